@@ -1,0 +1,32 @@
+"""Support vector machines for data that does not fit in memory."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streamsvm.data.store import Store as Store
+    from streamsvm.estimators import DCSVC as DCSVC
+    from streamsvm.persist import load_model as load_model
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "DCSVC": "streamsvm.estimators",
+    "Store": "streamsvm.data.store",
+    "load_model": "streamsvm.persist",
+}
+
+__all__ = ["DCSVC", "Store", "__version__", "load_model"]
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when first used: `import streamsvm` alone stays light."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'streamsvm' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,302 @@
+"""Every option of a fit, its range and its default; read from TOML, flags and `--set`, written back as TOML.
+
+A configuration is built from layers, later ones winning, so that an error can say where its value came from.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from streamsvm.errors import ConfigError, NotFoundError
+
+Layer = tuple[str, Mapping[str, Any]]
+
+SIZE_UNITS = {"b": 1} | {
+    prefix + unit: base**power
+    for unit, base in (("b", 1000), ("ib", 1024))
+    for power, prefix in enumerate("kmgt", start=1)
+}
+
+
+def parse_size(value: int | str) -> int:
+    """Bytes of a memory size: `2GiB`, `500MB`, `1.5 gib` or a number of bytes. Raises ValueError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", str(value).strip().lower())
+    unit = match and (match[2] or "b")
+    if isinstance(value, bool) or match is None or unit not in SIZE_UNITS:
+        raise ValueError("expected a memory size like 2GiB or 500MB, or a number of bytes")
+    return int(float(match[1]) * SIZE_UNITS[unit]) if "." in match[1] else int(match[1]) * SIZE_UNITS[unit]
+
+
+def _plain_number(value: Any) -> Any:
+    """A NumPy scalar as the Python number it holds; booleans are no numbers."""
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, bool | str | bytes):
+        raise ValueError("expected a number")
+    return value
+
+
+def _gamma(value: Any) -> Any:
+    if isinstance(value, str):
+        if value not in ("scale", "auto"):
+            raise ValueError("expected a number above 0, 'scale' or 'auto'")
+        return value
+    number = _plain_number(value)
+    if not isinstance(number, int | float) or not 0 < number < float("inf"):
+        raise ValueError("expected a number above 0, 'scale' or 'auto'")
+    return float(number)
+
+
+def _class_weight(value: Any) -> Any:
+    if value is None or value == "balanced":
+        return value
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError("expected 'balanced' or a table of label = weight")
+    weights = {str(label): _plain_number(weight) for label, weight in value.items()}
+    if not all(isinstance(w, int | float) and 0 < w < float("inf") for w in weights.values()):
+        raise ValueError("expected weights above 0")
+    return {label: float(weight) for label, weight in weights.items()}
+
+
+def _labels(value: Any) -> Any:
+    values = value.split(",") if isinstance(value, str) else value
+    if not isinstance(values, list | tuple):
+        values = (values,)
+    labels = tuple(str(label).strip() for label in values)
+    if not all(labels) or len(set(labels)) != len(labels):
+        raise ValueError("expected labels, each named once")
+    return labels
+
+
+Real = Annotated[float, BeforeValidator(_plain_number), Field(allow_inf_nan=False)]
+Whole = Annotated[int, BeforeValidator(_plain_number)]
+Gamma = Annotated[float | Literal["scale", "auto"], BeforeValidator(_gamma)]
+Count = Annotated[Whole, Field(ge=1)] | None
+Bytes = Annotated[int, BeforeValidator(parse_size), Field(gt=0)] | None
+Labels = Annotated[tuple[str, ...], BeforeValidator(_labels)]
+ClassWeight = Annotated[dict[str, float] | Literal["balanced"] | None, BeforeValidator(_class_weight)]
+Scale = Literal["none", "minmax", "standard", "maxabs"]
+
+
+class _Options(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KernelConfig(_Options):
+    """k(a, b): rbf exp(-gamma |a-b|^2), poly (gamma a.b + coef0)^degree, linear a.b."""
+
+    name: Annotated[Literal["rbf", "poly", "linear"], Field(description="kernel")] = "rbf"
+    gamma: Annotated[Gamma, Field(description="number, 'auto' (1 / d) or 'scale' (1 / (d var(X)))")] = "scale"
+    degree: Annotated[Whole, Field(ge=1, description="degree of the polynomial")] = 3
+    coef0: Annotated[Real, Field(ge=0, description="constant inside the polynomial")] = 0.0
+
+
+class DCSVMConfig(_Options):
+    """Divide and conquer (Hsieh, Si and Dhillon 2014)."""
+
+    early: Annotated[bool, Field(description="stop at a level; each part predicts its own rows")] = False
+    children: Annotated[Whole, Field(ge=2, description="parts that a part is divided into")] = 4
+    levels: Annotated[Count, Field(description="levels of division; none: from n")] = None
+    early_level: Annotated[Count, Field(description="level of early prediction; none: from n")] = None
+    sample: Annotated[Whole, Field(ge=2, description="rows that k-means clusters")] = 1000
+    clustering: Annotated[Literal["kernel", "input"], Field(description="space of k-means")] = "kernel"
+    part_rows: Annotated[Count, Field(description="most rows of a part; none: from the memory limit")] = None
+    adaptive: Annotated[bool, Field(description="sample k-means rows among the support vectors")] = True
+    refine: Annotated[bool, Field(description="solve on level 1's support vectors before the top")] = True
+    combine: Annotated[
+        Literal["nearest", "naive", "committee"], Field(description="how parts predict together, with early")
+    ] = "nearest"
+
+    @model_validator(mode="after")
+    def _levels_agree(self) -> DCSVMConfig:
+        if self.levels is not None and self.early_level is not None and self.early_level > self.levels:
+            raise ValueError(f"early_level is {self.early_level}, expected at most levels, {self.levels}")
+        return self
+
+
+class FitConfig(_Options):
+    """All of a fit; frozen, and stored in the model it made."""
+
+    solver: Annotated[Literal["dcsvm"], Field(description="algorithm")] = "dcsvm"
+    task: Annotated[Literal["classify"], Field(description="what is learned")] = "classify"
+    kernel: KernelConfig = KernelConfig()
+    C: Annotated[Real, Field(gt=0, description="upper bound of the dual variables")] = 1.0
+    tol: Annotated[Real, Field(gt=0, description="largest KKT violation at the end")] = 1e-3
+    class_weight: Annotated[ClassWeight, Field(description="factors on C by label, or 'balanced'")] = None
+    positive: Annotated[Labels, Field(description="labels of the positive class, against the rest")] = ()
+    scale: Annotated[Literal["none", "minmax", "standard", "maxabs"], Field(description="of features")] = (
+        "none"
+    )
+    seed: Annotated[Whole, Field(ge=0, le=2**32 - 1, description="of every random choice")] = 0
+    memory_limit: Annotated[Bytes, Field(description="of the whole process; none: from what is free")] = None
+    workers: Annotated[Count, Field(description="worker threads; none: every core")] = None
+    dcsvm: DCSVMConfig = DCSVMConfig()
+
+
+def build_config(*layers: Layer) -> FitConfig:
+    """The configuration of (origin, nested values) layers, later ones winning. Raises ConfigError."""
+    merged: dict[str, Any] = {}
+    for _, values in layers:
+        merged = _merge(merged, values)
+    try:
+        return FitConfig.model_validate(merged)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, layers)) from None
+
+
+def load_config(path: str | Path, *overrides: Layer) -> FitConfig:
+    """The configuration in a TOML file or a saved model, changed by `overrides`. Raises ConfigError."""
+    return build_config(read_layer(path), *overrides)
+
+
+def read_layer(path: str | Path) -> Layer:
+    """(origin, values) of a TOML file, or of the resolved configuration inside a model."""
+    path = Path(path)
+    if path.is_dir():
+        return str(path), _model_config(path)
+    try:
+        return str(path), tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise NotFoundError(f"{path}: no such configuration file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a TOML file: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def parse_set(text: str) -> Layer:
+    """The layer of `--set name=value`: the value is TOML (0.5, true, [1, 2]), anything else a string."""
+    name, equals, value = text.partition("=")
+    for toml in (text, f"{name} = {_toml_text(value.strip())}"):
+        try:
+            return f"--set {text}", tomllib.loads(toml if equals else "")
+        except tomllib.TOMLDecodeError:
+            continue
+    raise ConfigError(f"--set {text}: expected name=value, for example --set dcsvm.levels=3")
+
+
+def dump_toml(config: FitConfig) -> str:
+    """TOML text that `load_config` reads back to an equal configuration; None is left out."""
+    return "\n".join(_toml_lines(config.model_dump(), "")) + "\n"
+
+
+def _model_config(path: Path) -> Mapping[str, Any]:
+    try:
+        config = json.loads((path / "zarr.json").read_text(encoding="utf-8"))["attributes"]["config"]
+    except (OSError, ValueError, KeyError, TypeError):
+        config = None
+    if not isinstance(config, dict):
+        raise ConfigError(f"{path}: found a folder without a configuration, expected a TOML file or a model")
+    return config
+
+
+def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """`new` over `old`, tables key by key."""
+    merged = dict(old)
+    for key, value in new.items():
+        both_tables = isinstance(old.get(key), Mapping) and isinstance(value, Mapping)
+        merged[key] = _merge(old[key], value) if both_tables else value
+    return merged
+
+
+_GROUPS = {
+    name: field.annotation
+    for name, field in FitConfig.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, _Options)
+}
+
+
+def option_names() -> Iterator[str]:
+    """Dotted names of every option, groups' members included."""
+    for name in FitConfig.model_fields:
+        yield name
+        if name in _GROUPS:
+            yield from (f"{name}.{member}" for member in _GROUPS[name].model_fields)
+
+
+def _explain(error: ValidationError, layers: tuple[Layer, ...]) -> str:
+    first = error.errors(include_url=False)[0]
+    path = _known_part(first["loc"])
+    name = ".".join(path)
+    origin = _origin(path, layers)
+    prefix = f"{origin}: {name}" if name else origin
+    if first["type"] == "extra_forbidden":
+        return f"{prefix}: unknown option{_suggest(name)}"
+    reason = _expected(first)
+    found = "" if isinstance(first["input"], Mapping) else f"found {first['input']!r}, "
+    return f"{prefix}: {found}{reason}"
+
+
+def _known_part(loc: tuple[int | str, ...]) -> tuple[str, ...]:
+    """The option's path inside an error's location, which may go on into unions and list items."""
+    depth = 2 if loc and loc[0] in _GROUPS else 1
+    return tuple(str(part) for part in loc[:depth])
+
+
+def _expected(first: Mapping[str, Any]) -> str:
+    context = first.get("ctx", {})
+    if first["type"] == "value_error":
+        return str(context["error"])
+    limits = {
+        "greater_than": "above {gt}",
+        "greater_than_equal": "at least {ge}",
+        "less_than_equal": "at most {le}",
+    }
+    if first["type"] in limits:
+        return "expected a number " + limits[first["type"]].format(**context)
+    if first["type"] == "literal_error":
+        return f"expected {context['expected']}"
+    if first["type"] == "model_type":
+        return "expected a table of options"
+    return str(first["msg"]).replace("Input should be", "expected", 1)
+
+
+def _origin(path: tuple[str, ...], layers: tuple[Layer, ...]) -> str:
+    """The last layer that sets `path`."""
+    for origin, values in reversed(layers):
+        here: Any = values
+        for part in path:
+            here = here.get(part, None) if isinstance(here, Mapping) else None
+        if here is not None:
+            return origin
+    return layers[-1][0] if layers else "configuration"
+
+
+def _suggest(name: str) -> str:
+    """The nearest known option: by its whole dotted name, else by its last part alone."""
+    known = list(option_names())
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if not near:
+        by_last = {option.rpartition(".")[2]: option for option in reversed(known)}
+        near = [by_last[m] for m in difflib.get_close_matches(name.rpartition(".")[2], by_last, n=1)]
+    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+
+
+def _toml_lines(table: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    plain = {
+        key: value for key, value in table.items() if not isinstance(value, Mapping) and value is not None
+    }
+    yield from (f"{_toml_key(key)} = {_toml_text(value)}" for key, value in plain.items())
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from ("", f"[{prefix}{_toml_key(key)}]")
+            yield from _toml_lines(value, f"{prefix}{_toml_key(key)}.")
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_text(key)
+
+
+def _toml_text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml_text, value)) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value)
