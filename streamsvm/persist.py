@@ -1,0 +1,259 @@
+"""Models on disk: a zarr group of arrays with JSON attributes. No pickle, no code on load, a closed list of kinds.
+
+A model class has `kind`, `to_state() -> (arrays, attrs)` and `from_state(arrays, attrs)`. `arrays` maps names to
+NumPy arrays; loaded ones are read from disk when sliced or converted, so a large model can be read part by part.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+import zarr
+
+from streamsvm.data.checked import CheckedArray
+from streamsvm.data.zarrio import CHUNK_BYTES, create_array, staged
+from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StreamSVMError
+from streamsvm.jsonable import jsonable
+
+FORMAT = "streamsvm-model"
+VERSION = 1
+HOMES = {"kernel": "streamsvm.models:KernelModel", "local": "streamsvm.models:LocalModel"}
+_RESERVED = ("format", "version", "kind", "strings")
+
+
+class Model(Protocol):
+    """What persistence asks of a model."""
+
+    kind: ClassVar[str]
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]: ...
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Self: ...
+
+
+def save_model(model: Model, path: str | Path) -> None:
+    """Writes the model whole or not at all; an older model at `path` is replaced. Raises StorageError."""
+    arrays, attrs = model.to_state()
+    with ModelWriter(path, model.kind) as writer:
+        for name, array in arrays.items():
+            writer.append(name, array)
+        writer.attrs = attrs
+
+
+def load_model(path: str | Path) -> Any:
+    """The model saved at `path`. Raises NotFoundError, ModelError, CorruptDataError."""
+    path = Path(path)
+    attrs = read_attrs(path)
+    model_class = _resolve(path, attrs)
+    try:
+        arrays = _Arrays(path, {name: _text(values) for name, values in attrs["strings"].items()})
+        return model_class.from_state(arrays, {k: v for k, v in attrs.items() if k not in _RESERVED})
+    except StreamSVMError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptDataError(
+            f"{path}: the model's arrays and attributes do not agree: {error!r}"
+        ) from error
+
+
+def read_attrs(path: Path) -> dict[str, Any]:
+    """A model's attributes, its format and version checked, no array touched."""
+    attrs = _group_attrs(path)
+    if "streamsvm_store" in attrs:
+        raise ModelError(f"{path}: found a store of data, expected a model; a store is given by --store")
+    if attrs.get("format") != FORMAT:
+        raise ModelError(
+            f"{path}: found a zarr group that is no model, expected one written by streamsvm fit"
+        )
+    if attrs.get("version") != VERSION:
+        raise ModelError(
+            f"{path}: found model version {attrs.get('version')!r}, this streamsvm reads version {VERSION}; "
+            "use the streamsvm that wrote it, or a newer one"
+        )
+    if not isinstance(attrs.setdefault("strings", {}), dict):
+        raise CorruptDataError(f"{path}: the attribute 'strings' is damaged")
+    return attrs
+
+
+def is_model(path: Path) -> bool:
+    """Whether `path` holds a model of any version."""
+    try:
+        return _group_attrs(path).get("format") == FORMAT
+    except StreamSVMError:
+        return False
+
+
+def _group_attrs(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise NotFoundError(f"{path}: no such model")
+    try:
+        metadata = json.loads((path / "zarr.json").read_text(encoding="utf-8"))
+    except OSError:
+        raise ModelError(f"{path}: found no zarr.json, expected a model written by streamsvm fit") from None
+    except ValueError as error:
+        raise CorruptDataError(f"{path}/zarr.json: damaged: {error}") from None
+    attrs = metadata.get("attributes", {}) if isinstance(metadata, dict) else None
+    if not isinstance(attrs, dict):
+        raise CorruptDataError(f"{path}/zarr.json: damaged: expected the metadata of a zarr group")
+    return attrs
+
+
+def _resolve(path: Path, attrs: dict[str, Any]) -> type[Model]:
+    kind = attrs.get("kind")
+    if not isinstance(kind, str) or kind not in HOMES:
+        raise ModelError(f"{path}: found a model of kind {kind!r}, supported are {', '.join(HOMES)}")
+    module, _, name = HOMES[kind].partition(":")
+    return getattr(import_module(module), name)
+
+
+def _text(values: Any) -> np.ndarray:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError("expected a list of texts")
+    return np.array(values, dtype=str)
+
+
+class StoredArray:
+    """An array of a stored model: shape, dtype, len; rows are read when sliced, all by `np.asarray`."""
+
+    def __init__(self, checked: CheckedArray) -> None:
+        self._checked = checked
+        self.shape, self.dtype = checked.shape, np.dtype(checked.dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        start, stop, step = rows.indices(len(self))
+        if step != 1:
+            raise IndexError(f"stored rows are read in order, found a step of {step}")
+        return self._checked.read(start, stop)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self._checked.all(), dtype=dtype)
+
+
+class _Arrays(Mapping[str, Any]):
+    """The arrays of a stored model, opened when asked for."""
+
+    def __init__(self, path: Path, strings: dict[str, np.ndarray]) -> None:
+        self._path, self._strings = path, strings
+        self._group = zarr.open_group(path, mode="r", zarr_format=3, use_consolidated=False)
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._strings:
+            return self._strings[name]
+        try:
+            array = self._group[name]
+        except KeyError:
+            raise CorruptDataError(f"{self._path}: array {name!r} is missing") from None
+        except (ValueError, TypeError) as error:
+            raise CorruptDataError(f"{self._path}/{name}: damaged metadata: {error}") from None
+        if not isinstance(array, zarr.Array):
+            raise CorruptDataError(f"{self._path}/{name}: found a group, expected an array")
+        return StoredArray(CheckedArray(array, f"{self._path}/{name}"))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (name in self._strings or name in self._group)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._strings
+        yield from self._group.array_keys()
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class ModelWriter:
+    """Writes a model piece by piece: `append` grows an array's first axis, `attrs` is set before the end.
+
+    A context manager: on a clean exit the model appears at `path`, on an exception nothing does.
+    """
+
+    def __init__(self, path: str | Path, kind: str) -> None:
+        self.attrs: dict[str, Any] = {}
+        self._kind = kind
+        self._staged = staged(Path(path), may_replace=is_model)
+        self._columns: dict[str, _Column] = {}
+        self._strings: dict[str, list[str]] = {}
+
+    def __enter__(self) -> Self:
+        self._group = zarr.create_group(self._staged.__enter__(), zarr_format=3)
+        return self
+
+    def append(self, name: str, block: np.ndarray) -> None:
+        """Adds the rows of `block` (m, ...) to the array `name`; labels that are text (m,) go into the attributes."""
+        block = np.asarray(block)
+        if block.dtype.kind == "U":
+            self._strings.setdefault(name, []).extend(block.tolist())
+            return
+        if name not in self._columns:
+            self._columns[name] = _Column(self._group, name, block)
+        self._columns[name].append(block)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._finish()
+        except BaseException as late:
+            self._staged.__exit__(type(late), late, late.__traceback__)
+            raise
+        self._staged.__exit__(kind, error, trace)
+
+    def _finish(self) -> None:
+        for column in self._columns.values():
+            column.close()
+        clash = set(self.attrs) & set(_RESERVED)
+        if clash:
+            raise ValueError(f"model attributes may not be named {', '.join(sorted(clash))}")
+        head = {"format": FORMAT, "version": VERSION, "kind": self._kind, "strings": self._strings}
+        self._group.update_attributes(jsonable({**head, **self.attrs}))
+
+
+class _Column:
+    """One growing array: rows are held back until they fill a chunk, so no chunk is written twice."""
+
+    def __init__(self, group: zarr.Group, name: str, block: np.ndarray) -> None:
+        if block.ndim == 0:
+            raise ValueError(f"{name}: a number belongs in the attributes, expected an array with rows")
+        self._group, self._name = group, name
+        self._row_shape, self._dtype = block.shape[1:], block.dtype
+        self._chunk_rows = max(1, CHUNK_BYTES // max(1, block.dtype.itemsize * math.prod(self._row_shape)))
+        self._held: list[np.ndarray] = []
+        self._n_held = self._n_written = 0
+        self._array: zarr.Array | None = None
+
+    def append(self, block: np.ndarray) -> None:
+        if block.shape[1:] != self._row_shape or block.dtype != self._dtype:
+            was, now = (self._row_shape, self._dtype), (block.shape[1:], block.dtype)
+            raise ValueError(f"{self._name}: found rows {now}, expected {was}")
+        for start in range(0, len(block), self._chunk_rows):
+            piece = block[start : start + self._chunk_rows]
+            self._held.append(piece.copy())
+            self._n_held += len(piece)
+            if self._n_held >= self._chunk_rows:
+                self._write(self._chunk_rows)
+
+    def close(self) -> None:
+        if self._n_held or self._array is None:
+            self._write(self._n_held)
+
+    def _write(self, n: int) -> None:
+        rows = np.concatenate(self._held) if self._held else np.empty((0, *self._row_shape), self._dtype)
+        stop = self._n_written + n
+        shape = (stop, *self._row_shape)
+        if self._array is None:
+            self._array = create_array(self._group, self._name, shape, self._dtype, n)
+        else:
+            self._array.resize(shape)
+        self._array[self._n_written : stop] = rows[:n]
+        self._held, self._n_held, self._n_written = [rows[n:]], len(rows) - n, stop
