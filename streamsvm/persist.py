@@ -134,10 +134,12 @@ class StoredArray:
         start, stop, step = rows.indices(len(self))
         if step != 1:
             raise IndexError(f"stored rows are read in order, found a step of {step}")
+        if 0 in self.shape:  # no chunk is stored
+            return np.empty((stop - start, *self.shape[1:]), self.dtype)
         return self._checked.read(start, stop)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self._checked.all(), dtype=dtype)
+        return np.asarray(self[:], dtype=dtype)
 
 
 class _Arrays(Mapping[str, Any]):

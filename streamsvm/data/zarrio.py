@@ -60,16 +60,14 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def disk_errors(target: Path) -> Iterator[None]:
-    """What the operating system refuses becomes a StorageError that names `target`."""
+    """What the operating system refuses while `target` is written becomes a StorageError that names it."""
     try:
         yield
-    except (StorageError, FileNotFoundError):
-        raise
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise StorageError(f"{target}: the disk is full; free some space and run again") from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
-            raise StorageError(f"{target}: cannot be written: {error.strerror}") from error
+            raise StorageError(f"{target}: not written: {error.filename}: {error.strerror}") from error
         raise
 
 
