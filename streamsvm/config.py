@@ -10,6 +10,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,7 +31,7 @@ def parse_size(value: int | str) -> int:
     """Bytes of a memory size: `2GiB`, `500MB`, `1.5 gib` or a number of bytes. Raises ValueError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", str(value).strip().lower())
     unit = match and (match[2] or "b")
-    if isinstance(value, bool) or match is None or unit not in SIZE_UNITS:
+    if isinstance(value, bool | float) or match is None or unit not in SIZE_UNITS:
         raise ValueError("expected a memory size like 2GiB or 500MB, or a number of bytes")
     return int(float(match[1]) * SIZE_UNITS[unit]) if "." in match[1] else int(match[1]) * SIZE_UNITS[unit]
 
@@ -174,11 +175,9 @@ def read_layer(path: str | Path) -> Layer:
 def parse_set(text: str) -> Layer:
     """The layer of `--set name=value`: the value is TOML (0.5, true, [1, 2]), anything else a string."""
     name, equals, value = text.partition("=")
-    for toml in (text, f"{name} = {_toml_text(value.strip())}"):
-        try:
-            return f"--set {text}", tomllib.loads(toml if equals else "")
-        except tomllib.TOMLDecodeError:
-            continue
+    for toml in (text, f"{name} = {_toml_text(value.strip())}") if equals else ():
+        with suppress(tomllib.TOMLDecodeError):
+            return f"--set {text}", tomllib.loads(toml)
     raise ConfigError(f"--set {text}: expected name=value, for example --set dcsvm.levels=3")
 
 
