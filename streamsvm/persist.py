@@ -18,10 +18,12 @@ import numpy as np
 import zarr
 
 from streamsvm.data.checked import CheckedArray
-from streamsvm.data.zarrio import CHUNK_BYTES, create_array, staged
+from streamsvm.data.columns import create_array
+from streamsvm.data.target import Target
 from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StreamSVMError
 from streamsvm.jsonable import jsonable
 
+CHUNK_BYTES = 4 << 20
 FORMAT = "streamsvm-model"
 VERSION = 1
 HOMES = {"kernel": "streamsvm.models:KernelModel", "local": "streamsvm.models:LocalModel"}
@@ -182,12 +184,13 @@ class ModelWriter:
     def __init__(self, path: str | Path, kind: str) -> None:
         self.attrs: dict[str, Any] = {}
         self._kind = kind
-        self._staged = staged(Path(path), may_replace=is_model)
+        self._target = Target(str(path), overwrite=is_model(Path(path)))
         self._columns: dict[str, _Column] = {}
         self._strings: dict[str, list[str]] = {}
 
     def __enter__(self) -> Self:
-        self._group = zarr.create_group(self._staged.__enter__(), zarr_format=3)
+        with self._target.errors():
+            self._group = self._target.begin()
         return self
 
     def append(self, name: str, block: np.ndarray) -> None:
@@ -198,18 +201,18 @@ class ModelWriter:
             return
         if name not in self._columns:
             self._columns[name] = _Column(self._group, name, block)
-        self._columns[name].append(block)
+        with self._target.errors():
+            self._columns[name].append(block)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
             if kind is None:
-                self._finish()
-        except BaseException as late:
-            self._staged.__exit__(type(late), late, late.__traceback__)
-            raise
-        self._staged.__exit__(kind, error, trace)
+                with self._target.errors():
+                    self._finish()
+        finally:
+            self._target.discard()
 
     def _finish(self) -> None:
         for column in self._columns.values():
@@ -218,7 +221,8 @@ class ModelWriter:
         if clash:
             raise ValueError(f"model attributes may not be named {', '.join(sorted(clash))}")
         head = {"format": FORMAT, "version": VERSION, "kind": self._kind, "strings": self._strings}
-        self._group.update_attributes(jsonable({**head, **self.attrs}))
+        self._group.attrs.put(jsonable({**head, **self.attrs}))
+        self._target.commit()
 
 
 class _Column:
@@ -254,7 +258,8 @@ class _Column:
         stop = self._n_written + n
         shape = (stop, *self._row_shape)
         if self._array is None:
-            self._array = create_array(self._group, self._name, shape, self._dtype, n)
+            chunks = (max(1, n), *(max(1, size) for size in self._row_shape))
+            self._array = create_array(self._group, self._name, shape=shape, chunks=chunks, dtype=self._dtype)
         else:
             self._array.resize(shape)
         self._array[self._n_written : stop] = rows[:n]

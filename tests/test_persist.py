@@ -135,7 +135,7 @@ def test_an_older_model_is_replaced_and_other_things_are_not(tmp_path, toy):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("mine")
     for name in ("folder", "file"):
-        with pytest.raises(StorageError, match="exists already"):
+        with pytest.raises(StorageError, match="already exists"):
             save_model(toy, tmp_path / name)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder", "m"]
     assert (tmp_path / "file").read_text() == "mine"
@@ -201,7 +201,7 @@ def test_a_disk_that_fills_up_is_said_in_one_line_and_cleaned_up(tmp_path):
         text=True,
         check=False,
     )
-    assert run.stdout == "m: the disk is full; free some space and run again\n"
+    assert run.stdout == "writing m failed: File too large; nothing was kept\n"
     assert list(tmp_path.iterdir()) == []
 
 
