@@ -1,0 +1,27 @@
+"""Reading everything of a store and saying what is wrong, by chunk, row and column."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamsvm.data.rows import Rows
+
+
+def first_nonfinite(rows: Rows, start: int = 0) -> tuple[int, int, float] | None:
+    """(row, column, value) of the first NaN or infinity of a block whose first row is row `start`, or None."""
+    if rows.X.dtype.kind != "f":
+        return None
+    entries = rows.X if isinstance(rows.X, np.ndarray) else rows.X.data
+    # A sum is finite unless an entry is not, or it overflows: one fast pass decides nearly always.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.add.reduce(entries, axis=None)):
+            return None
+    bad = np.flatnonzero(~np.isfinite(entries))
+    if not len(bad):
+        return None
+    at = int(bad[0])
+    if isinstance(rows.X, np.ndarray):
+        row, column = divmod(at, rows.d)
+        return start + row, column, float(rows.X[row, column])
+    row = int(np.searchsorted(rows.X.indptr, at, side="right")) - 1
+    return start + row, int(rows.X.indices[at]), float(rows.X.data[at])

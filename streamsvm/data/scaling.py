@@ -1,0 +1,147 @@
+"""Scaling of features: x' = (x - offset) * scale, from statistics of one streamed pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
+
+KINDS = ("none", "minmax", "standard", "maxabs")
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """x' = (x - offset) * scale, per feature; offset and scale (d,) float64.
+
+    minmax maps each feature to [0, 1], standard to mean 0 and variance 1, maxabs to [-1, 1].
+    A constant feature becomes 0 (under maxabs only one that is 0 throughout).
+    """
+
+    kind: str
+    offset: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def none(cls, d: int) -> Scaling:
+        return cls("none", np.zeros(d), np.ones(d))
+
+    def apply(self, rows: Rows) -> Rows:
+        """The scaled rows as float32 (computed in float64 only where float32 would cancel)."""
+        if self.kind == "none":
+            return rows.astype(np.float32)
+        if isinstance(rows.X, np.ndarray):
+            return Rows(self._apply_dense(rows.X))
+        if np.any(self.offset):
+            raise ConfigError(f"{self.kind} scaling would fill a sparse store; use maxabs, or ingest with --dense")
+        X = rows.X
+        data = (X.data * self.scale[X.indices]).astype(np.float32)
+        return Rows(sparse.csr_array((data, X.indices, X.indptr), shape=X.shape))
+
+    def _apply_dense(self, X: np.ndarray) -> np.ndarray:
+        out = np.empty(X.shape, np.float32)
+        step = max(1, (1 << 15) // max(1, X.shape[1]))  # a tile of 256 KiB of float64 stays in L2
+        for lo in range(0, len(X), step):
+            tile = X[lo : lo + step] - self.offset
+            tile *= self.scale
+            out[lo : lo + step] = tile
+        return out
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return {"offset": self.offset, "scale": self.scale}
+
+    @classmethod
+    def from_arrays(cls, kind: str, arrays: dict[str, np.ndarray]) -> Scaling:
+        return cls(kind, np.asarray(arrays["offset"], np.float64), np.asarray(arrays["scale"], np.float64))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Statistics of n rows, per feature, all (d,) float64: lowest, highest, mean, and m2 = sum (x - mean)^2."""
+
+    n: int
+    low: np.ndarray
+    high: np.ndarray
+    mean: np.ndarray
+    m2: np.ndarray
+
+
+def moments(store: Store, start: int, stop: int) -> Moments:
+    """The statistics of rows start..stop."""
+    rows = store.read(start, stop)
+    if isinstance(rows.X, np.ndarray):
+        return _dense_moments(rows.X)
+    return _sparse_moments(rows.X)
+
+
+def _dense_moments(X: np.ndarray) -> Moments:
+    mean = X.mean(axis=0, dtype=np.float64)
+    m2 = np.zeros(X.shape[1])
+    step = max(1, (1 << 15) // max(1, X.shape[1]))
+    for lo in range(0, len(X), step):
+        centred = X[lo : lo + step] - mean
+        m2 += np.einsum("ij,ij->j", centred, centred)
+    return Moments(len(X), X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64), mean, m2)
+
+
+def _sparse_moments(X: sparse.csr_array) -> Moments:
+    n, d = X.shape
+    data = X.data.astype(np.float64)
+    stored = np.bincount(X.indices, minlength=d)
+    mean = np.bincount(X.indices, weights=data, minlength=d) / n
+    deviations = (data - mean[X.indices]) ** 2
+    m2 = np.bincount(X.indices, weights=deviations, minlength=d) + (n - stored) * mean**2
+    return Moments(n, X.min(axis=0).toarray().astype(np.float64), X.max(axis=0).toarray().astype(np.float64), mean, m2)
+
+
+def merge(a: Moments, b: Moments) -> Moments:
+    """The statistics of the rows of a and b together (Chan, Golub and LeVeque 1979)."""
+    n = a.n + b.n
+    delta = b.mean - a.mean
+    return Moments(
+        n,
+        np.minimum(a.low, b.low),
+        np.maximum(a.high, b.high),
+        a.mean + delta * (b.n / n),
+        a.m2 + b.m2 + delta**2 * (a.n * b.n / n),
+    )
+
+
+MapReduce = Callable[[Callable[[Store, int, int], Moments], Callable[[Moments, Moments], Moments]], Moments]
+
+
+def fit_scaling(store: Store, kind: str, map_reduce: MapReduce) -> Scaling:
+    """The scaling of `kind` for the rows of store, from one pass.
+
+    map_reduce(fn, merge) applies fn(store, start, stop) to every block and merges the results.
+    Raises ConfigError for an unknown kind, and for minmax or standard on a sparse store.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"scale is {kind!r}; expected one of {', '.join(KINDS)}")
+    if kind == "none":
+        return Scaling.none(store.d)
+    if store.is_sparse and kind != "maxabs":
+        raise ConfigError(f"{kind} scaling would fill a sparse store; use maxabs, or ingest with --dense")
+    return from_moments(kind, map_reduce(moments, merge))
+
+
+def from_moments(kind: str, stats: Moments) -> Scaling:
+    """The scaling of `kind` (not none) that these statistics give."""
+    if kind == "minmax":
+        return Scaling(kind, stats.low, _inverse(stats.high - stats.low))
+    if kind == "standard":
+        # Rounding leaves a constant feature with a variance of about (eps * mean)^2: still constant.
+        constant = stats.m2 <= stats.n * (np.finfo(np.float64).eps * 10 * np.abs(stats.mean)) ** 2
+        return Scaling(kind, stats.mean, np.where(constant, 0.0, _inverse(np.sqrt(stats.m2 / stats.n))))
+    peak = np.maximum(np.abs(stats.low), np.abs(stats.high))
+    return Scaling(kind, np.zeros_like(peak), _inverse(peak))
+
+
+def _inverse(width: np.ndarray) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.divide(1.0, width, out=np.zeros_like(width), where=width > 0)

@@ -1,0 +1,270 @@
+"""Store: samples, labels and optional columns, read in row blocks, from zarr, memory or dask."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import zarr
+
+from streamsvm.data.checked import CheckedArray
+from streamsvm.data.rows import Rows, concat
+from streamsvm.data.sources import CSRSource, DenseSource, Source, default_chunk_rows, source_of
+from streamsvm.data.target import PARTIAL, local_path
+from streamsvm.errors import DataError, NotFoundError
+
+
+class Store:
+    """n samples of d features with their labels: read-only, read block by block, never loaded whole.
+
+    Make one with `Store.open` (zarr) or `Store.from_arrays` (numpy, scipy CSR, dask). Row ids are 0..n-1.
+    A store opened by URL pickles as its URL.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        columns: dict[str, Any],
+        *,
+        url: str | None = None,
+        names: dict[str, str] | None = None,
+        attrs: dict[str, Any] | None = None,
+    ) -> None:
+        self._source = source
+        self._columns = columns
+        self._names = names or {}
+        self.url = url
+        self.attrs = attrs or {}
+        self.n, self.d, self.dtype = source.n, source.d, source.dtype
+        self.is_sparse, self.chunk_rows, self.nbytes = source.is_sparse, source.chunk_rows, source.nbytes
+        for name, column in columns.items():
+            _check_column(name, column, self.n)
+
+    @classmethod
+    def open(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        x: str = "X",
+        y: str = "y",
+        qid: str = "qid",
+        sample_weight: str = "sample_weight",
+    ) -> Store:
+        """The store at a path or fsspec URL; x, y, qid and sample_weight name its arrays.
+
+        Raises NotFoundError where there is nothing, DataError where it is no store.
+        """
+        group = open_group(url)
+        if group.attrs.get(PARTIAL):
+            raise DataError(f"{url} is an unfinished write; ingest it again")
+        source = _open_source(group, x, str(url))
+        names = {"y": y, "qid": qid, "sample_weight": sample_weight}
+        columns = {k: _open_column(group, name) for k, name in names.items() if name in group}
+        return cls(source, columns, url=str(url), names={"x": x, **names}, attrs=dict(group.attrs))
+
+    @classmethod
+    def from_arrays(cls, X: Any, y: Any = None, *, sample_weight: Any = None, qid: Any = None) -> Store:
+        """A store over numpy arrays, scipy CSR or dask arrays: X (n, d); y, sample_weight, qid (n,) or None."""
+        given = {"y": y, "sample_weight": sample_weight, "qid": qid}
+        columns = {k: v if hasattr(v, "ndim") else np.asarray(v) for k, v in given.items() if v is not None}
+        return cls(source_of(X), columns)
+
+    def __reduce__(self) -> Any:
+        if self.url is not None:
+            return _reopen, (self.url, self._names)
+        return _rebuild, (self._source, self._columns)
+
+    def __repr__(self) -> str:
+        layout = "CSR" if self.is_sparse else "dense"
+        return f"Store({self.url or 'in memory'}: {self.n} x {self.d} {self.dtype} {layout})"
+
+    def __len__(self) -> int:
+        return self.n
+
+    def blocks(self, max_rows: int | None = None) -> list[tuple[int, int]]:
+        """Half-open row ranges that cover 0..n in order, of at most max_rows rows, on chunk borders where possible.
+
+        Without max_rows a block is a chunk; smaller chunks than 4 MiB are taken together.
+        """
+        limit = max_rows or max(self.chunk_rows, default_chunk_rows(self.nbytes / self.n))
+        if limit >= self.chunk_rows:
+            step = limit // self.chunk_rows * self.chunk_rows
+            edges = range(0, self.n, step)
+        else:
+            parts = -(-self.chunk_rows // limit)
+            step = -(-self.chunk_rows // parts)
+            chunks = range(0, self.n, self.chunk_rows)
+            edges = [e for c in chunks for e in range(c, min(c + self.chunk_rows, self.n), step)]  # type: ignore
+        bounds = [*edges, self.n]
+        return list(zip(bounds, bounds[1:], strict=False))
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows start..stop, as stored. Raises CorruptDataError naming array, chunk and rows."""
+        if not 0 <= start <= stop <= self.n:
+            raise IndexError(f"rows {start} to {stop} of a store of {self.n} rows")
+        return self._source.read(start, stop)
+
+    def take(self, ids: np.ndarray) -> Rows:
+        """The rows with these ids, in the order of ids; each chunk that holds one is read once."""
+        ids = np.asarray(ids, dtype=np.int64)
+        if len(ids) and not 0 <= ids.min() <= ids.max() < self.n:
+            raise IndexError(f"row ids {ids.min()} to {ids.max()} of a store of {self.n} rows")
+        if hasattr(self._source, "take"):
+            return self._source.take(ids)
+        if not len(ids):
+            return self.read(0, 0)
+        order = np.argsort(ids, kind="stable")
+        rows = concat(self._take_sorted(ids[order]))
+        if np.all(order[1:] > order[:-1]):
+            return rows
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return rows.take(back)
+
+    def _take_sorted(self, ids: np.ndarray) -> list[Rows]:
+        cuts = np.flatnonzero(np.diff(ids // self.chunk_rows)) + 1
+        parts = np.split(ids, cuts)
+        return [self.read(int(p[0]), int(p[-1]) + 1).take(p - p[0]) for p in parts]
+
+    @property
+    def has_y(self) -> bool:
+        return "y" in self._columns
+
+    @cached_property
+    def y(self) -> np.ndarray:
+        """(n,) labels: int64, float64 or str. Raises DataError where there are none or one is missing."""
+        if not self.has_y:
+            name = self._names.get("y", "y")
+            raise DataError(
+                f"{self.url or 'the data'} has no labels (no array {name!r}); name it with --y or ingest with --label"
+            )
+        return _labels(_values(self._columns["y"]))
+
+    @cached_property
+    def qid(self) -> np.ndarray | None:
+        """(n,) query ids, or None."""
+        return _values(self._columns["qid"]) if "qid" in self._columns else None
+
+    @cached_property
+    def sample_weight(self) -> np.ndarray | None:
+        """(n,) float64 finite non-negative weights, or None. Raises DataError."""
+        if "sample_weight" not in self._columns:
+            return None
+        weight = _values(self._columns["sample_weight"]).astype(np.float64)
+        bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+        if len(bad):
+            raise DataError(f"sample_weight of row {bad[0]} is {weight[bad[0]]}; expected a finite number >= 0")
+        return weight
+
+    def fingerprint(self) -> str:
+        """32 hex digits from shape, dtype, columns, labels and the first rows: cheap, tells data sets apart."""
+        state = hashlib.blake2b(digest_size=16)
+        facts = [self.n, self.d, str(self.dtype), self.is_sparse, self.attrs.get("content"), self.attrs.get("columns")]
+        state.update(json.dumps(facts, sort_keys=True, default=str).encode())
+        first = self.read(0, min(self.n, 64)).X
+        state.update(np.ascontiguousarray(first.data).tobytes() if self.is_sparse else first.tobytes())
+        if self.has_y:
+            state.update(self.y.tobytes())
+        return state.hexdigest()
+
+
+def open_group(url: str | os.PathLike[str]) -> zarr.Group:
+    """The zarr group at url, read-only. Raises NotFoundError or DataError with one line."""
+    path = local_path(url)
+    if path is not None and not path.exists():
+        raise NotFoundError(f"{url} does not exist; expected a zarr store")
+    if path is not None and not path.is_dir():
+        raise DataError(f"{url} is a file, not a zarr store; make one with `streamsvm ingest {url} --store S`")
+    try:
+        return zarr.open_group(path or str(url), mode="r")
+    except FileNotFoundError:
+        what = "is a directory but not a zarr group" if path else "holds no zarr group"
+        raise NotFoundError(f"{url} {what}; expected a store that `streamsvm ingest` or zarr wrote") from None
+    except (ValueError, ImportError, KeyError, TypeError, OSError) as error:
+        raise DataError(f"{url} cannot be opened as a zarr group: {' '.join(str(error).split())}") from error
+
+
+def _open_source(group: zarr.Group, x: str, url: str) -> Source:
+    if x not in group:
+        there = ", ".join(sorted(k for k, _ in group.members())) or "nothing"
+        raise DataError(f"{url} has no array {x!r} (it holds: {there}); name the feature array with --x")
+    member = group[x]
+    return DenseSource(member, x) if isinstance(member, zarr.Array) else CSRSource(member, x)
+
+
+class _Categorical:
+    """anndata's categorical encoding: integer codes into an array of categories."""
+
+    def __init__(self, group: zarr.Group, name: str) -> None:
+        if not {"codes", "categories"} <= set(group.keys()):
+            raise DataError(f"{name!r} is a group without 'codes' and 'categories'; expected an array of labels")
+        self._codes = CheckedArray(group["codes"], f"{name}/codes")  # type: ignore[arg-type]
+        self._categories = CheckedArray(group["categories"], f"{name}/categories")  # type: ignore[arg-type]
+        self._name = name
+        self.shape = self._codes.shape
+
+    def all(self) -> np.ndarray:
+        codes = self._codes.all()
+        missing = np.flatnonzero((codes < 0) | (codes >= len(self._categories)))
+        if len(missing):
+            raise DataError(f"{self._name!r} is missing in row {missing[0]}; every row needs a value")
+        return self._categories.all()[codes]
+
+
+def _open_column(group: zarr.Group, name: str) -> CheckedArray | _Categorical:
+    member = group[name]
+    return CheckedArray(member, name) if isinstance(member, zarr.Array) else _Categorical(member, name)
+
+
+def _check_column(name: str, column: Any, n: int) -> None:
+    shape = tuple(column.shape)
+    if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
+        raise DataError(f"{name} has shape {shape}; expected one value per row, ({n},)")
+    if shape[0] != n:
+        raise DataError(f"X has {n} rows but {name} has {shape[0]}; expected as many")
+
+
+def _values(column: Any) -> np.ndarray:
+    """(n,) numpy values of a column of any source; text as fixed-width str."""
+    if isinstance(column, CheckedArray | _Categorical):
+        column = column.all()
+    elif hasattr(column, "compute"):
+        column = column.compute(scheduler="synchronous")
+    values = np.asarray(column).reshape(-1)
+    return _texts(values) if values.dtype.kind in "OT" else values
+
+
+def _texts(values: np.ndarray) -> np.ndarray:
+    """Python objects or variable-width text as fixed-width text, or as numbers where all are. Raises DataError."""
+    items = values.tolist()
+    missing = next((i for i, v in enumerate(items) if v is None or v != v), None)
+    if missing is not None:
+        raise DataError(f"the label of row {missing} is missing; every row needs one")
+    plain = np.asarray(items)
+    return plain.astype(str) if plain.dtype.kind == "O" else plain
+
+
+def _labels(values: np.ndarray) -> np.ndarray:
+    kind = values.dtype.kind
+    if kind in "biu":
+        return values.astype(np.int64)
+    if kind == "f":
+        missing = np.flatnonzero(~np.isfinite(values))
+        if len(missing):
+            raise DataError(f"the label of row {missing[0]} is {values[missing[0]]}; every row needs a finite label")
+        return values.astype(np.float64)
+    if kind in "US":
+        return values.astype(str)
+    raise DataError(f"labels have dtype {values.dtype}; expected integers, floats or text")
+
+
+def _reopen(url: str, names: dict[str, str]) -> Store:
+    return Store.open(url, **names)
+
+
+def _rebuild(source: Source, columns: dict[str, Any]) -> Store:
+    return Store(source, columns)

@@ -1,0 +1,142 @@
+"""Where a store is being written: a temporary name next to its target, renamed when whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import zarr
+
+from streamsvm.errors import StorageError, StreamSVMError
+
+PARTIAL = "streamsvm_partial"  # group attribute while a writer is at work: such a group does not open as a store
+
+
+def local_path(url: str | os.PathLike[str]) -> Path | None:
+    """The local path that url means, or None for other file systems."""
+    text = os.fspath(url)
+    if text.startswith("file://"):
+        return Path(text[len("file://") :])
+    return None if "://" in text or "::" in text else Path(text)
+
+
+@contextmanager
+def storage_errors(url: str) -> Iterator[None]:
+    """Turns what the operating system says about writing to url into a StorageError of one line."""
+    try:
+        yield
+    except StreamSVMError:
+        raise
+    except OSError as error:
+        raise StorageError(f"writing {url} failed: {error.strerror or error}; nothing was kept") from error
+
+
+class Target:
+    """A zarr group on its way to `url`: begin, then commit or discard.
+
+    Local stores are renamed in one step. On other file systems the group's own metadata is moved last, so that
+    nothing there opens as a group before all else is in place.
+    """
+
+    def __init__(self, url: str, overwrite: bool) -> None:
+        self.url = url
+        self._overwrite = overwrite
+        self._path = local_path(url)
+        token = f"partial-{os.getpid()}-{secrets.token_hex(4)}"
+        if self._path is None:
+            self._partial = f"{url.rstrip('/')}.{token}"
+        else:
+            self._partial = str(self._path.parent / f".{self._path.name}.{token}")
+
+    @property
+    def folder(self) -> str | None:
+        """A local folder on the target's disk for temporary files, None where the target is not local."""
+        return None if self._path is None else str(self._path.parent)
+
+    def errors(self) -> Any:
+        return storage_errors(self.url)
+
+    def begin(self) -> zarr.Group:
+        """The empty group under its temporary name. Raises StorageError where the target exists."""
+        if not self._overwrite and self._exists():
+            raise StorageError(f"{self.url} already exists; remove it, choose another name or allow overwriting")
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            _remove_leftovers(self._path)
+        return zarr.open_group(self._partial, mode="w-", zarr_format=3, attributes={PARTIAL: True})
+
+    def commit(self) -> None:
+        if self._path is None:
+            self._commit_remote()
+        elif self._path.exists():
+            old = f"{self._partial}.old"
+            os.rename(self._path, old)
+            os.rename(self._partial, self._path)
+            _remove(Path(old))
+        else:
+            os.rename(self._partial, self._path)
+
+    def discard(self) -> None:
+        """Removes what is left under the temporary name; nothing after a commit."""
+        if self._path is not None:
+            shutil.rmtree(self._partial, ignore_errors=True)
+            return
+        fs, partial = _filesystem(self._partial)
+        if fs.exists(partial):
+            fs.rm(partial, recursive=True)
+
+    def _exists(self) -> bool:
+        if self._path is not None:
+            return os.path.lexists(self._path)
+        fs, path = _filesystem(self.url)
+        return fs.exists(path)
+
+    def _commit_remote(self) -> None:
+        fs, partial = _filesystem(self._partial)
+        _, target = _filesystem(self.url)
+        if fs.exists(target):
+            fs.rm(target, recursive=True)
+        root = f"{partial}/zarr.json"
+        for key in [*(k for k in fs.find(partial) if k != root), root]:
+            moved = target + key[len(partial) :]
+            fs.makedirs(moved.rsplit("/", 1)[0], exist_ok=True)
+            fs.mv(key, moved)
+
+
+def _filesystem(url: str) -> tuple[Any, str]:
+    import fsspec
+
+    fs, path = fsspec.core.url_to_fs(url)
+    return fs, path.rstrip("/")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Removes temporary groups of writers of the same target that were killed on this machine."""
+    pattern = re.compile(re.escape(f".{path.name}.partial-") + r"(\d+)-[0-9a-f]{8}")
+    for entry in path.parent.iterdir():
+        match = pattern.fullmatch(entry.name)
+        if match and not _is_alive(int(match[1])):
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

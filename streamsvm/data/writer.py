@@ -1,0 +1,229 @@
+"""StoreWriter: samples in, a whole checksummed zarr store out, or nothing."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from typing import Any
+
+import numpy as np
+import zarr
+
+from streamsvm.data.columns import Column, create_array
+from streamsvm.data.rows import Rows
+from streamsvm.data.sources import CHUNK_BYTES, default_chunk_rows
+from streamsvm.data.target import Target
+from streamsvm.errors import ConfigError, DataError
+
+
+class StoreWriter:
+    """Writes a store block by block; use it as a context manager.
+
+    Memory: one chunk and one appended block. On a clean exit the store appears at `url` whole, by renaming;
+    after an exception or a kill there is nothing at `url` that opens as a store.
+    Rows must have d columns and the layout `is_sparse`; their entries are cast to `dtype` (uint8, float32, float64).
+    `chunk_rows`: rows in a chunk (about 4 MiB where None). With `integral_labels`, float labels that are all
+    whole numbers are stored as int64.
+    Raises StorageError where `url` exists (unless `overwrite`) or the disk is full.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        *,
+        d: int,
+        dtype: Any,
+        is_sparse: bool = False,
+        chunk_rows: int | None = None,
+        attrs: dict[str, Any] | None = None,
+        overwrite: bool = False,
+        integral_labels: bool = False,
+    ) -> None:
+        dtype = np.dtype(dtype)
+        if dtype not in (np.dtype(np.uint8), np.dtype(np.float32), np.dtype(np.float64)):
+            raise ConfigError(f"a store holds uint8, float32 or float64, not {dtype}")
+        if chunk_rows is not None and chunk_rows < 1:
+            raise ConfigError(f"chunk_rows is {chunk_rows}; expected at least 1")
+        self._target = Target(os.fspath(url), overwrite)
+        self._d, self._dtype, self._is_sparse, self._chunk_rows = d, dtype, is_sparse, chunk_rows
+        self._integral_labels = integral_labels
+        self.attrs = dict(attrs or {})
+        self.n = 0
+
+    def __enter__(self) -> StoreWriter:
+        with self._target.errors():
+            group = self._target.begin()
+            folder = self._target.folder
+            made = _CSRWriter if self._is_sparse else _DenseWriter
+            self._group, self._X = group, made(group, self._d, self._dtype, self._chunk_rows, folder)
+            self._columns: dict[str, Column] = {}
+        return self
+
+    def append(
+        self,
+        rows: Rows,
+        y: np.ndarray | None = None,
+        *,
+        qid: np.ndarray | None = None,
+        sample_weight: np.ndarray | None = None,
+    ) -> None:
+        """Adds rows with their labels and columns; always the same columns. Raises DataError, StorageError."""
+        if rows.d != self._d or rows.is_sparse != self._is_sparse:
+            raise DataError(f"got {_layout(rows.is_sparse, rows.d)} in a store of {_layout(self._is_sparse, self._d)}")
+        given = {"y": y, "qid": qid, "sample_weight": sample_weight}
+        with self._target.errors():
+            self._append_columns({k: np.asarray(v) for k, v in given.items() if v is not None}, len(rows))
+            self._X.append(rows)
+        self.n += len(rows)
+
+    def _append_columns(self, given: dict[str, np.ndarray], n_rows: int) -> None:
+        if self.n == 0 and not self._columns:
+            integral = {"y": self._integral_labels}
+            self._columns = {k: Column(k, self._target.folder, integral=integral.get(k, False)) for k in given}
+        if set(given) != set(self._columns):
+            before = sorted(self._columns)
+            raise DataError(f"rows from {self.n} on have columns {sorted(given)}, the rows before {before}")
+        for name, values in given.items():
+            if values.shape != (n_rows,):
+                raise DataError(f"{n_rows} rows came with {name} of shape {values.shape}; expected ({n_rows},)")
+            self._columns[name].append(values)
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        try:
+            if kind is None:
+                with self._target.errors():
+                    self._finish()
+        finally:
+            for column in self._columns.values():
+                column.close()
+            self._X.close()
+            self._target.discard()
+
+    def _finish(self) -> None:
+        if self.n == 0:
+            raise DataError(f"no rows to write to {self._target.url}; expected at least one")
+        content = self._X.finish()
+        for column in self._columns.values():
+            column.write(self._group)
+        self._group.attrs.put({"streamsvm_store": 1, **self.attrs, "content": content})
+        self._target.commit()
+
+
+def _layout(is_sparse: bool, d: int) -> str:
+    return f"{'CSR' if is_sparse else 'dense'} rows of {d} columns"
+
+
+class _Growing:
+    """A zarr array that grows by blocks; every block but the last holds whole chunks."""
+
+    def __init__(self, group: zarr.Group, name: str, dtype: Any, chunk: int, tail: tuple[int, ...] = ()) -> None:
+        self._array = create_array(group, name, shape=(0, *tail), chunks=(max(1, chunk), *tail), dtype=dtype)
+        self._tail = tail
+
+    def append(self, values: np.ndarray) -> None:
+        start = self._array.shape[0]
+        self._array.resize((start + len(values), *self._tail))
+        self._array[start:] = values
+
+
+class _DenseWriter:
+    def __init__(self, group: zarr.Group, d: int, dtype: np.dtype, chunk_rows: int | None, folder: str | None) -> None:
+        self._group, self._d = group, d
+        self._chunk_rows = chunk_rows or default_chunk_rows(d * dtype.itemsize)
+        self._buffer = np.empty((self._chunk_rows, d), dtype)
+        self._filled = 0
+        self._array: _Growing | None = None
+        self._crc = 0
+
+    def append(self, rows: Rows) -> None:
+        X, start = rows.X, 0
+        while start < len(X):
+            taken = min(len(X) - start, self._chunk_rows - self._filled)
+            self._buffer[self._filled : self._filled + taken] = X[start : start + taken]
+            self._filled += taken
+            start += taken
+            if self._filled == self._chunk_rows:
+                self._flush()
+
+    def _flush(self) -> None:
+        block = self._buffer[: self._filled]
+        if self._array is None:
+            self._array = _Growing(self._group, "X", block.dtype, len(block), (self._d,))
+        self._array.append(block)
+        self._crc = zlib.crc32(block.data, self._crc)
+        self._filled = 0
+
+    def finish(self) -> str:
+        if self._filled:
+            self._flush()
+        return f"{self._crc:08x}"
+
+    def close(self) -> None:
+        del self._buffer
+
+
+class _CSRWriter:
+    """anndata's csr_matrix: data and indices in chunks of equally many entries."""
+
+    def __init__(self, group: zarr.Group, d: int, dtype: np.dtype, chunk_rows: int | None, folder: str | None) -> None:
+        self._group = group.create_group("X")
+        self._d, self._chunk_rows = d, chunk_rows
+        self._chunk = 0 if chunk_rows else CHUNK_BYTES // (dtype.itemsize + 4)
+        self._data = _Entries(self._group, "data", dtype)
+        self._indices = _Entries(self._group, "indices", np.dtype(np.int32 if d < 2**31 else np.int64))
+        self._n, self._nnz = 0, 0
+        self._indptr = Column("indptr", folder)
+        self._indptr.append(np.zeros(1, np.int64))
+
+    def append(self, rows: Rows) -> None:
+        X: Any = rows.X
+        indptr = X.indptr.astype(np.int64)
+        if not self._chunk and self._chunk_rows and self._n + len(rows) >= self._chunk_rows:
+            self._chunk = max(1, self._nnz + int(indptr[self._chunk_rows - self._n]))
+        self._indptr.append(indptr[1:] + self._nnz)
+        self._nnz += X.nnz
+        self._n += len(rows)
+        self._data.append(X.data, self._chunk)
+        self._indices.append(X.indices, self._chunk)
+
+    def finish(self) -> str:
+        crc = self._data.finish() ^ self._indices.finish()
+        self._indptr.write(self._group)
+        self._group.attrs.put({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [self._n, self._d]})
+        return f"{crc:08x}"
+
+    def close(self) -> None:
+        self._indptr.close()
+
+
+class _Entries:
+    """The data or the indices of a CSR group: entries wait until they fill a chunk."""
+
+    def __init__(self, group: zarr.Group, name: str, dtype: np.dtype) -> None:
+        self._group, self._name, self._dtype = group, name, dtype
+        self._waiting: list[np.ndarray] = []
+        self._n_waiting = 0
+        self._array: _Growing | None = None
+        self._crc = 0
+
+    def append(self, values: np.ndarray, chunk: int) -> None:
+        """Takes entries in; writes whole chunks of `chunk` entries (0: the size is not known yet)."""
+        self._waiting.append(values.astype(self._dtype))
+        self._n_waiting += len(values)
+        if chunk and self._n_waiting >= chunk:
+            whole = self._n_waiting // chunk * chunk
+            values = np.concatenate(self._waiting)
+            self._write(values[:whole], chunk)
+            self._waiting, self._n_waiting = [values[whole:].copy()], len(values) - whole
+
+    def _write(self, values: np.ndarray, chunk: int) -> None:
+        if self._array is None:
+            self._array = _Growing(self._group, self._name, self._dtype, chunk)
+        if len(values):
+            self._array.append(values)
+            self._crc = zlib.crc32(values.tobytes(), self._crc)
+
+    def finish(self) -> int:
+        rest = np.concatenate(self._waiting)
+        self._write(rest, len(rest))
+        return self._crc
