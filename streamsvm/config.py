@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from streamsvm.errors import ConfigError, NotFoundError
 
@@ -218,6 +219,12 @@ def option_names() -> Iterator[str]:
         yield name
         if name in _GROUPS:
             yield from (f"{name}.{member}" for member in _GROUPS[name].model_fields)
+
+
+def option_field(option: str) -> FieldInfo:
+    """Description, default and range of the option with this dotted name."""
+    group, _, member = option.rpartition(".")
+    return (_GROUPS[group] if group else FitConfig).model_fields[member]
 
 
 def _explain(error: ValidationError, layers: tuple[Layer, ...]) -> str:

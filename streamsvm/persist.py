@@ -185,7 +185,7 @@ class ModelWriter:
         self.attrs: dict[str, Any] = {}
         self._kind = kind
         self._target = Target(str(path), overwrite=is_model(Path(path)))
-        self._columns: dict[str, _Column] = {}
+        self._columns: dict[str, ArrayWriter] = {}
         self._strings: dict[str, list[str]] = {}
 
     def __enter__(self) -> Self:
@@ -200,7 +200,7 @@ class ModelWriter:
             self._strings.setdefault(name, []).extend(block.tolist())
             return
         if name not in self._columns:
-            self._columns[name] = _Column(self._group, name, block)
+            self._columns[name] = ArrayWriter(self._group, name)
         with self._target.errors():
             self._columns[name].append(block)
 
@@ -225,42 +225,44 @@ class ModelWriter:
         self._target.commit()
 
 
-class _Column:
-    """One growing array: rows are held back until they fill a chunk, so no chunk is written twice."""
+class ArrayWriter:
+    """A growing array of `group`: rows are held back until they fill a chunk, so no chunk is written twice.
 
-    def __init__(self, group: zarr.Group, name: str, block: np.ndarray) -> None:
-        if block.ndim == 0:
-            raise ValueError(f"{name}: a number belongs in the attributes, expected an array with rows")
+    The first block tells row shape and dtype; without a block no array is made.
+    """
+
+    def __init__(self, group: zarr.Group, name: str) -> None:
         self._group, self._name = group, name
-        self._row_shape, self._dtype = block.shape[1:], block.dtype
-        self._chunk_rows = max(1, CHUNK_BYTES // max(1, block.dtype.itemsize * math.prod(self._row_shape)))
         self._held: list[np.ndarray] = []
-        self._n_held = self._n_written = 0
         self._array: zarr.Array | None = None
 
     def append(self, block: np.ndarray) -> None:
-        if block.shape[1:] != self._row_shape or block.dtype != self._dtype:
-            was, now = (self._row_shape, self._dtype), (block.shape[1:], block.dtype)
-            raise ValueError(f"{self._name}: found rows {now}, expected {was}")
-        for start in range(0, len(block), self._chunk_rows):
-            piece = block[start : start + self._chunk_rows]
-            self._held.append(piece.copy())
-            self._n_held += len(piece)
-            if self._n_held >= self._chunk_rows:
-                self._write(self._chunk_rows)
+        """Adds the rows of `block` (m, ...). Raises ValueError where they differ from those before."""
+        if block.ndim == 0:
+            raise ValueError(f"{self._name}: a number belongs in the attributes, expected an array with rows")
+        if not self._held:
+            self._held = [block[:0].copy()]
+        found, expected = (block.shape[1:], block.dtype), (self._held[0].shape[1:], self._held[0].dtype)
+        if found != expected:
+            raise ValueError(f"{self._name}: found rows {found}, expected {expected}")
+        chunk_rows = max(1, CHUNK_BYTES // max(1, block.dtype.itemsize * math.prod(block.shape[1:])))
+        for start in range(0, len(block), chunk_rows):
+            self._held.append(block[start : start + chunk_rows].copy())
+            if sum(map(len, self._held)) >= chunk_rows:
+                self._write(chunk_rows)
 
     def close(self) -> None:
-        if self._n_held or self._array is None:
-            self._write(self._n_held)
+        """Writes what is held back."""
+        if self._held and (self._array is None or sum(map(len, self._held))):
+            self._write(sum(map(len, self._held)))
 
     def _write(self, n: int) -> None:
-        rows = np.concatenate(self._held) if self._held else np.empty((0, *self._row_shape), self._dtype)
-        stop = self._n_written + n
-        shape = (stop, *self._row_shape)
+        rows = np.concatenate(self._held)
         if self._array is None:
-            chunks = (max(1, n), *(max(1, size) for size in self._row_shape))
-            self._array = create_array(self._group, self._name, shape=shape, chunks=chunks, dtype=self._dtype)
-        else:
-            self._array.resize(shape)
-        self._array[self._n_written : stop] = rows[:n]
-        self._held, self._n_held, self._n_written = [rows[n:]], len(rows) - n, stop
+            chunks = tuple(max(1, size) for size in (n, *rows.shape[1:]))
+            shape = (0, *rows.shape[1:])
+            self._array = create_array(self._group, self._name, shape=shape, chunks=chunks, dtype=rows.dtype)
+        start = self._array.shape[0]
+        self._array.resize((start + n, *rows.shape[1:]))
+        self._array[start:] = rows[:n]
+        self._held = [rows[n:]]

@@ -1,0 +1,25 @@
+"""`streamsvm check`: reads everything of a store."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from streamsvm.cli.options import AsJson, XName, YName, open_store
+from streamsvm.cli.output import emit, progress
+
+
+def check(
+    store: Annotated[str, typer.Argument(help="Path or URL of a store.", metavar="STORE")],
+    x: XName = None,
+    y: YName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read every chunk: checksums, NaN and infinity, labels. Exits 2 at the first thing wrong."""
+    from streamsvm.data.check import check as check_store
+
+    opened = open_store(store, x, y)
+    with progress() as events:
+        found = check_store(opened, events)
+    emit(found, as_json=as_json, title=f"{store}: all in order")

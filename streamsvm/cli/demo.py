@@ -1,0 +1,43 @@
+"""`streamsvm demo`: the main job on data that ships with a dependency."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from streamsvm.cli.options import AsJson
+from streamsvm.cli.output import emit, human_bytes, progress, usage_so_far
+
+
+def demo(
+    rows: Annotated[int, typer.Option("--rows", min=1000, help="Deformed digits to train on.")] = 200_000,
+    folder: Annotated[
+        Path | None, typer.Option("--dir", help="Keep stores and model here.", metavar="DIR")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deform scikit-learn's digits into a large store, train DC-SVM on it, score on untouched digits."""
+    from streamsvm.demo import run_demo
+
+    place = nullcontext(str(folder)) if folder else tempfile.TemporaryDirectory(prefix="streamsvm-demo-")
+    with place as where, progress() as events:
+        Path(where).mkdir(parents=True, exist_ok=True)
+        result = {**run_demo(Path(where), rows, events), **usage_so_far()}
+    if as_json:
+        emit(result, as_json=True, title="")
+    else:
+        typer.echo(_summary(result, folder))
+
+
+def _summary(result: dict[str, Any], folder: Path | None) -> str:
+    fit = result["fit"]
+    kept = f"Stores and model are in {folder}." if folder else "Give --dir to keep the stores and the model."
+    return (
+        f"Trained on {result['rows']:,} deformed digits: {fit['n_support']:,} support vectors.\n"
+        f"{result['accuracy']:.2%} of {result['test_rows']} untouched digits are recognised.\n"
+        f"{result['seconds']:.1f} s in all, at most {human_bytes(result['peak_rss_bytes'])} of memory. {kept}"
+    )

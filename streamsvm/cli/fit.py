@@ -1,0 +1,135 @@
+"""`streamsvm fit`: trains a model on a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamsvm.cli.options import AsJson, XName, YName, open_store
+from streamsvm.cli.output import emit, progress, usage_so_far
+from streamsvm.config import FitConfig, Layer, build_config, option_field, parse_set, read_layer
+from streamsvm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from streamsvm.data.store import Store
+
+_FLAGS: dict[str, str] = {}
+
+
+def _flag(name: str, option: str, **more: Any) -> Any:
+    """The flag of a configuration option, which owns its description and default."""
+    _FLAGS[name.lstrip("-").replace("-", "_")] = option
+    field = option_field(option)
+    described = f"{field.description}"
+    default = (
+        ""
+        if field.default is None or field.default is False or field.default == ()
+        else f" (default {field.default})"
+    )
+    return typer.Option(name, help=described[0].upper() + described[1:] + default, **more)
+
+
+def fit(
+    context: typer.Context,
+    store: Annotated[str, typer.Option("--store", help="Rows and labels to train on.", metavar="STORE")],
+    model: Annotated[
+        Path | None, typer.Option("--model", help="Where the model goes.", metavar="MODEL")
+    ] = None,
+    solver: Annotated[str | None, _flag("--solver", "solver")] = None,
+    task: Annotated[str | None, _flag("--task", "task")] = None,
+    kernel: Annotated[str | None, _flag("--kernel", "kernel.name", metavar="rbf|poly|linear")] = None,
+    gamma: Annotated[str | None, _flag("--gamma", "kernel.gamma", metavar="NUMBER")] = None,
+    degree: Annotated[int | None, _flag("--degree", "kernel.degree")] = None,
+    coef0: Annotated[float | None, _flag("--coef0", "kernel.coef0")] = None,
+    C: Annotated[float | None, _flag("--C", "C")] = None,
+    tol: Annotated[float | None, _flag("--tol", "tol")] = None,
+    early: Annotated[bool | None, _flag("--early", "dcsvm.early")] = None,
+    positive: Annotated[str | None, _flag("--positive", "positive", metavar="L[,L...]")] = None,
+    scale: Annotated[str | None, _flag("--scale", "scale", metavar="none|minmax|standard|maxabs")] = None,
+    class_weight: Annotated[
+        str | None, _flag("--class-weight", "class_weight", metavar="balanced|L=W[,L=W...]")
+    ] = None,
+    memory_limit: Annotated[str | None, _flag("--memory-limit", "memory_limit", metavar="SIZE")] = None,
+    workers: Annotated[int | None, _flag("--workers", "workers")] = None,
+    seed: Annotated[int | None, _flag("--seed", "seed")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="A TOML file, or a model to repeat.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any option by name, over flags and file.", metavar="NAME=VALUE"),
+    ] = None,
+    run_dir: Annotated[Path | None, typer.Option("--run-dir", help="Folder for events and state.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the state in --run-dir.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the memory and time plan only.")] = False,
+    x: XName = None,
+    y: YName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a model."""
+    resolved = resolve(context.params, config, set_ or [])
+    _check_paths(model, run_dir, resume, dry_run)
+    rows = open_store(store, x, y)
+    if dry_run:
+        _print_plan(rows, resolved, as_json)
+        return
+    from streamsvm.train import train
+
+    with progress() as events:
+        report = train(rows, resolved, model_path=model, run_dir=run_dir, resume=resume, events=events)
+    emit({**report, "model": str(model), **usage_so_far()}, as_json=as_json, title="Trained")
+
+
+def resolve(flags: dict[str, Any], config: Path | None, sets: list[str]) -> FitConfig:
+    """The configuration from a file, then flags, then `--set`."""
+    file = [read_layer(config)] if config else []
+    return build_config(*file, *_flag_layers(flags), *map(parse_set, sets))
+
+
+def _flag_layers(flags: dict[str, Any]) -> list[Layer]:
+    layers: list[Layer] = []
+    for name, option in _FLAGS.items():
+        if flags[name] is not None:
+            group, _, member = option.rpartition(".")
+            value = _PARSERS.get(name, _as_is)(flags[name])
+            layers.append(
+                (f"--{name.replace('_', '-')}", {group: {member: value}} if group else {member: value})
+            )
+    return layers
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+def _gamma(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _class_weight(text: str) -> Any:
+    """`balanced`, or the table that 1=2.0,2=1 means."""
+    if "=" not in text:
+        return text
+    pairs = [pair.rpartition("=") for pair in text.split(",")]
+    return {label.strip(): _gamma(weight) for label, _, weight in pairs}
+
+
+_PARSERS = {"gamma": _gamma, "class_weight": _class_weight}
+
+
+def _check_paths(model: Path | None, run_dir: Path | None, resume: bool, dry_run: bool) -> None:
+    if model is None and not dry_run:
+        raise ConfigError("--model is missing: where shall the model go?")
+    if resume and run_dir is None:
+        raise ConfigError("--resume needs the --run-dir of the interrupted run")
+
+
+def _print_plan(rows: Store, config: FitConfig, as_json: bool) -> None:
+    from streamsvm.train import plan
+
+    emit(plan(rows, config), as_json=as_json, title="Plan (nothing was trained)")

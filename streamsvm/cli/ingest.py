@@ -1,0 +1,78 @@
+"""`streamsvm ingest`: files in, a store out."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Annotated, Any
+
+import typer
+
+from streamsvm.cli.options import AsJson
+from streamsvm.cli.output import emit, progress, usage_so_far
+from streamsvm.errors import ConfigError
+
+
+def ingest(
+    context: typer.Context,
+    sources: Annotated[list[str], typer.Argument(help="Files, plain or .gz, .bz2, .xz.", metavar="SRC...")],
+    store: Annotated[str, typer.Option("--store", help="Where the store goes.", metavar="STORE")],
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="By name and content where not given.",
+            metavar="svmlight|csv|tsv|parquet|npy|npz|idx",
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            "--label", help="Label column of a table; the last by default.", metavar="COL|first|last|none"
+        ),
+    ] = None,
+    header: Annotated[
+        bool, typer.Option("--header/--no-header", help="Whether a table's first line is names.")
+    ] = True,
+    labels: Annotated[
+        str | None, typer.Option("--labels", help="File of labels, for idx and npy.", metavar="FILE")
+    ] = None,
+    qid: Annotated[
+        str | None, typer.Option("--qid", help="Query id column of a table.", metavar="COL")
+    ] = None,
+    dense: Annotated[
+        bool | None, typer.Option("--dense/--sparse", help="Layout; by density where not given.")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option("--dtype", metavar="uint8|float32|float64")] = None,
+    rows_per_chunk: Annotated[int | None, typer.Option("--rows-per-chunk")] = None,
+    split: Annotated[
+        float | None, typer.Option("--split", help="Fraction for the store, rest to --test-store.")
+    ] = None,
+    test_store: Annotated[str | None, typer.Option("--test-store", metavar="STORE")] = None,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Rows in random order.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Of split and shuffle.")] = 0,
+    like: Annotated[
+        str | None, typer.Option("--like", help="Columns as in this store.", metavar="STORE")
+    ] = None,
+    memory_limit: Annotated[str | None, typer.Option("--memory-limit", metavar="SIZE")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read files into a store, streamed in bounded memory, written whole or not at all."""
+    from streamsvm.data.ingest import IngestOptions
+    from streamsvm.data.ingest import ingest as ingest_files
+
+    names = {field.name for field in fields(IngestOptions)}
+    given: dict[str, Any] = {k: v for k, v in context.params.items() if k in names and v is not None}
+    if memory_limit is not None:
+        given["memory_limit"] = _size(memory_limit)
+    with progress() as events:
+        summary = ingest_files(sources, store, IngestOptions(**given), events)
+    emit({**summary, **usage_so_far()}, as_json=as_json, title=f"Ingested into {store}")
+
+
+def _size(text: str) -> int:
+    from streamsvm.config import parse_size
+
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise ConfigError(f"--memory-limit {text}: {error}") from None

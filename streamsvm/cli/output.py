@@ -1,0 +1,101 @@
+"""What a command prints: one JSON object or a short table on stdout, progress and warnings on stderr."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from streamsvm.events import Events
+from streamsvm.jsonable import jsonable
+
+
+def emit(result: dict[str, Any], *, as_json: bool, title: str, rows: dict[str, Any] | None = None) -> None:
+    """Prints `result` as JSON, or `rows` (by default the result's plain values) as a small table."""
+    if as_json:
+        typer.echo(json.dumps(jsonable(result)))
+        return
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", show_header=False, box=box.SIMPLE, pad_edge=False)
+    for name, value in (rows or result).items():
+        if value is not None and not isinstance(value, dict):
+            table.add_row(name.replace("_", " "), human(name, value))
+    _console().print(table)
+
+
+def emit_table(title: str, rows: list[dict[str, Any]]) -> None:
+    """Prints records of the same keys as a table."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False)
+    for name in rows[0]:
+        table.add_column(name.replace("_", " "), justify="right")
+    for row in rows:
+        table.add_row(*(human(name, value) for name, value in row.items()))
+    _console().print(table)
+
+
+def human(name: str, value: Any) -> str:
+    """A value for people to read; the name tells its unit."""
+    if name.endswith("bytes") and isinstance(value, int):
+        return human_bytes(value)
+    if isinstance(value, float):
+        return f"{value:.1f} s" if name.startswith("seconds") else f"{value:.6g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(human("", item) for item in value)
+    return str(value)
+
+
+def human_bytes(n: float) -> str:
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while n >= 1024 and len(units) > 1:
+        n /= 1024
+        units.pop(0)
+    return f"{n:.0f} B" if units[0] == "B" else f"{n:.1f} {units[0]}"
+
+
+def usage_so_far() -> dict[str, Any]:
+    """`seconds` since this process started, imports included, and its `peak_rss_bytes`."""
+    import psutil
+
+    return {
+        "seconds": time.time() - psutil.Process().create_time(),
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
+    }
+
+
+_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+@contextmanager
+def progress() -> Iterator[Events]:
+    """Events that draw progress bars on stderr where it is a terminal; warnings are said everywhere."""
+    if not sys.stderr.isatty():
+        yield Events(_say_warnings)
+        return
+    from streamsvm.cli.bars import Bars
+
+    with Bars() as bars:
+        yield Events(_say_warnings, bars)
+
+
+def _say_warnings(record: dict[str, Any]) -> None:
+    if record["event"] == "warning":
+        typer.echo(f"warning: {record['message']}", err=True)

@@ -1,0 +1,32 @@
+"""`streamsvm predict`: labels of the rows of a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streamsvm.cli.options import AsJson, ModelIn, XName, open_store
+from streamsvm.cli.output import emit, progress, usage_so_far
+
+
+def predict(
+    model: ModelIn,
+    store: Annotated[str, typer.Option("--store", help="Rows to predict, as they are.", metavar="STORE")],
+    out: Annotated[Path, typer.Option("--out", help="Name ending in .csv, .npy or .zarr.")],
+    decision: Annotated[
+        bool, typer.Option("--decision", help="Decision values too (.npy: instead).")
+    ] = False,
+    x: XName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the predicted label of every row, block by block."""
+    from streamsvm.graph import Engine
+    from streamsvm.persist import load_model
+    from streamsvm.predict import write_predictions
+
+    rows = open_store(store, x)
+    with progress() as events:
+        write_predictions(load_model(model), rows, out, decision=decision, engine=Engine(), events=events)
+    emit({"out": str(out), "n": rows.n, **usage_so_far()}, as_json=as_json, title="Predictions")

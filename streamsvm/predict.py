@@ -1,0 +1,177 @@
+"""From a model and a store to predictions and scores, block by block, in bounded memory."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from streamsvm.data.columns import Column
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.data.target import Target, storage_errors
+from streamsvm.errors import ConfigError, DataError, ModelError
+from streamsvm.events import Events, ignore
+from streamsvm.metrics import confusion, per_class, roc_auc
+from streamsvm.persist import ArrayWriter
+
+if TYPE_CHECKING:
+    from streamsvm.graph import Engine
+
+PREDICTIONS = "streamsvm_predictions"  # group attribute of what `predict` writes as zarr
+
+
+class Predictor(Protocol):
+    """What prediction asks of a model."""
+
+    d: int
+    classes: np.ndarray
+
+    def decision_function(self, rows: Rows) -> np.ndarray: ...
+
+    def labels(self, decision: np.ndarray) -> np.ndarray: ...
+
+    def encode_labels(self, y: np.ndarray) -> np.ndarray: ...
+
+
+Block = dict[str, np.ndarray]  # label (m,), and decision (m,) or (m, k) where wanted
+
+
+def predict_blocks(
+    model: Predictor, store: Store, *, engine: Engine, phase: str = "predict", events: Events = ignore
+) -> Iterator[tuple[int, int, np.ndarray]]:
+    """(start, stop, decision values) of each row block, in order. Raises ModelError, DataError."""
+    if store.d != model.d:
+        raise ModelError(
+            f"{store.url or 'the data'} has {store.d} columns, the model was trained on {model.d}"
+        )
+    blocks = store.blocks()
+    decisions = engine.map(
+        lambda block: model.decision_function(store.read(*block)), blocks, phase=phase, events=events
+    )
+    for (start, stop), decision in zip(blocks, decisions, strict=True):
+        yield start, stop, decision
+
+
+def write_predictions(
+    model: Predictor, store: Store, out: Path, *, decision: bool, engine: Engine, events: Events = ignore
+) -> None:
+    """Writes the label of every row to `out`, whole or not at all.
+
+    .csv: a header, then label and, with `decision`, the decision values; .zarr: arrays `label` and `decision`;
+    .npy: one array, the labels or, with `decision`, the decision values. Raises ConfigError, StorageError.
+    """
+    writers = {".csv": _write_csv, ".npy": _write_npy, ".zarr": _write_zarr}
+    if out.suffix not in writers:
+        raise ConfigError(f"--out {out}: expected a name ending in .csv, .npy or .zarr")
+    blocks = predict_blocks(model, store, engine=engine, events=events)
+    named = (
+        {"label": model.labels(values)} | ({"decision": values} if decision else {})
+        for _, _, values in blocks
+    )
+    writers[out.suffix](out, store.n, named)
+
+
+def evaluate(model: Predictor, store: Store, *, engine: Engine, events: Events = ignore) -> dict[str, Any]:
+    """accuracy, per_class, confusion and, for two classes, roc_auc of a model on a store with labels.
+
+    Rows whose label the model never saw count as wrong; `n_unknown_labels` says how many there are.
+    """
+    k = len(model.classes)
+    truth = model.encode_labels(store.y)
+    counts = np.zeros((k, k), np.int64)
+    scores = np.empty(store.n if k == 2 else 0)
+    for start, stop, values in predict_blocks(model, store, engine=engine, phase="evaluate", events=events):
+        known = truth[start:stop] >= 0
+        predicted = model.encode_labels(model.labels(values))
+        counts += confusion(truth[start:stop][known], predicted[known], k)
+        if k == 2:
+            scores[start:stop] = values
+    return _summary(model, truth, counts, scores)
+
+
+def _summary(model: Predictor, truth: np.ndarray, counts: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
+    n, n_known, labels = len(truth), int(counts.sum()), model.classes.tolist()
+    if n_known == 0:
+        raise DataError(f"no row has a label that the model knows; it knows {', '.join(map(str, labels))}")
+    summary = {
+        "accuracy": float(np.trace(counts) / n),
+        "n": n,
+        "n_unknown_labels": n - n_known,
+        "classes": labels,
+        "per_class": per_class(counts, labels),
+        "confusion": counts.tolist(),
+    }
+    if len(labels) == 2:
+        summary["roc_auc"] = roc_auc(truth[truth >= 0] == 1, scores[truth >= 0])
+    return summary
+
+
+@contextmanager
+def _whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A binary file that takes the name `path` on a clean exit and is removed on an exception."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with storage_errors(str(path)):
+        file = part.open("wb")
+        try:
+            with file:
+                yield file
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _write_csv(out: Path, n: int, blocks: Iterator[Block]) -> None:
+    with _whole_file(out) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        for i, block in enumerate(blocks):
+            if i == 0:
+                writer.writerow([name for column, values in block.items() for name in _names(column, values)])
+            columns = [column for values in block.values() for column in np.atleast_2d(values.T).tolist()]
+            writer.writerows(zip(*columns, strict=True))
+
+
+def _names(column: str, values: np.ndarray) -> list[str]:
+    return [f"{column}_{j}" for j in range(values.shape[1])] if values.ndim == 2 else [column]
+
+
+def _write_npy(out: Path, n: int, blocks: Iterator[Block]) -> None:
+    with _whole_file(out) as file:
+        for i, block in enumerate(blocks):
+            values = block.get("decision", block["label"])
+            if i == 0:
+                header = {"descr": values.dtype.str, "fortran_order": False, "shape": (n, *values.shape[1:])}
+                np.lib.format.write_array_header_1_0(file, header)
+            file.write(values.tobytes())
+
+
+def _write_zarr(out: Path, n: int, blocks: Iterator[Block]) -> None:
+    target = Target(str(out), overwrite=_is_predictions(out))
+    try:
+        with target.errors():
+            group = target.begin()
+            label, decision = Column("label", target.folder), ArrayWriter(group, "decision")
+            for block in blocks:
+                label.append(block["label"])
+                if "decision" in block:
+                    decision.append(block["decision"])
+            label.write(group)
+            decision.close()
+            group.attrs.put({PREDICTIONS: 1})
+            target.commit()
+    finally:
+        target.discard()
+
+
+def _is_predictions(path: Path) -> bool:
+    try:
+        return PREDICTIONS in json.loads((path / "zarr.json").read_text(encoding="utf-8"))["attributes"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
