@@ -94,26 +94,26 @@ class _Options(BaseModel):
 class KernelConfig(_Options):
     """k(a, b): rbf exp(-gamma |a-b|^2), poly (gamma a.b + coef0)^degree, linear a.b."""
 
-    name: Annotated[Literal["rbf", "poly", "linear"], Field(description="kernel")] = "rbf"
-    gamma: Annotated[Gamma, Field(description="number, 'auto' (1 / d) or 'scale' (1 / (d var(X)))")] = "scale"
-    degree: Annotated[Whole, Field(ge=1, description="degree of the polynomial")] = 3
-    coef0: Annotated[Real, Field(ge=0, description="constant inside the polynomial")] = 0.0
+    name: Annotated[Literal["rbf", "poly", "linear"], Field(description="Kernel")] = "rbf"
+    gamma: Annotated[Gamma, Field(description="Number, 'auto' (1 / d) or 'scale' (1 / (d var(X)))")] = "scale"
+    degree: Annotated[Whole, Field(ge=1, description="Degree of the polynomial")] = 3
+    coef0: Annotated[Real, Field(ge=0, description="Constant inside the polynomial")] = 0.0
 
 
 class DCSVMConfig(_Options):
     """Divide and conquer (Hsieh, Si and Dhillon 2014)."""
 
-    early: Annotated[bool, Field(description="stop at a level; each part predicts its own rows")] = False
-    children: Annotated[Whole, Field(ge=2, description="parts that a part is divided into")] = 4
-    levels: Annotated[Count, Field(description="levels of division; none: from n")] = None
-    early_level: Annotated[Count, Field(description="level of early prediction; none: from n")] = None
-    sample: Annotated[Whole, Field(ge=2, description="rows that k-means clusters")] = 1000
-    clustering: Annotated[Literal["kernel", "input"], Field(description="space of k-means")] = "kernel"
-    part_rows: Annotated[Count, Field(description="most rows of a part; none: from the memory limit")] = None
-    adaptive: Annotated[bool, Field(description="sample k-means rows among the support vectors")] = True
-    refine: Annotated[bool, Field(description="solve on level 1's support vectors before the top")] = True
+    early: Annotated[bool, Field(description="Stop at a level; each part predicts its own rows")] = False
+    children: Annotated[Whole, Field(ge=2, description="Parts that a part is divided into")] = 4
+    levels: Annotated[Count, Field(description="Levels of division; else from n")] = None
+    early_level: Annotated[Count, Field(description="Level of early prediction; else from n")] = None
+    sample: Annotated[Whole, Field(ge=2, description="Rows that k-means clusters")] = 1000
+    clustering: Annotated[Literal["kernel", "input"], Field(description="Space of k-means")] = "kernel"
+    part_rows: Annotated[Count, Field(description="Most rows of a part; else from the memory limit")] = None
+    adaptive: Annotated[bool, Field(description="Sample k-means rows among the support vectors")] = True
+    refine: Annotated[bool, Field(description="Solve on level 1's support vectors before the top")] = True
     combine: Annotated[
-        Literal["nearest", "naive", "committee"], Field(description="how parts predict together, with early")
+        Literal["nearest", "naive", "committee"], Field(description="How parts predict together, with early")
     ] = "nearest"
 
     @model_validator(mode="after")
@@ -126,19 +126,17 @@ class DCSVMConfig(_Options):
 class FitConfig(_Options):
     """All of a fit; frozen, and stored in the model it made."""
 
-    solver: Annotated[Literal["dcsvm"], Field(description="algorithm")] = "dcsvm"
-    task: Annotated[Literal["classify"], Field(description="what is learned")] = "classify"
+    solver: Annotated[Literal["dcsvm"], Field(description="Algorithm")] = "dcsvm"
+    task: Annotated[Literal["classify"], Field(description="What is learned")] = "classify"
     kernel: KernelConfig = KernelConfig()
-    C: Annotated[Real, Field(gt=0, description="upper bound of the dual variables")] = 1.0
-    tol: Annotated[Real, Field(gt=0, description="largest KKT violation at the end")] = 1e-3
-    class_weight: Annotated[ClassWeight, Field(description="factors on C by label, or 'balanced'")] = None
-    positive: Annotated[Labels, Field(description="labels of the positive class, against the rest")] = ()
-    scale: Annotated[Literal["none", "minmax", "standard", "maxabs"], Field(description="of features")] = (
-        "none"
-    )
-    seed: Annotated[Whole, Field(ge=0, le=2**32 - 1, description="of every random choice")] = 0
-    memory_limit: Annotated[Bytes, Field(description="of the whole process; none: from what is free")] = None
-    workers: Annotated[Count, Field(description="worker threads; none: every core")] = None
+    C: Annotated[Real, Field(gt=0, description="Upper bound of the dual variables")] = 1.0
+    tol: Annotated[Real, Field(gt=0, description="Largest KKT violation at the end")] = 1e-3
+    class_weight: Annotated[ClassWeight, Field(description="Factors on C by label, or 'balanced'")] = None
+    positive: Annotated[Labels, Field(description="Labels of the positive class, against the rest")] = ()
+    scale: Annotated[Scale, Field(description="Scaling of the features, kept in the model")] = "none"
+    seed: Annotated[Whole, Field(ge=0, le=2**32 - 1, description="Seed of every random choice")] = 0
+    memory_limit: Annotated[Bytes, Field(description="Memory of the whole process; else what is free")] = None
+    workers: Annotated[Count, Field(description="Worker threads; else every core")] = None
     dcsvm: DCSVMConfig = DCSVMConfig()
 
 

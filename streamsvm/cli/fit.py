@@ -22,13 +22,9 @@ def _flag(name: str, option: str, **more: Any) -> Any:
     """The flag of a configuration option, which owns its description and default."""
     _FLAGS[name.lstrip("-").replace("-", "_")] = option
     field = option_field(option)
-    described = f"{field.description}"
-    default = (
-        ""
-        if field.default is None or field.default is False or field.default == ()
-        else f" (default {field.default})"
-    )
-    return typer.Option(name, help=described[0].upper() + described[1:] + default, **more)
+    unset = field.default is None or field.default is False or field.default == ()
+    help_text = f"{field.description}" if unset else f"{field.description} (default {field.default})"
+    return typer.Option(name, help=help_text, **more)
 
 
 def fit(

@@ -1,0 +1,107 @@
+"""Imports go one way through the layers of the package, and light modules stay light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import streamsvm
+
+ROOT = Path(streamsvm.__file__).parent
+LAYERS = (
+    ("errors", "jsonable"),
+    ("config", "events"),
+    ("data",),
+    ("kernels", "graph", "cluster"),
+    ("problems", "kmeans", "hss"),
+    ("solvers",),
+    ("models", "persist", "checkpoints", "metrics"),
+    ("train", "predict"),
+    ("estimators", "online", "report", "demo"),
+    ("cli",),
+    ("__init__", "__main__"),
+)
+RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    return ".".join(("streamsvm", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def part_of(module: str) -> str:
+    return (module.split(".") + ["__init__"])[1]
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def ours(names: Iterator[str]) -> set[str]:
+    """The package's own modules among imported names; `from module import thing` counts as its module."""
+    modules = {module_name(path) for path in FILES}
+    found = {
+        name if name in modules else name.rpartition(".")[0]
+        for name in names
+        if name.startswith("streamsvm.")
+    }
+    return found & modules
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_go_down_the_layers(path):
+    part = part_of(module_name(path))
+    assert part in RANK, f"{part} has no layer in LAYERS"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    if part == "__init__":  # its public names are imported when first used
+        return
+    upward = {
+        name for name in ours(imported(tree)) if name != "streamsvm" and RANK[part_of(name)] > RANK[part]
+    }
+    assert not upward, f"{path.relative_to(ROOT)} is in layer {RANK[part]} and imports {sorted(upward)}"
+
+
+def test_modules_do_not_import_each_other_in_circles():
+    graph = {}
+    for path in FILES:
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        at_import = ast.Module([node for node in body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+        graph[module_name(path)] = ours(imported(at_import)) - {module_name(path)}
+    assert list(TopologicalSorter(graph).static_order())
+
+
+def loaded_after(code: str) -> set[str]:
+    script = f"import sys\n{code}\nprint(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in run.stdout.split()}
+
+
+HEAVY = {"numpy", "scipy", "zarr", "numba", "dask", "distributed", "sklearn", "pandas", "pyarrow", "river"}
+
+
+def test_importing_the_package_and_the_command_line_is_light():
+    assert not loaded_after("import streamsvm") & (HEAVY | {"pydantic", "typer"})
+    assert not loaded_after("import streamsvm.cli.app") & HEAVY
+
+
+def test_models_and_predictions_load_without_what_only_others_need():
+    heavy = {"sklearn", "pandas", "distributed", "river", "dask_ml"}
+    assert not loaded_after("import streamsvm.persist, streamsvm.predict, streamsvm.data.store") & heavy
+
+
+def test_public_names_are_listed_and_unknown_ones_refused():
+    assert {"DCSVC", "Store", "load_model"} <= set(dir(streamsvm))
+    assert streamsvm.load_model.__module__ == "streamsvm.persist"
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = streamsvm.nothing
