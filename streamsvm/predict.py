@@ -7,7 +7,7 @@ import io
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
@@ -154,20 +154,21 @@ def _write_npy(out: Path, n: int, blocks: Iterator[Block]) -> None:
 
 def _write_zarr(out: Path, n: int, blocks: Iterator[Block]) -> None:
     target = Target(str(out), overwrite=_is_predictions(out))
-    try:
-        with target.errors():
-            group = target.begin()
-            label, decision = Column("label", target.folder), ArrayWriter(group, "decision")
-            for block in blocks:
-                label.append(block["label"])
-                if "decision" in block:
-                    decision.append(block["decision"])
-            label.write(group)
-            decision.close()
-            group.attrs.put({PREDICTIONS: 1})
-            target.commit()
-    finally:
-        target.discard()
+    with target.errors(), ExitStack() as cleanup:
+        cleanup.callback(target.discard)
+        group = target.begin()
+        label, decision = (
+            cleanup.enter_context(closing(Column("label", target.folder))),
+            ArrayWriter(group, "decision"),
+        )
+        for block in blocks:
+            label.append(block["label"])
+            if "decision" in block:
+                decision.append(block["decision"])
+        label.write(group)
+        decision.close()
+        group.attrs.put({PREDICTIONS: 1})
+        target.commit()
 
 
 def _is_predictions(path: Path) -> bool:

@@ -1,0 +1,167 @@
+"""Predictions of a store, block by block: the files they go into, and the scores."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import zarr
+from sklearn import metrics as twin
+
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError, DataError, ModelError, StorageError
+from streamsvm.predict import evaluate, predict_blocks, write_predictions
+
+
+class Serial:
+    """An engine of one thread."""
+
+    def map(self, fn, items, *, phase, events):
+        return map(fn, items)
+
+
+@dataclass
+class Linear:
+    """Decision values x W; classes by sign, or by the largest."""
+
+    W: np.ndarray
+    classes: np.ndarray = field(default_factory=lambda: np.array(["no", "yes"]))
+
+    @property
+    def d(self):
+        return len(self.W)
+
+    def decision_function(self, rows: Rows) -> np.ndarray:
+        return rows.X @ self.W
+
+    def labels(self, decision):
+        return self.classes[(decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)]
+
+    def encode_labels(self, y):
+        index = {label: code for code, label in enumerate(self.classes.tolist())}
+        return np.array([index.get(label, -1) for label in y.tolist()])
+
+
+@pytest.fixture
+def store(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 3)).astype(np.float32)
+    made = Store.from_arrays(X, np.where(X[:, 0] + rng.normal(size=1000) > 0, "yes", "no"))
+    monkeypatch.setattr(made, "blocks", lambda: [(0, 300), (300, 999), (999, 1000)])
+    return made
+
+
+@pytest.fixture
+def binary():
+    return Linear(np.array([1.0, 0.5, 0.25]))
+
+
+@pytest.fixture
+def three():
+    return Linear(np.random.default_rng(1).normal(size=(3, 3)), np.array([3, 5, 8]))
+
+
+def whole(model, store):
+    return model.decision_function(store.read(0, store.n))
+
+
+def test_blocks_come_in_order_and_cover_all_rows(store, binary):
+    blocks = list(predict_blocks(binary, store, engine=Serial()))
+    assert [(start, stop) for start, stop, _ in blocks] == store.blocks()
+    assert np.allclose(np.concatenate([values for _, _, values in blocks]), whole(binary, store))
+
+
+@pytest.mark.parametrize("model_name", ["binary", "three"])
+@pytest.mark.parametrize("decision", [False, True])
+def test_csv_npy_and_zarr_say_the_same(tmp_path, store, request, model_name, decision):
+    model = request.getfixturevalue(model_name)
+    values = whole(model, store)
+    labels = model.labels(values)
+    for suffix in (".csv", ".npy", ".zarr"):
+        write_predictions(model, store, tmp_path / f"p{suffix}", decision=decision, engine=Serial())
+    with (tmp_path / "p.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == [
+        "label",
+        *(
+            []
+            if not decision
+            else ["decision"]
+            if values.ndim == 1
+            else ["decision_0", "decision_1", "decision_2"]
+        ),
+    ]
+    assert [row[0] for row in rows] == [str(label) for label in labels]
+    array = np.load(tmp_path / "p.npy")
+    group = zarr.open_group(tmp_path / "p.zarr", mode="r")
+    assert np.array_equal(group["label"][:].astype(labels.dtype), labels)
+    assert ("decision" in group) == decision
+    if decision:
+        table = np.array([row[1:] for row in rows], float).reshape(values.shape)
+        for found in (table, array, group["decision"][:]):
+            assert np.allclose(found, values, rtol=1e-6)
+        assert np.array_equal(array, group["decision"][:])
+        assert np.array_equal(array, table.astype(array.dtype))
+    else:
+        assert np.array_equal(array, labels)
+        assert array.dtype == labels.dtype
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv", "p.npy", "p.zarr"]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npy", ".zarr"])
+def test_a_failure_on_the_way_leaves_nothing_and_keeps_what_was_there(tmp_path, store, binary, suffix):
+    out = tmp_path / f"p{suffix}"
+    write_predictions(binary, store, out, decision=False, engine=Serial())
+    before = sorted(tmp_path.rglob("*"))
+    calls = iter(range(9))
+
+    def fails_late(rows):
+        if next(calls) == 2:
+            raise DataError("bad chunk")
+        return rows.X @ binary.W
+
+    binary.decision_function = fails_late
+    with pytest.raises(DataError, match="bad chunk"):
+        write_predictions(binary, store, out, decision=True, engine=Serial())
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_where_predictions_may_not_go(tmp_path, store, binary):
+    with pytest.raises(ConfigError, match=r"expected a name ending in .csv, .npy or .zarr"):
+        write_predictions(binary, store, tmp_path / "p.txt", decision=False, engine=Serial())
+    (tmp_path / "mine.zarr").mkdir()
+    with pytest.raises(StorageError, match="already exists"):
+        write_predictions(binary, store, tmp_path / "mine.zarr", decision=False, engine=Serial())
+    with pytest.raises(StorageError, match="No such file"):
+        write_predictions(binary, store, tmp_path / "no" / "p.csv", decision=False, engine=Serial())
+
+
+def test_another_number_of_columns_is_refused(store):
+    with pytest.raises(ModelError, match="has 3 columns, the model was trained on 4"):
+        list(predict_blocks(Linear(np.ones(4)), store, engine=Serial()))
+
+
+def test_scores_are_sklearns(store, binary):
+    values = whole(binary, store)
+    labels = binary.labels(values)
+    result = evaluate(binary, store, engine=Serial())
+    assert result["accuracy"] == pytest.approx(twin.accuracy_score(store.y, labels))
+    assert result["roc_auc"] == pytest.approx(twin.roc_auc_score(store.y == "yes", values))
+    assert result["confusion"] == twin.confusion_matrix(store.y, labels).tolist()
+    report = twin.classification_report(store.y, labels, output_dict=True)
+    for row in result["per_class"]:
+        assert row["f1"] == pytest.approx(report[row["label"]]["f1-score"])
+    assert (result["n"], result["n_unknown_labels"], result["classes"]) == (1000, 0, ["no", "yes"])
+
+
+def test_rows_of_unknown_classes_count_as_wrong(store, binary, three):
+    some_unknown = Store.from_arrays(store.read(0, 1000).X, np.where(np.arange(1000) < 100, "what", store.y))
+    result = evaluate(binary, some_unknown, engine=Serial())
+    right = binary.labels(whole(binary, store))[100:] == store.y[100:]
+    assert result["n_unknown_labels"] == 100
+    assert result["accuracy"] == pytest.approx(right.sum() / 1000)
+    with pytest.raises(DataError, match="no row has a label that the model knows; it knows 3, 5, 8"):
+        evaluate(three, store, engine=Serial())
