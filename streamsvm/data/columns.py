@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ class Column:
         if self._kind == "f" and self._integral:
             self._integral = bool(np.all(stored == np.rint(stored)) and np.all(np.abs(stored) < 2**53))
         self._file.write(stored.tobytes())
+        self._file.flush()
         self.n += len(values)
 
     def _encode(self, values: np.ndarray) -> np.ndarray:
@@ -89,4 +91,5 @@ class Column:
             yield texts[values] if self._kind == "U" else values
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # a full disk is reported by append; the file is gone either way
+            self._file.close()

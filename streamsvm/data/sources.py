@@ -143,7 +143,7 @@ class ArraySource:
         check_shape(self._X.shape, "X")
         self.n, self.d = self._X.shape
         self.dtype = row_dtype(self._X.dtype)
-        entries = self._X.nnz if self.is_sparse else self.n * self.d
+        entries = X.nnz if self.is_sparse else self.n * self.d
         entry_bytes = self.dtype.itemsize + (4 if self.is_sparse else 0)
         self.nbytes = entries * entry_bytes
         self.chunk_rows = default_chunk_rows(self.nbytes / self.n)

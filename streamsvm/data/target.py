@@ -65,7 +65,7 @@ class Target:
     def begin(self) -> zarr.Group:
         """The empty group under its temporary name. Raises StorageError where the target exists."""
         if not self._overwrite and self._exists():
-            raise StorageError(f"{self.url} already exists; remove it, choose another name or allow overwriting")
+            raise StorageError(f"{self.url} already exists; remove it or choose another name")
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             _remove_leftovers(self._path)

@@ -1,0 +1,85 @@
+"""What readers give and what they know: the interface between file formats and the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from streamsvm.data.check import first_nonfinite
+from streamsvm.data.ingest.streams import Stream
+from streamsvm.data.rows import Rows
+from streamsvm.errors import DataError
+
+
+@dataclass(frozen=True)
+class Block:
+    """m samples as a reader found them; y (m,) float64 or text, qid (m,) int64."""
+
+    rows: Rows
+    y: np.ndarray | None = None
+    qid: np.ndarray | None = None
+
+    def take(self, ids: np.ndarray | slice) -> Block:
+        return Block(self.rows.take(ids), *(None if v is None else v[ids] for v in (self.y, self.qid)))
+
+    def columns(self) -> dict[str, np.ndarray]:
+        return {k: v for k, v in (("y", self.y), ("qid", self.qid)) if v is not None}
+
+
+OpenStream = Callable[[str], Stream]
+
+
+class Reader(Protocol):
+    """Reads sources of one format, one after the other; after the last one it knows the layout."""
+
+    dense_below: float  # fraction of non-zeros under which a CSR store is made, unless told otherwise
+    dtype: np.dtype  # of features in the store
+
+    def blocks(self, path: str) -> Iterator[Block]:
+        """The samples of a source, in blocks of bounded memory. Raises DataError naming file and row."""
+
+    def finish(self) -> None:
+        """Called after the last source. Raises DataError where the sources do not fit together."""
+
+    def settled(self) -> bool:
+        """Whether `width`, `encode` and `attrs` are final after the first block."""
+
+    def width(self) -> int:
+        """Features in a row of the store."""
+
+    def density(self) -> float:
+        """The fraction of non-zero features, 0 to 1."""
+
+    def encode(self, rows: Rows) -> Rows:
+        """The rows of the store for rows of a block."""
+
+    def attrs(self) -> dict[str, Any]:
+        """What the store keeps so that later data can be read the same way."""
+
+
+def cast(X: np.ndarray, dtype: np.dtype, where: str, first_row: int) -> np.ndarray:
+    """X (m, d) as dtype. Raises DataError naming row and column where a value is not finite or does not fit."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        out = X.astype(dtype, copy=False)
+    bad = first_nonfinite(Rows(np.atleast_2d(out)), first_row)
+    if bad is not None:
+        row, column, _ = bad
+        raise DataError(f"{where}: row {row + 1}, column {column + 1} is {X[row - first_row, column]}; expected finite")
+    if dtype == np.uint8 and not np.array_equal(out, X):
+        row, column = np.argwhere(out != X)[0]
+        raise DataError(
+            f"{where}: row {first_row + row + 1}, column {column + 1} is {X[row, column]}; "
+            f"uint8 holds whole numbers from 0 to 255"
+        )
+    return out
+
+
+def labels_of(texts: np.ndarray) -> np.ndarray:
+    """(m,) float64 where all texts are numbers, else the texts themselves."""
+    try:
+        return texts.astype(np.float64)
+    except ValueError:
+        return texts.astype(str)

@@ -1,0 +1,116 @@
+"""Opening sources: plain, gzip, bzip2 or xz by their first bytes; and telling formats apart."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import re
+import zlib
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import IO, Any
+
+from streamsvm.errors import DataError, NotFoundError
+
+_OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.GzipFile, b"BZh": bz2.BZ2File, b"\xfd7zXZ\x00": lzma.LZMAFile}
+_PACKED = {".gz", ".bz2", ".xz"}
+_SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".npy": "npy",
+    ".npz": "npz",
+    ".svm": "svmlight",
+    ".libsvm": "svmlight",
+    ".svmlight": "svmlight",
+    ".idx": "idx",
+}
+_MAGIC = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "npz"}
+_SVMLIGHT = re.compile(rb"[-+.\w]+(\s+qid:\d+)?(\s+\d+:\S+)*\s*(#.*)?")
+
+
+def open_raw(path: str) -> IO[bytes]:
+    """The bytes of a local file or fsspec URL as they are. Raises NotFoundError, DataError."""
+    try:
+        if "://" in path:
+            import fsspec
+
+            return fsspec.open(path, "rb").open()
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise NotFoundError(f"{path} does not exist; expected a data file") from None
+    except (OSError, ValueError, ImportError) as error:
+        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+class Stream(io.RawIOBase):
+    """A source, unpacked while read. Damaged or cut-off packing raises DataError naming the file."""
+
+    def __init__(self, path: str, on_read: Callable[[int], None] | None = None) -> None:
+        """on_read is told after each read how many bytes of the file, as stored, are behind."""
+        self.path = path
+        self._on_read = on_read
+        self._raw = open_raw(path)
+        head = self._raw.read(6)
+        self._raw.seek(0)
+        opener = next((o for magic, o in _OPENERS.items() if head.startswith(magic)), None)
+        self._file: Any = _unpack(opener, self._raw)
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            piece = self._file.read(size)
+        except (EOFError, OSError, zlib.error, lzma.LZMAError, ValueError) as error:
+            raise DataError(f"{self.path} is damaged or cut off: {error}") from error
+        if self._on_read is not None:
+            self._on_read(self._raw.tell())
+        return piece
+
+    def read_exactly(self, size: int) -> bytes:
+        """Up to size bytes, fewer only at the end: packed files may give less per read."""
+        pieces, missing = [], size
+        while missing and (piece := self.read(missing)):
+            pieces.append(piece)
+            missing -= len(piece)
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def _unpack(opener: Any, raw: IO[bytes]) -> Any:
+    if opener is None:
+        return raw
+    return opener(fileobj=raw) if opener is gzip.GzipFile else opener(raw)
+
+
+def source_bytes(path: str) -> int:
+    """The size of a source as stored, 0 where that cannot be told."""
+    return os.path.getsize(path) if os.path.exists(path) else 0
+
+
+def detect_format(path: str) -> str:
+    """The format of a source, by its name or else its first bytes. Raises DataError where it stays unclear."""
+    name = PurePosixPath(path)
+    name = name.with_suffix("") if name.suffix in _PACKED else name
+    if name.suffix.lower() in _SUFFIXES:
+        return _SUFFIXES[name.suffix.lower()]
+    if re.search(r"idx\d-ubyte", name.name):
+        return "idx"
+    with Stream(path) as stream:
+        head = stream.read_exactly(1 << 16)
+    for magic, format_ in _MAGIC.items():
+        if head.startswith(magic):
+            return format_
+    lines = [line for line in head.split(b"\n") if line.strip() and not line.startswith(b"#")]
+    if lines and b":" in head and _SVMLIGHT.fullmatch(lines[0].strip()):
+        return "svmlight"
+    raise DataError(f"{path}: the format cannot be told from its name or first bytes; give --format")

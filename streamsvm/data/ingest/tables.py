@@ -1,0 +1,256 @@
+"""CSV, TSV and parquet tables, read batch by batch through Arrow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.csv
+import pyarrow.parquet
+
+from streamsvm.data.ingest.block import Block, OpenStream, cast
+from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.data.ingest.schema import Schema, match, new_schema
+from streamsvm.data.ingest.streams import Stream, open_raw
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.errors import DataError
+
+Batches = Iterator[pa.RecordBatch]
+
+
+class TableReader:
+    """Reads tables with the same columns. The label is the last column unless told otherwise.
+
+    Numbers must be finite and there; text is one-hot encoded (an empty text, and with `like` one that was not seen
+    before, becomes all zeros). A first CSV column without a name, and a pandas index in parquet, are row numbers
+    and left out.
+    """
+
+    dense_below = 0.05
+
+    def __init__(
+        self, options: IngestOptions, like: Store | None, format_: str, open_stream: OpenStream = Stream
+    ) -> None:
+        self._open_stream = open_stream
+        self._options, self._format = options, format_
+        self.dtype = options.feature_dtype()
+        self._schema = None if like is None else Schema.from_attrs(like.attrs)
+        self._has_label: bool | None = None
+        self._n, self._nnz = 0, 0
+
+    def blocks(self, path: str) -> Iterator[Block]:
+        line = 1 + (self._format != "parquet" and self._options.header)
+        try:
+            for batch in self._open(path):
+                yield self._block(batch, path, line)
+                line += batch.num_rows
+        except pa.ArrowInvalid as error:
+            raise DataError(_arrow_message(path, error)) from error
+
+    def _open(self, path: str) -> Batches:
+        table: _Csv | _Parquet = _Parquet(path, self._options) if self._format == "parquet" else self._csv(path)
+        kinds = {name: kind for name, kind in table.kinds().items() if name not in table.row_numbers()}
+        if self._options.qid is not None and self._options.qid not in kinds:
+            raise DataError(f"{path} has no column {self._options.qid!r} for the query id")
+        if self._schema is None:
+            self._schema = new_schema(path, kinds, self._options)
+        self._label = self._match(path, self._schema, kinds)
+        forced = {f.name: "number" if f.categories is None else "text" for f in self._schema.features}
+        return table.batches({**kinds, **forced}, self._number_type())
+
+    def _match(self, path: str, schema: Schema, kinds: dict[str, str]) -> str | None:
+        label = match(path, schema, [*kinds])
+        if schema.frozen and self._options.label not in (None, schema.label):
+            label = new_schema(path, kinds, self._options).label
+        if self._has_label not in (None, label is not None):
+            raise DataError(f"{path} has no label column {schema.label!r}, but the sources before it have")
+        self._has_label = label is not None
+        extra = set(kinds) - {f.name for f in schema.features} - {label, self._options.qid}
+        if extra:
+            raise DataError(f"{path} has an unexpected column {min(extra)!r}; all sources need the same columns")
+        return label
+
+    def _csv(self, path: str) -> _Csv:
+        return _Csv(path, self._options, "\t" if self._format == "tsv" else ",", self._open_stream)
+
+    def _number_type(self) -> pa.DataType:
+        return pa.float32() if self.dtype == np.float32 else pa.float64()
+
+    def _block(self, batch: pa.RecordBatch, path: str, line: int) -> Block:
+        schema = self._schema
+        assert schema is not None
+        raw = np.empty((batch.num_rows, len(schema.features)), self._number_type().to_pandas_dtype())
+        for j, feature in enumerate(schema.features):
+            column = batch.column(feature.name)
+            if feature.categories is None:
+                raw[:, j] = _numbers(column, path, feature.name, line)
+            else:
+                texts, ids = _texts(column)
+                raw[:, j] = schema.codes(feature, texts, path)[ids]
+        self._count(raw, schema)
+        X = raw if schema.has_text else cast(raw, self.dtype, path, line - 1)
+        qid = None
+        if self._options.qid is not None:
+            qid = _numbers(batch.column(self._options.qid), path, self._options.qid, line).astype(np.int64)
+        return Block(Rows(X), self._labels(batch, path, line), qid)
+
+    def _count(self, raw: np.ndarray, schema: Schema) -> None:
+        for j, feature in enumerate(schema.features):
+            text = feature.categories is not None
+            self._nnz += int(np.count_nonzero(raw[:, j] >= 0 if text else raw[:, j]))
+        self._n += len(raw)
+
+    def _labels(self, batch: pa.RecordBatch, path: str, line: int) -> np.ndarray | None:
+        if self._label is None:
+            return None
+        column = batch.column(self._label)
+        if not _is_text(column.type):
+            return _numbers(column, path, self._label, line).astype(np.float64)
+        texts, ids = _texts(column)
+        values = np.array(texts, dtype=str)[ids]
+        empty = np.flatnonzero(values == "")
+        if len(empty):
+            raise DataError(f"{path}:{line + empty[0]}: the label (column {self._label!r}) is missing")
+        return values
+
+    def finish(self) -> None:
+        self.width()
+
+    def settled(self) -> bool:
+        return self._schema is not None and (self._schema.frozen or not self._schema.has_text)
+
+    def width(self) -> int:
+        assert self._schema is not None
+        self._schema.settle()
+        return int(self._schema.offsets[-1])
+
+    def density(self) -> float:
+        return self._nnz / max(1, self._n * self.width())
+
+    def encode(self, rows: Rows) -> Rows:
+        assert self._schema is not None
+        return Rows(cast(self._schema.encode(rows.dense()), self.dtype, "table", 0))
+
+    def attrs(self) -> dict[str, Any]:
+        assert self._schema is not None
+        return self._schema.to_attrs()
+
+
+class _Csv:
+    """A CSV or TSV file, plain or packed. The kinds of its columns are told from its first MiB."""
+
+    def __init__(self, path: str, options: IngestOptions, delimiter: str, open_stream: OpenStream) -> None:
+        self._path, self._options, self._open = path, options, open_stream
+        self._parse = pa.csv.ParseOptions(delimiter=delimiter)
+        self._schema = self._reader(1 << 20, None).schema
+        twice = [n for i, n in enumerate(self._schema.names) if n in self._schema.names[:i]]
+        if twice:
+            raise DataError(f"{path} has two columns named {twice[0]!r}; expected different names")
+
+    def _reader(self, block_bytes: int, types: dict[str, pa.DataType] | None) -> Any:
+        header = self._options.header
+        read = pa.csv.ReadOptions(use_threads=False, block_size=block_bytes, autogenerate_column_names=not header)
+        convert = pa.csv.ConvertOptions(column_types=types)
+        return pa.csv.open_csv(self._open(self._path), read, self._parse, convert)
+
+    def kinds(self) -> dict[str, str]:
+        return {f.name: "text" if _is_text(f.type) else "number" for f in self._schema}
+
+    def row_numbers(self) -> set[str]:
+        return {""} if self._options.header and self._schema.names[0] == "" else set()
+
+    def batches(self, kinds: dict[str, str], number: pa.DataType) -> Batches:
+        types = {name: number if kind == "number" else pa.string() for name, kind in kinds.items()}
+        yield from self._reader(self._options.block_bytes, types)
+
+
+class _Parquet:
+    def __init__(self, path: str, options: IngestOptions) -> None:
+        self._path, self._options = path, options
+        self._raw = open_raw(path)
+        try:
+            self._file = pa.parquet.ParquetFile(self._raw)
+        except (pa.ArrowInvalid, OSError) as error:
+            self._raw.close()
+            raise DataError(f"{path} is not a whole parquet file: {_one_line(error)}") from error
+
+    def kinds(self) -> dict[str, str]:
+        return {f.name: self._kind(f) for f in self._file.schema_arrow}
+
+    def _kind(self, column: pa.Field) -> str:
+        t = column.type
+        value = t.value_type if pa.types.is_dictionary(t) else t
+        if pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value):
+            return "text"
+        if _is_number(t):
+            return "number"
+        raise DataError(f"{self._path}: column {column.name!r} holds {t}; expected numbers or text")
+
+    def row_numbers(self) -> set[str]:
+        index = (self._file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
+        return {name for name in index if isinstance(name, str)}
+
+    def batches(self, kinds: dict[str, str], number: pa.DataType) -> Batches:
+        rows = max(1, self._options.block_bytes // (8 * len(kinds)))
+        try:
+            with self._raw:
+                yield from self._file.iter_batches(batch_size=rows, columns=[*kinds], use_threads=False)
+        except OSError as error:
+            raise DataError(f"{self._path} is damaged: {_one_line(error)}") from error
+
+
+def _is_text(t: pa.DataType) -> bool:
+    if pa.types.is_dictionary(t):
+        return _is_text(t.value_type)
+    return not (_is_number(t) or pa.types.is_null(t))
+
+
+def _is_number(t: pa.DataType) -> bool:
+    is_a = pa.types
+    return is_a.is_integer(t) or is_a.is_floating(t) or is_a.is_boolean(t) or is_a.is_decimal(t)
+
+
+def _numbers(column: pa.Array, path: str, name: str, line: int) -> np.ndarray:
+    """(m,) finite numbers of a column whose first row is on this line. Raises DataError."""
+    if column.null_count:
+        at = int(np.argmax(pa.compute.is_null(column).to_numpy(zero_copy_only=False)))
+        raise DataError(f"{path}:{line + at}: column {name!r} is missing; fill in a number or remove the row")
+    if not pa.types.is_floating(column.type):
+        column = column.cast(pa.float64(), safe=False)
+    values = column.to_numpy(zero_copy_only=False)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        raise DataError(f"{path}:{line + bad[0]}: column {name!r} is {values[bad[0]]}; expected a finite number")
+    return values
+
+
+def _texts(column: pa.Array) -> tuple[list[str], np.ndarray]:
+    """The distinct texts of a column without spaces and quotes around them, and (m,) which one each row has."""
+    encoded = column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode()
+    texts = [_unquote(t) for t in encoded.dictionary.cast(pa.string()).to_pylist()]
+    ids = encoded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
+    return [*texts, ""], ids.astype(np.int64)
+
+
+def _unquote(text: str | None) -> str:
+    text = (text or "").strip()
+    while len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
+        text = text[1:-1].strip()
+    return text
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _arrow_message(path: str, error: Exception) -> str:
+    """Arrow's complaint, with its `Row #n` as the line it means."""
+    text = _one_line(error)
+    row = re.search(r"Row #(\d+): ", text)
+    where = f"{path}:{row[1]}" if row else path
+    return f"{where}: {text.replace(row[0], '') if row else text}"
