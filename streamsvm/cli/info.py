@@ -17,9 +17,10 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """Show shape, type, chunks, classes and their counts."""
+    opened = open_store(store, x, y)
     from streamsvm.data.check import describe
 
-    found: dict[str, Any] = describe(open_store(store, x, y))
+    found: dict[str, Any] = describe(opened)
     emit(found, as_json=as_json, title=store)
     classes = found.get("classes")
     if classes and not as_json:

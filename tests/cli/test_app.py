@@ -1,0 +1,163 @@
+"""The command as a process: exit statuses, one line for every error, nothing but JSON where JSON was asked for."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import typer
+
+from streamsvm import __version__
+from streamsvm.cli import app as app_module
+from streamsvm.cli.app import exit_status
+from streamsvm.errors import DataError, MemoryLimitError
+
+
+def streamsvm(*args, **more):
+    command = [sys.executable, "-m", "streamsvm", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **more)
+
+
+def test_version_and_help():
+    assert streamsvm("--version").stdout == f"streamsvm {__version__}\n"
+    run = streamsvm("--help")
+    assert run.returncode == 0
+    for command in ("ingest", "info", "check", "fit", "predict", "evaluate", "demo"):
+        assert f" {command} " in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "Missing command (see streamsvm --help)"),
+        (["fti"], "No such command 'fti'. Did you mean 'fit'? (see streamsvm --help)"),
+        (["fit"], "Missing option '--store' (see streamsvm fit --help)"),
+        (["fit", "--store", "s"], "--model is missing: where shall the model go?"),
+        (
+            ["fit", "--store", "s", "--model", "m", "--resume"],
+            "--resume needs the --run-dir of the interrupted run",
+        ),
+        (
+            ["fit", "--store", "s", "--model", "m", "--gama", "1"],
+            "No such option: --gama",
+        ),
+        (
+            ["fit", "--store", "s", "--model", "m", "--gamma", "-1"],
+            "--gamma: kernel.gamma: found -1.0, expected a number above 0, 'scale' or 'auto'",
+        ),
+        (
+            ["fit", "--store", "s", "--model", "m", "--set", "dcsvm.levls=2"],
+            "--set dcsvm.levls=2: dcsvm.levls: unknown option; did you mean dcsvm.levels?",
+        ),
+        (
+            ["fit", "--store", "s", "--model", "m", "--config", "none.toml"],
+            "none.toml: no such configuration file",
+        ),
+        (["fit", "--store", "no.zarr", "--model", "m"], "no.zarr does not exist; expected a zarr store"),
+        (["info", "no.zarr"], "no.zarr does not exist; expected a zarr store"),
+        (
+            ["demo", "--rows", "1"],
+            "Invalid value for '--rows': ",
+        ),
+    ],
+)
+def test_a_users_mistake_is_one_line_and_status_2(tmp_path, args, message):
+    run = streamsvm(*args, cwd=tmp_path)
+    assert run.stderr.startswith(f"error: {message}")
+    assert run.stderr.count("\n") == 1
+    assert run.stdout == ""
+    assert run.returncode == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def raising(error):
+    def run():
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (DataError("row 3: found 'x',\n expected a number"), "error: row 3: found 'x', expected a number"),
+        (MemoryLimitError("at least 1 GiB works"), "error: at least 1 GiB works"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/disk/f"),
+            "error: /disk/f: No space left on device",
+        ),
+        (OSError(errno.ENOSPC, "No space left on device"), "error: input or output: No space left on device"),
+        (MemoryError("8 GiB"), "error: out of memory: 8 GiB; give a --memory-limit below what is free"),
+    ],
+)
+def test_errors_on_the_way_are_one_line(capsys, error, line):
+    assert exit_status(raising(error)) == 2
+    assert capsys.readouterr() == ("", line + "\n")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), typer.Abort()])
+def test_an_interrupt_is_said_and_130(capsys, error):
+    assert exit_status(raising(error)) == 130
+    assert capsys.readouterr().err == "interrupted; nothing half-written was left\n"
+
+
+def test_our_own_mistakes_are_not_hidden():
+    with pytest.raises(ZeroDivisionError):
+        exit_status(lambda: 1 / 0)
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    command = f"{sys.executable} -m streamsvm --help | true; exit ${{PIPESTATUS[0]}}"
+    run = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in run.stderr
+    assert run.stderr == ""
+
+
+SLOW = """
+import time
+from streamsvm.cli import app
+import streamsvm.demo
+def run_demo(*args):
+    print("running", flush=True)
+    time.sleep(60)
+streamsvm.demo.run_demo = run_demo
+app.main()
+"""
+
+
+def test_ctrl_c_ends_cleanly(tmp_path):
+    command = [sys.executable, "-c", SLOW, "demo"]
+    env = os.environ | {"TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    assert process.stdout.readline() == "running\n"
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert time.monotonic() - start < 10
+    assert err == "interrupted; nothing half-written was left\n"
+    assert process.returncode == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_main_exits_with_the_status(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["streamsvm", "--version"])
+    with pytest.raises(SystemExit) as caught:
+        app_module.main()
+    assert caught.value.code == 0
+
+
+def test_seconds_and_memory_are_of_the_whole_process():
+    code = (
+        "import json, time; time.sleep(0.5); from streamsvm.cli.output import usage_so_far; "
+        "print(json.dumps(usage_so_far()))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    usage = json.loads(run.stdout)
+    assert 0.5 <= usage["seconds"] < 30
+    assert 5 << 20 < usage["peak_rss_bytes"] < 1 << 30
