@@ -15,8 +15,13 @@ class Bars:
     """An event sink: a progress record moves its phase's bar, its other fields (level, gap, ...) stand beside it."""
 
     def __init__(self) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        details = TextColumn("{task.fields[details]}")
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        details = TextColumn("{task.fields[details]}", markup=False)
         self._progress = Progress(
             *columns, Remaining(), details, console=Console(stderr=True), transient=True
         )

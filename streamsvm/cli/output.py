@@ -27,7 +27,7 @@ def emit(result: dict[str, Any], *, as_json: bool, title: str, rows: dict[str, A
     table = Table(title=title, title_justify="left", show_header=False, box=box.SIMPLE, pad_edge=False)
     for name, value in (rows or result).items():
         if value is not None and not isinstance(value, dict):
-            table.add_row(name.replace("_", " "), human(name, value))
+            table.add_row(name.removesuffix("_bytes").replace("_", " "), human(name, value))
     _console().print(table)
 
 
@@ -81,7 +81,7 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 def _console() -> Any:
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(highlight=False, markup=False)
 
 
 @contextmanager
