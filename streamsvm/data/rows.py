@@ -1,0 +1,62 @@
+"""Rows: a block of samples, dense or CSR. The one type that crosses from stores to kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A block of m samples with d features.
+
+    X: ndarray (m, d), C-contiguous, or scipy `csr_array` (m, d); uint8, float32 or float64.
+    """
+
+    X: np.ndarray | sparse.csr_array
+
+    def __len__(self) -> int:
+        return self.X.shape[0]
+
+    @property
+    def d(self) -> int:
+        return self.X.shape[1]
+
+    @property
+    def is_sparse(self) -> bool:
+        return sparse.issparse(self.X)
+
+    @property
+    def nbytes(self) -> int:
+        if isinstance(self.X, np.ndarray):
+            return self.X.nbytes
+        return self.X.data.nbytes + self.X.indices.nbytes + self.X.indptr.nbytes
+
+    def take(self, ids: np.ndarray | slice) -> Rows:
+        return Rows(self.X[ids])
+
+    def astype(self, dtype: np.dtype | type) -> Rows:
+        return self if self.X.dtype == dtype else Rows(self.X.astype(dtype))
+
+    def dense(self) -> np.ndarray:
+        return self.X if isinstance(self.X, np.ndarray) else self.X.toarray()
+
+    @cached_property
+    def sq_norms(self) -> np.ndarray:
+        """(m,) float64 squared Euclidean norms."""
+        out = np.empty(len(self))
+        step = max(1, (1 << 16) // max(1, self.d))  # tiles of 512 KiB: no float64 copy of the block
+        for start in range(0, len(self), step):
+            X = self.X[start : start + step].astype(np.float64)
+            out[start : start + step] = X.multiply(X).sum(axis=1) if self.is_sparse else np.einsum("ij,ij->i", X, X)
+        return out
+
+
+def concat(blocks: list[Rows]) -> Rows:
+    """One block of all samples, in order; all blocks dense or all CSR."""
+    if blocks[0].is_sparse:
+        return Rows(sparse.csr_array(sparse.vstack([b.X for b in blocks], format="csr")))
+    return Rows(np.concatenate([b.X for b in blocks]))

@@ -1,0 +1,33 @@
+"""The errors a caller can expect; each is also the builtin that a caller would catch."""
+
+
+class StreamSVMError(Exception):
+    """Base of every error streamsvm raises on purpose; its text is one line for a person to act on."""
+
+
+class DataError(StreamSVMError, ValueError):
+    """Input data is not what was expected: names the file, row or chunk, what was found, what was expected."""
+
+
+class CorruptDataError(DataError):
+    """Stored bytes are damaged or missing: a chunk that fails its checksum or is not there."""
+
+
+class NotFoundError(StreamSVMError, FileNotFoundError):
+    """A store, model or file does not exist, or is not what its path promised."""
+
+
+class ConfigError(StreamSVMError, ValueError):
+    """An option is unknown, out of range, or contradicts another one."""
+
+
+class ModelError(StreamSVMError, ValueError):
+    """A model file cannot be used: unknown kind or version, or it does not fit the data."""
+
+
+class MemoryLimitError(StreamSVMError, MemoryError):
+    """The plan needs more memory than the limit allows; says the least that works."""
+
+
+class StorageError(StreamSVMError, OSError):
+    """Writing failed: disk full, permission denied, target exists."""

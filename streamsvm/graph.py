@@ -1,0 +1,57 @@
+"""Map and reduce over row blocks and parts: the only builder of dask graphs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
+from typing import Any, TypeVar
+
+import dask.threaded
+from threadpoolctl import ThreadpoolController
+
+from streamsvm.events import Events, ignore
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Engine:
+    """Runs plain functions as the tasks of dask graphs, by default on the threads of this machine.
+
+    Both cores stay busy with one BLAS thread each: every task sees a BLAS that does not thread itself.
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads or len(os.sched_getaffinity(0))
+        self._blas = ThreadpoolController()
+
+    def map(
+        self,
+        fn: Callable[[T], R],
+        items: Sequence[T],
+        *,
+        phase: str = "map",
+        events: Events = ignore,
+        window: int | None = None,
+    ) -> Iterator[R]:
+        """fn(item) for each item, in order. At most `window` results (default: four a thread) wait to be taken."""
+        window = window or 4 * self.threads
+        for first in range(0, len(items), window):
+            yield from self._compute(fn, items[first : first + window])
+            events.progress(phase, min(first + window, len(items)), len(items))
+
+    def map_reduce(
+        self, fn: Callable[[T], R], merge: Callable[[R, R], R], items: Sequence[T], **progress: Any
+    ) -> R:
+        """merge over fn(item) for all items, from left to right: the result does not depend on the threads."""
+        return reduce(merge, self.map(fn, items, **progress))
+
+    def _compute(self, fn: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        graph = {f"{fn.__name__}-{i:06d}": (fn, item) for i, item in enumerate(items)}
+        with self.serial_blas():
+            return list(dask.threaded.get(graph, list(graph), num_workers=self.threads))
+
+    def serial_blas(self) -> Any:
+        """A context in which BLAS uses one thread."""
+        return self._blas.limit(limits=1)

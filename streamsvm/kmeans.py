@@ -1,0 +1,285 @@
+"""Two-step kernel k-means: cluster a sample in feature space, then every row goes to its nearest centre.
+
+|phi(x) - c|^2 = K(x,x) - 2/|V_c| sum_{j in V_c} K(x, x_j) + 1/|V_c|^2 sum_{i,j in V_c} K(x_i, x_j)
+(Ghitta et al. 2011; Hsieh et al. 2014, section 3). k-means in input space is the same with the linear kernel,
+where a centre is one vector.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import Block, Samples
+from streamsvm.events import Events, ignore
+from streamsvm.graph import Engine
+from streamsvm.kernels import Kernel
+
+RESTARTS = 3
+ITERATIONS = 30
+
+
+@dataclass(frozen=True)
+class Centres:
+    """k centres c = sum_j weights[j, c] phi(x_j), with offsets[c] = |c|^2."""
+
+    kernel: Kernel
+    rows: Rows
+    weights: np.ndarray  # (m, k) float32
+    offsets: np.ndarray  # (k,) float64
+
+    @property
+    def k(self) -> int:
+        return len(self.offsets)
+
+    def assign(self, rows: Rows, threads: int = 1) -> np.ndarray:
+        """(n,) int32: the nearest centre of each row."""
+        products = self.kernel.apply(rows, self.rows, self.weights, threads)
+        return np.argmin(self.offsets - 2.0 * products, axis=1).astype(np.int32)
+
+
+def fit_centres(sample: Rows, k: int, kernel: Kernel, rng: np.random.Generator) -> Centres:
+    """k-means of a sample in the feature space of `kernel`; at most k clusters, none of them empty.
+
+    An rbf kernel too narrow for its sample sends every far row to the most diffuse centre. It is widened by four
+    until, on the other half of the sample, no cluster takes more than half of the rows.
+    """
+    half = np.array_split(rng.permutation(len(sample)), 2)
+    while kernel.name == "rbf" and k > 2:
+        trial = _fit(sample.take(half[0]), k, kernel, rng)
+        counts = np.bincount(trial.assign(sample.take(half[1])), minlength=k)
+        if counts.max() <= max(0.5 * len(half[1]), 1) or kernel.gamma * sample.sq_norms.max() < 1e-2:
+            break
+        kernel = replace(kernel, gamma=kernel.gamma / 4)
+    return _fit(sample, k, kernel, rng)
+
+
+def _fit(sample: Rows, k: int, kernel: Kernel, rng: np.random.Generator) -> Centres:
+    labels = kernel_kmeans(kernel.block(sample, sample), k, rng)
+    members = (labels[:, None] == np.unique(labels)).astype(np.float32)
+    weights = members / members.sum(axis=0)
+    if kernel.name == "linear":
+        means = np.ascontiguousarray(weights.T @ sample.dense().astype(np.float32))
+        sample, weights = Rows(means), np.eye(len(means), dtype=np.float32)
+    products = kernel.apply(sample, sample, weights)
+    return Centres(kernel, sample, weights, np.einsum("jc,jc->c", weights.astype(np.float64), products))
+
+
+def kernel_kmeans(K: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
+    """Labels (m,) in 0..k-1 that (locally) minimise the within-cluster scatter in feature space; best of RESTARTS.
+
+    K: (m, m) kernel matrix of the sample.
+    """
+    k = min(k, len(K))
+    runs = [_lloyd(K, _seed(K, k, rng), k) for _ in range(RESTARTS)]
+    return min(runs, key=lambda run: run[1])[0]
+
+
+def _seed(K: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
+    """k-means++ in feature space: centres drawn with probability by squared distance to the nearest one so far."""
+    diag = np.diag(K).astype(np.float64)
+    chosen = [int(rng.integers(len(K)))]
+    nearest = np.maximum(diag + diag[chosen[0]] - 2 * K[:, chosen[0]], 0)
+    while len(chosen) < k and nearest.sum() > 0:
+        chosen.append(int(rng.choice(len(K), p=nearest / nearest.sum())))
+        nearest = np.minimum(nearest, np.maximum(diag + diag[chosen[-1]] - 2 * K[:, chosen[-1]], 0))
+    distances = diag[chosen] - 2 * K[:, chosen]
+    return np.argmin(distances, axis=1)
+
+
+def _lloyd(K: np.ndarray, labels: np.ndarray, k: int) -> tuple[np.ndarray, float]:
+    """Labels and scatter after at most ITERATIONS rounds; a cluster that runs empty takes the worst-placed row."""
+    for _ in range(ITERATIONS):
+        members = (labels[:, None] == np.arange(k)).astype(np.float32)
+        sizes = np.maximum(members.sum(axis=0), 1)
+        products = K @ members / sizes  # (m, k)
+        offsets = np.einsum("jc,jc->c", members, products) / sizes
+        distances = np.diag(K)[:, None] + offsets - 2 * products
+        updated = _fill_empty(np.argmin(distances, axis=1), distances, k)
+        if np.array_equal(updated, labels):
+            break
+        labels = updated
+    return labels, float(distances[np.arange(len(K)), labels].sum())
+
+
+def _fill_empty(labels: np.ndarray, distances: np.ndarray, k: int) -> np.ndarray:
+    sizes = np.bincount(labels, minlength=k)
+    own = distances[np.arange(len(labels)), labels]
+    for empty in np.flatnonzero(sizes == 0):
+        candidates = np.where(sizes[labels] > 1, own, -np.inf)
+        worst = int(np.argmax(candidates))
+        if not candidates[worst] > 1e-7:  # fewer distinct rows than clusters
+            break
+        sizes[labels[worst]] -= 1
+        labels[worst], sizes[empty], own[worst] = empty, 1, 0.0
+    return labels
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A tree of centres: each row ends in one part, 0..n_parts-1.
+
+    nodes[i] is the i-th inner node; children[i][c] is a part (>= 0) or, where negative, inner node ~children[i][c].
+    """
+
+    nodes: tuple[Centres, ...]
+    children: tuple[tuple[int, ...], ...]
+
+    def assign(self, rows: Rows, threads: int = 1) -> np.ndarray:
+        """(n,) int32: the part of each row."""
+        parts = np.zeros(len(rows), np.int32)
+        if self.nodes:
+            self._descend(0, rows, np.arange(len(rows)), parts, threads)
+        return parts
+
+    def _descend(self, node: int, rows: Rows, ids: np.ndarray, parts: np.ndarray, threads: int) -> None:
+        below = self.nodes[node].assign(rows, threads)
+        targets = np.asarray(self.children[node], np.int32)[below]
+        parts[ids] = targets
+        for child in (c for c in self.children[node] if c < 0):
+            here = np.flatnonzero(targets == child)
+            if len(here):
+                self._descend(~child, rows.take(here), ids[here], parts, threads)
+
+
+def partition(
+    samples: Samples,
+    engine: Engine,
+    *,
+    n_parts: int,
+    max_rows: int,
+    sample: int,
+    kernel: Kernel,
+    rng: np.random.Generator,
+    candidates: np.ndarray | None = None,
+    events: Events = ignore,
+) -> tuple[Partition, np.ndarray]:
+    """About n_parts parts of at most max_rows rows, and the part of each row, (n,) int32.
+
+    Flat k-means with n_parts centres first, from a sample of `candidates` (row ids; None: all); then every part
+    that is too large is split on, from a sample of its own. Each round is one pass. Rows that no centres tell apart
+    are cut by position, so the bound always holds; such pieces share a centre, which routes to the first of them.
+    """
+    tree = _Tree()
+    parts = np.zeros(samples.n, np.int32)
+    if candidates is None or len(candidates) < n_parts:
+        candidates = np.arange(samples.n)
+    todo = {0: n_parts} if n_parts > 1 else _too_large(parts, max_rows, tree.solid)
+    while todo:
+        centres = _fit_parts(samples, engine, parts, todo, sample, kernel, rng, candidates)
+        todo_parts, before = list(todo), np.bincount(parts, minlength=tree.n_leaves)
+        leaves = [tree.split(part, c) for part, c in zip(todo_parts, centres, strict=True)]
+        routes = dict(zip(todo_parts, zip(centres, leaves, strict=True), strict=True))
+
+        def relabel(block: Block, routes: Routes = routes, parts: np.ndarray = parts) -> np.ndarray:
+            return _relabel(samples.read(*block), parts[slice(*block)], routes)
+
+        blocks = samples.blocks()
+        parts = np.concatenate(list(engine.map(relabel, blocks, phase="assign", events=events)))
+        counts = np.bincount(parts, minlength=tree.n_leaves)
+        for part, children in zip(todo_parts, leaves, strict=True):
+            tree.note(children, int(before[part]), counts[children])
+        candidates = None
+        todo = _too_large(parts, max_rows, tree.solid)
+    return tree.finish(parts, max_rows)
+
+
+Routes = dict[int, tuple[Centres, np.ndarray]]
+
+
+def _relabel(rows: Rows, parts: np.ndarray, routes: Routes) -> np.ndarray:
+    out = parts.copy()
+    for part, (centres, leaves) in routes.items():
+        here = np.flatnonzero(parts == part)
+        if len(here):
+            out[here] = leaves[centres.assign(rows if len(here) == len(rows) else rows.take(here))]
+    return out
+
+
+def _too_large(parts: np.ndarray, max_rows: int, solid: set[int]) -> dict[int, int]:
+    """Parts above the bound, and how many centres each gets."""
+    counts = np.bincount(parts)
+    large = [int(p) for p in np.flatnonzero(counts > max_rows) if int(p) not in solid]
+    return {p: int(np.clip(-(-3 * counts[p] // (2 * max_rows)), 2, 64)) for p in large}
+
+
+def _fit_parts(
+    samples: Samples,
+    engine: Engine,
+    parts: np.ndarray,
+    todo: dict[int, int],
+    sample: int,
+    kernel: Kernel,
+    rng: np.random.Generator,
+    candidates: np.ndarray | None,
+) -> list[Centres]:
+    """Centres for each part to split, from samples that are gathered in one pass."""
+    drawn = []
+    for part, k in todo.items():
+        ids = candidates if candidates is not None else np.flatnonzero(parts == part)
+        m = min(len(ids), sample if candidates is not None else min(sample, 64 * k))
+        drawn.append(np.sort(rng.choice(ids, m, replace=False)))
+    gathered = samples.take(np.concatenate(drawn))
+    bounds = np.cumsum([0, *map(len, drawn)])
+    jobs = [
+        (gathered.take(slice(lo, hi)), k, stream)
+        for lo, hi, k, stream in zip(bounds, bounds[1:], todo.values(), rng.spawn(len(todo)), strict=False)
+    ]
+
+    def fit(job: tuple[Rows, int, np.random.Generator]) -> Centres:
+        return fit_centres(job[0], min(job[1], len(job[0])), kernel, job[2])
+
+    return list(engine.map(fit, jobs, phase="centres"))
+
+
+class _Tree:
+    """A partition under construction; leaves are numbered as they appear."""
+
+    def __init__(self) -> None:
+        self.n_leaves = 1
+        self.solid: set[int] = set()  # leaves that splitting does not make smaller
+        self._poor: dict[int, int] = {}
+        self._nodes: list[Centres] = []
+        self._children: list[list[int]] = []
+
+    def split(self, leaf: int, centres: Centres) -> np.ndarray:
+        """Turns a leaf into an inner node; returns the new leaves."""
+        leaves = np.arange(self.n_leaves, self.n_leaves + centres.k, dtype=np.int32)
+        self.n_leaves += centres.k
+        for children in self._children:
+            children[:] = [~len(self._nodes) if child == leaf else child for child in children]
+        self._nodes.append(centres)
+        self._children.append(leaves.tolist())
+        self._poor[int(leaves[0])] = self._poor.get(leaf, 0)
+        return leaves
+
+    def note(self, leaves: np.ndarray, before: int, counts: np.ndarray) -> None:
+        """Marks what three splits in a row have hardly made smaller; an empty leaf routes nothing."""
+        largest = int(leaves[np.argmax(counts)])
+        poor = self._poor[int(leaves[0])] + 1 if counts.max() > 0.9 * before else 0
+        self._poor[largest] = poor
+        if poor >= 3 or counts.max() == before:
+            self.solid.add(largest)
+        node = self._nodes[-1]
+        for i, children in enumerate(self._children):
+            if children and children[0] == leaves[0]:
+                node = self._nodes[i]
+                offsets = np.where(counts > 0, node.offsets, np.inf)
+                self._nodes[i] = replace(node, offsets=offsets)
+
+    def finish(self, parts: np.ndarray, max_rows: int) -> tuple[Partition, np.ndarray]:
+        """The tree over its non-empty leaves, numbered 0.. in their order, and the rows' parts."""
+        counts = np.bincount(parts, minlength=self.n_leaves)
+        numbers = np.cumsum(counts > 0) - 1
+        parts = numbers[parts].astype(np.int32)
+        n_parts = int(numbers[-1]) + 1
+        for part in np.flatnonzero(np.bincount(parts) > max_rows):
+            ids = np.flatnonzero(parts == part)
+            pieces = np.array_split(ids, -(-len(ids) // max_rows))
+            for piece in pieces[1:]:
+                parts[piece] = n_parts
+                n_parts += 1
+        children = tuple(tuple(c if c < 0 else int(numbers[c]) for c in row) for row in self._children)
+        return Partition(tuple(self._nodes), children), parts
