@@ -17,9 +17,9 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Read every chunk: checksums, NaN and infinity, labels. Exits 2 at the first thing wrong."""
-    opened = open_store(store, x, y)
     from streamsvm.data.check import check as check_store
 
+    opened = open_store(store, x, y)
     with progress() as events:
         found = check_store(opened, events)
     emit(found, as_json=as_json, title=f"{store}: all in order")

@@ -7,9 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from streamsvm.cli.options import AsJson, ModelIn, XName, YName, open_store
-from streamsvm.cli.output import emit, emit_table, progress, usage_so_far
-
-MOST_CLASSES_IN_A_TABLE = 20
+from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress, usage_so_far
 
 
 def evaluate(

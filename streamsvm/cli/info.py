@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from streamsvm.cli.options import AsJson, XName, YName, open_store
-from streamsvm.cli.output import emit, emit_table
+from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table
 
 
 def info(
@@ -17,11 +17,22 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """Show shape, type, chunks, classes and their counts."""
-    opened = open_store(store, x, y)
-    from streamsvm.data.check import describe
+    from streamsvm.data.info import describe
 
-    found: dict[str, Any] = describe(opened)
+    found = describe(open_store(store, x, y))
     emit(found, as_json=as_json, title=store)
-    classes = found.get("classes")
-    if classes and not as_json:
-        emit_table("Classes", [{"label": label, "rows": count} for label, count in classes.items()])
+    if not as_json:
+        _print_more(found)
+
+
+def _print_more(found: dict[str, Any]) -> None:
+    labels = found["labels"]
+    if labels and len(labels.get("classes", [])) > MOST_CLASSES_IN_A_TABLE:
+        emit_table("Labels", [{"dtype": labels["dtype"], "classes": len(labels["classes"])}])
+    elif labels and "classes" in labels:
+        pairs = zip(labels["classes"], labels["counts"], strict=True)
+        emit_table("Labels", [{"label": str(label), "rows": count} for label, count in pairs])
+    elif labels:
+        emit_table("Labels", [labels])
+    if "statistics" in found:
+        emit_table("Features", [{k: v for k, v in found["statistics"].items() if not isinstance(v, list)}])

@@ -6,7 +6,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,37 +15,50 @@ import typer
 from streamsvm.events import Events
 from streamsvm.jsonable import jsonable
 
+MOST_CLASSES_IN_A_TABLE = 30
+
 
 def emit(result: dict[str, Any], *, as_json: bool, title: str, rows: dict[str, Any] | None = None) -> None:
     """Prints `result` as JSON, or `rows` (by default the result's plain values) as a small table."""
     if as_json:
         typer.echo(json.dumps(jsonable(result)))
         return
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", show_header=False, box=box.SIMPLE, pad_edge=False)
-    for name, value in (rows or result).items():
-        if value is not None and not isinstance(value, dict):
-            table.add_row(name.removesuffix("_bytes").replace("_", " "), human(name, value))
-    _console().print(table)
+    pairs = {
+        name: human(name, value) for name, value in (rows or result).items() if not isinstance(value, dict)
+    }
+    _print_table(title, [], [(_heading(name), text) for name, text in pairs.items() if text])
 
 
 def emit_table(title: str, rows: list[dict[str, Any]]) -> None:
     """Prints records of the same keys as a table."""
+    cells = [[human(name, value) for name, value in row.items()] for row in rows]
+    _print_table(title, [_heading(name) for name in rows[0]], cells)
+
+
+def _heading(name: str) -> str:
+    return name.removesuffix("_bytes").replace("_", " ")
+
+
+def _print_table(title: str, headings: list[str], rows: Iterable[Sequence[str]]) -> None:
     from rich import box
+    from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False)
-    for name in rows[0]:
-        table.add_column(name.replace("_", " "), justify="right")
+    table = Table(show_header=bool(headings), box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in headings or ["", ""]:
+        table.add_column(heading, justify="right" if headings else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(human(name, value) for name, value in row.items()))
-    _console().print(table)
+        table.add_row(*row)
+    typer.echo(title)
+    width = None if sys.stdout.isatty() else 200
+    Console(highlight=False, markup=False, width=width).print(table)
+    typer.echo("")
 
 
 def human(name: str, value: Any) -> str:
-    """A value for people to read; the name tells its unit."""
+    """A value for people to read; the name tells its unit; nothing for what is not known."""
+    if value is None:
+        return ""
     if name.endswith("bytes") and isinstance(value, int):
         return human_bytes(value)
     if isinstance(value, float):
@@ -76,12 +89,6 @@ def usage_so_far() -> dict[str, Any]:
 
 
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console(highlight=False, markup=False)
 
 
 @contextmanager
