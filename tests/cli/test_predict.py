@@ -1,0 +1,99 @@
+"""`predict` and `evaluate` on the command line, with a model read from disk."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from streamsvm import persist
+from streamsvm.cli.app import app, exit_status
+from streamsvm.data.rows import Rows
+from streamsvm.data.writer import StoreWriter
+from streamsvm.persist import save_model
+
+
+@dataclass
+class FirstColumn:
+    """Says yes where the first feature is positive."""
+
+    kind: ClassVar[str] = "first-column"
+    classes: np.ndarray
+    d: int = 2
+
+    def to_state(self):
+        return {"classes": self.classes}, {"d": self.d}
+
+    @classmethod
+    def from_state(cls, arrays, attrs):
+        return cls(np.asarray(arrays["classes"]), attrs["d"])
+
+    def decision_function(self, rows: Rows) -> np.ndarray:
+        return rows.X[:, 0].astype(np.float64)
+
+    def labels(self, decision):
+        return self.classes[(decision > 0).astype(int)]
+
+    def encode_labels(self, y):
+        return np.searchsorted(self.classes, y)
+
+
+def run(*args):
+    return exit_status(lambda: app([*map(str, args)], standalone_mode=False))
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    monkeypatch.setitem(persist.HOMES, "first-column", f"{__name__}:FirstColumn")
+    save_model(FirstColumn(np.array(["no", "yes"])), tmp_path / "m")
+    return tmp_path / "m"
+
+
+@pytest.fixture
+def store(tmp_path):
+    X = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
+    with StoreWriter(tmp_path / "s", d=2, dtype="float32", chunk_rows=50) as writer:
+        writer.append(Rows(X), np.where(X.sum(axis=1) > 0, "yes", "no"))
+    return tmp_path / "s"
+
+
+def test_predict_writes_labels(tmp_path, model, store, capfd):
+    assert (
+        run(
+            "predict", "--model", model, "--store", store, "--out", tmp_path / "p.csv", "--decision", "--json"
+        )
+        == 0
+    )
+    out, err = capfd.readouterr()
+    assert json.loads(out)["n"] == 200
+    assert err == ""
+    header, *rows = (tmp_path / "p.csv").read_text().splitlines()
+    assert header == "label,decision"
+    assert [row.partition(",")[0] == "yes" for row in rows] == [
+        float(row.partition(",")[2]) > 0 for row in rows
+    ]
+
+
+def test_evaluate_as_json_and_for_people(model, store, capfd):
+    assert run("evaluate", "--model", model, "--store", store, "--json") == 0
+    result = json.loads(capfd.readouterr().out)
+    assert result["n"] == 200
+    assert 0.5 < result["accuracy"] < 1
+    assert 0.5 < result["roc_auc"] < 1
+    assert result["seconds"] > 0
+    assert run("evaluate", "--model", model, "--store", store) == 0
+    out = capfd.readouterr().out
+    for text in ("accuracy", "recall", "Confusion", "yes"):
+        assert text in out
+
+
+def test_a_store_for_a_model_and_the_reverse(tmp_path, model, store, capfd):
+    out = tmp_path / "p.csv"
+    assert run("predict", "--model", store, "--store", store, "--out", out) == 2
+    assert "found a store of data, expected a model" in capfd.readouterr().err
+    assert run("predict", "--model", model, "--store", model, "--out", out) == 2
+    assert "found a model, expected a store of rows" in capfd.readouterr().err
+    assert not out.exists()
