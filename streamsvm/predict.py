@@ -90,11 +90,17 @@ def evaluate(model: Predictor, store: Store, *, engine: Engine, events: Events =
     scores = np.empty(store.n if k == 2 else 0)
     for start, stop, values in predict_blocks(model, store, engine=engine, phase="evaluate", events=events):
         known = truth[start:stop] >= 0
-        predicted = model.encode_labels(model.labels(values))
+        predicted = _positions(model.classes, model.labels(values))
         counts += confusion(truth[start:stop][known], predicted[known], k)
         if k == 2:
             scores[start:stop] = values
     return _summary(model, truth, counts, scores)
+
+
+def _positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Where each label stands in `classes`, which holds them all, in any order."""
+    order = np.argsort(classes)
+    return order[np.searchsorted(classes[order], labels)]
 
 
 def _summary(model: Predictor, truth: np.ndarray, counts: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
@@ -157,10 +163,8 @@ def _write_zarr(out: Path, n: int, blocks: Iterator[Block]) -> None:
     with target.errors(), ExitStack() as cleanup:
         cleanup.callback(target.discard)
         group = target.begin()
-        label, decision = (
-            cleanup.enter_context(closing(Column("label", target.folder))),
-            ArrayWriter(group, "decision"),
-        )
+        label = cleanup.enter_context(closing(Column("label", target.folder)))
+        decision = ArrayWriter(group, "decision")
         for block in blocks:
             label.append(block["label"])
             if "decision" in block:

@@ -157,6 +157,20 @@ def test_scores_are_sklearns(store, binary):
     assert (result["n"], result["n_unknown_labels"], result["classes"]) == (1000, 0, ["no", "yes"])
 
 
+def test_classes_need_no_order_and_may_stand_for_several_labels(store, binary):
+    class Grouped(Linear):
+        def encode_labels(self, y):
+            return np.isin(y, ["yes"]).astype(int)
+
+    grouped = Grouped(binary.W, np.array(["rest", "yes, or so"]))
+    backwards = Grouped(binary.W, np.array(["z: rest", "a: yes, or so"]))
+    expected = evaluate(binary, store, engine=Serial())
+    for model in (grouped, backwards):
+        found = evaluate(model, store, engine=Serial())
+        assert (found["accuracy"], found["confusion"]) == (expected["accuracy"], expected["confusion"])
+        assert found["classes"] == model.classes.tolist()
+
+
 def test_rows_of_unknown_classes_count_as_wrong(store, binary, three):
     some_unknown = Store.from_arrays(store.read(0, 1000).X, np.where(np.arange(1000) < 100, "what", store.y))
     result = evaluate(binary, some_unknown, engine=Serial())
