@@ -1,4 +1,4 @@
-"""Fixtures of all tests."""
+"""Fixtures that several test folders share."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def shared_data() -> Callable[[str], Path]:
-    """The path of a real data set beside the checkout; the test is skipped where it is not there."""
+    """shared_data(name): a file of real data; skips the test where the folder is absent."""
 
-    def path_of(name: str) -> Path:
-        if not (SHARED / name).exists():
-            pytest.skip(f"no {SHARED / name}")
-        return SHARED / name
+    def find(name: str) -> Path:
+        path = SHARED / name
+        if not path.exists():
+            pytest.skip(f"needs real data: {path} is absent")
+        return path
 
-    return path_of
+    return find

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from streamsvm.data.rows import Rows
+from streamsvm.errors import DataError
+from streamsvm.events import Events, ignore
+
+if TYPE_CHECKING:
+    from streamsvm.data.store import Store
 
 
 def first_nonfinite(rows: Rows, start: int = 0) -> tuple[int, int, float] | None:
@@ -25,3 +32,55 @@ def first_nonfinite(rows: Rows, start: int = 0) -> tuple[int, int, float] | None
         return start + row, column, float(rows.X[row, column])
     row = int(np.searchsorted(rows.X.indptr, at, side="right")) - 1
     return start + row, int(rows.X.indices[at]), float(rows.X.data[at])
+
+
+def require_finite(store: Store, rows: Rows, start: int) -> None:
+    """Raises DataError naming chunk, row and column where the block of rows from `start` on holds NaN or infinity."""
+    bad = first_nonfinite(rows, start)
+    if bad is not None:
+        row, column, value = bad
+        raise DataError(
+            f"{store.url or 'X'}: row {row}, column {column} (chunk {row // store.chunk_rows}) is {value}; "
+            f"expected finite numbers: correct the source and ingest it again"
+        )
+
+
+def check(store: Store, events: Events = ignore) -> dict[str, Any]:
+    """Reads every array of a store; returns what was read, with warnings.
+
+    Raises CorruptDataError for a chunk that is damaged or missing and for a broken CSR structure; DataError for NaN,
+    infinity, missing labels and bad weights. Each names array, chunk and row.
+    """
+    warnings = _check_labels(store)
+    unsorted = []
+    blocks = store.blocks()
+    for i, (start, stop) in enumerate(blocks):
+        require_finite(store, store.read(start, stop), start)
+        if not store.is_canonical(start, stop):
+            unsorted.append(start)
+        events.progress("check", i + 1, len(blocks))
+    if unsorted:
+        warnings.append(f"CSR indices unsorted or duplicate, first from row {unsorted[0]} on; reads sort them")
+    return {
+        "store": store.url,
+        "rows": store.n,
+        "features": store.d,
+        "bytes": store.nbytes,
+        "blocks": len(blocks),
+        "warnings": warnings,
+    }
+
+
+def _check_labels(store: Store) -> list[str]:
+    """Reads labels, weights and query ids; returns warnings. Raises DataError."""
+    warnings = []
+    weight, qid, _ = store.sample_weight, store.qid, store.statistics
+    if weight is not None and not weight.any():
+        raise DataError(f"{store.url or 'the data'}: every sample_weight is 0; expected some positive ones")
+    if qid is not None and qid.dtype.kind == "f" and not np.isfinite(qid).all():
+        raise DataError(f"{store.url or 'the data'}: the qid of row {int(np.argmin(np.isfinite(qid)))} is missing")
+    if not store.has_y:
+        warnings.append("no labels: good for prediction only")
+    elif np.all(store.y == store.y[0]):
+        warnings.append(f"one class only: every label is {store.y[0]}")
+    return warnings

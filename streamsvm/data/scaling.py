@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from streamsvm.data.moments import Moments, merge, moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
@@ -61,56 +62,9 @@ class Scaling:
         return cls(kind, np.asarray(arrays["offset"], np.float64), np.asarray(arrays["scale"], np.float64))
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Statistics of n rows, per feature, all (d,) float64: lowest, highest, mean, and m2 = sum (x - mean)^2."""
-
-    n: int
-    low: np.ndarray
-    high: np.ndarray
-    mean: np.ndarray
-    m2: np.ndarray
-
-
 def moments(store: Store, start: int, stop: int) -> Moments:
-    """The statistics of rows start..stop."""
-    rows = store.read(start, stop)
-    if isinstance(rows.X, np.ndarray):
-        return _dense_moments(rows.X)
-    return _sparse_moments(rows.X)
-
-
-def _dense_moments(X: np.ndarray) -> Moments:
-    mean = X.mean(axis=0, dtype=np.float64)
-    m2 = np.zeros(X.shape[1])
-    step = max(1, (1 << 15) // max(1, X.shape[1]))
-    for lo in range(0, len(X), step):
-        centred = X[lo : lo + step] - mean
-        m2 += np.einsum("ij,ij->j", centred, centred)
-    return Moments(len(X), X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64), mean, m2)
-
-
-def _sparse_moments(X: sparse.csr_array) -> Moments:
-    n, d = X.shape
-    data = X.data.astype(np.float64)
-    stored = np.bincount(X.indices, minlength=d)
-    mean = np.bincount(X.indices, weights=data, minlength=d) / n
-    deviations = (data - mean[X.indices]) ** 2
-    m2 = np.bincount(X.indices, weights=deviations, minlength=d) + (n - stored) * mean**2
-    return Moments(n, X.min(axis=0).toarray().astype(np.float64), X.max(axis=0).toarray().astype(np.float64), mean, m2)
-
-
-def merge(a: Moments, b: Moments) -> Moments:
-    """The statistics of the rows of a and b together (Chan, Golub and LeVeque 1979)."""
-    n = a.n + b.n
-    delta = b.mean - a.mean
-    return Moments(
-        n,
-        np.minimum(a.low, b.low),
-        np.maximum(a.high, b.high),
-        a.mean + delta * (b.n / n),
-        a.m2 + b.m2 + delta**2 * (a.n * b.n / n),
-    )
+    """The statistics of rows start..stop of a store."""
+    return moments_of(store.read(start, stop))
 
 
 MapReduce = Callable[[Callable[[Store, int, int], Moments], Callable[[Moments, Moments], Moments]], Moments]

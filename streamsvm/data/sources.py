@@ -95,10 +95,19 @@ class CSRSource:
             )
         self.dtype = row_dtype(self._data.dtype, f"array '{name}/data'")
         self.nnz = len(self._data)
+        if int(self._indptr.read(0, 1)[0]) != 0 or int(self._indptr.read(self.n, self.n + 1)[0]) != self.nnz:
+            raise self._bad(0, self.n, f"indptr does not run from 0 to the number of entries, {self.nnz}")
         self.chunk_rows = int(np.clip(self._data.chunk_rows * self.n // max(1, self.nnz), 1, self.n))
         self.nbytes = self.nnz * (self.dtype.itemsize + 4) + 8 * (self.n + 1)
 
     def read(self, start: int, stop: int) -> Rows:
+        X = self.read_as_stored(start, stop)
+        if not X.has_canonical_format:
+            X.sum_duplicates()
+        return Rows(X)
+
+    def read_as_stored(self, start: int, stop: int) -> sparse.csr_array:
+        """Rows start..stop with their indices in the order they are stored in. Raises CorruptDataError."""
         indptr = self._indptr.read(start, stop + 1).astype(np.int64)
         lo, hi = int(indptr[0]), int(indptr[-1])
         if lo < 0 or hi > self.nnz or np.any(np.diff(indptr) < 0):
@@ -107,19 +116,22 @@ class CSRSource:
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.d:
             found = f"{indices.min()} to {indices.max()}"
             raise self._bad(start, stop, f"column indices {found} do not fit {self.d} columns")
-        X = csr(self._data.read(lo, hi).astype(self.dtype, copy=False), indices, indptr - lo, self.d)
-        return Rows(X)
+        return narrow_csr(self._data.read(lo, hi).astype(self.dtype, copy=False), indices, indptr - lo, self.d)
 
     def _bad(self, start: int, stop: int, what: str) -> CorruptDataError:
         return CorruptDataError(f"group {self._name!r}, rows {start} to {stop - 1}: {what}; write the store again")
 
 
+def narrow_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, d: int) -> sparse.csr_array:
+    """A csr_array of d columns with the narrowest index type that holds it."""
+    width = np.int32 if max(d, len(data)) < 2**31 else np.int64
+    index = indices.astype(width, copy=False), indptr.astype(width, copy=False)
+    return sparse.csr_array((data, *index), shape=(len(indptr) - 1, d))
+
+
 def csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, d: int) -> sparse.csr_array:
     """A canonical (sorted, no duplicates) csr_array with the narrowest index type that holds it."""
-    width = np.int32 if max(d, len(data)) < 2**31 else np.int64
-    X = sparse.csr_array(
-        (data, indices.astype(width, copy=False), indptr.astype(width, copy=False)), shape=(len(indptr) - 1, d)
-    )
+    X = narrow_csr(data, indices, indptr, d)
     if not X.has_canonical_format:
         X.sum_duplicates()
     return X

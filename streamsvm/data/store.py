@@ -39,6 +39,7 @@ class Store:
         self._names = names or {}
         self.url = url
         self.attrs = attrs or {}
+        self._statistics: Any = None
         self.n, self.d, self.dtype = source.n, source.d, source.dtype
         self.is_sparse, self.chunk_rows, self.nbytes = source.is_sparse, source.chunk_rows, source.nbytes
         for name, column in columns.items():
@@ -64,7 +65,9 @@ class Store:
         source = _open_source(group, x, str(url))
         names = {"y": y, "qid": qid, "sample_weight": sample_weight}
         columns = {k: _open_column(group, name) for k, name in names.items() if name in group}
-        return cls(source, columns, url=str(url), names={"x": x, **names}, attrs=dict(group.attrs))
+        store = cls(source, columns, url=str(url), names={"x": x, **names}, attrs=dict(group.attrs))
+        store._statistics = group.get("statistics") if "streamsvm_store" in group.attrs else None
+        return store
 
     @classmethod
     def from_arrays(cls, X: Any, y: Any = None, *, sample_weight: Any = None, qid: Any = None) -> Store:
@@ -107,6 +110,12 @@ class Store:
         if not 0 <= start <= stop <= self.n:
             raise IndexError(f"rows {start} to {stop} of a store of {self.n} rows")
         return self._source.read(start, stop)
+
+    def is_canonical(self, start: int, stop: int) -> bool:
+        """Whether rows start..stop are stored with indices sorted and unique; `read` makes them so if not."""
+        if not isinstance(self._source, CSRSource):
+            return True
+        return bool(self._source.read_as_stored(start, stop).has_canonical_format)
 
     def take(self, ids: np.ndarray) -> Rows:
         """The rows with these ids, in the order of ids; each chunk that holds one is read once."""
@@ -159,6 +168,14 @@ class Store:
         if len(bad):
             raise DataError(f"sample_weight of row {bad[0]} is {weight[bad[0]]}; expected a finite number >= 0")
         return weight
+
+    @cached_property
+    def statistics(self) -> dict[str, np.ndarray] | None:
+        """min, max, mean and std of each feature, (d,) float64 each, where the ingest kept them."""
+        if self._statistics is None:
+            return None
+        names = ("min", "max", "mean", "std")
+        return {k: CheckedArray(self._statistics[k], f"statistics/{k}").all() for k in names}
 
     def fingerprint(self) -> str:
         """32 hex digits from shape, dtype, columns, labels and the first rows: cheap, tells data sets apart."""

@@ -10,6 +10,7 @@ import numpy as np
 import zarr
 
 from streamsvm.data.columns import Column, create_array
+from streamsvm.data.moments import Moments
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import CHUNK_BYTES, default_chunk_rows
 from streamsvm.data.target import Target
@@ -49,14 +50,18 @@ class StoreWriter:
         self._integral_labels = integral_labels
         self.attrs = dict(attrs or {})
         self.n = 0
+        self.statistics: Moments | None = None  # kept in the store where set before the end
 
     def __enter__(self) -> StoreWriter:
-        with self._target.errors():
-            group = self._target.begin()
-            folder = self._target.folder
-            made = _CSRWriter if self._is_sparse else _DenseWriter
-            self._group, self._X = group, made(group, self._d, self._dtype, self._chunk_rows, folder)
-            self._columns: dict[str, Column] = {}
+        self._columns: dict[str, Column] = {}
+        made = _CSRWriter if self._is_sparse else _DenseWriter
+        try:
+            with self._target.errors():
+                self._group = self._target.begin()
+                self._X = made(self._group, self._d, self._dtype, self._chunk_rows, self._target.folder)
+        except BaseException:
+            self._target.discard()
+            raise
         return self
 
     def append(
@@ -105,8 +110,18 @@ class StoreWriter:
         content = self._X.finish()
         for column in self._columns.values():
             column.write(self._group)
+        if self.statistics is not None:
+            _write_statistics(self._group, self.statistics)
         self._group.attrs.put({"streamsvm_store": 1, **self.attrs, "content": content})
         self._target.commit()
+
+
+def _write_statistics(group: zarr.Group, found: Moments) -> None:
+    folder = group.create_group("statistics")
+    spread = np.sqrt(found.m2 / found.n)
+    for name, values in (("min", found.low), ("max", found.high), ("mean", found.mean), ("std", spread)):
+        array = create_array(folder, name, shape=values.shape, chunks=values.shape, dtype=np.float64)
+        array[:] = values
 
 
 def _layout(is_sparse: bool, d: int) -> str:

@@ -19,6 +19,7 @@ from streamsvm.data.ingest.block import Block, Reader
 from streamsvm.data.ingest.options import FORMATS, IngestOptions
 from streamsvm.data.ingest.spool import Shuffler, Spool
 from streamsvm.data.ingest.streams import Stream, detect_format, source_bytes
+from streamsvm.data.moments import merge, moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.target import local_path, storage_errors
@@ -180,6 +181,8 @@ def _fill(
             piece = block.take(slice(start, start + room))
             rows = _as_layout(reader.encode(piece.rows), layout["is_sparse"])
             writer.append(rows, **piece.columns())
+            found = moments_of(rows)
+            writer.statistics = found if writer.statistics is None else merge(writer.statistics, found)
             start += room
 
 

@@ -47,10 +47,10 @@ class ArrayReader:
                 yield from self._rows(path, stream, *header(path, stream), None)
 
     def _npz(self, path: str) -> Iterator[Block]:
-        try:
-            archive = zipfile.ZipFile(open_raw(path))
-        except zipfile.BadZipFile as error:
-            raise DataError(f"{path} is not a whole npz file: {error}") from error
+        with open_raw(path) as raw, _open_zip(path, raw) as archive:
+            yield from self._archive(path, archive)
+
+    def _archive(self, path: str, archive: zipfile.ZipFile) -> Iterator[Block]:
         names = [n.removesuffix(".npy") for n in archive.namelist()]
         x = next((n for n in _X_NAMES if n in names), None) or (names[0] if len(names) == 1 else None)
         if x is None:
@@ -133,6 +133,13 @@ class _Member:
             return self._file.read(size)
         except (zipfile.BadZipFile, EOFError, OSError) as error:
             raise DataError(f"{self._path} is damaged: {error}") from error
+
+
+def _open_zip(path: str, raw: Any) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(raw)
+    except zipfile.BadZipFile as error:
+        raise DataError(f"{path} is not a whole npz file: {error}") from error
 
 
 def _member(archive: zipfile.ZipFile, path: str, name: str) -> np.ndarray:

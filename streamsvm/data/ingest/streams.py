@@ -16,6 +16,7 @@ from typing import IO, Any
 from streamsvm.errors import DataError, NotFoundError
 
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.GzipFile, b"BZh": bz2.BZ2File, b"\xfd7zXZ\x00": lzma.LZMAFile}
+_MOST_AT_ONCE = 16 << 20  # a damaged header may announce any size
 _PACKED = {".gz", ".bz2", ".xz"}
 _SUFFIXES = {
     ".csv": "csv",
@@ -30,6 +31,7 @@ _SUFFIXES = {
     ".svmlight": "svmlight",
     ".idx": "idx",
 }
+_IDX = re.compile(rb"\0\0[\x08\x09\x0b-\x0e][\x01-\x05]", re.DOTALL)
 _MAGIC = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "npz"}
 _SVMLIGHT = re.compile(rb"[-+.\w]+(\s+qid:\d+)?(\s+\d+:\S+)*\s*(#.*)?")
 
@@ -76,7 +78,7 @@ class Stream(io.RawIOBase):
     def read_exactly(self, size: int) -> bytes:
         """Up to size bytes, fewer only at the end: packed files may give less per read."""
         pieces, missing = [], size
-        while missing and (piece := self.read(missing)):
+        while missing and (piece := self.read(min(missing, _MOST_AT_ONCE))):
             pieces.append(piece)
             missing -= len(piece)
         return b"".join(pieces)
@@ -110,6 +112,8 @@ def detect_format(path: str) -> str:
     for magic, format_ in _MAGIC.items():
         if head.startswith(magic):
             return format_
+    if _IDX.match(head):
+        return "idx"
     lines = [line for line in head.split(b"\n") if line.strip() and not line.startswith(b"#")]
     if lines and b":" in head and _SVMLIGHT.fullmatch(lines[0].strip()):
         return "svmlight"

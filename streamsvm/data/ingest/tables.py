@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -46,14 +47,19 @@ class TableReader:
     def blocks(self, path: str) -> Iterator[Block]:
         line = 1 + (self._format != "parquet" and self._options.header)
         try:
-            for batch in self._open(path):
-                yield self._block(batch, path, line)
-                line += batch.num_rows
+            with closing(self._table(path)) as table:
+                for batch in self._batches(path, table):
+                    yield self._block(batch, path, line)
+                    line += batch.num_rows
         except pa.ArrowInvalid as error:
             raise DataError(_arrow_message(path, error)) from error
 
-    def _open(self, path: str) -> Batches:
-        table: _Csv | _Parquet = _Parquet(path, self._options) if self._format == "parquet" else self._csv(path)
+    def _table(self, path: str) -> _Csv | _Parquet:
+        if self._format == "parquet":
+            return _Parquet(path, self._options)
+        return _Csv(path, self._options, "\t" if self._format == "tsv" else ",", self._open_stream)
+
+    def _batches(self, path: str, table: _Csv | _Parquet) -> Batches:
         kinds = {name: kind for name, kind in table.kinds().items() if name not in table.row_numbers()}
         if self._options.qid is not None and self._options.qid not in kinds:
             raise DataError(f"{path} has no column {self._options.qid!r} for the query id")
@@ -74,9 +80,6 @@ class TableReader:
         if extra:
             raise DataError(f"{path} has an unexpected column {min(extra)!r}; all sources need the same columns")
         return label
-
-    def _csv(self, path: str) -> _Csv:
-        return _Csv(path, self._options, "\t" if self._format == "tsv" else ",", self._open_stream)
 
     def _number_type(self) -> pa.DataType:
         return pa.float32() if self.dtype == np.float32 else pa.float64()
@@ -146,6 +149,7 @@ class _Csv:
 
     def __init__(self, path: str, options: IngestOptions, delimiter: str, open_stream: OpenStream) -> None:
         self._path, self._options, self._open = path, options, open_stream
+        self._streams: list[Stream] = []
         self._parse = pa.csv.ParseOptions(delimiter=delimiter)
         self._schema = self._reader(1 << 20, None).schema
         twice = [n for i, n in enumerate(self._schema.names) if n in self._schema.names[:i]]
@@ -156,7 +160,8 @@ class _Csv:
         header = self._options.header
         read = pa.csv.ReadOptions(use_threads=False, block_size=block_bytes, autogenerate_column_names=not header)
         convert = pa.csv.ConvertOptions(column_types=types)
-        return pa.csv.open_csv(self._open(self._path), read, self._parse, convert)
+        self._streams.append(self._open(self._path))
+        return pa.csv.open_csv(self._streams[-1], read, self._parse, convert)
 
     def kinds(self) -> dict[str, str]:
         return {f.name: "text" if _is_text(f.type) else "number" for f in self._schema}
@@ -167,6 +172,10 @@ class _Csv:
     def batches(self, kinds: dict[str, str], number: pa.DataType) -> Batches:
         types = {name: number if kind == "number" else pa.string() for name, kind in kinds.items()}
         yield from self._reader(self._options.block_bytes, types)
+
+    def close(self) -> None:
+        for stream in self._streams:
+            stream.close()
 
 
 class _Parquet:
@@ -198,10 +207,12 @@ class _Parquet:
     def batches(self, kinds: dict[str, str], number: pa.DataType) -> Batches:
         rows = max(1, self._options.block_bytes // (8 * len(kinds)))
         try:
-            with self._raw:
-                yield from self._file.iter_batches(batch_size=rows, columns=[*kinds], use_threads=False)
+            yield from self._file.iter_batches(batch_size=rows, columns=[*kinds], use_threads=False)
         except OSError as error:
             raise DataError(f"{self._path} is damaged: {_one_line(error)}") from error
+
+    def close(self) -> None:
+        self._raw.close()
 
 
 def _is_text(t: pa.DataType) -> bool:

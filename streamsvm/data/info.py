@@ -1,0 +1,73 @@
+"""What a store holds, as one JSON object."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.store import Store
+from streamsvm.data.target import local_path
+
+MAX_CLASSES = 1000  # more different labels than this are numbers to predict rather than classes
+MAX_LISTED_FEATURES = 1000
+
+
+def describe(store: Store) -> dict[str, Any]:
+    """Shape, dtype, chunks, labels, sizes in bytes and columns of a store; every value is JSON."""
+    facts: dict[str, Any] = {
+        "store": store.url,
+        "rows": store.n,
+        "features": store.d,
+        "dtype": str(store.dtype),
+        "layout": "csr" if store.is_sparse else "dense",
+        "chunk_rows": store.chunk_rows,
+        "chunks": -(-store.n // store.chunk_rows),
+        "bytes": store.nbytes,
+        "stored_bytes": _stored_bytes(store),
+        "labels": _labels(store.y) if store.has_y else None,
+        "queries": None if store.qid is None else len(np.unique(store.qid)),
+        "sample_weight": store.sample_weight is not None,
+    }
+    if store.is_sparse:
+        entries = (store.nbytes - 8 * (store.n + 1)) // (store.dtype.itemsize + 4)
+        facts["density"] = entries / (store.n * store.d)
+    if store.statistics is not None:
+        facts["statistics"] = _statistics(store.statistics)
+    facts["attributes"] = store.attrs
+    return facts
+
+
+def _labels(y: np.ndarray) -> dict[str, Any]:
+    """{dtype, classes, counts} where there are few different labels, else {dtype, min, max, distinct}."""
+    values, counts = np.unique(y, return_counts=True)
+    kind = {"i": "integer", "f": "float", "U": "text"}[y.dtype.kind]
+    if len(values) > MAX_CLASSES:
+        return {"dtype": kind, "distinct": len(values), "min": values[0].item(), "max": values[-1].item()}
+    return {"dtype": kind, "classes": values.tolist(), "counts": counts.tolist()}
+
+
+def _statistics(found: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The range over all features and how many are constant; per feature where they are not too many to read."""
+    facts: dict[str, Any] = {
+        "lowest": float(found["min"].min()),
+        "highest": float(found["max"].max()),
+        "constant_features": int(np.sum(found["min"] == found["max"])),
+    }
+    if len(found["min"]) <= MAX_LISTED_FEATURES:
+        facts |= {k: v.tolist() for k, v in found.items()}
+    return facts
+
+
+def _stored_bytes(store: Store) -> int | None:
+    """Bytes the store takes where it lies; None for data in memory."""
+    if store.url is None:
+        return None
+    path = local_path(store.url)
+    if path is not None:
+        return sum(f.stat().st_size for f in Path(path).rglob("*") if f.is_file())
+    import fsspec
+
+    fs, remote = fsspec.core.url_to_fs(store.url)
+    return int(fs.du(remote))

@@ -1,0 +1,116 @@
+"""Scaling against scikit-learn's and dask-ml's scalers, and its statistics against NumPy."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from making import samples
+from scipy import sparse
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+
+from streamsvm.data.moments import merge, moments_of
+from streamsvm.data.rows import Rows
+from streamsvm.data.scaling import Scaling, fit_scaling
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
+
+PEERS = {"minmax": MinMaxScaler, "standard": StandardScaler, "maxabs": MaxAbsScaler}
+
+
+def fit(X: object, kind: str, max_rows: int = 7) -> Scaling:
+    store = Store.from_arrays(X)
+
+    def map_reduce(fn, merge):
+        return reduce(merge, [fn(store, *block) for block in store.blocks(max_rows)])
+
+    return fit_scaling(store, kind, map_reduce)
+
+
+def values(seed: int, n: int = 50, d: int = 4) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)) * 10.0 ** rng.integers(-3, 4, d) + rng.normal(size=d) * 100
+
+
+@pytest.mark.parametrize("kind", PEERS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_agrees_with_scikit_learn(kind, dtype):
+    X = values(1).astype(dtype)
+    expected = PEERS[kind]().fit_transform(X.astype(np.float64))
+    scaled = fit(X, kind).apply(Rows(X))
+    assert scaled.X.dtype == np.float32
+    np.testing.assert_allclose(scaled.X, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["minmax", "standard"])
+@pytest.mark.filterwarnings("ignore")
+def test_agrees_with_dask_ml(kind):
+    import dask.array as da
+    from dask_ml import preprocessing
+
+    X = values(2)
+    peer = {"minmax": preprocessing.MinMaxScaler, "standard": preprocessing.StandardScaler}[kind]()
+    expected = peer.fit_transform(da.from_array(X, chunks=(9, 4))).compute()
+    np.testing.assert_allclose(fit(X, kind).apply(Rows(X)).X, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_uint8_minmax():
+    X = samples(30, 5, "uint8").X
+    np.testing.assert_allclose(fit(X, "minmax").apply(Rows(X)).X, MinMaxScaler().fit_transform(X), rtol=1e-6)
+
+
+def test_sparse_maxabs_stays_sparse():
+    rows = samples(40, 6, is_sparse=True)
+    rows.X.data[::2] *= -1
+    scaled = fit(rows.X, "maxabs").apply(rows)
+    assert scaled.is_sparse
+    np.testing.assert_allclose(scaled.dense(), MaxAbsScaler().fit_transform(rows.dense()), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["minmax", "standard"])
+def test_sparse_is_never_filled(kind):
+    rows = samples(40, 6, is_sparse=True)
+    with pytest.raises(ConfigError, match="use maxabs"):
+        fit(rows.X, kind)
+    with pytest.raises(ConfigError, match="use maxabs"):
+        Scaling(kind, np.ones(6), np.ones(6)).apply(rows)
+
+
+@pytest.mark.parametrize("kind", ["minmax", "standard"])
+def test_constant_features_become_zero(kind):
+    X = np.column_stack([np.full(50, 0.1), np.full(50, 1e6 / 3), np.zeros(50), np.arange(50.0)])
+    scaling = fit(X, kind)
+    assert not scaling.apply(Rows(X)).X[:, :3].any()
+    assert not scaling.apply(Rows(X + 5)).X[:, :3].any()
+    assert scaling.apply(Rows(X)).X[:, 3].any()
+
+
+def test_none_and_unknown_kinds():
+    X = values(3).astype(np.float32)
+    assert fit(X, "none").apply(Rows(X)).X is X
+    assert fit(X, "none").apply(Rows(X.astype(np.float64))).X.dtype == np.float32
+    with pytest.raises(ConfigError, match="'zscore'.*minmax"):
+        fit(X, "zscore")
+
+
+def test_arrays_there_and_back():
+    scaling = fit(values(4), "standard")
+    again = Scaling.from_arrays("standard", scaling.to_arrays())
+    np.testing.assert_array_equal(again.offset, scaling.offset)
+    np.testing.assert_array_equal(again.scale, scaling.scale)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 1000), n=st.integers(1, 60), cut=st.integers(1, 59), is_sparse=st.booleans())
+def test_statistics_merge_exactly(seed, n, cut, is_sparse):
+    X = samples(n, 3, "float64", seed=seed).X + (0 if is_sparse else 1e6)
+    parts = [p for p in (X[:cut], X[cut:]) if len(p)]
+    found = reduce(merge, [moments_of(Rows(sparse.csr_array(p) if is_sparse else p)) for p in parts])
+    assert found.n == n
+    np.testing.assert_array_equal(found.low, X.min(axis=0))
+    np.testing.assert_array_equal(found.high, X.max(axis=0))
+    np.testing.assert_allclose(found.mean, X.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(found.m2, n * X.var(axis=0), rtol=1e-6, atol=1e-6)

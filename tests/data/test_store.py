@@ -1,0 +1,288 @@
+"""Stores: what is written is read back, from every source and by every way of reading."""
+
+from __future__ import annotations
+
+import os
+import pickle
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from making import DTYPES, LABELS, samples, write
+from scipy import sparse
+
+from streamsvm.data.rows import Rows, concat
+from streamsvm.data.store import Store
+from streamsvm.data.writer import StoreWriter
+from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n=st.integers(1, 40),
+    d=st.integers(1, 6),
+    dtype=st.sampled_from(DTYPES),
+    is_sparse=st.booleans(),
+    chunk_rows=st.none() | st.integers(1, 50),
+    step=st.integers(1, 50),
+    labels=st.sampled_from(sorted(LABELS)),
+    data=st.data(),
+)
+def test_round_trip(tmp_path_factory, n, d, dtype, is_sparse, chunk_rows, step, labels, data):
+    rows, y = samples(n, d, dtype, is_sparse, seed=n), LABELS[labels](n)
+    store = write(tmp_path_factory.mktemp("s") / "s", rows, y, step, chunk_rows=chunk_rows)
+    assert (store.n, store.d, store.dtype, store.is_sparse) == (n, d, np.dtype(dtype), is_sparse)
+    assert store.y.dtype.kind == y.dtype.kind
+    np.testing.assert_array_equal(store.y, y)
+    lo = data.draw(st.integers(0, n))
+    hi = data.draw(st.integers(lo, n))
+    part = store.read(lo, hi)
+    assert part.X.dtype == dtype
+    np.testing.assert_array_equal(part.dense(), rows.dense()[lo:hi])
+    max_rows = data.draw(st.none() | st.integers(1, 60))
+    blocks = store.blocks(max_rows)
+    assert [b for b, _ in blocks] == [0, *(e for _, e in blocks[:-1])]
+    assert blocks[-1][1] == n
+    assert all(lo < hi and hi - lo <= (max_rows or n) for lo, hi in blocks)
+    np.testing.assert_array_equal(concat([store.read(*b) for b in blocks]).dense(), rows.dense())
+    ids = np.array(data.draw(st.lists(st.integers(0, n - 1), max_size=20)), dtype=np.int64)
+    np.testing.assert_array_equal(store.take(ids).dense(), rows.dense()[ids])
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_memory_url(is_sparse):
+    rows = samples(20, 3, is_sparse=is_sparse)
+    url = f"memory://test-store/{is_sparse}.zarr"
+    store = write(url, rows, np.arange(20), chunk_rows=6)
+    np.testing.assert_array_equal(store.read(3, 17).dense(), rows.dense()[3:17])
+    with pytest.raises(StorageError, match="already exists"):
+        write(url, rows)
+    assert write(url, samples(4, 3, is_sparse=is_sparse), overwrite=True).n == 4
+    with pytest.raises(NotFoundError, match="no zarr group"):
+        Store.open("memory://test-store/nothing.zarr")
+
+
+def test_extra_columns_and_attributes(tmp_path):
+    rows, n = samples(10, 2), 10
+    with StoreWriter(tmp_path / "s", d=2, dtype="float32", attrs={"made": "here"}) as writer:
+        writer.append(rows, np.zeros(n), qid=np.arange(n) // 4, sample_weight=np.linspace(0, 1, n))
+    store = Store.open(tmp_path / "s")
+    assert store.attrs["streamsvm_store"] == 1
+    assert store.attrs["made"] == "here"
+    assert store.y.dtype == np.float64
+    np.testing.assert_array_equal(store.qid, np.arange(n) // 4)
+    np.testing.assert_array_equal(store.sample_weight, np.linspace(0, 1, n))
+
+
+def test_integral_labels_become_integers(tmp_path):
+    y = np.array([1.0, -1.0, 2.0])
+    assert write(tmp_path / "a", samples(3, 2), y, integral_labels=True).y.dtype == np.int64
+    assert write(tmp_path / "b", samples(3, 2), y + 0.5, integral_labels=True).y.dtype == np.float64
+
+
+def test_pickle_and_fingerprint(tmp_path):
+    rows, y = samples(30, 3), np.arange(30) % 2
+    store = write(tmp_path / "s", rows, y)
+    again = pickle.loads(pickle.dumps(store))
+    np.testing.assert_array_equal(again.read(4, 9).X, rows.X[4:9])
+    assert again.fingerprint() == store.fingerprint()
+    assert write(tmp_path / "same", rows, y).fingerprint() == store.fingerprint()
+    later = Rows(rows.X.copy())
+    later.X[-1, -1] += 1
+    assert write(tmp_path / "x", later, y).fingerprint() != store.fingerprint()
+    assert write(tmp_path / "y", rows, 1 - y).fingerprint() != store.fingerprint()
+    memory = pickle.loads(pickle.dumps(Store.from_arrays(rows.X, y)))
+    np.testing.assert_array_equal(memory.y, y)
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix])
+def test_from_scipy(kind, index):
+    X = kind(samples(9, 4).X)
+    X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
+    store = Store.from_arrays(X, list("abababaab"))
+    assert store.is_sparse
+    assert store.y[2] == "a"
+    assert isinstance(store.read(0, 3).X, sparse.csr_array)
+    np.testing.assert_array_equal(store.take(np.array([8, 0])).dense(), X.toarray()[[8, 0]])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "read_as"), [("int16", "float32"), ("bool", "uint8"), ("int64", "float64"), (">f4", "float32")]
+)
+def test_other_dtypes_are_read_exactly(dtype, read_as):
+    X = samples(5, 3).X.astype(dtype)
+    rows = Store.from_arrays(X).read(0, 5)
+    assert rows.X.dtype == np.dtype(read_as)
+    np.testing.assert_array_equal(rows.X, X)
+
+
+def test_from_dask_computes_only_slices():
+    seen: list[int] = []
+
+    def block(x: np.ndarray) -> np.ndarray:
+        seen.append(len(x))
+        return x
+
+    X = samples(100, 4).X
+    lazy = da.from_array(X, chunks=(10, 2)).map_blocks(block, dtype=X.dtype, meta=X[:0])
+    store = Store.from_arrays(lazy, da.from_array(np.arange(100), chunks=7))
+    assert store.chunk_rows == 10
+    seen.clear()
+    np.testing.assert_array_equal(store.read(15, 35).X, X[15:35])
+    assert len(seen) == 2 * 3
+    np.testing.assert_array_equal(store.take(np.array([99, 3, 3])).X, X[[99, 3, 3]])
+    np.testing.assert_array_equal(store.y, np.arange(100))
+
+
+def test_from_sparse_dask():
+    X = sparse.csr_matrix(samples(20, 5).X)
+    lazy = da.from_array(X.toarray(), chunks=(6, 5)).map_blocks(sparse.csr_matrix, dtype=X.dtype)
+    store = Store.from_arrays(lazy)
+    assert store.is_sparse
+    np.testing.assert_array_equal(store.read(4, 19).dense(), X.toarray()[4:19])
+
+
+def test_dask_of_unknown_size():
+    lazy = da.from_array(np.arange(8.0).reshape(4, 2), chunks=2)
+    with pytest.raises(DataError, match="compute_chunk_sizes"):
+        Store.from_arrays(lazy[lazy[:, 0] > 1])
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (np.zeros((3, 2)), [1, 2], "X has 3 rows but y has 2"),
+        (np.zeros((0, 2)), None, "empty"),
+        (np.zeros((2, 0)), None, "empty"),
+        (np.zeros(3), None, "reshape"),
+        (np.array([["a"]]), None, "expected numbers"),
+        (np.zeros((2, 2)), np.zeros((2, 2)), "one value per row"),
+    ],
+)
+def test_wrong_arrays(X, y, message):
+    with pytest.raises(DataError, match=message):
+        Store.from_arrays(X, y)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"), [([1, np.nan], "row 1"), (np.array(["a", None], dtype=object), "row 1"), ([1j, 2], "complex")]
+)
+def test_wrong_labels(y, message):
+    with pytest.raises(DataError, match=message):
+        _ = Store.from_arrays(np.zeros((2, 1)), y).y
+
+
+def test_missing_columns(tmp_path):
+    store = write(tmp_path / "s", samples(3, 2))
+    assert not store.has_y
+    assert store.qid is None
+    assert store.sample_weight is None
+    with pytest.raises(DataError, match="no labels"):
+        _ = store.y
+    with pytest.raises(DataError, match="no array 'Z'.*X"):
+        Store.open(tmp_path / "s", x="Z")
+    with pytest.raises(DataError, match="sample_weight of row 1"):
+        _ = Store.from_arrays(np.zeros((2, 1)), sample_weight=[1, -1]).sample_weight
+
+
+def test_nothing_to_open(tmp_path):
+    with pytest.raises(NotFoundError, match="does not exist"):
+        Store.open(tmp_path / "none")
+    with pytest.raises(NotFoundError, match="not a zarr group"):
+        Store.open(tmp_path)
+    (tmp_path / "plain").write_text("1,2\n")
+    with pytest.raises(DataError, match="streamsvm ingest"):
+        Store.open(tmp_path / "plain")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "zarr.json").write_text("{")
+    with pytest.raises(DataError, match="cannot be opened"):
+        Store.open(tmp_path / "bad")
+    with pytest.raises(DataError, match="cannot be opened"):
+        Store.open("nosuchprotocol://x/y")
+
+
+def test_rows_out_of_range(tmp_path):
+    store = write(tmp_path / "s", samples(3, 2))
+    with pytest.raises(IndexError):
+        store.read(2, 4)
+    with pytest.raises(IndexError):
+        store.take(np.array([3]))
+
+
+@pytest.mark.parametrize(
+    ("append", "message"),
+    [
+        (lambda w: w.append(samples(3, 5), np.zeros(3)), "5 columns"),
+        (lambda w: w.append(samples(3, 2, is_sparse=True), np.zeros(3)), "CSR rows"),
+        (lambda w: w.append(samples(3, 2), np.zeros(2)), "3 rows came with y"),
+        (lambda w: w.append(samples(3, 2)), "the rows before"),
+        (lambda w: w.append(samples(3, 2), np.array(["a"] * 3)), "one type"),
+    ],
+)
+def test_appends_that_do_not_fit(tmp_path, append, message):
+    def fill() -> None:
+        with StoreWriter(tmp_path / "s", d=2, dtype="float32") as writer:
+            writer.append(samples(4, 2), np.zeros(4))
+            append(writer)
+
+    with pytest.raises(DataError, match=message):
+        fill()
+    assert os.listdir(tmp_path) == []
+
+
+def test_writer_leaves_all_or_nothing(tmp_path):
+    with pytest.raises(DataError, match="no rows"), StoreWriter(tmp_path / "s", d=2, dtype="float32"):
+        pass
+
+    def interrupted() -> None:
+        with StoreWriter(tmp_path / "s", d=2, dtype="float32") as writer:
+            writer.append(samples(3, 2))
+            with pytest.raises(DataError, match="unfinished"):
+                Store.open(next(tmp_path.iterdir()))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert os.listdir(tmp_path) == []
+    write(tmp_path / "s", samples(3, 2))
+    with pytest.raises(StorageError, match="already exists"):
+        write(tmp_path / "s", samples(3, 2))
+    assert write(tmp_path / "s", samples(5, 2), overwrite=True).n == 5
+    assert os.listdir(tmp_path) == ["s"]
+
+
+def test_leftovers_of_a_killed_writer_are_removed(tmp_path):
+    dead = tmp_path / ".s.partial-999999999-0123abcd"
+    alive = tmp_path / f".s.partial-{os.getpid()}-0123abcd"
+    dead.mkdir()
+    alive.mkdir()
+    write(tmp_path / "s", samples(3, 2))
+    assert not dead.exists()
+    assert alive.exists()
+
+
+@pytest.mark.parametrize("writes", [0, 1, 4, 9])
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_full_disk(tmp_path, monkeypatch, writes, is_sparse):
+    real, left = zarr.storage.LocalStore.set, [writes]
+
+    async def full(*given: object) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(28, "No space left on device")
+        await real(*given)
+
+    monkeypatch.setattr(zarr.storage.LocalStore, "set", full)
+    with pytest.raises(StorageError, match="No space left"):
+        write(tmp_path / "s", samples(30, 2, is_sparse=is_sparse), np.arange(30), chunk_rows=5)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("options", [{"dtype": "int32"}, {"dtype": "float32", "chunk_rows": 0}])
+def test_writer_options(tmp_path, options):
+    with pytest.raises(ConfigError):
+        StoreWriter(tmp_path / "s", d=2, **options)

@@ -1,0 +1,32 @@
+"""Small samples and stores for tests."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.data.writer import StoreWriter
+
+DTYPES = ["uint8", "float32", "float64"]
+LABELS = {
+    "int": lambda n: np.arange(n) % 3 - 1,
+    "float": lambda n: np.arange(n) / 7,
+    "text": lambda n: np.array(["UP", "down", "\u00fcber"])[np.arange(n) % 3],
+}
+
+
+def samples(n: int, d: int, dtype: str = "float32", is_sparse: bool = False, seed: int = 0) -> Rows:
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random((n, d)) < 0.4, rng.integers(1, 200, (n, d)), 0).astype(dtype)
+    return Rows(sparse.csr_array(X) if is_sparse else X)
+
+
+def write(url: object, rows: Rows, y: np.ndarray | None = None, step: int = 7, **options: object) -> Store:
+    facts = {"d": rows.d, "dtype": rows.X.dtype, "is_sparse": rows.is_sparse, **options}
+    with StoreWriter(str(url), **facts) as writer:  # type: ignore[arg-type]
+        for lo in range(0, len(rows), step):
+            part = slice(lo, lo + step)
+            writer.append(rows.take(part), None if y is None else y[part])
+    return Store.open(str(url))
