@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +25,7 @@ from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, Stream
 from streamsvm.jsonable import jsonable
 
 CHUNK_BYTES = 4 << 20
+KEEP_BYTES = 64 << 20
 FORMAT = "streamsvm-model"
 VERSION = 1
 HOMES = {"kernel": "streamsvm.models:KernelModel", "local": "streamsvm.models:LocalModel"}
@@ -123,11 +125,15 @@ def _text(values: Any) -> np.ndarray:
 
 
 class StoredArray:
-    """An array of a stored model: shape, dtype, len; rows are read when sliced, all by `np.asarray`."""
+    """An array of a stored model: shape, dtype, len; rows are read when sliced, all by `np.asarray`.
+
+    An array of at most KEEP_BYTES is kept after its first use; a larger one is read anew for every slice.
+    """
 
     def __init__(self, checked: CheckedArray) -> None:
         self._checked = checked
         self.shape, self.dtype = checked.shape, np.dtype(checked.dtype)
+        self._is_small = math.prod(self.shape) * self.dtype.itemsize <= KEEP_BYTES
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -136,12 +142,19 @@ class StoredArray:
         start, stop, step = rows.indices(len(self))
         if step != 1:
             raise IndexError(f"stored rows are read in order, found a step of {step}")
-        if 0 in self.shape:  # no chunk is stored
-            return np.empty((stop - start, *self.shape[1:]), self.dtype)
-        return self._checked.read(start, stop)
+        return self._whole[start:stop] if self._is_small else self._read(start, stop)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self[:], dtype=dtype)
+        return np.array(self[:], dtype=dtype, copy=copy)
+
+    @cached_property
+    def _whole(self) -> np.ndarray:
+        return self._read(0, len(self))
+
+    def _read(self, start: int, stop: int) -> np.ndarray:
+        if 0 in self.shape:  # no chunk is stored
+            return np.empty((max(0, stop - start), *self.shape[1:]), self.dtype)
+        return self._checked.read(start, stop)
 
 
 class _Arrays(Mapping[str, Any]):

@@ -116,16 +116,27 @@ def test_rows_of_another_shape_are_refused_and_leave_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_arrays_are_read_lazily(tmp_path, toy, monkeypatch):
+@pytest.mark.parametrize("keep_bytes", [0, 1 << 20])
+def test_arrays_are_read_when_used_and_small_ones_once(tmp_path, toy, monkeypatch, keep_bytes):
     seen = {}
-    monkeypatch.setattr(
-        Toy, "from_state", classmethod(lambda cls, arrays, attrs: seen.update(arrays) or cls({}, attrs))
-    )
+    kept = classmethod(lambda cls, arrays, attrs: seen.update(arrays) or cls({}, attrs))
+    monkeypatch.setattr(Toy, "from_state", kept)
+    monkeypatch.setattr(persist, "KEEP_BYTES", keep_bytes)
     save_model(toy, tmp_path / "m")
     load_model(tmp_path / "m")
-    assert isinstance(seen["coef"], persist.StoredArray)
-    assert np.array_equal(seen["coef"][10:20], toy.arrays["coef"][10:20])
-    assert (seen["coef"].shape, len(seen["coef"]), seen["coef"].dtype) == ((500, 3), 500, np.float64)
+    coef = seen["coef"]
+    assert (coef.shape, len(coef), coef.dtype) == ((500, 3), 500, np.float64)
+    for rows in (slice(10, 20), slice(None), slice(490, None), slice(-1, 3)):
+        assert np.array_equal(coef[rows], toy.arrays["coef"][rows])
+    assert np.array_equal(np.asarray(coef, dtype=np.float32), toy.arrays["coef"].astype(np.float32))
+    with pytest.raises(IndexError, match="step of 2"):
+        coef[::2]
+    _chunks(tmp_path / "m", "coef")[0].unlink()
+    if keep_bytes:
+        assert np.array_equal(coef[:5], toy.arrays["coef"][:5])
+    else:
+        with pytest.raises(CorruptDataError, match="chunk 0"):
+            coef[:5]
 
 
 def test_an_older_model_is_replaced_and_other_things_are_not(tmp_path, toy):
