@@ -18,7 +18,7 @@ LAYERS = (
     ("errors", "jsonable"),
     ("config", "events"),
     ("data",),
-    ("kernels", "graph", "cluster"),
+    ("kernels", "graph", "cluster", "memory"),
     ("problems", "kmeans", "hss"),
     ("solvers",),
     ("models", "persist", "checkpoints", "metrics"),
