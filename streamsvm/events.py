@@ -26,6 +26,12 @@ class Events:
         for sink in self._sinks:
             sink(record)
 
+    def also(self, sink: Sink) -> Events:
+        """These events, passed on to one more sink; the clock goes on."""
+        more = Events(*self._sinks, sink)
+        more._start = self._start
+        return more
+
     def progress(self, phase: str, done: int, total: int, **fields: Any) -> None:
         self("progress", phase=phase, done=done, total=total, **fields)
 

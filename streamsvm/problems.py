@@ -7,7 +7,9 @@ from typing import Protocol
 
 import numpy as np
 
-from streamsvm.data.rows import Rows
+from streamsvm.data.rows import Rows, concat
+from streamsvm.data.samples import Groups
+from streamsvm.graph import Engine
 from streamsvm.kernels import Kernel
 
 
@@ -57,3 +59,70 @@ class KernelDual:
             self._view = None  # let the old copy go before making the new one
             self._view = ids, self.rows.take(ids)
         return self._view[1]
+
+
+class StreamedDual:
+    """The dual of one binary problem whose rows are read part by part, once for each product.
+
+    ids (n,): the problem's rows among those of `groups`; y and upper (n,) follow their order.
+    """
+
+    def __init__(
+        self, kernel: Kernel, groups: Groups, ids: np.ndarray, y: np.ndarray, upper: np.ndarray, engine: Engine
+    ) -> None:
+        self.y, self.upper = y, upper
+        self._kernel, self._groups, self._engine = kernel, groups, engine
+        position = np.full(max(int(ids.max()) + 1, 1), -1)
+        position[ids] = np.arange(len(ids))
+        self._members = [_members(groups.ids(p), position) for p in range(groups.n_parts)]
+
+    def gram(self, ids: np.ndarray) -> np.ndarray:
+        part, signs = self._gather(ids), self.y[ids].astype(np.float32)
+        Q = self._kernel.block(part, part, self._engine.threads)
+        Q *= signs
+        Q *= signs[:, None]
+        return Q
+
+    def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        wanted = np.ones(len(self.y), bool)
+        if rows is not None:
+            wanted[:] = False
+            wanted[rows] = True
+        right, coefficients = self._gather(ids), delta * self.y[ids]
+        out = np.zeros(len(self.y))
+
+        def multiply(part: int) -> tuple[np.ndarray, np.ndarray]:
+            local, members = self._members[part]
+            here = wanted[members]
+            block = self._groups.rows(part).take(local[here])
+            return members[here], self._kernel.apply(block, right, coefficients)
+
+        parts = [p for p, (_, members) in enumerate(self._members) if wanted[members].any()]
+        for members, product in self._engine.map(multiply, parts):
+            out[members] = product
+        out *= self.y
+        return out if rows is None else out[rows]
+
+    def _gather(self, ids: np.ndarray) -> Rows:
+        """Rows by problem ids, in their order."""
+        chosen = np.zeros(len(self.y), bool)
+        chosen[ids] = True
+
+        def pick(part: int) -> tuple[np.ndarray, Rows]:
+            local, members = self._members[part]
+            here = chosen[members]
+            return members[here], self._groups.rows(part).take(local[here])
+
+        parts = [p for p, (_, members) in enumerate(self._members) if chosen[members].any()]
+        found = list(self._engine.map(pick, parts))
+        order = np.argsort(np.concatenate([members for members, _ in found]))
+        back = np.empty(len(ids), np.intp)
+        back[np.argsort(ids)] = order
+        return concat([rows for _, rows in found]).take(back)
+
+
+def _members(ids: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows of a part belong to the problem: positions inside the part, and in the problem."""
+    inside = np.flatnonzero(ids < len(position))
+    members = position[ids[inside]]
+    return inside[members >= 0], members[members >= 0]

@@ -73,6 +73,7 @@ def fit(
         return
     from streamsvm.train import train
 
+    assert model is not None  # checked above
     with progress() as events:
         report = train(rows, resolved, model_path=model, run_dir=run_dir, resume=resume, events=events)
     emit({**report, "model": str(model), **usage_so_far()}, as_json=as_json, title="Trained")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -50,7 +51,7 @@ class Rows:
         out = np.empty(len(self))
         step = max(1, (1 << 16) // max(1, self.d))  # tiles of 512 KiB: no float64 copy of the block
         for start in range(0, len(self), step):
-            X = self.X[start : start + step].astype(np.float64)
+            X: Any = self.X[start : start + step].astype(np.float64)
             out[start : start + step] = X.multiply(X).sum(axis=1) if self.is_sparse else np.einsum("ij,ij->i", X, X)
         return out
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -117,8 +117,9 @@ class SpooledGroups(MemoryGroups):
     def rows(self, part: int) -> Rows:
         if not self._is_sparse:
             return Rows(np.fromfile(self._file(part, "X"), self._dtype).reshape(-1, self._d))
-        data, indices = np.fromfile(self._file(part, "data"), np.float32), np.fromfile(self._file(part, "indices"), "i8")
-        indptr = np.concatenate([[0], np.cumsum(np.fromfile(self._file(part, "counts"), "i8"))])
+        data = np.fromfile(self._file(part, "data"), np.float32)
+        indices = np.fromfile(self._file(part, "indices"), np.int64)
+        indptr = np.concatenate([[0], np.cumsum(np.fromfile(self._file(part, "counts"), np.int64))])
         return Rows(sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, self._d)))
 
     def _append(self, rows: Rows, parts: np.ndarray) -> None:
@@ -133,8 +134,9 @@ class SpooledGroups(MemoryGroups):
         if not self._is_sparse:
             arrays = {"X": rows.X}
         else:
-            X = rows.X
-            arrays = {"data": X.data, "indices": X.indices.astype("i8"), "counts": np.diff(X.indptr).astype("i8")}
+            X: Any = rows.X
+            counts = np.diff(X.indptr).astype(np.int64)
+            arrays = {"data": X.data, "indices": X.indices.astype(np.int64), "counts": counts}
         for name, array in arrays.items():
             with self._file(part, name).open("ab") as file:
                 file.write(np.ascontiguousarray(array).data)

@@ -8,6 +8,7 @@ keeps half of the block before; the plain top violators stall.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numba as nb
@@ -53,7 +54,14 @@ def duality_gap(problem: DualQP, state: BlockState) -> float:
     return float(state.alpha @ g + problem.upper @ np.maximum(-g, 0.0))
 
 
-def solve(problem: DualQP, alpha: np.ndarray | None = None, *, tol: float, max_rounds: int = 100_000) -> BlockState:
+def solve(
+    problem: DualQP,
+    alpha: np.ndarray | None = None,
+    *,
+    tol: float,
+    max_rounds: int = 100_000,
+    on_step: Callable[[float, int], None] = lambda violation, rounds: None,
+) -> BlockState:
     """The dual solved to a largest KKT violation of at most tol, from alpha or from zero.
 
     Raises ConfigError where tol is finer than float32 kernel values can reach.
@@ -64,6 +72,7 @@ def solve(problem: DualQP, alpha: np.ndarray | None = None, *, tol: float, max_r
         problem,
         solver.init(problem, alpha),
         stop=lambda s: solver.is_solved(s) or solver.out_of_rounds(s, max_rounds),
+        on_step=lambda s: on_step(s.violation, s.rounds),
     )
 
 
@@ -188,19 +197,14 @@ def _block_descent(Q, diag, g, a, upper, tol, s):
     v = np.empty(q, np.float32)
     S = np.arange(s)
     Q_S = np.empty((s, s), np.float32)
-    seen = False
-    for _ in range(1000):
-        worst = _violations32(g, a, upper, v)
+    for round_ in range(1000):
+        worst = _violations32(g, a, upper, v, tol)
         if worst <= tol:
             break
         if s < q:
-            for j in range(q):  # what is solved must not compete, by a tie, with what is just not
-                if v[j] <= tol:
-                    v[j] = 0
-            if seen:
+            if round_ > 0:
                 _lift_half(v, S)
             _select_largest(v, S)
-            seen = True
         for k in range(s):
             row = Q[S[k]]
             for j in range(s):
@@ -252,12 +256,14 @@ def _descent(Q, diag, g, a, upper, tol, max_steps):
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _violations32(g, a, upper, v):
+def _violations32(g, a, upper, v, tol):
+    """Fills v; returns the largest. At most tol counts as 0: it must not compete, by a tie, with what is above."""
     worst = np.float32(0)
     for j in range(len(g)):
         down = max(g[j], np.float32(0)) if a[j] > 0 else np.float32(0)
         up = max(-g[j], np.float32(0)) if a[j] < upper[j] else np.float32(0)
-        v[j] = max(down, up)
+        size = max(down, up)
+        v[j] = size if size > tol else np.float32(0)
         worst = max(worst, v[j])
     return worst
 

@@ -119,13 +119,12 @@ def _arrange(
     with storage_errors(url):
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-        folder = None if path is None else str(path.parent)
-        rng = np.random.default_rng(options.seed)
-        spool = Shuffler(folder, options.memory_limit // 8, rng) if shuffled else Spool(folder)
-        stack.enter_context(closing(spool))
+    folder = None if path is None else str(path.parent)
+    rng = np.random.default_rng(options.seed)
+    spool = Shuffler(folder, options.memory_limit // 8, rng) if shuffled else Spool(folder)
+    stack.enter_context(closing(spool))
     for block in blocks:
-        with storage_errors(url):
-            spool.append(block)
+        spool.append(block)
     reader.finish()
     return iter(spool), spool.n
 

@@ -5,24 +5,30 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 from scipy import sparse
 
 from streamsvm.data.ingest.block import Block
 from streamsvm.data.rows import Rows, concat
+from streamsvm.data.target import storage_errors
 
 _BUCKETS = 32
+_Shape = tuple[np.dtype, tuple[int, ...]] | None
 
 
 class Spool:
-    """Blocks in a temporary file without a name (a kill leaves nothing), read back in order."""
+    """Blocks in a temporary file without a name (a kill leaves nothing), read back in order.
+
+    Raises StorageError where the disk is full.
+    """
 
     def __init__(self, folder: str | None) -> None:
-        self._folder = folder
-        self._file = tempfile.TemporaryFile(dir=folder)
-        self._kept: list[tuple[int | None, bool, bool]] = []  # columns if CSR else None, has y, has qid
+        self._folder = folder or tempfile.gettempdir()
+        with storage_errors(self._folder):
+            self._file = tempfile.TemporaryFile(dir=folder)
+        self._kept: list[tuple[int | None, list[_Shape]]] = []  # columns if CSR else None, what was written
         self.n = 0
 
     @property
@@ -32,25 +38,30 @@ class Spool:
     def append(self, block: Block) -> None:
         X = block.rows.X
         features = [X] if isinstance(X, np.ndarray) else [X.data, X.indices, X.indptr]
-        for values in (*features, block.y, block.qid):
-            if values is not None:
-                npy.write_array(self._file, values, allow_pickle=False)
-        self._file.flush()
-        self._kept.append((block.rows.d if block.rows.is_sparse else None, block.y is not None, block.qid is not None))
+        written = [None if v is None else (v.dtype, v.shape) for v in (block.y, block.qid, *features)]
+        with storage_errors(self._folder):
+            for values in (block.y, block.qid, *features):
+                if values is not None:
+                    self._file.write(np.ascontiguousarray(values).view(np.uint8).data)
+            self._file.flush()
+        self._kept.append((block.rows.d if block.rows.is_sparse else None, written))
         self.n += len(block.rows)
 
     def __iter__(self) -> Iterator[Block]:
         self._file.seek(0)
-        for d, has_y, has_qid in self._kept:
-            X = self._read() if d is None else self._read_csr(d)
-            yield Block(Rows(X), self._read() if has_y else None, self._read() if has_qid else None)
+        for d, written in self._kept:
+            y, qid, *features = [self._read(shape) for shape in written]
+            if d is None:
+                yield Block(Rows(features[0]), y, qid)
+            else:
+                yield Block(Rows(sparse.csr_array(tuple(features), shape=(len(features[2]) - 1, d))), y, qid)
 
-    def _read(self) -> np.ndarray:
-        return npy.read_array(self._file, allow_pickle=False)
-
-    def _read_csr(self, d: int) -> sparse.csr_array:
-        parts = self._read(), self._read(), self._read()
-        return sparse.csr_array(parts, shape=(len(parts[2]) - 1, d))
+    def _read(self, shape: _Shape) -> Any:
+        if shape is None:
+            return None
+        values = np.empty(shape[1], shape[0])
+        self._file.readinto(values.view(np.uint8).data)
+        return values
 
     def close(self) -> None:
         with suppress(OSError):  # a full disk is reported by append; the file is gone either way
@@ -67,9 +78,18 @@ class Shuffler:
     def __init__(self, folder: str | None, limit_bytes: int, rng: np.random.Generator) -> None:
         self._folder, self._limit, self._rng = folder, limit_bytes, rng
         self._buckets = [Spool(folder) for _ in range(_BUCKETS)]
+        self._waiting: list[Block] = []
         self.n = 0
 
     def append(self, block: Block) -> None:
+        self._waiting.append(block)
+        self.n += len(block.rows)
+        if sum(b.rows.nbytes for b in self._waiting) >= self._limit // 4:
+            self._scatter()
+
+    def _scatter(self) -> None:
+        """Spreads the waiting rows over the buckets; many at once, so that each bucket gets a long piece."""
+        block, self._waiting = _join(self._waiting), []
         bucket = self._rng.integers(_BUCKETS, size=len(block.rows))
         order = np.argsort(bucket, kind="stable")
         edges = np.searchsorted(bucket[order], np.arange(_BUCKETS + 1))
@@ -77,9 +97,10 @@ class Shuffler:
         for spool, lo, hi in zip(self._buckets, edges, edges[1:], strict=False):
             if hi > lo:
                 spool.append(ordered.take(slice(lo, hi)))
-        self.n += len(block.rows)
 
     def __iter__(self) -> Iterator[Block]:
+        if self._waiting:
+            self._scatter()
         for spool in self._buckets:
             yield from self._shuffled(spool)
             spool.close()

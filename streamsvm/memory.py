@@ -1,0 +1,62 @@
+"""Memory as a number of bytes: what a fit may use, and what that allows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import psutil
+
+from streamsvm.data.store import Store
+from streamsvm.errors import MemoryLimitError
+
+MiB = 1 << 20
+TASK_BYTES = 48 * MiB  # a working set's Gram matrix, its tiles and vectors, whatever the part's size
+ROW_BYTES = 160  # solver vectors of one row of a part
+LEAST_ROWS = 1024  # rows of a part below which dividing is pointless
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes: the limit, what the process holds already, vectors of all rows, rows of a store held in memory."""
+
+    limit_bytes: int
+    process_bytes: int
+    vector_bytes: int
+    rows_bytes: int
+    in_memory: bool
+    threads: int
+    max_part_rows: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def plan_memory(store: Store, n_classes: int, limit_bytes: int | None, threads: int, *, raw: bool) -> MemoryPlan:
+    """How a fit stays under the limit (None: 80 % of what is free now). Raises MemoryLimitError.
+
+    raw: uint8 rows are used as stored, else as float32.
+    """
+    limit = limit_bytes or int(0.8 * psutil.virtual_memory().available)
+    process = psutil.Process().memory_info().rss + 64 * MiB  # compiled kernels and libraries still to come
+    vectors = store.n * (32 + 24 * (n_classes - 1))
+    row = store.nbytes / store.n * (1 if raw else _growth(store))
+    rows = int(store.n * row)
+    in_memory = process + vectors + 1.5 * rows + threads * (TASK_BYTES + LEAST_ROWS * 3 * row) < 0.7 * limit
+    free = limit - process - vectors - (int(1.2 * rows) if in_memory else 0)
+    per_row = 3 * row * (1 if not raw else 4) + ROW_BYTES
+    while threads > 1 and free / threads < TASK_BYTES + 4 * LEAST_ROWS * per_row:
+        threads -= 1
+    max_part_rows = int((0.8 * free / threads - TASK_BYTES) / per_row)
+    if max_part_rows < LEAST_ROWS:
+        least = process + vectors + int((TASK_BYTES + LEAST_ROWS * per_row) / 0.8)
+        raise MemoryLimitError(
+            f"--memory-limit {limit / MiB:.0f} MiB is too small for {store.n} rows of {store.d} columns: "
+            f"give at least {-(-least // MiB)} MiB"
+        )
+    return MemoryPlan(limit, process, vectors, rows, in_memory, threads, max_part_rows)
+
+
+def _growth(store: Store) -> float:
+    """Bytes of a row as float32 over its bytes as stored; CSR indices stay."""
+    return 1.0 if store.is_sparse else 4 / store.dtype.itemsize

@@ -1,0 +1,301 @@
+"""Trained models: arrays and a decision function. Rows go in raw; the model scales them itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from streamsvm.data.rows import Rows
+from streamsvm.data.scaling import Scaling
+from streamsvm.kernels import Kernel
+from streamsvm.kmeans import Centres, Partition
+from streamsvm.solvers.pairs import n_pairs, pair_coefficients, vote
+
+
+@dataclass(frozen=True)
+class Header:
+    """What every model knows: kernel, scaling, classes, and where it comes from."""
+
+    kernel: Kernel
+    scaling: Scaling
+    classes: np.ndarray  # (k,) sorted labels
+    positive: tuple[str, ...] = ()  # the labels that class 1 stands for, against the rest
+    config: dict[str, Any] | None = None
+    fingerprint: str = ""
+    certificate: dict[str, Any] | None = None
+
+    @property
+    def d(self) -> int:
+        return len(self.scaling.offset)
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        attrs = {
+            "kernel": asdict(self.kernel),
+            "scaling": self.scaling.kind,
+            "positive": list(self.positive),
+            "config": self.config or {},
+            "fingerprint": self.fingerprint,
+            "certificate": self.certificate or {},
+        }
+        return {"classes": self.classes, **self.scaling.to_arrays()}, attrs
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Header:
+        return cls(
+            kernel=Kernel(**attrs["kernel"]),
+            scaling=Scaling.from_arrays(attrs["scaling"], arrays),  # type: ignore[arg-type]
+            classes=np.asarray(arrays["classes"]),
+            positive=tuple(attrs["positive"]),
+            config=attrs["config"],
+            fingerprint=attrs["fingerprint"],
+            certificate=attrs["certificate"],
+        )
+
+
+class _Classifier:
+    """What follows from a header and decision values."""
+
+    header: Header
+
+    @property
+    def d(self) -> int:
+        return self.header.d
+
+    @property
+    def classes(self) -> np.ndarray:
+        return self.header.classes
+
+    def labels(self, decision: np.ndarray) -> np.ndarray:
+        """The label of each row from its decision values, (m,) or (m, k)."""
+        codes = (decision > 0).astype(np.intp) if decision.ndim == 1 else np.argmax(decision, axis=1)
+        return self.classes[codes]
+
+    def predict(self, rows: Rows) -> np.ndarray:
+        return self.labels(self.decision_function(rows))
+
+    def decision_function(self, rows: Rows) -> np.ndarray:
+        raise NotImplementedError
+
+    def encode_labels(self, y: np.ndarray) -> np.ndarray:
+        """(n,) class codes of labels; -1 for one the model does not know."""
+        return encode(y, self.classes, self.header.positive)
+
+    def _scores(self, decisions: np.ndarray) -> np.ndarray:
+        """(m,) for two classes, else (m, k) votes."""
+        return decisions[:, 0] if len(self.classes) == 2 else vote(decisions, len(self.classes))
+
+
+def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
+    """(n,) int32 codes of labels in `classes`, -1 where unknown; with `positive`, 1 for those labels and 0 else."""
+    if positive:
+        return np.isin(label_texts(y), positive).astype(np.int32)
+    if y.dtype.kind != classes.dtype.kind and "U" in (y.dtype.kind, classes.dtype.kind):
+        y, classes = label_texts(y), label_texts(classes)
+        order = np.argsort(classes)
+    else:
+        order = np.arange(len(classes))
+    codes = np.clip(np.searchsorted(classes[order], y), 0, len(classes) - 1)
+    return np.where(classes[order][codes] == y, order[codes], -1).astype(np.int32)
+
+
+def label_texts(labels: np.ndarray) -> np.ndarray:
+    """Labels as text; whole floats as integers are written."""
+    if labels.dtype.kind == "f" and np.all(labels == np.round(labels)):
+        labels = labels.astype(np.int64)
+    return labels.astype(str)
+
+
+@dataclass(frozen=True)
+class KernelModel(_Classifier):
+    """f(x) = sum_i y_i alpha_i K(x_i, x), over support rows already scaled."""
+
+    kind: ClassVar[str] = "kernel"
+    header: Header
+    support: Rows
+    alpha: np.ndarray  # (s, k - 1) compact, see solvers.pairs
+    codes: np.ndarray  # (s,) class codes of the support rows
+
+    @property
+    def n_support(self) -> int:
+        return len(self.support)
+
+    @cached_property
+    def _coefficients(self) -> np.ndarray:
+        return pair_coefficients(self.alpha, self.codes, len(self.classes))
+
+    def decision_function(self, rows: Rows) -> np.ndarray:
+        """(m,) for two classes (positive: the second one), else (m, k); rows are raw."""
+        rows = self.header.scaling.apply(rows)
+        return self._scores(self.header.kernel.apply(rows, self.support, self._coefficients))
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays, attrs = self.header.to_state()
+        return arrays | rows_state("support", self.support) | {"alpha": self.alpha, "codes": self.codes}, attrs
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> KernelModel:
+        header = Header.from_state(arrays, attrs)
+        support = rows_from_state("support", arrays, header.d)
+        return cls(header, support, np.asarray(arrays["alpha"]), np.asarray(arrays["codes"]))
+
+
+@dataclass(frozen=True)
+class LocalModel(_Classifier):
+    """Early prediction: each part of the partition decides for the rows that fall into it.
+
+    combine: "nearest" is equation (11) of Hsieh et al. 2014, "naive" equation (10), the sum over all parts, and
+    "committee" the Bayesian committee machine (Tresp 2000), parts weighted by their certainty.
+    """
+
+    kind: ClassVar[str] = "local"
+    header: Header
+    partition: Partition
+    bounds: np.ndarray  # (parts + 1,) int64: part p holds support rows bounds[p]..bounds[p+1]
+    present: np.ndarray  # (parts, k) bool: classes among the part's training rows
+    arrays: Mapping[str, Any]  # support (or its CSR arrays), alpha, codes: in memory or read part by part
+    combine: str = "nearest"
+
+    @property
+    def n_support(self) -> int:
+        return int(self.bounds[-1])
+
+    def part(self, p: int) -> tuple[Rows, np.ndarray]:
+        """Support rows of a part and their pair coefficients."""
+        start, stop = int(self.bounds[p]), int(self.bounds[p + 1])
+        codes = np.asarray(self.arrays["codes"][start:stop])
+        coefficients = pair_coefficients(np.asarray(self.arrays["alpha"][start:stop]), codes, len(self.classes))
+        return rows_from_state("support", self.arrays, self.d, start, stop), coefficients
+
+    def decision_function(self, rows: Rows) -> np.ndarray:
+        """(m,) for two classes (positive: the second one), else (m, k); rows are raw."""
+        rows = self.header.scaling.apply(rows)
+        combine = {"nearest": self._nearest, "naive": self._naive, "committee": self._committee}[self.combine]
+        return self._scores(combine(rows))
+
+    def _nearest(self, rows: Rows) -> np.ndarray:
+        decisions = np.zeros((len(rows), n_pairs(len(self.classes))))
+        parts = self.partition.assign(rows)
+        for p in np.unique(parts):
+            here = np.flatnonzero(parts == p)
+            support, coefficients = self.part(int(p))
+            decisions[here] = self.header.kernel.apply(rows.take(here), support, coefficients)
+            decisions[here] += self._one_sided[p]
+        return decisions
+
+    def _naive(self, rows: Rows) -> np.ndarray:
+        return sum(self.header.kernel.apply(rows, *self.part(p)) for p in range(len(self.present)))  # type: ignore
+
+    def _committee(self, rows: Rows) -> np.ndarray:
+        total = np.zeros((len(rows), n_pairs(len(self.classes))))
+        for p in range(len(self.present)):
+            if self.bounds[p] < self.bounds[p + 1]:
+                support, coefficients = self.part(p)
+                precision = 1.0 / self._variance(p, support, rows)
+                total += precision[:, None] * self.header.kernel.apply(rows, support, coefficients)
+        return total
+
+    def _variance(self, p: int, support: Rows, rows: Rows) -> np.ndarray:
+        """(m,) Gaussian process variance of a part's prediction, from at most 512 of its support rows."""
+        kernel = self.header.kernel
+        basis = support.take(np.linspace(0, len(support) - 1, min(512, len(support))).astype(np.intp))
+        noise = 1e-2 * float(kernel.diag(basis).mean())
+        factor = np.linalg.cholesky(kernel.block(basis, basis).astype(np.float64) + noise * np.eye(len(basis)))
+        half = np.linalg.solve(factor, kernel.block(basis, rows).astype(np.float64))
+        return np.maximum(kernel.diag(rows) - np.einsum("ij,ij->j", half, half), 0.0) + noise
+
+    @cached_property
+    def _one_sided(self) -> np.ndarray:
+        """(parts, n_pairs): -1 or +1 where only one class of a pair was in the part, else 0."""
+        first, second = np.triu_indices(len(self.classes), 1)
+        return self.present[:, second].astype(np.float64) - self.present[:, first]
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """The state with its support arrays in memory."""
+        arrays, attrs = self.small_state()
+        return arrays | {name: np.asarray(array) for name, array in self.arrays.items()}, attrs
+
+    def small_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """All but the support arrays."""
+        arrays, attrs = self.header.to_state()
+        tree_arrays, tree_attrs = partition_state(self.partition)
+        arrays |= {"bounds": self.bounds, "present": self.present} | tree_arrays
+        return arrays, attrs | {"partition": tree_attrs, "combine": self.combine}
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> LocalModel:
+        header = Header.from_state(arrays, attrs)
+        names = [n for n in ("support", "support_indptr", "support_indices", "support_data") if n in arrays]
+        return cls(
+            header,
+            partition_from_state(arrays, attrs["partition"], header.d),
+            np.asarray(arrays["bounds"]),
+            np.asarray(arrays["present"]),
+            {name: arrays[name] for name in (*names, "alpha", "codes")},
+            attrs["combine"],
+        )
+
+
+def rows_state(name: str, rows: Rows) -> dict[str, np.ndarray]:
+    """Arrays that hold a block of rows: one, or three for CSR."""
+    X: Any = rows.X
+    if not rows.is_sparse:
+        return {name: X}
+    return {f"{name}_indptr": X.indptr.astype(np.int64), f"{name}_indices": X.indices, f"{name}_data": X.data}
+
+
+def rows_from_state(
+    name: str, arrays: Mapping[str, Any], d: int, start: int = 0, stop: int | None = None
+) -> Rows:
+    """Rows start..stop of what `rows_state` made."""
+    if name in arrays:
+        return Rows(np.asarray(arrays[name][start : len(arrays[name]) if stop is None else stop]))
+    indptr = arrays[f"{name}_indptr"]
+    indptr = np.asarray(indptr[start : len(indptr) if stop is None else stop + 1])
+    entries = slice(int(indptr[0]), int(indptr[-1]))
+    data, indices = np.asarray(arrays[f"{name}_data"][entries]), np.asarray(arrays[f"{name}_indices"][entries])
+    return Rows(sparse.csr_array((data, indices, indptr - indptr[0]), shape=(len(indptr) - 1, d)))
+
+
+def partition_state(partition: Partition) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Arrays of all nodes one after another, and what tells them apart."""
+    nodes = partition.nodes
+    if not nodes:
+        return {}, []
+    blocks = [rows_state("node_rows", node.rows) for node in nodes]
+    arrays = {key: np.concatenate([block[key] for block in blocks]) for key in blocks[0]}
+    arrays["node_weights"] = np.concatenate([node.weights.ravel() for node in nodes])
+    arrays["node_offsets"] = np.concatenate([node.offsets for node in nodes])
+    attrs = [
+        {"kernel": asdict(node.kernel), "m": len(node.rows), "children": list(children)}
+        for node, children in zip(nodes, partition.children, strict=True)
+    ]
+    return arrays, attrs
+
+
+def partition_from_state(arrays: Mapping[str, Any], attrs: list[dict[str, Any]], d: int) -> Partition:
+    loaded = {key: np.asarray(arrays[key]) for key in arrays if key.startswith("node_")}
+    nodes = tuple(_nodes_from(loaded, attrs, d))
+    return Partition(nodes, tuple(tuple(node["children"]) for node in attrs))
+
+
+def _nodes_from(loaded: dict[str, np.ndarray], attrs: list[dict[str, Any]], d: int) -> Iterator[Centres]:
+    row = entry = weight = offset = 0
+    for number, node in enumerate(attrs):
+        m, k = node["m"], len(node["children"])
+        if "node_rows" in loaded:
+            rows = Rows(loaded["node_rows"][row : row + m])
+        else:
+            indptr = loaded["node_rows_indptr"][row + number : row + number + m + 1]
+            entries = slice(entry, entry + int(indptr[-1]))
+            data, indices = loaded["node_rows_data"][entries], loaded["node_rows_indices"][entries]
+            rows = Rows(sparse.csr_array((data, indices, indptr), shape=(m, d)))
+        weights = loaded["node_weights"][weight : weight + m * k].reshape(m, k)
+        yield Centres(Kernel(**node["kernel"]), rows, weights, loaded["node_offsets"][offset : offset + k])
+        if rows.is_sparse:
+            entry = entries.stop
+        row, weight, offset = row + m, weight + m * k, offset + k

@@ -1,0 +1,73 @@
+"""More than two classes: one binary problem for each pair, their coefficients in LIBSVM's compact layout.
+
+A row of class c has one coefficient for each other class o, in column o - (o > c): (n, k - 1) in all.
+The pair (i, j), i < j, decides for j where it is positive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What the rows are to be told apart by: class codes (n,) in 0..k-1 and the bounds C_i (n,) of their duals."""
+
+    codes: np.ndarray
+    upper: np.ndarray
+    n_classes: int
+
+    def take(self, ids: np.ndarray) -> Targets:
+        return Targets(self.codes[ids], self.upper[ids], self.n_classes)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The rows of two classes: their ids, signs (+1 for the later class) and coefficient columns."""
+
+    ids: np.ndarray
+    y: np.ndarray
+    columns: np.ndarray
+
+
+def n_pairs(k: int) -> int:
+    return k * (k - 1) // 2
+
+
+def pairs(targets: Targets, *, single: bool) -> Iterator[Pair]:
+    """The binary problems that have rows; those with rows of one class only where `single`."""
+    for i, j in combinations(range(targets.n_classes), 2):
+        first, second = targets.codes == i, targets.codes == j
+        if (first.any() and second.any()) or (single and (first.any() or second.any())):
+            ids = np.flatnonzero(first | second)
+            is_second = second[ids]
+            yield Pair(ids, np.where(is_second, 1.0, -1.0), np.where(is_second, i, j - 1))
+
+
+def pair_coefficients(alpha: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:
+    """(n, n_pairs) float32 y_i alpha_i of every pair, from compact alpha (n, k - 1)."""
+    out = np.zeros((len(alpha), n_pairs(k)), np.float32)
+    for p, (i, j) in enumerate(combinations(range(k), 2)):
+        first, second = codes == i, codes == j
+        out[first, p] = -alpha[first, j - 1]
+        out[second, p] = alpha[second, i]
+    return out
+
+
+def vote(decisions: np.ndarray, k: int) -> np.ndarray:
+    """(m, k) scores from pair decisions (m, n_pairs): votes, ties broken by confidence in (-1/3, 1/3).
+
+    A decision of exactly 0 is nobody's vote. The same scores as scikit-learn's one-vs-rest view of one-vs-one.
+    """
+    votes, confidence = np.zeros((len(decisions), k)), np.zeros((len(decisions), k))
+    for p, (i, j) in enumerate(combinations(range(k), 2)):
+        value = decisions[:, p]
+        votes[:, i] += value < 0
+        votes[:, j] += value > 0
+        confidence[:, i] -= value
+        confidence[:, j] += value
+    return votes + confidence / (3 * (np.abs(confidence) + 1))
