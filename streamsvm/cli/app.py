@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -48,7 +49,13 @@ def _streamsvm(
 
 def main() -> None:
     """The entry point: exits 0, 2 after an error of one line, 130 when interrupted."""
-    sys.exit(exit_status(lambda: app(prog_name="streamsvm", standalone_mode=False)))
+    status = exit_status(lambda: app(prog_name="streamsvm", standalone_mode=False))
+    if (
+        status == INTERRUPTED
+    ):  # all is cleaned up; a plain exit would wait for the tasks at work in other threads
+        sys.stdout.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def exit_status(run: Callable[[], object]) -> int:

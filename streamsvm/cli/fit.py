@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,7 +76,7 @@ def fit(
     from streamsvm.train import train
 
     assert model is not None  # checked above
-    with progress() as events:
+    with progress() as events, _hint_to_resume(run_dir):
         report = train(rows, resolved, model_path=model, run_dir=run_dir, resume=resume, events=events)
     emit({**report, "model": str(model), **usage_so_far()}, as_json=as_json, title="Trained")
 
@@ -117,6 +119,16 @@ def _class_weight(text: str) -> Any:
 
 
 _PARSERS = {"gamma": _gamma, "class_weight": _class_weight}
+
+
+@contextmanager
+def _hint_to_resume(run_dir: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        if run_dir is not None:
+            typer.echo(f"the same command with --resume goes on from the state in {run_dir}", err=True)
+        raise
 
 
 def _check_paths(model: Path | None, run_dir: Path | None, resume: bool, dry_run: bool) -> None:

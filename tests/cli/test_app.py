@@ -121,17 +121,20 @@ def test_a_reader_that_goes_away_is_no_error():
 
 SLOW = """
 import time
+from concurrent.futures import ThreadPoolExecutor
 from streamsvm.cli import app
 import streamsvm.demo
+pool = ThreadPoolExecutor()
 def run_demo(*args):
+    task = pool.submit(time.sleep, 60)
     print("running", flush=True)
-    time.sleep(60)
+    task.result()
 streamsvm.demo.run_demo = run_demo
 app.main()
 """
 
 
-def test_ctrl_c_ends_cleanly(tmp_path):
+def test_ctrl_c_ends_cleanly_and_at_once(tmp_path):
     command = [sys.executable, "-c", SLOW, "demo"]
     env = os.environ | {"TMPDIR": str(tmp_path)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from streamsvm.cli.app import app
+from streamsvm.cli.app import app, exit_status
 from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
@@ -115,3 +115,16 @@ def test_class_weight_that_is_none_is_refused(store, calls):
     with pytest.raises(ConfigError, match=r"--class-weight: class_weight: expected"):
         fit("--store", store, "--model", "m", "--class-weight", "1=x")
     assert not Path("m").exists()
+
+
+def test_an_interrupted_run_says_how_to_go_on(store, tmp_path, monkeypatch, capfd):
+    def train(*args, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "streamsvm.train", SimpleNamespace(train=train))
+    args = ["fit", "--store", str(store), "--model", str(tmp_path / "m"), "--run-dir", "runs/1"]
+    assert exit_status(lambda: app(args, standalone_mode=False)) == 130
+    assert capfd.readouterr().err.splitlines() == [
+        "the same command with --resume goes on from the state in runs/1",
+        "interrupted; nothing half-written was left",
+    ]
