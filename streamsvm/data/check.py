@@ -13,6 +13,8 @@ from streamsvm.events import Events, ignore
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
 
+MOST_CHUNK_BYTES = 256 << 20
+
 
 def first_nonfinite(rows: Rows, start: int = 0) -> tuple[int, int, float] | None:
     """(row, column, value) of the first NaN or infinity of a block whose first row is row `start`, or None."""
@@ -61,6 +63,9 @@ def check(store: Store, events: Events = ignore) -> dict[str, Any]:
         events.progress("check", i + 1, len(blocks))
     if unsorted:
         warnings.append(f"CSR indices unsorted or duplicate, first from row {unsorted[0]} on; reads sort them")
+    chunk_bytes = store.nbytes // store.n * store.chunk_rows
+    if chunk_bytes > MOST_CHUNK_BYTES:
+        warnings.append(f"a chunk holds {chunk_bytes >> 20} MiB and every read decodes it whole; rechunk by rows")
     return {
         "store": store.url,
         "rows": store.n,

@@ -143,6 +143,22 @@ def test_written_by_dask(tmp_path, zarr_format):
     np.testing.assert_array_equal(store.y, Y)
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
+def test_layout_of_xarray(tmp_path, zarr_format):
+    """xarray names dimensions in attributes or metadata, adds coordinates and consolidates the metadata."""
+    rows = samples(N, 3)
+    group = zarr.open_group(tmp_path / "s", mode="w", zarr_format=zarr_format)
+    arrays = {"obs": (rows.X, ["row", "band"]), "class": (Y + 1, ["row"]), "band": (np.arange(1, 4), ["band"])}
+    for name, (values, dims) in arrays.items():
+        extra = {"dimension_names": dims} if zarr_format == 3 else {"attributes": {"_ARRAY_DIMENSIONS": dims}}
+        group.create_array(name, data=values, fill_value=None if zarr_format == 2 else 0, **extra)
+    zarr.consolidate_metadata(group.store)
+    store = Store.open(tmp_path / "s", x="obs", y="class")
+    np.testing.assert_array_equal(store.read(0, N).X, rows.X)
+    np.testing.assert_array_equal(store.y, Y + 1)
+
+
 def test_written_by_anndata(tmp_path):
     X = sparse.csr_matrix(samples(N, 6).X)
     group = zarr.open_group(tmp_path / "s", mode="w", zarr_format=2)
@@ -260,6 +276,11 @@ def test_check_and_describe(tmp_path):
     assert many["labels"]["distinct"] == 2000
     assert many["stored_bytes"] is None
     assert check(Store.from_arrays(np.ones((3, 1))))["warnings"] == ["no labels: good for prediction only"]
+
+
+def test_check_warns_of_chunks_too_large(monkeypatch):
+    monkeypatch.setattr("streamsvm.data.check.MOST_CHUNK_BYTES", 1 << 20)
+    assert "rechunk" in check(Store.from_arrays(np.ones((1 << 16, 4)), np.arange(1 << 16) % 2))["warnings"][0]
 
 
 def test_bad_weights_and_query_ids():

@@ -7,6 +7,8 @@ import gzip
 import json
 import lzma
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -208,6 +210,30 @@ def test_bad_tables(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
         load(put(tmp_path / "a.csv", text))
     assert [p.name for p in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_rows_longer_than_a_block(tmp_path):
+    row = ",".join(["123.25"] * 10_000)
+    store = load(put(tmp_path / "a.csv", f"{row}\n" * 3), header=False, memory_limit=32 << 20)
+    assert (store.n, store.d) == (3, 9_999)
+    line = "1 " + " ".join(f"{i}:0.5" for i in range(1, 40_000))
+    assert load(put(tmp_path / "a.svm", f"{line}\n{line}"), memory_limit=32 << 20).d == 39_999
+
+
+_IMPORTS = """
+import sys
+from streamsvm.data.ingest import ingest
+for source in sys.argv[1:]:
+    ingest([source], source + ".store")
+print(*({"sklearn", "dask", "pandas", "distributed", "dask_ml"} & set(sys.modules)))
+"""
+
+
+def test_no_heavy_imports(tmp_path):
+    pa.parquet.write_table(pa.table({"t": ["a", "b"], "y": [0, 1]}), tmp_path / "a.parquet")
+    sources = [put(tmp_path / "a.csv", "a,y\n1,u\n"), put(tmp_path / "a.svm", "1 1:1\n"), tmp_path / "a.parquet"]
+    done = subprocess.run([sys.executable, "-c", _IMPORTS, *sources], check=True, capture_output=True, text=True)
+    assert done.stdout == "\n"
 
 
 def test_tables_that_do_not_fit_together(tmp_path):

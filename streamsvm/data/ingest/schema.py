@@ -116,7 +116,7 @@ def find_label(path: str, names: list[str], wanted: str) -> str | None:
     raise DataError(f"{path} has no column {wanted!r} for the label; it has {_listed(names)}")
 
 
-def match(path: str, schema: Schema, names: list[str]) -> str | None:
+def match(path: str, schema: Schema, names: set[str]) -> str | None:
     """Checks that a table has the schema's features; returns its label column, None without. Raises DataError."""
     missing = [f.name for f in schema.features if f.name not in names]
     if missing:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
@@ -70,7 +70,7 @@ class TableReader:
         return table.batches({**kinds, **forced}, self._number_type())
 
     def _match(self, path: str, schema: Schema, kinds: dict[str, str]) -> str | None:
-        label = match(path, schema, [*kinds])
+        label = match(path, schema, set(kinds))
         if schema.frozen and self._options.label not in (None, schema.label):
             label = new_schema(path, kinds, self._options).label
         if self._has_label not in (None, label is not None):
@@ -151,8 +151,11 @@ class _Csv:
         self._path, self._options, self._open = path, options, open_stream
         self._streams: list[Stream] = []
         self._parse = pa.csv.ParseOptions(delimiter=delimiter)
-        self._schema = self._reader(1 << 20, None).schema
-        twice = [n for i, n in enumerate(self._schema.names) if n in self._schema.names[:i]]
+        with open_stream(path) as stream:
+            row_bytes = stream.first_line_bytes()
+        self._block_bytes = max(options.block_bytes, 8 * row_bytes)  # Arrow needs whole rows in two blocks
+        self._schema = self._reader(max(1 << 20, 8 * row_bytes), None).schema
+        twice = [name for name, count in Counter(self._schema.names).items() if count > 1]
         if twice:
             raise DataError(f"{path} has two columns named {twice[0]!r}; expected different names")
 
@@ -171,7 +174,7 @@ class _Csv:
 
     def batches(self, kinds: dict[str, str], number: pa.DataType) -> Batches:
         types = {name: number if kind == "number" else pa.string() for name, kind in kinds.items()}
-        yield from self._reader(self._options.block_bytes, types)
+        yield from self._reader(self._block_bytes, types)
 
     def close(self) -> None:
         for stream in self._streams:
@@ -229,11 +232,11 @@ def _is_number(t: pa.DataType) -> bool:
 def _numbers(column: pa.Array, path: str, name: str, line: int) -> np.ndarray:
     """(m,) finite numbers of a column whose first row is on this line. Raises DataError."""
     if column.null_count:
-        at = int(np.argmax(pa.compute.is_null(column).to_numpy(zero_copy_only=False)))
+        at = column.is_null().to_pylist().index(True)
         raise DataError(f"{path}:{line + at}: column {name!r} is missing; fill in a number or remove the row")
-    if not pa.types.is_floating(column.type):
+    if column.type not in (pa.float32(), pa.float64()):
         column = column.cast(pa.float64(), safe=False)
-    values = column.to_numpy(zero_copy_only=False)
+    values = _buffer(column, np.float32 if column.type == pa.float32() else np.float64)
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         raise DataError(f"{path}:{line + bad[0]}: column {name!r} is {values[bad[0]]}; expected a finite number")
@@ -244,8 +247,17 @@ def _texts(column: pa.Array) -> tuple[list[str], np.ndarray]:
     """The distinct texts of a column without spaces and quotes around them, and (m,) which one each row has."""
     encoded = column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode()
     texts = [_unquote(t) for t in encoded.dictionary.cast(pa.string()).to_pylist()]
-    ids = encoded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
-    return [*texts, ""], ids.astype(np.int64)
+    ids = _buffer(encoded.indices.cast(pa.int64()), np.int64)
+    is_there = _buffer(encoded.indices.is_valid().cast(pa.uint8()), np.uint8)
+    return [*texts, ""], np.where(is_there, ids, len(texts))
+
+
+def _buffer(column: pa.Array, dtype: Any) -> np.ndarray:
+    """(m,) values of a column of primitive type; Arrow's own to_numpy imports pandas."""
+    if not len(column):
+        return np.empty(0, dtype)
+    offset = column.offset * np.dtype(dtype).itemsize
+    return np.frombuffer(column.buffers()[1], dtype, count=len(column), offset=offset)
 
 
 def _unquote(text: str | None) -> str:
