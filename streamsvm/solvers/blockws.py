@@ -198,7 +198,7 @@ def _block_descent(Q, diag, g, a, upper, tol, s):
     S = np.arange(s)
     Q_S = np.empty((s, s), np.float32)
     for round_ in range(1000):
-        worst = _violations32(g, a, upper, v, tol)
+        worst = _violations32(g, a, upper, v)
         if worst <= tol:
             break
         if s < q:
@@ -256,14 +256,13 @@ def _descent(Q, diag, g, a, upper, tol, max_steps):
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _violations32(g, a, upper, v, tol):
+def _violations32(g, a, upper, v):
     """Fills v; returns the largest. At most tol counts as 0: it must not compete, by a tie, with what is above."""
     worst = np.float32(0)
     for j in range(len(g)):
         down = max(g[j], np.float32(0)) if a[j] > 0 else np.float32(0)
         up = max(-g[j], np.float32(0)) if a[j] < upper[j] else np.float32(0)
-        size = max(down, up)
-        v[j] = size if size > tol else np.float32(0)
+        v[j] = max(down, up)
         worst = max(worst, v[j])
     return worst
 
@@ -278,20 +277,22 @@ def _lift_half(v, S):
 
 @nb.njit(nogil=True, cache=True)
 def _select_largest(v, S):
-    """Fills S with the len(S) indices of largest v >= 0, up to ties within a power of two's 32nd."""
+    """Fills S with the indices of the len(S) largest v >= 0; of equals, the first."""
     bits = v.view(np.int32)
-    counts = np.zeros(1 << 13, np.int64)
+    smallest, room = 0, len(S)  # bits of the last value chosen, found digit by digit; how many places remain
+    for shift, width in ((20, 11), (10, 10), (0, 10)):
+        counts = np.zeros(1 << width, np.int64)
+        for j in range(len(v)):
+            if bits[j] >> (shift + width) == smallest:
+                counts[(bits[j] >> shift) & ((1 << width) - 1)] += 1
+        digit = len(counts) - 1
+        while counts[digit] < room:
+            room -= counts[digit]
+            digit -= 1
+        smallest = smallest << width | digit
+    k = 0
     for j in range(len(v)):
-        counts[bits[j] >> 18] += 1
-    bucket, above = len(counts) - 1, 0
-    while above + counts[bucket] < len(S):
-        above += counts[bucket]
-        bucket -= 1
-    k, room = 0, len(S) - above
-    for j in range(len(v)):
-        b = bits[j] >> 18
-        if b > bucket or (b == bucket and room > 0):
+        if bits[j] > smallest or (bits[j] == smallest and room > 0):
+            room -= bits[j] == smallest
             S[k] = j
             k += 1
-            if b == bucket:
-                room -= 1
