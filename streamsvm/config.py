@@ -108,7 +108,7 @@ class DCSVMConfig(_Options):
     levels: Annotated[Count, Field(description="Levels of division; else from n")] = None
     early_level: Annotated[Count, Field(description="Level of early prediction; else from n")] = None
     sample: Annotated[Whole, Field(ge=2, description="Rows that k-means clusters")] = 1000
-    clustering: Annotated[Literal["kernel", "input"], Field(description="Space of k-means")] = "kernel"
+    clustering: Annotated[Literal["kernel", "input"], Field(description="Space of k-means")] = "input"
     part_rows: Annotated[Count, Field(description="Most rows of a part; else from the memory limit")] = None
     adaptive: Annotated[bool, Field(description="Sample k-means rows among the support vectors")] = True
     refine: Annotated[bool, Field(description="Solve on level 1's support vectors before the top")] = True

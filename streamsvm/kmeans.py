@@ -270,15 +270,19 @@ class _Tree:
                 self._nodes[i] = replace(node, offsets=offsets)
 
     def finish(self, parts: np.ndarray, max_rows: int) -> tuple[Partition, np.ndarray]:
-        """The tree over its non-empty leaves, numbered 0.. in their order, and the rows' parts."""
+        """The tree over its non-empty leaves, numbered from the largest down, and the rows' parts."""
         counts = np.bincount(parts, minlength=self.n_leaves)
-        numbers = np.cumsum(counts > 0) - 1
-        parts = numbers[parts].astype(np.int32)
-        n_parts = int(numbers[-1]) + 1
-        for part in np.flatnonzero(np.bincount(parts) > max_rows):
-            ids = np.flatnonzero(parts == part)
-            pieces = np.array_split(ids, -(-len(ids) // max_rows))
-            for piece in pieces[1:]:
+        pieces = [
+            np.array_split(np.flatnonzero(parts == leaf), -(-counts[leaf] // max_rows)) for leaf in self.solid
+        ]
+        cuts = {leaf: cut for leaf, cut in zip(self.solid, pieces, strict=True) if len(cut) > 1}
+        counts[list(cuts)] = max_rows
+        numbers = np.empty(self.n_leaves, np.int32)
+        numbers[np.argsort(-counts, kind="stable")] = np.arange(self.n_leaves)
+        parts = numbers[parts]
+        n_parts = int(np.count_nonzero(counts))
+        for cut in cuts.values():
+            for piece in cut[1:]:
                 parts[piece] = n_parts
                 n_parts += 1
         children = tuple(tuple(c if c < 0 else int(numbers[c]) for c in row) for row in self._children)

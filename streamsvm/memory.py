@@ -32,7 +32,9 @@ class MemoryPlan:
         return asdict(self)
 
 
-def plan_memory(store: Store, n_classes: int, limit_bytes: int | None, threads: int, *, raw: bool) -> MemoryPlan:
+def plan_memory(
+    store: Store, n_classes: int, limit_bytes: int | None, threads: int, *, raw: bool
+) -> MemoryPlan:
     """How a fit stays under the limit (None: 80 % of what is free now). Raises MemoryLimitError.
 
     raw: uint8 rows are used as stored, else as float32.

@@ -135,7 +135,10 @@ class KernelModel(_Classifier):
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()
-        return arrays | rows_state("support", self.support) | {"alpha": self.alpha, "codes": self.codes}, attrs
+        return arrays | rows_state("support", self.support) | {
+            "alpha": self.alpha,
+            "codes": self.codes,
+        }, attrs
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> KernelModel:
@@ -168,7 +171,9 @@ class LocalModel(_Classifier):
         """Support rows of a part and their pair coefficients."""
         start, stop = int(self.bounds[p]), int(self.bounds[p + 1])
         codes = np.asarray(self.arrays["codes"][start:stop])
-        coefficients = pair_coefficients(np.asarray(self.arrays["alpha"][start:stop]), codes, len(self.classes))
+        coefficients = pair_coefficients(
+            np.asarray(self.arrays["alpha"][start:stop]), codes, len(self.classes)
+        )
         return rows_from_state("support", self.arrays, self.d, start, stop), coefficients
 
     def decision_function(self, rows: Rows) -> np.ndarray:
@@ -204,7 +209,9 @@ class LocalModel(_Classifier):
         kernel = self.header.kernel
         basis = support.take(np.linspace(0, len(support) - 1, min(512, len(support))).astype(np.intp))
         noise = 1e-2 * float(kernel.diag(basis).mean())
-        factor = np.linalg.cholesky(kernel.block(basis, basis).astype(np.float64) + noise * np.eye(len(basis)))
+        factor = np.linalg.cholesky(
+            kernel.block(basis, basis).astype(np.float64) + noise * np.eye(len(basis))
+        )
         half = np.linalg.solve(factor, kernel.block(basis, rows).astype(np.float64))
         return np.maximum(kernel.diag(rows) - np.einsum("ij,ij->j", half, half), 0.0) + noise
 
@@ -257,7 +264,10 @@ def rows_from_state(
     indptr = arrays[f"{name}_indptr"]
     indptr = np.asarray(indptr[start : len(indptr) if stop is None else stop + 1])
     entries = slice(int(indptr[0]), int(indptr[-1]))
-    data, indices = np.asarray(arrays[f"{name}_data"][entries]), np.asarray(arrays[f"{name}_indices"][entries])
+    data, indices = (
+        np.asarray(arrays[f"{name}_data"][entries]),
+        np.asarray(arrays[f"{name}_indices"][entries]),
+    )
     return Rows(sparse.csr_array((data, indices, indptr - indptr[0]), shape=(len(indptr) - 1, d)))
 
 

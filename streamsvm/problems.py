@@ -68,7 +68,13 @@ class StreamedDual:
     """
 
     def __init__(
-        self, kernel: Kernel, groups: Groups, ids: np.ndarray, y: np.ndarray, upper: np.ndarray, engine: Engine
+        self,
+        kernel: Kernel,
+        groups: Groups,
+        ids: np.ndarray,
+        y: np.ndarray,
+        upper: np.ndarray,
+        engine: Engine,
     ) -> None:
         self.y, self.upper = y, upper
         self._kernel, self._groups, self._engine = kernel, groups, engine

@@ -122,7 +122,9 @@ class Checkpoints:
             return None
         with np.load(path, allow_pickle=False) as state:
             if str(state["key"]) != self._key():
-                raise ConfigError(f"{path} is the state of another store or configuration; drop --resume to start anew")
+                raise ConfigError(
+                    f"{path} is the state of another store or configuration; drop --resume to start anew"
+                )
             return int(state["level"]), state["alpha"]
 
     def _key(self) -> str:
@@ -201,7 +203,9 @@ class Fit:
         sizes, entries, gap, objective = [0], 0, 0.0, 0.0
         codes = self.targets.codes
         with self.phase("solve"):
-            for part in climb.parts(level, alpha, single=options.combine != "nearest" and len(self.classes) == 2):
+            for part in climb.parts(
+                level, alpha, single=options.combine != "nearest" and len(self.classes) == 2
+            ):
                 sizes.append(len(part.ids))
                 objective, gap = objective + part.objective, gap + part.gap
                 support = rows_state("support", part.rows)
@@ -212,11 +216,18 @@ class Fit:
                 for name, array in (support | state).items():
                     sink.append(name, array)
         groups = level.groups
-        counts = [np.bincount(codes[groups.ids(p)], minlength=len(self.classes)) for p in range(groups.n_parts)]
+        counts = [
+            np.bincount(codes[groups.ids(p)], minlength=len(self.classes)) for p in range(groups.n_parts)
+        ]
         header = self._header(objective, gap)
         bounds = np.cumsum(sizes, dtype=np.int64)
         return LocalModel(
-            header, level.partition, bounds, np.array(counts) > 0, getattr(sink, "arrays", {}), options.combine
+            header,
+            level.partition,
+            bounds,
+            np.array(counts) > 0,
+            getattr(sink, "arrays", {}),
+            options.combine,
         )
 
     def _exact(self) -> KernelModel:
@@ -253,7 +264,13 @@ class Fit:
     def _climb(self) -> Climb:
         options = self.config.dcsvm
         return Climb(
-            self._divide, self.kernel, self.targets, self.config.tol, options.adaptive, self.engine, self.events
+            self._divide,
+            self.kernel,
+            self.targets,
+            self.config.tol,
+            options.adaptive,
+            self.engine,
+            self.events,
         )
 
     def _divide(self, number: int, candidates: np.ndarray | None) -> Level:
@@ -337,7 +354,9 @@ class Fit:
             known = np.unique(label_texts(np.unique(y)))
             missing = [label for label in positive if label not in known]
             if missing:
-                raise DataError(f"--positive {missing[0]}: no such label; the store has {', '.join(known[:30])}")
+                raise DataError(
+                    f"--positive {missing[0]}: no such label; the store has {', '.join(known[:30])}"
+                )
             classes = np.array([0, 1])
         else:
             classes = np.unique(y)
@@ -408,15 +427,28 @@ class Fit:
             texts = label_texts(self.classes).tolist()
             unknown = [label for label in weights if label not in texts]
             if unknown:
-                raise ConfigError(f"class_weight names {unknown[0]!r}; the classes are {', '.join(texts[:30])}")
+                raise ConfigError(
+                    f"class_weight names {unknown[0]!r}; the classes are {', '.join(texts[:30])}"
+                )
             upper *= np.array([weights.get(text, 1.0) for text in texts])[codes]
         return upper if self.store.sample_weight is None else upper * self.store.sample_weight
 
     def _header(self, objective: float, gap: float) -> Header:
         config = self.config.model_dump(mode="json")
-        certificate = {"objective": objective, "gap": gap, "tol": self.config.tol, "exact": not self._is_early}
+        certificate = {
+            "objective": objective,
+            "gap": gap,
+            "tol": self.config.tol,
+            "exact": not self._is_early,
+        }
         return Header(
-            self.kernel, self.scaling, self.classes, self.config.positive, config, self.store.fingerprint(), certificate
+            self.kernel,
+            self.scaling,
+            self.classes,
+            self.config.positive,
+            config,
+            self.store.fingerprint(),
+            certificate,
         )
 
     def _report(self, model: Model) -> dict[str, Any]:

@@ -52,7 +52,9 @@ class Rows:
         step = max(1, (1 << 16) // max(1, self.d))  # tiles of 512 KiB: no float64 copy of the block
         for start in range(0, len(self), step):
             X: Any = self.X[start : start + step].astype(np.float64)
-            out[start : start + step] = X.multiply(X).sum(axis=1) if self.is_sparse else np.einsum("ij,ij->i", X, X)
+            out[start : start + step] = (
+                X.multiply(X).sum(axis=1) if self.is_sparse else np.einsum("ij,ij->i", X, X)
+            )
         return out
 
 

@@ -143,7 +143,9 @@ class BlockSolver:
         fresh = [_largest(np.flatnonzero((problem.y == side) & (v > 0)), v, quarter) for side in (1.0, -1.0)]
         return np.sort(np.concatenate([kept, *fresh]))
 
-    def _solve_block(self, problem: DualQP, state: BlockState, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _solve_block(
+        self, problem: DualQP, state: BlockState, block: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """New coefficients of the block, and which of them moved."""
         Q = problem.gram(block)
         a = state.alpha[block].astype(np.float32)

@@ -23,7 +23,9 @@ from streamsvm.problems import DualQP, KernelDual
 from streamsvm.solvers import blockws
 from streamsvm.solvers.pairs import Pair, Targets, pairs
 
-PART_ROWS = 8192  # average rows of a part at the bottom: on covtype larger parts score no better in their time
+PART_ROWS = (
+    8192  # average rows of a part at the bottom: on covtype larger parts score no better in their time
+)
 
 
 def default_levels(n: int, children: int) -> int:
@@ -134,7 +136,10 @@ class Climb:
             return PartSolution(ids[support], rows.take(support), solved[support], objective, gap)
 
         phase = f"level {level.number}"
-        return self.engine.map(solve_part, range(groups.n_parts), phase=phase, events=self.events)
+        window = 32 * self.engine.threads  # parts come largest first: few cores wait at a window's end
+        return self.engine.map(
+            solve_part, range(groups.n_parts), phase=phase, events=self.events, window=window
+        )
 
     def _solve(self, level: Level, alpha: np.ndarray) -> tuple[np.ndarray, float]:
         updated, objective = np.zeros_like(alpha), 0.0
