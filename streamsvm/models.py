@@ -119,6 +119,7 @@ class KernelModel(_Classifier):
     support: Rows
     alpha: np.ndarray  # (s, k - 1) compact, see solvers.pairs
     codes: np.ndarray  # (s,) class codes of the support rows
+    ids: np.ndarray  # (s,) int64 rows of the training store that they were
 
     @property
     def n_support(self) -> int:
@@ -138,13 +139,14 @@ class KernelModel(_Classifier):
         return arrays | rows_state("support", self.support) | {
             "alpha": self.alpha,
             "codes": self.codes,
+            "ids": self.ids,
         }, attrs
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> KernelModel:
         header = Header.from_state(arrays, attrs)
         support = rows_from_state("support", arrays, header.d)
-        return cls(header, support, np.asarray(arrays["alpha"]), np.asarray(arrays["codes"]))
+        return cls(header, support, *(np.asarray(arrays[name]) for name in ("alpha", "codes", "ids")))
 
 
 @dataclass(frozen=True)

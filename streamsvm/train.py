@@ -244,7 +244,7 @@ class Fit:
         support = np.flatnonzero(alpha.any(axis=1))
         rows = self.samples.take(support)
         header = self._header(objective, gap)
-        return KernelModel(header, rows, alpha[support], self.targets.codes[support])
+        return KernelModel(header, rows, alpha[support], self.targets.codes[support], support)
 
     def _top_step(self, violation: float, rounds: int) -> None:
         self.events("round", phase="top", violation=violation, round=rounds)
