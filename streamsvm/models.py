@@ -72,8 +72,11 @@ class _Classifier:
 
     def labels(self, decision: np.ndarray) -> np.ndarray:
         """The label of each row from its decision values, (m,) or (m, k)."""
-        codes = (decision > 0).astype(np.intp) if decision.ndim == 1 else np.argmax(decision, axis=1)
-        return self.classes[codes]
+        return self.classes[self.codes_of(decision)]
+
+    def codes_of(self, decision: np.ndarray) -> np.ndarray:
+        """(m,) positions in `classes` that decision values stand for."""
+        return (decision > 0).astype(np.intp) if decision.ndim == 1 else np.argmax(decision, axis=1)
 
     def predict(self, rows: Rows) -> np.ndarray:
         return self.labels(self.decision_function(rows))
