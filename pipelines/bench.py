@@ -1,0 +1,239 @@
+"""What the recipes share: sizes, stores made from the data folder, `streamsvm` commands, and solvers side by side."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from measure import Failed, Run, Spread, Worker, run
+from tables import Bytes, Factor, Seconds, Share
+
+HERE = Path(__file__).resolve().parent
+CONFIGS = HERE.parent / "configs"
+STREAMSVM = (sys.executable, "-m", "streamsvm")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Rows and repetitions; quick: enough to see that everything runs."""
+
+    exact: tuple[str, ...] = ("a9a", "ijcnn1")
+    runs: int = 3
+    long_runs: int = 1  # of what takes many minutes
+    train_rows: int | None = None  # all
+    reference_rows: int = 8_000
+    subset_rows: int = 100_000
+    poly_rows: int = 50_000
+    growing: tuple[int, ...] = (500_000, 1_000_000, 2_000_000, 5_000_000)
+
+
+QUICK = Sizes(("a9a",), 1, 1, 400, 120, 300, 200, (500, 1_000))
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files of a data set and how to read them: the training files, and the test files or a split."""
+
+    train: tuple[str, ...]
+    options: tuple[str, ...]
+    test: tuple[str, ...] = ()
+    test_options: tuple[str, ...] = ()
+
+
+SOURCES = {
+    "a9a": Source(("a9a.bz2",), ("--dense",), ("a9a.t.bz2",)),
+    "ijcnn1": Source(("ijcnn1.bz2",), ("--dense",), ("ijcnn1.t.bz2",)),
+    "covtype": Source(("covtype.csv.gz",), ("--label", "Cover_Type", "--split", "0.8", "--seed", "0")),
+    "mnist": Source(
+        ("train-images-idx3-ubyte.gz",),
+        ("--labels", "train-labels-idx1-ubyte.gz"),
+        ("t10k-images-idx3-ubyte.gz",),
+        ("--labels", "t10k-labels-idx1-ubyte.gz"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Solver:
+    """One of those that are compared on the same arrays."""
+
+    name: str
+    kind: str  # of fit_worker.py
+    options: dict[str, Any]
+    compiles: bool = True  # its first fit is not counted
+
+
+@dataclass(frozen=True)
+class Bench:
+    data: Path
+    work: Path
+    sizes: Sizes
+    peer_python: str
+
+    def command(self, *args: Any, env: dict[str, str] | None = None) -> Run:
+        """`streamsvm ARGS --json`, measured."""
+        return run([*STREAMSVM, *map(str, args), "--json"], env)
+
+    @contextmanager
+    def nothing_compiled(self) -> Iterator[dict[str, str]]:
+        """The environment of commands the first of which compiles everything; not so in a quick run."""
+        with tempfile.TemporaryDirectory() as empty:
+            yield {} if self.sizes.train_rows is not None else {"NUMBA_CACHE_DIR": empty}
+
+    def prepare(self, *args: Any) -> None:
+        run([sys.executable, HERE / "prepare.py", *map(str, args)])
+
+    def stores(self, name: str) -> tuple[Path, Path]:
+        """The training and test store of a data set, ingested where they are not there yet."""
+        train, test = self.work / f"{name}.zarr", self.work / f"{name}.t.zarr"
+        if not train.exists():
+            self.ingest(name, train, test)
+        if self.sizes.train_rows is not None:
+            train = self.copies(train, self.sizes.train_rows)
+        return train, test
+
+    def ingest(self, name: str, train: Path, test: Path) -> list[Run]:
+        """Ingests a data set's files, measured; stores that are there already are replaced."""
+        for old in (train, test):
+            shutil.rmtree(old, ignore_errors=True)
+        source = SOURCES[name]
+        options = self._files(source.options)
+        if not source.test:
+            return [
+                self.command(
+                    "ingest", *self._files(source.train), "--store", train, *options, "--test-store", test
+                )
+            ]
+        first = self.command("ingest", *self._files(source.train), "--store", train, *options)
+        like = ("--like", train, *self._files(source.test_options))
+        return [first, self.command("ingest", *self._files(source.test), "--store", test, *like)]
+
+    def _files(self, names: Sequence[str]) -> list[str]:
+        """Names of data files as paths, all else as it is."""
+        return [str(self.data / name) if name.endswith((".bz2", ".gz")) else name for name in names]
+
+    def copies(self, store: Path, rows: int) -> Path:
+        """A store of this many rows made from another one: its first rows, or noisy copies."""
+        made = store.with_suffix(f".{rows}.zarr")
+        if not made.exists():
+            self.prepare("copies", store, made, "--rows", rows)
+        return made
+
+    def arrays(self, store: Path, config: str, *, rows: int | None = None, like: Path | None = None) -> Path:
+        """The rows of a store as arrays, scaled and labelled as a configuration says."""
+        out = self.work / f"{store.stem}.{config}{'' if rows is None else f'.{rows}'}.npz"
+        if not out.exists():
+            options = [*(("--rows", rows) if rows else ()), *(("--like", like) if like else ())]
+            self.prepare("arrays", store, out, CONFIGS / f"{config}.toml", *options)
+        return out
+
+    def compare(
+        self, train: Path, test: Path, solvers: Sequence[Solver], runs: int | None = None
+    ) -> list[dict[str, Any]]:
+        """A record for each solver: fits on the same arrays, by turns, each in a process of its own."""
+        with ExitStack() as stack:
+            at_work = [(s, stack.enter_context(self._worker(s, train, test))) for s in solvers]
+            first = {s.name: w.ask("fit") for s, w in at_work if s.compiles}
+            missing = {name for name, answer in first.items() if "missing" in answer}
+            at_work = [(s, w) for s, w in at_work if s.name not in missing]
+            fits: dict[str, list[dict[str, Any]]] = {s.name: [] for s, _ in at_work}
+            for _ in range(runs or self.sizes.runs):
+                for solver, worker in at_work:
+                    fits[solver.name].append(worker.ask("fit"))
+            scores = {s.name: w.ask("score")["accuracy"] for s, w in at_work}
+        records = [_record(s.name, first.get(s.name), fits.get(s.name), scores.get(s.name)) for s in solvers]
+        return _with_ratios(records)
+
+    def _worker(self, solver: Solver, train: Path, test: Path) -> Worker:
+        python = sys.executable if solver.kind == "streamsvm" else self.peer_python
+        return Worker([python, HERE / "fit_worker.py", solver.kind, train, test, json.dumps(solver.options)])
+
+
+def options(config: str, **dcsvm: Any) -> dict[str, Any]:
+    """A configuration file's options for arrays that are already scaled and labelled."""
+    values = tomllib.loads((CONFIGS / f"{config}.toml").read_text())
+    plain = {
+        name: value for name, value in values.items() if name not in ("scale", "positive", "memory_limit")
+    }
+    return {**plain, "dcsvm": dcsvm}
+
+
+def contestants(config: str, *, early: bool = False, libsvm: bool = True) -> list[Solver]:
+    """streamsvm, exact and on demand early, and its peers."""
+    exact = options(config)
+    solvers = [Solver("streamsvm", "streamsvm", exact)]
+    if early:
+        solvers.append(Solver("streamsvm, early", "streamsvm", options(config, early=True, levels=1)))
+    solvers.append(Solver("scikit-learn-intelex", "intelex", exact))
+    if libsvm:
+        solvers.append(Solver("LIBSVM (scikit-learn)", "libsvm", exact, compiles=False))
+    return solvers
+
+
+def _record(
+    name: str, first: dict[str, Any] | None, fits: list[dict[str, Any]] | None, score: float | None
+) -> dict[str, Any]:
+    if not fits:
+        return {"solver": f"{name}: not installed"}
+    seconds = Spread.of([fit["seconds"] for fit in fits])
+    return {
+        "solver": name,
+        "seconds": seconds,
+        "first fit more": Seconds(first["seconds"] - seconds.median) if first else None,
+        "cores busy": Factor(sum(fit["cpu_seconds"] for fit in fits) / sum(seconds.values)),
+        "peak memory": Bytes(fits[-1]["peak_rss_bytes"]),
+        "support vectors": fits[-1]["n_support"],
+        "accuracy": Share(score) if score is not None else None,
+    }
+
+
+def _with_ratios(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Seconds of the first solver over each other's."""
+    ours = records[0]["seconds"].median
+    for record in records[1:]:
+        if "seconds" in record:
+            record["streamsvm / this"] = Factor(ours / record["seconds"].median)
+    return records
+
+
+@contextmanager
+def from_arguments(doc: str | None, add: Any) -> Iterator[tuple[Bench, argparse.Namespace]]:
+    """The bench that the command line describes; `add` adds a recipe's own options."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=HERE.parent.parent / "shared" / "data", metavar="DIR")
+    parser.add_argument(
+        "--work", type=Path, metavar="DIR", help="keep stores and models here for the next time"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="keep the tables: .md or .json")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: only to see that everything runs")
+    parser.add_argument(
+        "--runs", type=int, metavar="N", help="counted repetitions of what is quick (default 3)"
+    )
+    parser.add_argument(
+        "--long-runs", type=int, metavar="N", help="and of what takes many minutes (default 1)"
+    )
+    parser.add_argument(
+        "--peer-python", default=sys.executable, help="interpreter that has scikit-learn-intelex"
+    )
+    add(parser)
+    args = parser.parse_args()
+    if not args.data.is_dir():
+        parser.error(f"--data {args.data}: no such folder; it holds the files named in the recipe's --help")
+    given = {"runs": args.runs, "long_runs": args.long_runs}
+    sizes = replace(QUICK if args.quick else Sizes(), **{k: v for k, v in given.items() if v is not None})
+    with ExitStack() as stack:
+        work = args.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamsvm-bench-")))
+        work.mkdir(parents=True, exist_ok=True)
+        try:
+            yield Bench(args.data, work, sizes, args.peer_python), args
+        except Failed as failure:
+            parser.exit(1, f"{parser.prog}: {failure}\n")

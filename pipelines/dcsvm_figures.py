@@ -1,0 +1,92 @@
+"""DC-SVM from level to level, and three ways in which parts predict together. Linux.
+
+    python pipelines/dcsvm_figures.py --data DIR [--rows 50000] [--quick] [--out figures.md]
+
+levels       figure 2 and table 6 of Hsieh, Si and Dhillon 2014: each level's time, objective and support vectors,
+             from the events of an exact fit
+combination  their table 1: early prediction by the nearest part, by the sum of all parts, and by a Bayesian committee
+
+needs covtype.csv.gz in --data: UCI's covertype as CSV with a header and the label in Cover_Type.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from bench import CONFIGS, Bench, from_arguments
+from tables import Report, Seconds, Share, Table
+
+LEVELS = 3  # 64, 16 and 4 parts
+
+
+def levels(bench: Bench, rows: int) -> Table:
+    run_dir = bench.work / "levels.run"
+    shutil.rmtree(run_dir, ignore_errors=True)
+    fit = _fit(bench, rows, "covtype_exact", "--run-dir", run_dir)
+    records = [_level(record) for record in _records(run_dir / "events.jsonl")]
+    phases = {name: seconds for name, seconds in fit["seconds_by_phase"].items() if name in ("refine", "top")}
+    for name, seconds in phases.items():
+        records.append({"level": name, "seconds training": Seconds(seconds)})
+    records[-1] |= {"objective": fit["objective"], "n support": fit["n_support"]}
+    return Table(f"Levels: {rows:,} rows of covtype, exact", records)
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    """What the events say about each level, all its records taken together."""
+    found: dict[int, dict[str, Any]] = {}
+    for record in map(json.loads, path.read_text().splitlines()):
+        if "level" in record:
+            found.setdefault(record["level"], {}).update(record)
+    return list(found.values())
+
+
+def _level(record: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name.replace("_", " "): Seconds(value) if name.startswith("seconds") else value
+        for name, value in record.items()
+        if name not in ("event", "t")
+    }
+
+
+def combination(bench: Bench, rows: int) -> Table:
+    test = bench.stores("covtype")[1]
+    records = []
+    for combine in ("nearest", "naive", "committee"):
+        fit = _fit(bench, rows, "covtype_early", "--set", f"dcsvm.combine={combine}")
+        score = bench.command("evaluate", "--model", bench.work / "figures.model", "--store", test)
+        accuracy, n = score.result["accuracy"], score.result["n"]
+        records.append(
+            {
+                "combine": combine,
+                "parts": fit.get("n_parts"),
+                "accuracy": Share(accuracy),
+                "milliseconds a test row": f"{1e3 * score.seconds / n:.3f}",
+            }
+        )
+    return Table(f"Prediction from {4**LEVELS} parts and more: {rows:,} rows of covtype", records)
+
+
+def _fit(bench: Bench, rows: int, config: str, *more: Any) -> dict[str, Any]:
+    few = bench.copies(bench.stores("covtype")[0], rows)
+    model = ("--model", bench.work / "figures.model", "--config", CONFIGS / f"{config}.toml")
+    return bench.command("fit", "--store", few, *model, "--set", f"dcsvm.levels={LEVELS}", *more).result
+
+
+def _own_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", type=int, default=50_000)
+
+
+def main() -> None:
+    with from_arguments(__doc__, _own_options) as (bench, args):
+        report = Report(args.out)
+        rows = min(args.rows, bench.sizes.subset_rows)
+        report.add([levels(bench, rows)])
+        report.add([combination(bench, rows)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Fits one solver on arrays in memory as often as it is asked to: `fit` and `score` on stdin, JSON on stdout.
+
+    python fit_worker.py streamsvm|libsvm|intelex TRAIN.npz TEST.npz OPTIONS
+
+OPTIONS is a JSON object like a configuration file. A peer may run in an interpreter without streamsvm.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Predict = Callable[[np.ndarray], np.ndarray]
+BLOCK_ROWS = 4096
+
+
+def streamsvm(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str, Any]]]:
+    from streamsvm import Store
+    from streamsvm.config import build_config
+    from streamsvm.data.rows import Rows
+    from streamsvm.train import train_in_memory
+
+    config = build_config(("options", options))
+
+    def fit(X: np.ndarray, y: np.ndarray) -> tuple[Predict, dict[str, Any]]:
+        model, report = train_in_memory(Store.from_arrays(X, y), config)
+        facts = {name: report[name] for name in ("n_support", "objective", "gap", "seconds_by_phase")}
+        return lambda rows: model.predict(Rows(rows)), facts
+
+    return fit
+
+
+def libsvm(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str, Any]]]:
+    from sklearn.svm import SVC
+
+    return _scikit(SVC, options, np.float64)
+
+
+def intelex(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str, Any]]]:
+    from sklearnex.svm import SVC
+
+    return _scikit(SVC, options, np.float32)
+
+
+def _scikit(
+    SVC: Any, options: dict[str, Any], dtype: type[np.floating]
+) -> Callable[..., tuple[Predict, dict[str, Any]]]:
+    kernel = dict(options["kernel"])
+    given = {
+        "C": options["C"],
+        "kernel": kernel.pop("name", "rbf"),
+        "tol": options.get("tol", 1e-3),
+        **kernel,
+    }
+
+    def fit(X: np.ndarray, y: np.ndarray) -> tuple[Predict, dict[str, Any]]:
+        model = SVC(**given).fit(X.astype(dtype, copy=False), y)
+        return lambda rows: model.predict(rows.astype(dtype)), {"n_support": int(model.n_support_.sum())}
+
+    return fit
+
+
+def load(path: str) -> tuple[np.ndarray, np.ndarray]:
+    with np.load(path, allow_pickle=False) as arrays:
+        return arrays["X"], arrays["y"]
+
+
+def accuracy(predict: Predict, X: np.ndarray, y: np.ndarray) -> float:
+    starts = range(0, len(y), BLOCK_ROWS)
+    return sum(int((predict(X[i : i + BLOCK_ROWS]) == y[i : i + BLOCK_ROWS]).sum()) for i in starts) / len(y)
+
+
+def timed(
+    fit: Callable[..., tuple[Predict, dict[str, Any]]], X: Any, y: Any
+) -> tuple[Predict, dict[str, Any]]:
+    start, cpu_start = time.perf_counter(), time.process_time()
+    predict, facts = fit(X, y)
+    facts["seconds"] = time.perf_counter() - start
+    facts["cpu_seconds"] = time.process_time() - cpu_start
+    facts["peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return predict, facts
+
+
+def main() -> None:
+    who, train, test, options = sys.argv[1:]
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a library prints goes to stderr, only answers to stdout
+    try:
+        fit = {"streamsvm": streamsvm, "libsvm": libsvm, "intelex": intelex}[who](json.loads(options))
+    except ImportError as error:
+        fit, answer = None, {"missing": str(error)}
+    X, y = load(train)
+    predict: Predict | None = None
+    for line in sys.stdin:
+        if fit is not None and line.strip() == "fit":
+            predict = None  # the old model's memory is not the new fit's
+            predict, answer = timed(fit, X, y)
+        elif predict is not None:
+            answer = {"accuracy": accuracy(predict, *load(test))}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Child processes, measured: wall and CPU seconds, peak memory, JSON answers.
+
+A child starts as a copy of this process, whose memory would count as the child's: only the standard library is
+imported here and in what imports this.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+CORES = len(os.sched_getaffinity(0))
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+SAMPLE_S = 0.25
+
+
+class Failed(Exception):
+    """A child that ended with another exit status than 0."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One command: the JSON object it printed, and what it took."""
+
+    result: dict[str, Any]
+    seconds: float
+    cpu_seconds: float
+    peak_rss_bytes: int
+    idle_seconds: float  # the longest stretch in which a core had nothing to do
+
+    @property
+    def cores(self) -> float:
+        return self.cpu_seconds / self.seconds
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Several measurements of the same thing."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        return cls(tuple(values))
+
+
+def run(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> Run:
+    """Runs a command that prints one JSON object, or nothing. Raises Failed."""
+    command = [str(arg) for arg in argv]
+    with tempfile.TemporaryFile() as out:
+        start = time.perf_counter()
+        child = subprocess.Popen(command, stdout=out, env={**os.environ, **(env or {})})
+        with _Cores(child.pid) as cores:
+            _, status, usage = os.wait4(child.pid, 0)
+        seconds = time.perf_counter() - start
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode != 0:
+            raise Failed(f"exit status {child.returncode} of: {' '.join(command)}")
+        out.seek(0)
+        text = out.read().decode()
+    result = json.loads(text) if text.startswith("{") else {}
+    cpu_seconds = usage.ru_utime + usage.ru_stime
+    return Run(result, seconds, cpu_seconds, usage.ru_maxrss * 1024, cores.longest_idle_s())
+
+
+class _Cores:
+    """Samples how many cores a process keeps busy, while it runs."""
+
+    def __init__(self, pid: int) -> None:
+        self._stat = Path(f"/proc/{pid}/stat")
+        self._samples: list[tuple[float, float]] = []  # (time, CPU time), seconds
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        while True:
+            try:
+                fields = self._stat.read_text().rpartition(")")[2].split()
+            except OSError:  # the process has ended
+                return
+            self._samples.append((time.perf_counter(), (int(fields[11]) + int(fields[12])) / TICKS_PER_S))
+            if self._ended.wait(SAMPLE_S):
+                return
+
+    def longest_idle_s(self) -> float:
+        """Seconds of the longest stretch with less than all but half a core at work."""
+        longest = stretch = 0.0
+        for (t, cpu), (t_next, cpu_next) in pairwise(self._samples):
+            idle = cpu_next - cpu < (CORES - 0.5) * (t_next - t)
+            stretch = stretch + t_next - t if idle else 0.0
+            longest = max(longest, stretch)
+        return longest
+
+
+class Worker:
+    """A child that answers each line of its input by one JSON object on a line."""
+
+    def __init__(self, argv: Sequence[str | Path]) -> None:
+        self._command = [str(arg) for arg in argv]
+
+    def __enter__(self) -> Self:
+        pipe = subprocess.PIPE
+        self._child = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, text=True)
+        return self
+
+    def ask(self, question: str) -> dict[str, Any]:
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._child.stdin.write(question + "\n")
+        self._child.stdin.flush()
+        answer = self._child.stdout.readline()
+        if not answer:
+            raise Failed(f"exit status {self._child.wait()} of: {' '.join(self._command)}")
+        return json.loads(answer)
+
+    def __exit__(self, *exc: object) -> None:
+        if exc[0] is not None:
+            self._child.kill()
+        self._child.communicate()

@@ -1,0 +1,124 @@
+"""Measured numbers with their units, and the tables they stand in."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from measure import CORES, Spread
+
+PACKAGES = ("streamsvm", "numpy", "scipy", "numba", "zarr", "dask", "scikit-learn")
+
+
+class Seconds(float):
+    def __str__(self) -> str:
+        return f"{float(self):.{0 if self >= 100 else 1 if self >= 10 else 2}f} s"
+
+
+class Bytes(int):
+    def __str__(self) -> str:
+        return f"{int(self) / 2**20:,.0f} MiB"
+
+
+class Share(float):
+    """A fraction, read as per cent."""
+
+    def __str__(self) -> str:
+        return f"{100 * self:.2f} %"
+
+
+class Factor(float):
+    def __str__(self) -> str:
+        return f"{float(self):.2f}"
+
+
+@dataclass
+class Table:
+    """Records with the same keys; `checks` are what was asked for, and whether it came out."""
+
+    title: str
+    rows: list[dict[str, Any]]
+    notes: list[str] = field(default_factory=list)
+    checks: list[tuple[str, bool]] = field(default_factory=list)
+
+    def markdown(self) -> str:
+        columns = list(dict.fromkeys(name for row in self.rows for name in row))
+        lines = [f"### {self.title}", "", _line(columns), _line(["---"] * len(columns))]
+        lines += [_line([text(row.get(name)) for name in columns]) for row in self.rows]
+        listed = [*self.notes, *(f"{'met' if met else '**not met**'}: {what}" for what, met in self.checks)]
+        return "\n".join([*lines, "", *(f"- {line}" for line in listed), ""])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def text(value: Any) -> str:
+    """A cell as people read it: the median and, of several runs, the range."""
+    if value is None:
+        return ""
+    if isinstance(value, Spread):
+        middle, low, high = Seconds(value.median), Seconds(min(value.values)), Seconds(max(value.values))
+        return str(middle) if len(value.values) == 1 else f"{middle} ({low} to {high})"
+    if type(value) is float:
+        return f"{value:.6g}"
+    return f"{value:,}" if type(value) is int else str(value)
+
+
+def machine() -> dict[str, Any]:
+    """Where and with what these numbers were measured."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "command": " ".join(["python", *sys.argv]),
+        "date": time.strftime("%Y-%m-%d"),
+        "cpu": _cpu(),
+        "cores": CORES,
+        "memory": f"{memory / 2**30:.0f} GiB",
+        "python": platform.python_version(),
+        **{name: _version(name) for name in PACKAGES},
+        "OPENBLAS_CORETYPE": os.environ.get("OPENBLAS_CORETYPE", "not set"),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _cpu() -> str:
+    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    return names[0].partition(":")[2].strip() if names else platform.processor()
+
+
+class Report:
+    """Prints each table when it is there, and writes all so far to `out`, as JSON or Markdown by its suffix."""
+
+    def __init__(self, out: Path | None) -> None:
+        self._out, self._machine, self._tables = out, machine(), list[Table]()
+        print(self._head(), flush=True)
+
+    def add(self, tables: Sequence[Table]) -> None:
+        for table in tables:
+            print(table.markdown(), flush=True)
+        self._tables += tables
+        if self._out is not None:
+            self._out.write_text(self._json() if self._out.suffix == ".json" else self._markdown())
+
+    def _head(self) -> str:
+        return f"{', '.join(f'{name} {value}' for name, value in self._machine.items())}\n"
+
+    def _markdown(self) -> str:
+        return "\n".join([self._head(), *(table.markdown() for table in self._tables)])
+
+    def _json(self) -> str:
+        return json.dumps({"machine": self._machine, "tables": self._tables}, default=vars, indent=1) + "\n"

@@ -1,0 +1,120 @@
+"""The recipes run from files to tables, on tiny files of the real ones' names and formats."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
+RECIPES = {
+    "exact": ("dcsvm_table.py", "--only", "exact,mnist"),
+    "commands": ("dcsvm_table.py", "--only", "early,growing"),
+    "figures": ("dcsvm_figures.py",),
+}
+RNG = np.random.default_rng(7)
+
+
+def svmlight(path, n, d):
+    X = RNG.integers(0, 2, (n, d))
+    y = np.where(X[:, 0] + X[:, 1] > 1, "+1", "-1")
+    rows = [
+        f"{label} {' '.join(f'{j + 1}:1' for j in np.flatnonzero(x))}" for x, label in zip(X, y, strict=True)
+    ]
+    path.write_bytes(bz2.compress("\n".join([*rows, ""]).encode()))
+
+
+def covtype(path, n):
+    """One feature tells the classes apart, a few others change a little."""
+    X = np.zeros((n, 54), int)
+    X[:, :3] = RNG.integers(0, 4000, (n, 3)) // [1, 40, 40]
+    X[0] = 4000
+    y = np.where(X[:, 0] > 2000, 2, 1 + 4 * (X[:, 1] > 50))
+    names = [*(f"c{j}" for j in range(54)), "Cover_Type"]
+    lines = [",".join(map(str, row)) for row in np.column_stack([X, y]).tolist()]
+    path.write_bytes(gzip.compress("\n".join([",".join(names), *lines, ""]).encode()))
+
+
+def idx(path, values):
+    shape = b"".join(side.to_bytes(4, "big") for side in values.shape)
+    path.write_bytes(gzip.compress(bytes([0, 0, 8, values.ndim]) + shape + values.astype(np.uint8).tobytes()))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    svmlight(folder / "a9a.bz2", 500, 123)
+    svmlight(folder / "a9a.t.bz2", 100, 122)
+    covtype(folder / "covtype.csv.gz", 800)
+    for name, n in (("train", 500), ("t10k", 100)):
+        labels = RNG.integers(0, 10, n)
+        images = RNG.integers(0, 255, (n, 28, 28))
+        images[np.isin(labels, (0, 3, 6, 8, 9)), :14] //= 4
+        idx(folder / f"{name}-images-idx3-ubyte.gz", images)
+        idx(folder / f"{name}-labels-idx1-ubyte.gz", labels)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tables(data, tmp_path_factory):
+    """tables(name): what a recipe wrote, by the titles' first words. All recipes are started at once."""
+    folder = tmp_path_factory.mktemp("work")
+    at_work = {name: start(data, folder / name, *recipe) for name, recipe in RECIPES.items()}
+
+    def finished(name):
+        stdout, stderr = at_work[name].communicate()
+        assert at_work[name].returncode == 0, stderr
+        found = json.loads((folder / name / "tables.json").read_text())["tables"]
+        assert all(f"### {table['title']}" in stdout for table in found)
+        return {table["title"].partition(":")[0]: table["rows"] for table in found}
+
+    yield finished
+    for child in at_work.values():
+        child.kill()
+        child.communicate()
+
+
+def start(data, work, recipe, *options):
+    argv = [sys.executable, PIPELINES / recipe, "--quick", "--data", data, "--work", work, *options]
+    out = ("--out", work / "tables.json")
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*map(str, (*argv, *out))], stdout=pipe, stderr=pipe, text=True)
+
+
+def test_solvers_are_compared_on_the_same_arrays(tables):
+    found = tables("exact")
+    ours, _, libsvm = found["Exact"]
+    assert libsvm["support vectors"] == pytest.approx(ours["support vectors"], rel=0.2)
+    early, libsvm = (found["MNIST, round digits against the rest"][i] for i in (1, 3))
+    assert early["accuracy"] == libsvm["accuracy"] == 1
+    libsvm, ours, _ = (float(row["objective"]) for row in found["Exactness"])
+    assert ours == pytest.approx(libsvm, rel=1e-3)
+    assert ours >= libsvm
+
+
+def test_whole_commands_are_measured(tables):
+    found = tables("commands")
+    ingest, fit, evaluate = found["Early prediction"]
+    assert fit["rows"] == 640
+    assert evaluate["accuracy"] > 0.8
+    assert all(row["peak memory"] > 50e6 for row in (ingest, fit, evaluate))
+    assert [row["rows"] for row in found["Early prediction in 1 GiB"]] == [500, 1000]
+
+
+def test_levels_and_combinations(tables):
+    levels, combinations = tables("figures").values()
+    assert [row["level"] for row in levels][:3] == [3, 2, 1]
+    assert [row["combine"] for row in combinations] == ["nearest", "naive", "committee"]
+
+
+def test_an_unknown_item_is_named(data):
+    argv = [sys.executable, PIPELINES / "dcsvm_table.py", "--data", data, "--only", "exakt"]
+    done = subprocess.run([*map(str, argv)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "exakt: no such item; there are exact, early" in done.stderr
