@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, TypeVar
 
 import dask.threaded
@@ -48,7 +48,8 @@ class Engine:
         return reduce(merge, self.map(fn, items, **progress))
 
     def _compute(self, fn: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        graph = {f"{fn.__name__}-{i:06d}": (fn, item) for i, item in enumerate(items)}
+        # bound, not given as an argument: dask would look for tasks and keys inside an item
+        graph = {f"{fn.__name__}-{i:06d}": (partial(fn, item),) for i, item in enumerate(items)}
         with self.serial_blas():
             return list(dask.threaded.get(graph, list(graph), num_workers=self.threads))
 

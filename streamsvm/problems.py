@@ -16,11 +16,13 @@ from streamsvm.kernels import Kernel
 class DualQP(Protocol):
     """min over a of 1/2 a'Qa - e'a, 0 <= a_i <= upper_i, with Q_ij = y_i y_j K(x_i, x_j) (Hsieh et al. 2014, (1)).
 
-    y: (n,) float64, -1 or +1. upper: (n,) float64, C times the weights.
+    y: (n,) float64, -1 or +1. upper: (n,) float64, C times the weights. parts: (n,) a part of each row, where it is
+    known that rows of different parts are far from each other; None elsewhere.
     """
 
     y: np.ndarray
     upper: np.ndarray
+    parts: np.ndarray | None
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
         """Q[ids, ids], (q, q) float32."""
@@ -38,6 +40,7 @@ class KernelDual:
     y: np.ndarray
     upper: np.ndarray
     threads: int = 1
+    parts: np.ndarray | None = None
     _view: tuple[np.ndarray, Rows] | None = field(default=None, repr=False)
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
@@ -90,6 +93,8 @@ class StreamedDual:
         return Q
 
     def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        if len(ids) == 0:
+            return np.zeros(len(self.y) if rows is None else len(rows))
         wanted = np.ones(len(self.y), bool)
         if rows is not None:
             wanted[:] = False
