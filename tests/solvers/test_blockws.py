@@ -1,0 +1,220 @@
+"""The exact dual solver against the dense twin, by certificate and from every kind of start."""
+
+from __future__ import annotations
+
+import bz2
+
+import numpy as np
+import pytest
+import reference
+from scipy import sparse
+
+from streamsvm.data.rows import Rows
+from streamsvm.errors import ConfigError
+from streamsvm.kernels import Kernel
+from streamsvm.problems import KernelDual
+from streamsvm.solvers import base, blockws
+from streamsvm.solvers.blockws import BlockSolver
+
+KERNELS = {
+    "rbf": Kernel("rbf", 1.0),
+    "narrow": Kernel("rbf", 50.0),
+    "poly": Kernel("poly", 0.5, 3, 1.0),
+    "linear": Kernel("linear"),
+}
+
+
+def problem(n=300, kernel="rbf", C=1.0, seed=0, layout="dense", d=4) -> KernelDual:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)).astype(np.float32)
+    y = np.where(X[:, 0] * X[:, 1] + 0.4 * rng.normal(size=n) > 0, 1.0, -1.0)
+    rows = Rows(sparse.csr_array(np.where(np.abs(X) > 0.5, X, 0)) if layout == "csr" else X)
+    return KernelDual(KERNELS[kernel], rows, y, np.full(n, C))
+
+
+def Q_of(p: KernelDual) -> np.ndarray:
+    return p.y[:, None] * reference.kernel_matrix(p.kernel, p.rows.X, p.rows.X) * p.y
+
+
+def solve(p: KernelDual, tol=1e-3, block_rows=blockws.BLOCK, alpha=None, max_rounds=20_000):
+    solver = BlockSolver(tol, block_rows)
+    return base.run(
+        solver,
+        p,
+        solver.init(p, alpha),
+        stop=lambda s: solver.is_solved(s) or solver.out_of_rounds(s, max_rounds),
+    )
+
+
+def check(p: KernelDual, state, tol=1e-3) -> None:
+    """In the box, within tol of the KKT conditions, 1e-4 of the twin's optimum, and an honest gap."""
+    Q = Q_of(p)
+    assert np.all((state.alpha >= 0) & (state.alpha <= p.upper))
+    assert reference.kkt_violation(Q, state.alpha, p.upper) <= 1.1 * tol
+    best = reference.dual_objective(Q, reference.solve_dual(Q, p.upper))
+    assert reference.dual_objective(Q, state.alpha) == pytest.approx(best, rel=1e-4, abs=1e-9)
+    assert state.objective == pytest.approx(best, rel=1e-4, abs=1e-9)
+    gap = blockws.duality_gap(p, state)
+    assert gap == pytest.approx(reference.duality_gap(Q, state.alpha, p.upper), abs=1e-4 * abs(best) + 1e-9)
+    assert 0 <= gap <= tol * p.upper.sum()
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_reaches_the_optimum_of_the_twin(kernel, layout):
+    p = problem(kernel=kernel, layout=layout)
+    check(p, blockws.solve(p, tol=1e-3))
+
+
+@pytest.mark.parametrize("C", [1e-4, 0.1, 100.0])
+def test_small_and_large_C(C):
+    p = problem(C=C)
+    check(p, blockws.solve(p, tol=1e-3))
+
+
+def test_tiny_C_puts_every_row_at_its_bound():
+    p = problem(C=1e-6)
+    np.testing.assert_array_equal(blockws.solve(p, tol=1e-3).alpha, p.upper)
+
+
+@pytest.mark.parametrize("block_rows", [8, 32, 128])
+def test_small_blocks_with_and_without_shrinking_agree(block_rows):
+    """Shrinking starts above two blocks of rows: 300 rows shrink with all of these."""
+    p = problem(C=10.0, kernel="narrow")
+    check(p, solve(p, block_rows=block_rows))
+
+
+def test_shrinking_happens_and_is_undone(monkeypatch):
+    p, seen = problem(n=600, C=1.0), []
+    original = BlockSolver._shrink
+
+    def spy(self, problem, state):
+        shrunk = original(self, problem, state)
+        seen.append(len(shrunk.shrunk))
+        return shrunk
+
+    monkeypatch.setattr(BlockSolver, "_shrink", spy)
+    state = solve(p, block_rows=32)
+    assert max(seen) > 0
+    assert state.active is None
+    assert state.shrunk == ()
+    check(p, state)
+
+
+def test_sub_blocks_of_a_large_block():
+    p = problem(n=1100, C=5.0)
+    assert len(p.y) > 2 * blockws.SUBBLOCK
+    check(p, blockws.solve(p, tol=1e-3))
+
+
+def test_warm_start_reaches_the_same_optimum_in_fewer_rounds():
+    p = problem(n=500, C=10.0)
+    cold = solve(p, block_rows=64)
+    start = cold.alpha * np.random.default_rng(1).choice([0.95, 1.0], len(p.y))
+    warm = solve(p, block_rows=64, alpha=start)
+    assert warm.rounds < cold.rounds
+    check(p, warm)
+    assert solve(p, block_rows=64, alpha=cold.alpha).rounds == 0
+
+
+def test_start_outside_the_box_is_clipped():
+    p = problem(n=100)
+    check(p, blockws.solve(p, np.linspace(-3, 5, 100), tol=1e-3))
+
+
+def test_rows_with_zero_upper_bound_stay_out():
+    p = problem()
+    p.upper[::3] = 0.0
+    state = blockws.solve(p, tol=1e-3)
+    assert not state.alpha[::3].any()
+    check(p, state)
+    kept = np.flatnonzero(p.upper)
+    small = KernelDual(p.kernel, p.rows.take(kept), p.y[kept], p.upper[kept])
+    assert blockws.solve(small, tol=1e-3).objective == pytest.approx(state.objective, rel=1e-4)
+
+
+def test_different_bounds_per_row():
+    p = problem()
+    p.upper[:] = np.random.default_rng(0).uniform(0.01, 5, len(p.y))
+    check(p, blockws.solve(p, tol=1e-3))
+
+
+@pytest.mark.parametrize("C", [1.0, 30.0])
+def test_duplicates_with_opposite_labels(C):
+    half = problem(n=120, C=C)
+    rows = Rows(np.concatenate([half.rows.X, half.rows.X]))
+    p = KernelDual(half.kernel, rows, np.concatenate([half.y, -half.y]), np.full(240, C))
+    state = blockws.solve(p, tol=1e-3)
+    check(p, state)
+    # no function tells them apart: f = 0, every row loses 1
+    np.testing.assert_allclose(state.alpha, C)
+
+
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_rows_of_one_class_only(side):
+    p = problem(n=90)
+    p.y[:] = side
+    check(p, blockws.solve(p, tol=1e-3))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_very_few_rows(n):
+    p = problem(n=n)
+    check(p, blockws.solve(p, tol=1e-3))
+
+
+def test_zero_rows_under_the_linear_kernel_are_losses_at_the_bound():
+    """K(x, x) = 0: the coordinate has no curvature and goes to its bound."""
+    p = problem(n=60, kernel="linear")
+    p.rows.X[:5] = 0
+    p = KernelDual(p.kernel, Rows(p.rows.X.copy()), p.y, p.upper)
+    state = blockws.solve(p, tol=1e-3)
+    np.testing.assert_array_equal(state.alpha[:5], p.upper[:5])
+    check(p, state)
+
+
+@pytest.mark.parametrize("tol", [0.1, 1e-2, 1e-4])
+def test_tolerance_is_kept(tol):
+    p = problem(C=10.0)
+    state = blockws.solve(p, tol=tol)
+    assert reference.kkt_violation(Q_of(p), state.alpha, p.upper) <= 1.1 * tol
+
+
+def test_steps_report_the_violation_and_lower_the_objective():
+    p, solver, objectives = problem(n=400, C=10.0), BlockSolver(1e-3, 256), []
+    state = solver.init(p)
+    Q = Q_of(p)
+    while not solver.is_solved(state):
+        objectives.append(reference.dual_objective(Q, state.alpha))
+        assert state.violation == pytest.approx(reference.kkt_violation(Q, state.alpha, p.upper), abs=1e-4)
+        state = solver.step(p, state)
+    assert np.all(np.diff(objectives) < 1e-6)
+
+
+def test_out_of_rounds_is_an_error_that_says_what_to_do():
+    with pytest.raises(ConfigError, match=r"tol=1e-12 was not reached in 5 rounds .* larger tol"):
+        blockws.solve(problem(C=100.0), tol=1e-12, max_rounds=5)
+
+
+def libsvm_rows(path, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    X, y = np.zeros((n, d), np.float32), np.empty(n)
+    with bz2.open(path, "rt") as lines:
+        for i, line in zip(range(n), lines, strict=False):
+            label, *entries = line.split()
+            y[i] = float(label)
+            for entry in entries:
+                index, value = entry.split(":")
+                X[i, int(index) - 1] = float(value)
+    return X, np.where(y > 0, 1.0, -1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "d", "gamma", "C"), [("ijcnn1.bz2", 22, 2.0, 32.0), ("a9a.bz2", 123, 1 / 32, 8.0)]
+)
+def test_real_data(shared_data, name, d, gamma, C):
+    X, y = libsvm_rows(shared_data(name), 300, d)
+    p = KernelDual(Kernel("rbf", gamma), Rows(X), y, np.full(len(y), C))
+    state = blockws.solve(p, tol=1e-3)
+    check(p, state)
+    p.rows = Rows(sparse.csr_array(X))
+    assert blockws.solve(p, tol=1e-3).objective == pytest.approx(state.objective, rel=1e-5)

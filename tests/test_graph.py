@@ -1,0 +1,53 @@
+"""Mapping and reducing: order, windows, errors and progress."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from streamsvm.events import Events
+from streamsvm.graph import Engine
+
+
+def test_results_come_in_the_order_of_the_items():
+    assert list(Engine(3).map(lambda x: x * x, range(50))) == [x * x for x in range(50)]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_reduction_goes_from_left_to_right(threads):
+    """String concatenation is not commutative."""
+    assert Engine(threads).map_reduce(str, lambda a, b: a + b, range(30)) == "".join(map(str, range(30)))
+
+
+def test_at_most_a_window_of_results_is_made_ahead():
+    made = []
+    results = Engine(2).map(lambda x: made.append(x) or x, range(40), window=4)
+    assert next(results) == 0
+    assert len(made) == 4
+
+
+def test_tasks_run_on_as_many_threads_as_asked():
+    barrier = threading.Barrier(2, timeout=10)  # two tasks have to be inside at once
+    assert len(list(Engine(2).map(lambda _: barrier.wait(), range(2)))) == 2
+
+
+def test_an_error_in_a_task_reaches_the_caller_as_it_is():
+    def fail(item):
+        raise KeyError(f"item {item}")
+
+    with pytest.raises(KeyError, match="item [012]"):
+        list(Engine(2).map(fail, range(3)))
+
+
+def test_progress_ends_at_the_total():
+    records = []
+    list(Engine(2).map(str, range(20), phase="work", events=Events(records.append)))
+    assert [r["done"] for r in records] == sorted(r["done"] for r in records)
+    assert (records[-1]["phase"], records[-1]["done"], records[-1]["total"]) == ("work", 20, 20)
+
+
+def test_items_may_be_tuples_and_callables():
+    """Neither is taken for a task of the graph."""
+    assert list(Engine(1).map(lambda item: item, [(1, 2), (3,)])) == [(1, 2), (3,)]
+    assert list(Engine(1).map(lambda item: item, [(len, "abc")])) == [(len, "abc")]
