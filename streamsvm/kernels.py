@@ -82,7 +82,7 @@ class _Right:
 
 def _inner(a: Rows, transposed: np.ndarray | sparse.csc_array, out: np.ndarray) -> None:
     """Writes the inner products a @ b' into out: the one place that tells sparse from dense."""
-    if a.is_sparse:
+    if a.is_sparse or sparse.issparse(transposed):
         product = a.X.astype(np.float32) @ transposed
         out[:] = product.toarray() if sparse.issparse(product) else product
     else:
