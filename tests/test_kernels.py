@@ -61,6 +61,17 @@ def test_apply_is_block_times_coefficients(kernel, layout, shape):
     np.testing.assert_allclose(found, expected, atol=rounding(kernel, a, b) * largest)
 
 
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize(
+    "layouts", [("csr", "float32"), ("float32", "csr"), ("uint8", "csr"), ("csr", "uint8")]
+)
+def test_layouts_may_differ(kernel, layouts):
+    """A model of CSR rows meets dense ones, and the other way round."""
+    a, b = rows(30, 4, layouts[0], 9), rows(20, 4, layouts[1], 10)
+    K = reference.kernel_matrix(kernel, a.X, b.X)
+    np.testing.assert_allclose(kernel.block(a, b), K, atol=rounding(kernel, a, b) * max(1.0, np.abs(K).max()))
+
+
 @pytest.mark.parametrize("layout", ["float32", "csr"])
 def test_threads_change_nothing(layout):
     kernel, a, b = Kernel("rbf", 0.3), rows(3000, 4, layout, 5), rows(600, 4, layout, 6)

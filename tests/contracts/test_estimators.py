@@ -1,0 +1,143 @@
+"""What every batch estimator keeps to, whatever holds its rows. A new estimator is one more line in ESTIMATORS."""
+
+from __future__ import annotations
+
+import pickle
+from functools import cache
+
+import numpy as np
+import pytest
+from contracts.layouts import DENSE, LAYOUTS
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from streamsvm import DCSVC, Store, load_model
+
+DIVIDED = {"levels": 1, "part_rows": 100}
+ESTIMATORS = {
+    "exact": DCSVC(C=5.0, gamma=0.5, random_state=0),
+    "gamma from the data": DCSVC(C=5.0, random_state=0),
+    "exact, divided": DCSVC(C=5.0, gamma=0.5, random_state=0, **DIVIDED),
+    "early": DCSVC(C=5.0, gamma=0.5, random_state=0, early=True, **DIVIDED),
+    "early, kernel k-means": DCSVC(
+        C=5.0, gamma=0.5, random_state=0, early=True, clustering="kernel", **DIVIDED
+    ),
+    "committee": DCSVC(C=5.0, gamma=0.5, random_state=0, early=True, combine="committee", **DIVIDED),
+    "poly": DCSVC(kernel="poly", degree=2, gamma=0.3, coef0=1.0, random_state=0),
+    "linear": DCSVC(kernel="linear", random_state=0),
+}
+LABELS = {"two": np.array(["no", "yes"]), "three": np.array([-3, 0, 8])}
+
+
+@cache
+def data(classes: str) -> tuple[np.ndarray, np.ndarray]:
+    """(260, 4) float32, a third of the entries zero, and labels."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(260, 4)).astype(np.float32)
+    X[rng.random(X.shape) < 0.3] = 0
+    truth = (X[:, 0] * X[:, 1] > 0.1).astype(int) + ((X[:, 2] > 0.8) if classes == "three" else 0)
+    return X, LABELS[classes][truth]
+
+
+@cache
+def on_numpy(name: str, classes: str):
+    return clone(ESTIMATORS[name]).fit(*data(classes))
+
+
+def fit(name: str, layout: str, classes: str, folder):
+    X, y = data(classes)
+    there = LAYOUTS[layout](X, y, folder)
+    return clone(ESTIMATORS[name]).fit(there, *([] if isinstance(there, Store) else [y])), there
+
+
+def codes(decision: np.ndarray) -> np.ndarray:
+    return (decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)
+
+
+@pytest.mark.parametrize("classes", LABELS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_layout_gives_the_same_model(name, layout, classes, tmp_path):
+    estimator, there = fit(name, layout, classes, tmp_path)
+    same, (X, y) = on_numpy(name, classes), data(classes)
+    expected, found = same.decision_function(X), estimator.decision_function(there)
+    if layout in DENSE and name != "gamma from the data":
+        np.testing.assert_array_equal(found, expected)
+    else:  # sums in another order, of sparse products or of variances by chunk: equal within the tolerance
+        np.testing.assert_allclose(found, expected, atol=3 * estimator.tol)
+    np.testing.assert_allclose(estimator.decision_function(X), found, atol=1e-5)
+    np.testing.assert_array_equal(estimator.predict(there), estimator.classes_[codes(found)])
+    assert estimator.score(there, y) == np.mean(estimator.predict(there) == y)
+    assert estimator.objective_ == pytest.approx(same.objective_, rel=1e-4)
+
+
+@pytest.mark.parametrize("classes", LABELS)
+@pytest.mark.parametrize("name", ESTIMATORS)
+class TestModels:
+    def test_saved_and_loaded_decisions_are_equal_bit_by_bit(self, name, classes, tmp_path):
+        estimator, (X, _) = on_numpy(name, classes), data(classes)
+        estimator.save(tmp_path / "model")
+        loaded = load_model(tmp_path / "model")
+        rows = Store.from_arrays(X).read(0, len(X))
+        np.testing.assert_array_equal(loaded.decision_function(rows), estimator.decision_function(X))
+        np.testing.assert_array_equal(loaded.predict(rows), estimator.predict(X))
+
+    def test_pickled_decisions_are_equal_bit_by_bit(self, name, classes):
+        estimator, (X, _) = on_numpy(name, classes), data(classes)
+        copy = pickle.loads(pickle.dumps(estimator))
+        np.testing.assert_array_equal(copy.decision_function(X), estimator.decision_function(X))
+
+    def test_seed_decides_the_model(self, name, classes):
+        X, y = data(classes)
+        again = clone(ESTIMATORS[name]).fit(X, y)
+        np.testing.assert_array_equal(
+            again.decision_function(X), on_numpy(name, classes).decision_function(X)
+        )
+
+    def test_threads_do_not_change_the_model(self, name, classes):
+        X, y = data(classes)
+        one = clone(ESTIMATORS[name]).set_params(n_jobs=1).fit(X, y)
+        two = clone(ESTIMATORS[name]).set_params(n_jobs=2).fit(X, y)
+        np.testing.assert_array_equal(one.decision_function(X), two.decision_function(X))
+
+    def test_shapes_and_labels(self, name, classes):
+        estimator, (X, y) = on_numpy(name, classes), data(classes)
+        assert estimator.decision_function(X).shape == ((260,) if classes == "two" else (260, 3))
+        np.testing.assert_array_equal(estimator.classes_, np.unique(y))
+        assert estimator.predict(X).dtype == y.dtype
+        assert estimator.score(X, y) > 0.5 + 0.2 * (name != "linear")
+        assert 0 <= estimator.dual_gap_ < 0.02 * abs(estimator.objective_)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+class TestErrors:
+    def test_unfitted(self, name):
+        with pytest.raises(NotFittedError):
+            clone(ESTIMATORS[name]).predict(data("two")[0])
+
+    @pytest.mark.parametrize("layout", ["numpy", "dask", "Store", "CSR Store", "csr_matrix, 64 bit"])
+    def test_other_number_of_columns(self, name, layout, tmp_path):
+        X, y = data("two")
+        with pytest.raises(ValueError, match="X has 3 features, but DCSVC is expecting 4 features as input"):
+            on_numpy(name, "two").predict(LAYOUTS[layout](np.ascontiguousarray(X[:, :3]), y, tmp_path))
+
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    def test_one_class(self, name, layout, tmp_path):
+        X, y = data("two")[0], np.ones(260, np.int64)
+        there = LAYOUTS[layout](X, y, tmp_path)
+        with pytest.raises(ValueError, match="greater than one; got 1 class"):
+            clone(ESTIMATORS[name]).fit(there, None if isinstance(there, Store) else y)
+
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    def test_a_value_that_is_no_number(self, name, layout, tmp_path):
+        X, y = data("two")[0].copy(), data("two")[1]
+        X[133, 2] = np.nan
+        there = LAYOUTS[layout](X, y, tmp_path)
+        with pytest.raises(ValueError, match=r"contains NaN|row 133, column 2 \(chunk \d\) is nan"):
+            clone(ESTIMATORS[name]).fit(there, None if isinstance(there, Store) else y)
+
+    @pytest.mark.parametrize("layout", ["numpy", "dask", "csr_array, 64 bit"])
+    def test_other_number_of_labels(self, name, layout, tmp_path):
+        X, y = data("two")
+        with pytest.raises(ValueError, match="inconsistent numbers of samples|X has 260 rows but y has 259"):
+            clone(ESTIMATORS[name]).fit(LAYOUTS[layout](X, y, tmp_path), y[1:])
