@@ -230,6 +230,8 @@ def from_arguments(doc: str | None, add: Any) -> Iterator[tuple[Bench, argparse.
         parser.error(f"--data {args.data}: no such folder; it holds the files named in the recipe's --help")
     given = {"runs": args.runs, "long_runs": args.long_runs}
     sizes = replace(QUICK if args.quick else Sizes(), **{k: v for k, v in given.items() if v is not None})
+    if args.quick:
+        print("quick: with sizes so tiny, neither numbers nor verdicts mean anything\n")
     with ExitStack() as stack:
         work = args.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamsvm-bench-")))
         work.mkdir(parents=True, exist_ok=True)
