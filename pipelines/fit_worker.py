@@ -53,12 +53,8 @@ def _scikit(
     SVC: Any, options: dict[str, Any], dtype: type[np.floating]
 ) -> Callable[..., tuple[Predict, dict[str, Any]]]:
     kernel = dict(options["kernel"])
-    given = {
-        "C": options["C"],
-        "kernel": kernel.pop("name", "rbf"),
-        "tol": options.get("tol", 1e-3),
-        **kernel,
-    }
+    name = kernel.pop("name", "rbf")
+    given: dict[str, Any] = {"C": options["C"], "tol": options.get("tol", 1e-3), "kernel": name, **kernel}
 
     def fit(X: np.ndarray, y: np.ndarray) -> tuple[Predict, dict[str, Any]]:
         model = SVC(**given).fit(X.astype(dtype, copy=False), y)

@@ -21,7 +21,8 @@ from sklearn.svm import SVR
 from streamsvm import Store
 from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
-from streamsvm.train import Model, train_in_memory
+from streamsvm.models import KernelModel
+from streamsvm.train import train_in_memory
 
 TOLERANCE = 100.0  # E above
 BLOCK_ROWS = 2048
@@ -66,13 +67,10 @@ def certificate(
 def ours(X: np.ndarray, y: np.ndarray, options: dict[str, Any]) -> dict[str, float]:
     """The objective our solver reports, and what float64 makes of its coefficients."""
     model, report = train_in_memory(Store.from_arrays(X, y), build_config(("options", options)))
-    S, signed = _expansion(model)
+    assert isinstance(model, KernelModel)
+    S, signed = model.support.dense(), model.alpha[:, 0] * np.where(model.codes == 1, 1.0, -1.0)
     scaled = model.header.scaling.apply(Rows(X)).dense()
     return {"reported": report["objective"], **certificate(S, signed, scaled, y, options)}
-
-
-def _expansion(model: Model) -> tuple[np.ndarray, np.ndarray]:
-    return model.support.dense(), model.alpha[:, 0] * np.where(model.codes == 1, 1.0, -1.0)
 
 
 def main() -> None:
