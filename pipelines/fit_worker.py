@@ -88,6 +88,7 @@ def main() -> None:
     who, train, test, options = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints goes to stderr, only answers to stdout
+    answer: dict[str, Any] = {}
     try:
         fit = {"streamsvm": streamsvm, "libsvm": libsvm, "intelex": intelex}[who](json.loads(options))
     except ImportError as error:
