@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from sklearn.utils.estimator_checks import parametrize_with_checks
+import inspect
+import pickle
+import warnings
 
-from streamsvm import DCSVC
+import dask.array as da
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+from streamsvm import DCSVC, Store, load_model
+from streamsvm.config import DCSVMConfig, FitConfig, KernelConfig
 
 # SVC fails the same two, for the same reasons: models agree within tol, the check asks for 1e-9
 AS_SVC = {
@@ -20,3 +32,191 @@ DIVIDED = {"levels": 1, "part_rows": 64}
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+def test_no_check_is_missing_that_svc_runs():
+    def names(estimator) -> list[str]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return [
+                getattr(check, "func", check).__name__ for _, check in estimator_checks_generator(estimator)
+            ]
+
+    assert set(names(SVC())) - set(names(DCSVC())) == set()
+
+
+def data(k: int = 2, n: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3)).astype(np.float32)
+    return X, (X[:, 0] * X[:, 1] > 0).astype(int) + (k - 2) * (X[:, 2] > 0.5)
+
+
+def test_defaults_are_those_of_the_configuration():
+    given = {name: p.default for name, p in inspect.signature(DCSVC).parameters.items()}
+    homes = {"random_state": None, "n_jobs": None, "memory_limit": FitConfig().memory_limit}
+    expected = homes | {name: getattr(FitConfig(), name) for name in ("C", "tol", "class_weight")}
+    expected |= {"kernel": KernelConfig().name} | {
+        n: getattr(KernelConfig(), n) for n in ("gamma", "degree", "coef0")
+    }
+    expected |= DCSVMConfig().model_dump(include=set(given))
+    assert given == expected
+    assert set(DCSVMConfig.model_fields) <= set(given)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"C": 0}, "C: found 0, expected a number above 0"),
+        ({"gamma": -1.0}, "kernel.gamma: found -1.0"),
+        ({"kernel": "sigmoid"}, "expected 'rbf', 'poly' or 'linear'"),
+        ({"kernel": "poly", "coef0": -1.0}, "kernel.coef0: found -1.0, expected a number at least 0"),
+        ({"tol": 0}, "tol: found 0"),
+        ({"clustering": "random"}, "dcsvm.clustering: found 'random'"),
+        ({"class_weight": "even"}, "class_weight: "),
+        ({"class_weight": {0: -1.0, 1: 1.0}}, "class_weight: expected weights above 0"),
+        ({"class_weight": {7: 1.0}}, "are not in class_weight"),
+        ({"memory_limit": "much"}, "memory_limit: "),
+        ({"random_state": "x"}, "cannot be used to seed"),
+        ({"levels": 1, "early_level": 2}, "early_level is 2, expected at most levels, 1"),
+    ],
+)
+def test_parameters_are_checked_when_fitting(options, match):
+    estimator = DCSVC(**options)  # not before
+    with pytest.raises(ValueError, match=match):
+        estimator.fit(*data())
+    assert not hasattr(estimator, "classes_")
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_attributes_are_laid_out_as_those_of_svc(k):
+    X, y = data(k)
+    ours, theirs = DCSVC(gamma=0.5, C=10.0, random_state=0).fit(X, y), SVC(gamma=0.5, C=10.0).fit(X, y)
+    assert ours.dual_coef_.shape == (k - 1, len(ours.support_))
+    assert ours.n_support_.dtype == theirs.n_support_.dtype
+    np.testing.assert_array_equal(ours.support_vectors_, X[ours.support_])
+    np.testing.assert_array_equal(ours.n_support_, np.bincount(y[ours.support_], minlength=k))
+    codes = np.repeat(np.arange(k), ours.n_support_)
+    np.testing.assert_array_equal(codes, y[ours.support_])
+    if k == 3:  # signs of every block of the table; zeros on either side tell nothing
+        theirs_codes = np.repeat(np.arange(k), theirs.n_support_)
+        for row in range(k - 1):
+            for c in range(k):
+                signs = ours.dual_coef_[row, codes == c], theirs.dual_coef_[row, theirs_codes == c]
+                assert np.sign(signs[0].sum()) == np.sign(signs[1].sum())
+    else:
+        K = np.exp(-0.5 * ((X[:, None].astype(float) - ours.support_vectors_) ** 2).sum(axis=2))
+        np.testing.assert_allclose(ours.decision_function(X), K @ ours.dual_coef_[0], atol=1e-4)
+    assert np.mean(ours.predict(X) == theirs.predict(X)) > 0.97
+
+
+def test_early_models_have_no_such_attributes_and_say_so():
+    estimator = DCSVC(early=True, levels=1, random_state=0).fit(*data())
+    with pytest.raises(AttributeError, match=r"support vectors by part, in model_.part\(p\)"):
+        _ = estimator.support_
+    assert not hasattr(estimator, "dual_coef_")
+    assert estimator.n_iter_ == 0
+
+
+def test_rows_far_from_the_origin_come_back_as_given():
+    X, y = data()
+    estimator = DCSVC(gamma=0.5, random_state=0).fit(X.astype(np.float64) + 1e4, y)
+    np.testing.assert_allclose(estimator.support_vectors_, X[estimator.support_] + 1e4, atol=2e-3)
+
+
+def test_a_weight_is_a_repetition_within_the_tolerance():
+    X, y = data()
+    times = np.random.default_rng(0).integers(0, 4, len(X))
+    weighted = DCSVC(gamma=0.5, tol=1e-5, random_state=0).fit(X, y, sample_weight=times)
+    repeated = DCSVC(gamma=0.5, tol=1e-5, random_state=0).fit(X.repeat(times, axis=0), y.repeat(times))
+    np.testing.assert_allclose(weighted.decision_function(X), repeated.decision_function(X), atol=1e-3)
+    assert np.all(times[weighted.support_] > 0)
+
+
+@pytest.mark.parametrize(
+    ("weight", "match"),
+    [
+        (lambda y: np.zeros(len(y)), "all samples have zero or negative weights|at least one non-zero"),
+        (lambda y: (y == 1).astype(float), "all samples with positive weights belong to the same class"),
+        (lambda y: np.where(y == 1, -1.0, 1.0), "belong to the same class|expected a finite number >= 0"),
+        (lambda y: np.ones(3), "incompatible shapes|sample_weight.shape"),
+    ],
+)
+def test_bad_sample_weights(weight, match):
+    X, y = data()
+    with pytest.raises(ValueError, match=match):
+        DCSVC().fit(X, y, sample_weight=weight(y))
+
+
+@pytest.mark.parametrize("labels", [[True, False], [2.0, 1.0], ["b", "a"], [np.int8(3), np.int8(-3)]])
+@pytest.mark.parametrize("weights", [None, "balanced", "by label"])
+def test_labels_of_any_type_come_back(labels, weights, tmp_path):
+    X, codes = data()
+    y = np.array(labels)[codes]
+    class_weight = dict.fromkeys(np.unique(y).tolist(), 2.0) if weights == "by label" else weights
+    estimator = DCSVC(class_weight=class_weight, random_state=0).fit(X, y)
+    assert estimator.predict(X).dtype == estimator.classes_.dtype == y.dtype
+    assert estimator.score(X, y) > 0.9
+
+
+def test_text_objects_stay_objects():
+    X, codes = data()
+    y = np.array(["b", "a"], dtype=object)[codes]
+    estimator = DCSVC(random_state=0).fit(X, y)
+    assert estimator.predict(X).dtype == object
+    assert estimator.model_.classes.tolist() == ["a", "b"]
+
+
+def test_search_over_parameters_and_pipelines():
+    X, y = data()
+    search = GridSearchCV(DCSVC(random_state=0), {"C": [0.01, 10.0], "gamma": [0.5, "scale"]}, cv=2).fit(X, y)
+    assert search.best_params_["C"] == 10.0
+    assert cross_val_score(make_pipeline(StandardScaler(), DCSVC(random_state=0)), X, y, cv=3).min() > 0.8
+
+
+def test_a_store_brings_its_labels_and_weights():
+    X, y = data()
+    weight = np.random.default_rng(0).uniform(0.5, 2, len(X))
+    store = Store.from_arrays(X, y, sample_weight=weight)
+    ours, same = DCSVC(random_state=0).fit(store), DCSVC(random_state=0).fit(X, y, sample_weight=weight)
+    np.testing.assert_array_equal(ours.decision_function(X), same.decision_function(X))
+    assert ours.score(store) == pytest.approx(same.score(X, y, weight))
+    with pytest.raises(ValueError, match="brings its own y"):
+        DCSVC().fit(store, y)
+
+
+def test_dask_labels_and_unknown_sizes():
+    X, y = data()
+    chunked = da.from_array(X, chunks=(100, 3))
+    fitted = DCSVC(random_state=0).fit(chunked, da.from_array(y, chunks=50))
+    assert fitted.score(chunked, da.from_array(y, chunks=50)) > 0.9
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        DCSVC().fit(chunked[chunked[:, 0] > 0], y)
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        DCSVC().fit(chunked)
+
+
+def test_prediction_never_holds_more_than_blocks_of_a_dask_array():
+    X, y = data()
+    fitted = DCSVC(random_state=0).fit(X, y)
+    sizes = []
+
+    def block(block_info=None):
+        (start, stop), _ = block_info[None]["array-location"]
+        sizes.append(stop - start)
+        return X[start:stop]
+
+    rows = da.map_blocks(
+        block, chunks=((100, 100, 100), (3,)), dtype=np.float32, meta=np.empty((0, 3), np.float32)
+    )
+    np.testing.assert_array_equal(fitted.predict(rows), fitted.predict(X))
+    assert max(sizes) == 100
+
+
+def test_saved_models_are_models_of_the_command_line(tmp_path):
+    X, y = data()
+    estimator = DCSVC(random_state=0).fit(X, np.array(["no", "yes"])[y])
+    estimator.save(tmp_path / "model")
+    model = load_model(tmp_path / "model")
+    assert model.classes.tolist() == ["no", "yes"]
+    assert model.header.config["kernel"]["name"] == "rbf"
+    assert pickle.loads(pickle.dumps(estimator)).model_.classes.tolist() == ["no", "yes"]
