@@ -47,7 +47,7 @@ def plan_memory(
     in_memory = process + vectors + 1.5 * rows + threads * (TASK_BYTES + LEAST_ROWS * 3 * row) < 0.7 * limit
     free = limit - process - vectors - (int(1.2 * rows) if in_memory else 0)
     per_row = 3 * row * (1 if not raw else 4) + ROW_BYTES
-    while threads > 1 and free / threads < TASK_BYTES + 4 * LEAST_ROWS * per_row:
+    while threads > 1 and 0.8 * free / threads < TASK_BYTES + 4 * LEAST_ROWS * per_row:
         threads -= 1
     max_part_rows = int((0.8 * free / threads - TASK_BYTES) / per_row)
     if max_part_rows < LEAST_ROWS:
