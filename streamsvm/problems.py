@@ -78,8 +78,9 @@ class StreamedDual:
         y: np.ndarray,
         upper: np.ndarray,
         engine: Engine,
+        parts: np.ndarray | None = None,
     ) -> None:
-        self.y, self.upper = y, upper
+        self.y, self.upper, self.parts = y, upper, parts
         self._kernel, self._groups, self._engine = kernel, groups, engine
         position = np.full(max(int(ids.max()) + 1, 1), -1)
         position[ids] = np.arange(len(ids))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from streamsvm.memory import plan_memory
 from streamsvm.models import Header, KernelModel, LocalModel, encode, label_texts, rows_state
 from streamsvm.persist import ModelWriter, save_model
 from streamsvm.problems import StreamedDual
-from streamsvm.solvers.dcsvm import Climb, Dual, Level, default_levels, in_memory, solve_pairs
+from streamsvm.solvers.dcsvm import Climb, Dual, Level, default_levels, in_memory, several, solve_pairs
 from streamsvm.solvers.pairs import Pair, Targets
 
 Model = KernelModel | LocalModel
@@ -74,29 +74,39 @@ def plan(store: Store, config: FitConfig) -> dict[str, Any]:
     rows = fit.part_rows(max(fit.levels, 0)) if fit.levels else store.n
     # one block round costs about rows x 2048 kernel values at 5e8 a second and core; 12 rounds at the bottom
     seconds = store.n * 2048 * 12 / 5e8 / fit.memory.threads * max(1.0, store.d / 100)
-    return {
+    return fit.memory.as_dict() | {
         "n": store.n,
         "d": store.d,
         "classes": fit.classes.tolist(),
         "levels": fit.levels,
         "early": config.dcsvm.early,
-        "max_part_rows": rows,
+        "max_part_rows": min(rows, store.n),
         "seconds_estimated_bottom_level": round(seconds, 1),
-        **fit.memory.as_dict(),
     }
 
 
 class Phases:
-    """Seconds by phase of a run."""
+    """Seconds by phase of a run, and how many cores were busy in it; a phase inside another is not counted twice."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self._cpu: dict[str, float] = {}
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
+        wall, cpu = time.perf_counter(), time.process_time()
+        inner_wall, inner_cpu = sum(self.seconds.values()), sum(self._cpu.values())
         yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        inside = sum(self.seconds.values()) - inner_wall, sum(self._cpu.values()) - inner_cpu
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - wall - inside[0]
+        self._cpu[name] = self._cpu.get(name, 0.0) + time.process_time() - cpu - inside[1]
+
+    def report(self) -> dict[str, dict[str, float]]:
+        busy = {name: round(self._cpu[name] / max(s, 1e-9), 2) for name, s in self.seconds.items()}
+        return {
+            "seconds_by_phase": {name: round(s, 4) for name, s in self.seconds.items()},
+            "cores_busy_by_phase": busy,
+        }
 
 
 @dataclass
@@ -146,7 +156,7 @@ class Fit:
         self.engine = Engine(self.config.workers)
         self.classes, codes = self._labels()
         self.scaling, self.kernel = self._prepare()
-        self.targets = Targets(codes, self._upper(codes), len(self.classes))
+        self.targets = Targets(codes, self._upper(codes), len(self.classes), np.zeros(self.store.n, np.int32))
         raw = self.scaling.kind == "none" and self.store.dtype == np.uint8
         self.memory = plan_memory(
             self.store, len(self.classes), self.config.memory_limit, self.engine.threads, raw=raw
@@ -157,6 +167,9 @@ class Fit:
         self._scratch: Path | None = None
         self._groups: Any = None
         self._facts: dict[str, Any] = {}
+        self._found: dict[int, np.ndarray] = {}  # support vectors of each level, as bits
+        if options.early and self.levels == 0:
+            self.events("warning", message=f"{self.store.n} rows are one part: solved exactly, early or not")
 
     def close(self) -> None:
         if self._scratch is not None:
@@ -199,13 +212,13 @@ class Fit:
         climb = self._climb()
         last = options.early_level or self.levels
         alpha = self._climbed(climb, range(self.levels, last, -1))
+        start = time.perf_counter()
         level = self._divide(last, climb.candidates(alpha))
+        single = options.combine != "nearest" and len(self.classes) == 2
         sizes, entries, gap, objective = [0], 0, 0.0, 0.0
         codes = self.targets.codes
         with self.phase("solve"):
-            for part in climb.parts(
-                level, alpha, single=options.combine != "nearest" and len(self.classes) == 2
-            ):
+            for part in climb.reported(level, start, climb.parts(level, alpha, single=single)):
                 sizes.append(len(part.ids))
                 objective, gap = objective + part.objective, gap + part.gap
                 support = rows_state("support", part.rows)
@@ -239,15 +252,24 @@ class Fit:
                 alpha = self._refine(alpha)
         with self.phase("top"):
             alpha, objective, gap = solve_pairs(
-                self._whole(), self.targets, alpha, self.config.tol, on_step=self._top_step
+                self._whole(), self.targets, alpha, self.config.tol, on_step=self._on_round("top")
             )
         support = np.flatnonzero(alpha.any(axis=1))
+        self._compare(support)
         rows = self.samples.take(support)
         header = self._header(objective, gap)
         return KernelModel(header, rows, alpha[support], self.targets.codes[support], support)
 
-    def _top_step(self, violation: float, rounds: int) -> None:
-        self.events("round", phase="top", violation=violation, round=rounds)
+    def _compare(self, support: np.ndarray) -> None:
+        """Records how well each level knew the support vectors (figure 2 of the paper)."""
+        for number, bits in self._found.items():
+            found = np.unpackbits(bits, count=self.store.n)
+            hits = int(np.count_nonzero(found[support]))
+            precision, recall = hits / max(int(found.sum()), 1), hits / max(len(support), 1)
+            self.events("support", level=number, precision=round(precision, 5), recall=round(recall, 5))
+
+    def _on_round(self, phase: str) -> Callable[[float, int], None]:
+        return lambda violation, rounds: self.events("round", phase=phase, violation=violation, round=rounds)
 
     def _climbed(self, climb: Climb, numbers: range) -> np.ndarray:
         """Coefficients after these levels, some of them from a checkpoint."""
@@ -258,6 +280,7 @@ class Fit:
         with self.phase("levels"):
             for number, updated in climb.run(numbers, alpha):
                 alpha = updated
+                self._found[number] = np.packbits(alpha.any(axis=1))
                 self.checkpoints.save(number, alpha)
         return alpha
 
@@ -289,6 +312,8 @@ class Fit:
                 events=self.events,
             )
             n_parts = int(parts.max()) + 1
+            if not self.targets.parts.any():
+                self.targets.parts[:] = parts
             self._facts |= {"n_parts": n_parts, "max_part_rows": int(np.bincount(parts).max())}
             self._facts["partition_bound"] = self._bound(parts)
             self._groups = self._group(parts, n_parts)
@@ -321,7 +346,9 @@ class Fit:
             return alpha
         targets, rows = self.targets.take(support), self.samples.take(support)
         dual = in_memory(self.kernel, rows, targets, self.engine.threads)
-        alpha[support], _, _ = solve_pairs(dual, targets, alpha[support], self.config.tol)
+        alpha[support], _, _ = solve_pairs(
+            dual, targets, alpha[support], self.config.tol, on_step=self._on_round("refine")
+        )
         return alpha
 
     def _whole(self) -> Dual:
@@ -333,7 +360,13 @@ class Fit:
 
         def dual(pair: Pair) -> StreamedDual:
             return StreamedDual(
-                self.kernel, self._groups, pair.ids, pair.y, self.targets.upper[pair.ids], self.engine
+                self.kernel,
+                self._groups,
+                pair.ids,
+                pair.y,
+                self.targets.upper[pair.ids],
+                self.engine,
+                several(self.targets.parts[pair.ids]),
             )
 
         return dual
@@ -464,7 +497,7 @@ class Fit:
             "levels": self.levels,
             **self._facts,
             "threads": self.engine.threads,
-            "seconds_by_phase": {name: round(s, 4) for name, s in self.phase.seconds.items()},
+            **self.phase.report(),
         }
 
 

@@ -133,15 +133,34 @@ class BlockSolver:
         return replace(state, active=active[~settled], shrunk=shrunk)
 
     def _select(self, problem: DualQP, state: BlockState) -> np.ndarray:
-        """Half of the previous block and, from each class, a quarter of worst violators."""
+        """Half of the previous block and, from each class, a quarter of worst violators.
+
+        Where the problem knows parts of rows far from each other, only the parts that need it most take part, and
+        free support vectors of theirs fill the block up: neighbours move against each other.
+        """
         active = slice(None) if state.active is None else state.active
         v = np.zeros(len(state.alpha))
         v[active] = violations(state.alpha[active], state.gradient[active], problem.upper[active])
-        kept = _largest(state.block, v, self.block_rows // 2)
+        kept, free = state.block, np.empty(0, np.intp)
+        if problem.parts is not None:
+            is_free = (state.alpha > 0) & (state.alpha < problem.upper)
+            chosen = self._neediest(problem.parts, v, is_free)
+            v[~chosen] = 0.0
+            kept, free = kept[chosen[kept]], np.flatnonzero(chosen & is_free)
+        kept = _largest(kept, v, self.block_rows // 2)
         v[kept] = 0.0
         quarter = (self.block_rows - len(kept)) // 2
         fresh = [_largest(np.flatnonzero((problem.y == side) & (v > 0)), v, quarter) for side in (1.0, -1.0)]
-        return np.sort(np.concatenate([kept, *fresh]))
+        block = np.union1d(kept, np.concatenate(fresh))
+        room = self.block_rows - len(block)
+        return np.union1d(block, np.setdiff1d(free, block)[:room]) if len(free) else block
+
+    def _neediest(self, parts: np.ndarray, v: np.ndarray, free: np.ndarray) -> np.ndarray:
+        """(n,) bool: rows of the parts with most violation that together hold a block of free or violating rows."""
+        rows = np.bincount(parts, weights=free | (v > self.tol))
+        order = np.argsort(-np.bincount(parts, weights=np.where(v > self.tol, v, 0.0)), kind="stable")
+        count = 1 + int(np.searchsorted(np.cumsum(rows[order]), self.block_rows, side="right"))
+        return np.isin(parts, order[:count])
 
     def _solve_block(
         self, problem: DualQP, state: BlockState, block: np.ndarray
@@ -150,8 +169,9 @@ class BlockSolver:
         Q = problem.gram(block)
         a = state.alpha[block].astype(np.float32)
         before = a.copy()
-        # a tenth of the violation outside is enough: more would be undone by the next block
-        tol = np.float32(max(0.1 * state.violation, 0.5 * self.tol))
+        # a tenth of the block's violation is enough: more would be undone by the next block
+        worst = violations(state.alpha[block], state.gradient[block], problem.upper[block]).max()
+        tol = np.float32(max(0.1 * worst, 0.5 * self.tol))
         _block_descent(
             Q,
             np.ascontiguousarray(np.diag(Q)),

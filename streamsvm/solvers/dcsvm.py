@@ -81,9 +81,16 @@ def in_memory(kernel: Kernel, rows: Rows, targets: Targets, threads: int = 1) ->
 
     def dual(pair: Pair) -> KernelDual:
         part = rows if len(pair.ids) == len(rows) else rows.take(pair.ids)
-        return KernelDual(kernel, part, pair.y, targets.upper[pair.ids], threads)
+        return KernelDual(
+            kernel, part, pair.y, targets.upper[pair.ids], threads, several(targets.parts[pair.ids])
+        )
 
     return dual
+
+
+def several(parts: np.ndarray) -> np.ndarray | None:
+    """The parts, if there is more than one."""
+    return parts if len(parts) and np.any(parts != parts[0]) else None
 
 
 Divide = Callable[[int, np.ndarray | None], Level]  # level number, row ids to sample from (None: all)
@@ -106,18 +113,29 @@ class Climb:
         for number in numbers:
             start = time.perf_counter()
             level = self.divide(number, self.candidates(alpha))
-            divided = time.perf_counter()
-            alpha, objective = self._solve(level, alpha)
-            self.events(
-                "level",
-                level=number,
-                parts=level.groups.n_parts,
-                seconds_clustering=round(divided - start, 3),
-                seconds_training=round(time.perf_counter() - divided, 3),
-                objective=objective,
-                n_support=int(alpha.any(axis=1).sum()),
-            )
+            updated = np.zeros_like(alpha)
+            single = self.targets.n_classes == 2
+            for part in self.reported(level, start, self.parts(level, alpha, single=single)):
+                updated[part.ids] = part.alpha
+            alpha = updated
             yield number, alpha
+
+    def reported(self, level: Level, start: float, parts: Iterator[PartSolution]) -> Iterator[PartSolution]:
+        """The parts as they come, and at their end one record of the level; start: when its clustering began."""
+        divided = time.perf_counter()
+        objective, n_support = 0.0, 0
+        for part in parts:
+            objective, n_support = objective + part.objective, n_support + len(part.ids)
+            yield part
+        self.events(
+            "level",
+            level=level.number,
+            parts=level.groups.n_parts,
+            seconds_clustering=round(divided - start, 3),
+            seconds_training=round(time.perf_counter() - divided, 3),
+            objective=objective,
+            n_support=n_support,
+        )
 
     def candidates(self, alpha: np.ndarray) -> np.ndarray | None:
         """Support vectors, to sample the next clustering from (section 4, adaptive clustering)."""
@@ -127,23 +145,21 @@ class Climb:
         """The solution of each part, lazily and in order, from alpha (n, k - 1)."""
         groups, targets = level.groups, self.targets
 
+        few = groups.n_parts < 4 * self.engine.threads  # then one after the other, each on all threads
+
         def solve_part(part: int) -> PartSolution:
             ids, rows = groups.ids(part), groups.rows(part)
             here = targets.take(ids)
-            dual = in_memory(self.kernel, rows, here)
+            dual = in_memory(self.kernel, rows, here, self.engine.threads if few else 1)
             solved, objective, gap = solve_pairs(dual, here, alpha[ids], self.tol, single=single)
             support = np.flatnonzero(solved.any(axis=1))
             return PartSolution(ids[support], rows.take(support), solved[support], objective, gap)
 
-        phase = f"level {level.number}"
-        window = 32 * self.engine.threads  # parts come largest first: few cores wait at a window's end
         return self.engine.map(
-            solve_part, range(groups.n_parts), phase=phase, events=self.events, window=window
+            solve_part,
+            range(groups.n_parts),
+            phase=f"level {level.number}",
+            events=self.events,
+            # parts come largest first: few cores wait at a window's end
+            window=1 if few else 32 * self.engine.threads,
         )
-
-    def _solve(self, level: Level, alpha: np.ndarray) -> tuple[np.ndarray, float]:
-        updated, objective = np.zeros_like(alpha), 0.0
-        for part in self.parts(level, alpha, single=self.targets.n_classes == 2):
-            updated[part.ids] = part.alpha
-            objective += part.objective
-        return updated, objective

@@ -15,14 +15,18 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Targets:
-    """What the rows are to be told apart by: class codes (n,) in 0..k-1 and the bounds C_i (n,) of their duals."""
+    """What the rows are to be told apart by: class codes (n,) in 0..k-1 and the bounds C_i (n,) of their duals.
+
+    parts (n,) tells rows that are close to each other; the first division fills it in.
+    """
 
     codes: np.ndarray
     upper: np.ndarray
     n_classes: int
+    parts: np.ndarray
 
     def take(self, ids: np.ndarray) -> Targets:
-        return Targets(self.codes[ids], self.upper[ids], self.n_classes)
+        return Targets(self.codes[ids], self.upper[ids], self.n_classes, self.parts[ids])
 
 
 @dataclass(frozen=True)
