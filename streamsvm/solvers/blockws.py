@@ -96,9 +96,12 @@ class BlockSolver:
     def out_of_rounds(self, state: BlockState, max_rounds: int) -> bool:
         if state.rounds < max_rounds:
             return False
-        raise ConfigError(
-            f"tol={self.tol:g} was not reached in {max_rounds} rounds (violation {state.violation:.2e}): "
-            "kernel values are float32, ask for a larger tol or scale the features"
+        raise self._stuck(state)
+
+    def _stuck(self, state: BlockState) -> ConfigError:
+        return ConfigError(
+            f"tol={self.tol:g} was not reached in {state.rounds} rounds (violation {state.violation:.2e}): "
+            "kernel values are float32, ask for a larger tol or a smaller C, or scale the features"
         )
 
     def step(self, problem: DualQP, state: BlockState) -> BlockState:
@@ -107,6 +110,8 @@ class BlockSolver:
         state = self._shrink(problem, state)
         block = self._select(problem, state)
         new, moved = self._solve_block(problem, state, block)
+        if not moved.any():
+            raise self._stuck(state)
         alpha, gradient = state.alpha.copy(), state.gradient.copy()
         delta = new[moved] - alpha[block[moved]]
         alpha[block] = new

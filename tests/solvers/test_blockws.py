@@ -196,6 +196,14 @@ def test_out_of_rounds_is_an_error_that_says_what_to_do():
         blockws.solve(problem(C=100.0), tol=1e-12, max_rounds=5)
 
 
+def test_coefficients_too_large_for_float32_are_an_error_at_once():
+    """Steps of less than 2^-24 of a coefficient are lost: what no longer moves will never reach tol."""
+    p = problem(kernel="linear", C=1e4)
+    with pytest.raises(ConfigError, match=r"tol=0.001 was not reached in \d+ rounds .* smaller C"):
+        blockws.solve(p, tol=1e-3, max_rounds=100)
+    assert blockws.solve(p, tol=0.1, max_rounds=100).violation <= 0.1
+
+
 def libsvm_rows(path, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
     X, y = np.zeros((n, d), np.float32), np.empty(n)
     with bz2.open(path, "rt") as lines:
