@@ -18,6 +18,8 @@ from streamsvm.graph import Engine
 from streamsvm.kernels import Kernel
 
 RESTARTS = 3
+DISTANCE_BYTES = 4 << 20  # of distances that one thread holds
+MOST_CENTRES = 64  # of one node: a sample of a thousand rows places no more of them well
 ITERATIONS = 30
 
 
@@ -36,8 +38,18 @@ class Centres:
 
     def assign(self, rows: Rows, threads: int = 1) -> np.ndarray:
         """(n,) int32: the nearest centre of each row."""
-        products = self.kernel.apply(rows, self.rows, self.weights, threads)
-        return np.argmin(self.offsets - 2.0 * products, axis=1).astype(np.int32)
+        out = np.empty(len(rows), np.int32)
+        step = max(1, DISTANCE_BYTES // (8 * self.k))
+        for start in range(0, len(rows), step):
+            products = self._products(rows.take(slice(start, start + step)), threads)
+            out[start : start + step] = np.argmin(self.offsets - 2.0 * products, axis=1)
+        return out
+
+    def _products(self, rows: Rows, threads: int) -> np.ndarray:
+        """<phi(x), c>, (m, k); with the linear kernel a centre is a row of its own."""
+        if self.kernel.name == "linear":
+            return self.kernel.block(rows, self.rows, threads)
+        return self.kernel.apply(rows, self.rows, self.weights, threads)
 
 
 def fit_centres(sample: Rows, k: int, kernel: Kernel, rng: np.random.Generator) -> Centres:
@@ -158,15 +170,15 @@ def partition(
 ) -> tuple[Partition, np.ndarray]:
     """About n_parts parts of at most max_rows rows, and the part of each row, (n,) int32.
 
-    Flat k-means with n_parts centres first, from a sample of `candidates` (row ids; None: all); then every part
-    that is too large is split on, from a sample of its own. Each round is one pass. Rows that no centres tell apart
+    k-means with n_parts centres first (at most MOST_CENTRES), from a sample of `candidates` (row ids; None: all);
+    then every part that is too large is split on, from a sample of its own. Each round is one pass. Rows that no centres tell apart
     are cut by position, so the bound always holds; such pieces share a centre, which routes to the first of them.
     """
     tree = _Tree()
     parts = np.zeros(samples.n, np.int32)
     if candidates is None or len(candidates) < n_parts:
         candidates = np.arange(samples.n)
-    todo = {0: n_parts} if n_parts > 1 else _too_large(parts, max_rows, tree.solid)
+    todo = {0: min(n_parts, MOST_CENTRES)} if n_parts > 1 else _too_large(parts, max_rows, tree.solid)
     while todo:
         centres = _fit_parts(samples, engine, parts, todo, sample, kernel, rng, candidates)
         todo_parts, before = list(todo), np.bincount(parts, minlength=tree.n_leaves)
@@ -202,7 +214,7 @@ def _too_large(parts: np.ndarray, max_rows: int, solid: set[int]) -> dict[int, i
     """Parts above the bound, and how many centres each gets."""
     counts = np.bincount(parts)
     large = [int(p) for p in np.flatnonzero(counts > max_rows) if int(p) not in solid]
-    return {p: int(np.clip(-(-3 * counts[p] // (2 * max_rows)), 2, 64)) for p in large}
+    return {p: int(np.clip(-(-3 * counts[p] // (2 * max_rows)), 2, MOST_CENTRES)) for p in large}
 
 
 def _fit_parts(
