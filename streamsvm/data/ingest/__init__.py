@@ -30,6 +30,9 @@ from streamsvm.events import Events, ignore
 __all__ = ["FORMATS", "IngestOptions", "ingest"]
 
 
+SHUFFLE = 0x5F1E  # a stream of its own: labels that a user drew from the plain seed must not line up with it
+
+
 def ingest(
     sources: Sequence[str | os.PathLike[str]],
     store_url: str | os.PathLike[str],
@@ -57,7 +60,11 @@ def ingest(
     summary = {"store": os.fspath(store_url), "rows": writers[0][0].n, "features": layout["d"]}
     if options.test_store is not None:
         summary |= {"test_store": options.test_store, "test_rows": writers[1][0].n}
-    summary |= {"layout": "csr" if layout["is_sparse"] else "dense", "dtype": str(layout["dtype"]), "format": format_}
+    summary |= {
+        "layout": "csr" if layout["is_sparse"] else "dense",
+        "dtype": str(layout["dtype"]),
+        "format": format_,
+    }
     summary["seconds"] = round(time.perf_counter() - start, 3)
     events("ingested", **summary)
     return summary
@@ -75,7 +82,9 @@ def _format(paths: list[str], options: IngestOptions) -> str:
         raise ConfigError("no source was given; expected at least one file")
     formats = {options.format or detect_format(p) for p in paths}
     if len(formats) > 1:
-        raise ConfigError(f"the sources have different formats ({', '.join(sorted(formats))}); ingest one at a time")
+        raise ConfigError(
+            f"the sources have different formats ({', '.join(sorted(formats))}); ingest one at a time"
+        )
     format_ = formats.pop()
     table = format_ in ("csv", "tsv", "parquet")
     if not table and (options.label or options.qid):
@@ -120,7 +129,7 @@ def _arrange(
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
     folder = None if path is None else str(path.parent)
-    rng = np.random.default_rng(options.seed)
+    rng = np.random.default_rng([options.seed, SHUFFLE])
     spool = Shuffler(folder, options.memory_limit // 8, rng) if shuffled else Spool(folder)
     stack.enter_context(closing(spool))
     for block in blocks:
@@ -141,7 +150,12 @@ def _layout(reader: Reader, options: IngestOptions, like: Store | None) -> dict[
 
 
 def _writers(
-    url: str, options: IngestOptions, n: int | None, layout: dict[str, Any], attrs: dict[str, Any], stack: ExitStack
+    url: str,
+    options: IngestOptions,
+    n: int | None,
+    layout: dict[str, Any],
+    attrs: dict[str, Any],
+    stack: ExitStack,
 ) -> list[tuple[StoreWriter, int | None]]:
     """The stores to fill one after the other, each with its number of rows (None: all there are)."""
     parts: list[tuple[str, int | None]] = [(url, n)]
@@ -157,7 +171,9 @@ def _writers(
     return [
         (
             stack.enter_context(
-                StoreWriter(part, **layout, chunk_rows=options.rows_per_chunk, attrs=attrs, integral_labels=True)
+                StoreWriter(
+                    part, **layout, chunk_rows=options.rows_per_chunk, attrs=attrs, integral_labels=True
+                )
             ),
             size,
         )
@@ -166,7 +182,10 @@ def _writers(
 
 
 def _fill(
-    reader: Reader, blocks: Iterator[Block], writers: list[tuple[StoreWriter, int | None]], layout: dict[str, Any]
+    reader: Reader,
+    blocks: Iterator[Block],
+    writers: list[tuple[StoreWriter, int | None]],
+    layout: dict[str, Any],
 ) -> None:
     step = max(1, (16 << 20) // (layout["d"] * layout["dtype"].itemsize))
     waiting = iter(writers)
