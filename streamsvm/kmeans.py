@@ -171,8 +171,9 @@ def partition(
     """About n_parts parts of at most max_rows rows, and the part of each row, (n,) int32.
 
     k-means with n_parts centres first (at most MOST_CENTRES), from a sample of `candidates` (row ids; None: all);
-    then every part that is too large is split on, from a sample of its own. Each round is one pass. Rows that no centres tell apart
-    are cut by position, so the bound always holds; such pieces share a centre, which routes to the first of them.
+    then every part that is too large is split on, from a sample of its own. Each round is one pass. Rows that no
+    centres tell apart are cut by position, so the bound always holds; such pieces share a centre, which routes to
+    the first of them.
     """
     tree = _Tree()
     parts = np.zeros(samples.n, np.int32)

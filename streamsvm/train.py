@@ -163,7 +163,7 @@ class Fit:
         )
         self.engine.threads = self.memory.threads
         options = self.config.dcsvm
-        self.levels = options.levels or default_levels(self.store.n, options.children)
+        self.levels = options.levels or default_levels(self.store.n, options.children, early=options.early)
         self._scratch: Path | None = None
         self._groups: Any = None
         self._facts: dict[str, Any] = {}

@@ -62,10 +62,14 @@ def check(store: Store, events: Events = ignore) -> dict[str, Any]:
             unsorted.append(start)
         events.progress("check", i + 1, len(blocks))
     if unsorted:
-        warnings.append(f"CSR indices unsorted or duplicate, first from row {unsorted[0]} on; reads sort them")
+        warnings.append(
+            f"CSR indices unsorted or duplicate, first from row {unsorted[0]} on; reads sort them"
+        )
     chunk_bytes = store.nbytes // store.n * store.chunk_rows
     if chunk_bytes > MOST_CHUNK_BYTES:
-        warnings.append(f"a chunk holds {chunk_bytes >> 20} MiB and every read decodes it whole; rechunk by rows")
+        warnings.append(
+            f"a chunk holds {chunk_bytes >> 20} MiB and every read decodes it whole; rechunk by rows"
+        )
     return {
         "store": store.url,
         "rows": store.n,
@@ -83,7 +87,9 @@ def _check_labels(store: Store) -> list[str]:
     if weight is not None and not weight.any():
         raise DataError(f"{store.url or 'the data'}: every sample_weight is 0; expected some positive ones")
     if qid is not None and qid.dtype.kind == "f" and not np.isfinite(qid).all():
-        raise DataError(f"{store.url or 'the data'}: the qid of row {int(np.argmin(np.isfinite(qid)))} is missing")
+        raise DataError(
+            f"{store.url or 'the data'}: the qid of row {int(np.argmin(np.isfinite(qid)))} is missing"
+        )
     if not store.has_y:
         warnings.append("no labels: good for prediction only")
     elif np.all(store.y == store.y[0]):

@@ -68,7 +68,9 @@ class CheckedArray:
                 self.array[max(lo, start) : min(lo + self.chunk_rows, stop)]
             except Exception as cause:
                 return self._corrupt(lo // self.chunk_rows, self.chunk_rows, f"is damaged ({_brief(cause)})")
-        return self._corrupt(first // self.chunk_rows, self.chunk_rows, f"could not be read ({_brief(error)})")
+        return self._corrupt(
+            first // self.chunk_rows, self.chunk_rows, f"could not be read ({_brief(error)})"
+        )
 
     def _corrupt(self, chunk: int, chunk_rows: int, what: str) -> CorruptDataError:
         lo, hi = chunk * chunk_rows, min((chunk + 1) * chunk_rows, len(self))

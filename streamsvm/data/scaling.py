@@ -40,7 +40,9 @@ class Scaling:
         if isinstance(rows.X, np.ndarray):
             return Rows(self._apply_dense(rows.X))
         if np.any(self.offset):
-            raise ConfigError(f"{self.kind} scaling would fill a sparse store; use maxabs, or ingest with --dense")
+            raise ConfigError(
+                f"{self.kind} scaling would fill a sparse store; use maxabs, or ingest with --dense"
+            )
         X = rows.X
         data = (X.data * self.scale[X.indices]).astype(np.float32)
         return Rows(sparse.csr_array((data, X.indices, X.indptr), shape=X.shape))

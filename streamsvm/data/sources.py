@@ -83,8 +83,12 @@ class CSRSource:
         self._name = name
         encoding = group.attrs.get("encoding-type")
         if encoding != "csr_matrix":
-            raise DataError(f"group {name!r} has encoding-type {encoding!r}; expected 'csr_matrix' or an array")
-        self._data, self._indices, self._indptr = (_member(group, name, k) for k in ("data", "indices", "indptr"))
+            raise DataError(
+                f"group {name!r} has encoding-type {encoding!r}; expected 'csr_matrix' or an array"
+            )
+        self._data, self._indices, self._indptr = (
+            _member(group, name, k) for k in ("data", "indices", "indptr")
+        )
         shape: Any = group.attrs.get("shape", ())
         check_shape(tuple(shape), f"group {name!r}")
         self.n, self.d = int(shape[0]), int(shape[1])
@@ -116,10 +120,14 @@ class CSRSource:
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.d:
             found = f"{indices.min()} to {indices.max()}"
             raise self._bad(start, stop, f"column indices {found} do not fit {self.d} columns")
-        return narrow_csr(self._data.read(lo, hi).astype(self.dtype, copy=False), indices, indptr - lo, self.d)
+        return narrow_csr(
+            self._data.read(lo, hi).astype(self.dtype, copy=False), indices, indptr - lo, self.d
+        )
 
     def _bad(self, start: int, stop: int, what: str) -> CorruptDataError:
-        return CorruptDataError(f"group {self._name!r}, rows {start} to {stop - 1}: {what}; write the store again")
+        return CorruptDataError(
+            f"group {self._name!r}, rows {start} to {stop - 1}: {what}; write the store again"
+        )
 
 
 def narrow_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, d: int) -> sparse.csr_array:
@@ -139,7 +147,9 @@ def csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, d: int) -> sp
 
 def _member(group: zarr.Group, name: str, key: str) -> CheckedArray:
     if key not in group:
-        raise CorruptDataError(f"group {name!r} has no {key!r} array; a csr_matrix has data, indices and indptr")
+        raise CorruptDataError(
+            f"group {name!r} has no {key!r} array; a csr_matrix has data, indices and indptr"
+        )
     member = group[key]
     if not isinstance(member, zarr.Array):
         raise DataError(f"'{name}/{key}' is a group; expected an array")

@@ -166,7 +166,9 @@ class Store:
         weight = _values(self._columns["sample_weight"]).astype(np.float64)
         bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
         if len(bad):
-            raise DataError(f"sample_weight of row {bad[0]} is {weight[bad[0]]}; expected a finite number >= 0")
+            raise DataError(
+                f"sample_weight of row {bad[0]} is {weight[bad[0]]}; expected a finite number >= 0"
+            )
         return weight
 
     @cached_property
@@ -180,7 +182,14 @@ class Store:
     def fingerprint(self) -> str:
         """32 hex digits from shape, dtype, columns, labels and the first rows: cheap, tells data sets apart."""
         state = hashlib.blake2b(digest_size=16)
-        facts = [self.n, self.d, str(self.dtype), self.is_sparse, self.attrs.get("content"), self.attrs.get("columns")]
+        facts = [
+            self.n,
+            self.d,
+            str(self.dtype),
+            self.is_sparse,
+            self.attrs.get("content"),
+            self.attrs.get("columns"),
+        ]
         state.update(json.dumps(facts, sort_keys=True, default=str).encode())
         first = self.read(0, min(self.n, 64)).X
         state.update(np.ascontiguousarray(first.data).tobytes() if self.is_sparse else first.tobytes())
@@ -195,7 +204,9 @@ def open_group(url: str | os.PathLike[str]) -> zarr.Group:
     if path is not None and not path.exists():
         raise NotFoundError(f"{url} does not exist; expected a zarr store")
     if path is not None and not path.is_dir():
-        raise DataError(f"{url} is a file, not a zarr store; make one with `streamsvm ingest {url} --store S`")
+        raise DataError(
+            f"{url} is a file, not a zarr store; make one with `streamsvm ingest {url} --store S`"
+        )
     try:
         return zarr.open_group(path or str(url), mode="r")
     except FileNotFoundError:
@@ -218,7 +229,9 @@ class _Categorical:
 
     def __init__(self, group: zarr.Group, name: str) -> None:
         if not {"codes", "categories"} <= set(group.keys()):
-            raise DataError(f"{name!r} is a group without 'codes' and 'categories'; expected an array of labels")
+            raise DataError(
+                f"{name!r} is a group without 'codes' and 'categories'; expected an array of labels"
+            )
         self._codes = CheckedArray(group["codes"], f"{name}/codes")  # type: ignore[arg-type]
         self._categories = CheckedArray(group["categories"], f"{name}/categories")  # type: ignore[arg-type]
         self._name = name
@@ -272,7 +285,9 @@ def _labels(values: np.ndarray) -> np.ndarray:
     if kind == "f":
         missing = np.flatnonzero(~np.isfinite(values))
         if len(missing):
-            raise DataError(f"the label of row {missing[0]} is {values[missing[0]]}; every row needs a finite label")
+            raise DataError(
+                f"the label of row {missing[0]} is {values[missing[0]]}; every row needs a finite label"
+            )
         return values.astype(np.float64)
     if kind in "US":
         return values.astype(str)

@@ -15,7 +15,9 @@ import zarr
 
 from streamsvm.errors import StorageError, StreamSVMError
 
-PARTIAL = "streamsvm_partial"  # group attribute while a writer is at work: such a group does not open as a store
+PARTIAL = (
+    "streamsvm_partial"  # group attribute while a writer is at work: such a group does not open as a store
+)
 
 
 def local_path(url: str | os.PathLike[str]) -> Path | None:

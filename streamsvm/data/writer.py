@@ -74,7 +74,9 @@ class StoreWriter:
     ) -> None:
         """Adds rows with their labels and columns; always the same columns. Raises DataError, StorageError."""
         if rows.d != self._d or rows.is_sparse != self._is_sparse:
-            raise DataError(f"got {_layout(rows.is_sparse, rows.d)} in a store of {_layout(self._is_sparse, self._d)}")
+            raise DataError(
+                f"got {_layout(rows.is_sparse, rows.d)} in a store of {_layout(self._is_sparse, self._d)}"
+            )
         given = {"y": y, "qid": qid, "sample_weight": sample_weight}
         with self._target.errors():
             self._append_columns({k: np.asarray(v) for k, v in given.items() if v is not None}, len(rows))
@@ -84,13 +86,17 @@ class StoreWriter:
     def _append_columns(self, given: dict[str, np.ndarray], n_rows: int) -> None:
         if self.n == 0 and not self._columns:
             integral = {"y": self._integral_labels}
-            self._columns = {k: Column(k, self._target.folder, integral=integral.get(k, False)) for k in given}
+            self._columns = {
+                k: Column(k, self._target.folder, integral=integral.get(k, False)) for k in given
+            }
         if set(given) != set(self._columns):
             before = sorted(self._columns)
             raise DataError(f"rows from {self.n} on have columns {sorted(given)}, the rows before {before}")
         for name, values in given.items():
             if values.shape != (n_rows,):
-                raise DataError(f"{n_rows} rows came with {name} of shape {values.shape}; expected ({n_rows},)")
+                raise DataError(
+                    f"{n_rows} rows came with {name} of shape {values.shape}; expected ({n_rows},)"
+                )
             self._columns[name].append(values)
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -131,7 +137,9 @@ def _layout(is_sparse: bool, d: int) -> str:
 class _Growing:
     """A zarr array that grows by blocks; every block but the last holds whole chunks."""
 
-    def __init__(self, group: zarr.Group, name: str, dtype: Any, chunk: int, tail: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, group: zarr.Group, name: str, dtype: Any, chunk: int, tail: tuple[int, ...] = ()
+    ) -> None:
         self._array = create_array(group, name, shape=(0, *tail), chunks=(max(1, chunk), *tail), dtype=dtype)
         self._tail = tail
 
@@ -142,7 +150,9 @@ class _Growing:
 
 
 class _DenseWriter:
-    def __init__(self, group: zarr.Group, d: int, dtype: np.dtype, chunk_rows: int | None, folder: str | None) -> None:
+    def __init__(
+        self, group: zarr.Group, d: int, dtype: np.dtype, chunk_rows: int | None, folder: str | None
+    ) -> None:
         self._group, self._d = group, d
         self._chunk_rows = chunk_rows or default_chunk_rows(d * dtype.itemsize)
         self._buffer = np.empty((self._chunk_rows, d), dtype)
@@ -180,7 +190,9 @@ class _DenseWriter:
 class _CSRWriter:
     """anndata's csr_matrix: data and indices in chunks of equally many entries."""
 
-    def __init__(self, group: zarr.Group, d: int, dtype: np.dtype, chunk_rows: int | None, folder: str | None) -> None:
+    def __init__(
+        self, group: zarr.Group, d: int, dtype: np.dtype, chunk_rows: int | None, folder: str | None
+    ) -> None:
         self._group = group.create_group("X")
         self._d, self._chunk_rows = d, chunk_rows
         self._chunk = 0 if chunk_rows else CHUNK_BYTES // (dtype.itemsize + 4)
@@ -204,7 +216,9 @@ class _CSRWriter:
     def finish(self) -> str:
         crc = self._data.finish() ^ self._indices.finish()
         self._indptr.write(self._group)
-        self._group.attrs.put({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [self._n, self._d]})
+        self._group.attrs.put(
+            {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [self._n, self._d]}
+        )
         return f"{crc:08x}"
 
     def close(self) -> None:

@@ -160,4 +160,4 @@ class TestEarly:
 
 @pytest.mark.parametrize(("n", "levels"), [(100, 0), (PART_ROWS, 0), (4 * PART_ROWS, 1), (64 * PART_ROWS, 3)])
 def test_levels_follow_from_n(n, levels):
-    assert default_levels(n, 4) == levels
+    assert default_levels(n, 4, early=True) == levels

@@ -67,7 +67,9 @@ def cast(X: np.ndarray, dtype: np.dtype, where: str, first_row: int) -> np.ndarr
     bad = first_nonfinite(Rows(np.atleast_2d(out)), first_row)
     if bad is not None:
         row, column, _ = bad
-        raise DataError(f"{where}: row {row + 1}, column {column + 1} is {X[row - first_row, column]}; expected finite")
+        raise DataError(
+            f"{where}: row {row + 1}, column {column + 1} is {X[row - first_row, column]}; expected finite"
+        )
     if dtype == np.uint8 and not np.array_equal(out, X):
         row, column = np.argwhere(out != X)[0]
         raise DataError(

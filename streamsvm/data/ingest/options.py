@@ -49,7 +49,9 @@ class IngestOptions:
         if self.dtype not in (None, "uint8", "float32", "float64"):
             raise ConfigError(f"dtype is {self.dtype!r}; expected uint8, float32 or float64")
         if (self.split is None) != (self.test_store is None):
-            raise ConfigError("--split and --test-store go together: a fraction, and a store for the other rows")
+            raise ConfigError(
+                "--split and --test-store go together: a fraction, and a store for the other rows"
+            )
         if self.split is not None and not 0 < self.split < 1:
             raise ConfigError(f"split is {self.split}; expected a fraction between 0 and 1")
         if self.rows_per_chunk is not None and self.rows_per_chunk < 1:

@@ -86,7 +86,9 @@ class Schema:
     def from_attrs(cls, attrs: dict[str, Any]) -> Schema:
         """The schema that `to_attrs` wrote, frozen. Raises DataError where the store was made from no table."""
         if "columns" not in attrs:
-            raise DataError("the store to be like was not made from a table, so it has no columns to take over")
+            raise DataError(
+                "the store to be like was not made from a table, so it has no columns to take over"
+            )
         features = [
             Feature(c["name"], {t: i for i, t in enumerate(c["categories"])} if "categories" in c else None)
             for c in attrs["columns"]
@@ -120,7 +122,9 @@ def match(path: str, schema: Schema, names: set[str]) -> str | None:
     """Checks that a table has the schema's features; returns its label column, None without. Raises DataError."""
     missing = [f.name for f in schema.features if f.name not in names]
     if missing:
-        raise DataError(f"{path} lacks column {missing[0]!r}; expected {_listed([f.name for f in schema.features])}")
+        raise DataError(
+            f"{path} lacks column {missing[0]!r}; expected {_listed([f.name for f in schema.features])}"
+        )
     return schema.label if schema.label in names else None
 
 

@@ -108,7 +108,9 @@ class SvmlightReader:
         if self._lowest < self._first_index():
             raise DataError("an index is 0, but in the store to be like indices start at 1")
         if self._known_d is not None and found > self._known_d:
-            raise DataError(f"an index is {self._highest}, but the store to be like has {self._known_d} features")
+            raise DataError(
+                f"an index is {self._highest}, but the store to be like has {self._known_d} features"
+            )
         if found < 1:
             raise DataError("the sources have no index:value at all; expected at least one feature")
         return self._known_d or found
@@ -118,7 +120,9 @@ class SvmlightReader:
 
     def encode(self, rows: Rows) -> Rows:
         X: Any = rows.X
-        return Rows(csr(X.data, X.indices - X.indices.dtype.type(self._first_index()), X.indptr, self.width()))
+        return Rows(
+            csr(X.data, X.indices - X.indices.dtype.type(self._first_index()), X.indptr, self.width())
+        )
 
     def attrs(self) -> dict[str, Any]:
         return {"first_index": self._first_index()}

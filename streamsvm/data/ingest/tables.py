@@ -78,7 +78,9 @@ class TableReader:
         self._has_label = label is not None
         extra = set(kinds) - {f.name for f in schema.features} - {label, self._options.qid}
         if extra:
-            raise DataError(f"{path} has an unexpected column {min(extra)!r}; all sources need the same columns")
+            raise DataError(
+                f"{path} has an unexpected column {min(extra)!r}; all sources need the same columns"
+            )
         return label
 
     def _number_type(self) -> pa.DataType:
@@ -161,7 +163,9 @@ class _Csv:
 
     def _reader(self, block_bytes: int, types: dict[str, pa.DataType] | None) -> Any:
         header = self._options.header
-        read = pa.csv.ReadOptions(use_threads=False, block_size=block_bytes, autogenerate_column_names=not header)
+        read = pa.csv.ReadOptions(
+            use_threads=False, block_size=block_bytes, autogenerate_column_names=not header
+        )
         convert = pa.csv.ConvertOptions(column_types=types)
         self._streams.append(self._open(self._path))
         return pa.csv.open_csv(self._streams[-1], read, self._parse, convert)
@@ -239,7 +243,9 @@ def _numbers(column: pa.Array, path: str, name: str, line: int) -> np.ndarray:
     values = _buffer(column, np.float32 if column.type == pa.float32() else np.float64)
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
-        raise DataError(f"{path}:{line + bad[0]}: column {name!r} is {values[bad[0]]}; expected a finite number")
+        raise DataError(
+            f"{path}:{line + bad[0]}: column {name!r} is {values[bad[0]]}; expected a finite number"
+        )
     return values
 
 
