@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,7 +88,7 @@ class Target:
     def discard(self) -> None:
         """Removes what is left under the temporary name; nothing after a commit."""
         if self._path is not None:
-            shutil.rmtree(self._partial, ignore_errors=True)
+            _remove_for_good(Path(self._partial))
             return
         fs, partial = _filesystem(self._partial)
         if fs.exists(partial):
@@ -123,6 +124,17 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
+
+
+def _remove_for_good(path: Path) -> None:
+    """Removes a folder that writes still under way, after one of them failed, may make again for a moment."""
+    absent = 0 if path.exists() else 3
+    for _ in range(100):
+        if absent == 3:
+            return
+        shutil.rmtree(path, ignore_errors=True)
+        time.sleep(0.01)
+        absent = 0 if path.exists() else absent + 1
 
 
 def _remove_leftovers(path: Path) -> None:
