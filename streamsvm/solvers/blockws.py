@@ -147,6 +147,8 @@ class BlockSolver:
         v = np.zeros(len(state.alpha))
         v[active] = violations(state.alpha[active], state.gradient[active], problem.upper[active])
         kept, free = state.block, np.empty(0, np.intp)
+        if state.active is not None:  # a row shrunk since then has no gradient to go by
+            kept = kept[np.isin(kept, state.active)]
         if problem.parts is not None:
             is_free = (state.alpha > 0) & (state.alpha < problem.upper)
             chosen = self._neediest(problem.parts, v, is_free)

@@ -90,8 +90,16 @@ def test_sharded_foreign_array(tmp_path, where):
     rows = samples(N, 3)
     group = zarr.open_group(tmp_path / "s", mode="w")
     codec = zarr.codecs.ShardingCodec(chunk_shape=(5, 3), index_location=where)
-    array = zarr.create_array(group.store_path, name="X", shape=(N, 3), chunks=(20, 3), dtype="f4", serializer=codec,
-                              compressors=None, filters=None)
+    array = zarr.create_array(
+        group.store_path,
+        name="X",
+        shape=(N, 3),
+        chunks=(20, 3),
+        dtype="f4",
+        serializer=codec,
+        compressors=None,
+        filters=None,
+    )
     array[:35] = rows.X[:35]
     group.create_array("y", data=Y + 1)
     store = Store.open(tmp_path / "s")
@@ -120,7 +128,9 @@ def test_format_2(tmp_path, codec):
         store.read(0, N)
 
 
-@pytest.mark.parametrize("codec", [zarr.codecs.GzipCodec(), zarr.codecs.BloscCodec(), zarr.codecs.ZstdCodec()])
+@pytest.mark.parametrize(
+    "codec", [zarr.codecs.GzipCodec(), zarr.codecs.BloscCodec(), zarr.codecs.ZstdCodec()]
+)
 def test_format_3(tmp_path, codec):
     rows = samples(N, 3)
     group = zarr.open_group(tmp_path / "s", mode="w")
@@ -135,7 +145,9 @@ def test_format_3(tmp_path, codec):
 def test_written_by_dask(tmp_path, zarr_format):
     rows = samples(N, 3)
     for name, values, chunks in (("X", rows.X, (8, 3)), ("y", Y, 8)):
-        da.from_array(values, chunks=chunks).to_zarr(str(tmp_path / "s"), component=name, zarr_format=zarr_format)
+        da.from_array(values, chunks=chunks).to_zarr(
+            str(tmp_path / "s"), component=name, zarr_format=zarr_format
+        )
     if not list((tmp_path / "s").glob("zarr.json")) + list((tmp_path / "s").glob(".zgroup")):
         zarr.open_group(tmp_path / "s", mode="a", zarr_format=zarr_format)
     store = Store.open(tmp_path / "s")
@@ -149,7 +161,11 @@ def test_layout_of_xarray(tmp_path, zarr_format):
     """xarray names dimensions in attributes or metadata, adds coordinates and consolidates the metadata."""
     rows = samples(N, 3)
     group = zarr.open_group(tmp_path / "s", mode="w", zarr_format=zarr_format)
-    arrays = {"obs": (rows.X, ["row", "band"]), "class": (Y + 1, ["row"]), "band": (np.arange(1, 4), ["band"])}
+    arrays = {
+        "obs": (rows.X, ["row", "band"]),
+        "class": (Y + 1, ["row"]),
+        "band": (np.arange(1, 4), ["band"]),
+    }
     for name, (values, dims) in arrays.items():
         extra = {"dimension_names": dims} if zarr_format == 3 else {"attributes": {"_ARRAY_DIMENSIONS": dims}}
         group.create_array(name, data=values, fill_value=None if zarr_format == 2 else 0, **extra)

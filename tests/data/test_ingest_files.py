@@ -45,7 +45,9 @@ def whole(store: Store) -> np.ndarray:
 def test_packed_svmlight(tmp_path, suffix):
     text = b"+1 1:0.5 3:-2e-1\n# a comment\n\n-1 2:1 # doc:7\n-1.0\t1:.25\r\n+1"
     store = load(put(tmp_path / f"a.svm{suffix}", PACKERS[suffix](text)))
-    np.testing.assert_array_equal(whole(store), np.float32([[0.5, 0, -0.2], [0, 1, 0], [0.25, 0, 0], [0, 0, 0]]))
+    np.testing.assert_array_equal(
+        whole(store), np.float32([[0.5, 0, -0.2], [0, 1, 0], [0.25, 0, 0], [0, 0, 0]])
+    )
     np.testing.assert_array_equal(store.y, [1, -1, -1, 1])
     assert store.y.dtype == np.int64
 
@@ -150,7 +152,8 @@ def test_tables_of_numbers(tmp_path, suffix, name, tab):
 
 
 @pytest.mark.parametrize(
-    ("label", "y"), [("first", [1, 4]), ("last", [3, 6]), ("b", [2, 5]), ("0", [1, 4]), ("-2", [2, 5]), ("none", None)]
+    ("label", "y"),
+    [("first", [1, 4]), ("last", [3, 6]), ("b", [2, 5]), ("0", [1, 4]), ("-2", [2, 5]), ("none", None)],
 )
 def test_label_column(tmp_path, label, y):
     store = load(put(tmp_path / "a.csv", "a,b,c\n1,2,3\n4,5,6\n"), label=label)
@@ -231,8 +234,14 @@ print(*({"sklearn", "dask", "pandas", "distributed", "dask_ml"} & set(sys.module
 
 def test_no_heavy_imports(tmp_path):
     pa.parquet.write_table(pa.table({"t": ["a", "b"], "y": [0, 1]}), tmp_path / "a.parquet")
-    sources = [put(tmp_path / "a.csv", "a,y\n1,u\n"), put(tmp_path / "a.svm", "1 1:1\n"), tmp_path / "a.parquet"]
-    done = subprocess.run([sys.executable, "-c", _IMPORTS, *sources], check=True, capture_output=True, text=True)
+    sources = [
+        put(tmp_path / "a.csv", "a,y\n1,u\n"),
+        put(tmp_path / "a.svm", "1 1:1\n"),
+        tmp_path / "a.parquet",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORTS, *sources], check=True, capture_output=True, text=True
+    )
     assert done.stdout == "\n"
 
 
@@ -279,7 +288,10 @@ def test_parquet(tmp_path):
 
 
 def idx(values: np.ndarray) -> bytes:
-    return struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.astype("u1").tobytes()
+    return (
+        struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
+        + values.astype("u1").tobytes()
+    )
 
 
 @pytest.mark.parametrize("suffix", PACKERS)

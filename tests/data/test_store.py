@@ -169,7 +169,8 @@ def test_wrong_arrays(X, y, message):
 
 
 @pytest.mark.parametrize(
-    ("y", "message"), [([1, np.nan], "row 1"), (np.array(["a", None], dtype=object), "row 1"), ([1j, 2], "complex")]
+    ("y", "message"),
+    [([1, np.nan], "row 1"), (np.array(["a", None], dtype=object), "row 1"), ([1j, 2], "complex")],
 )
 def test_wrong_labels(y, message):
     with pytest.raises(DataError, match=message):
