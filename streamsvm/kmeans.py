@@ -275,7 +275,6 @@ class _Tree:
         self._poor[largest] = poor
         if poor >= 3 or counts.max() == before:
             self.solid.add(largest)
-        node = self._nodes[-1]
         for i, children in enumerate(self._children):
             if children and children[0] == leaves[0]:
                 node = self._nodes[i]

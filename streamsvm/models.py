@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -57,7 +58,7 @@ class Header:
         )
 
 
-class _Classifier:
+class _Classifier(ABC):
     """What follows from a header and decision values."""
 
     header: Header
@@ -81,8 +82,9 @@ class _Classifier:
     def predict(self, rows: Rows) -> np.ndarray:
         return self.labels(self.decision_function(rows))
 
+    @abstractmethod
     def decision_function(self, rows: Rows) -> np.ndarray:
-        raise NotImplementedError
+        """Decision values of raw rows, (m,) for two classes, else (m, k)."""
 
     def encode_labels(self, y: np.ndarray) -> np.ndarray:
         """(n,) class codes of labels; -1 for one the model does not know."""

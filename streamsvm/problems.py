@@ -44,11 +44,7 @@ class KernelDual:
     _view: tuple[np.ndarray, Rows] | None = field(default=None, repr=False)
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
-        part, signs = self.rows.take(ids), self.y[ids].astype(np.float32)
-        Q = self.kernel.block(part, part, self.threads)
-        Q *= signs
-        Q *= signs[:, None]
-        return Q
+        return _gram(self.kernel, self.rows.take(ids), self.y[ids], self.threads)
 
     def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         product = self.kernel.apply(self._rows(rows), self.rows.take(ids), delta * self.y[ids], self.threads)
@@ -87,11 +83,7 @@ class StreamedDual:
         self._members = [_members(groups.ids(p), position) for p in range(groups.n_parts)]
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
-        part, signs = self._gather(ids), self.y[ids].astype(np.float32)
-        Q = self._kernel.block(part, part, self._engine.threads)
-        Q *= signs
-        Q *= signs[:, None]
-        return Q
+        return _gram(self._kernel, self._gather(ids), self.y[ids], self._engine.threads)
 
     def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         if len(ids) == 0:
@@ -131,6 +123,15 @@ class StreamedDual:
         back = np.empty(len(ids), np.intp)
         back[np.argsort(ids)] = order
         return concat([rows for _, rows in found]).take(back)
+
+
+def _gram(kernel: Kernel, rows: Rows, y: np.ndarray, threads: int) -> np.ndarray:
+    """Q of these rows, (q, q) float32."""
+    signs = y.astype(np.float32)
+    Q = kernel.block(rows, rows, threads)
+    Q *= signs
+    Q *= signs[:, None]
+    return Q
 
 
 def _members(ids: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
