@@ -81,7 +81,8 @@ Real = Annotated[float, BeforeValidator(_plain_number), Field(allow_inf_nan=Fals
 Whole = Annotated[int, BeforeValidator(_plain_number)]
 Gamma = Annotated[float | Literal["scale", "auto"], BeforeValidator(_gamma)]
 Count = Annotated[Whole, Field(ge=1)] | None
-Bytes = Annotated[int, BeforeValidator(parse_size), Field(gt=0)] | None
+Size = Annotated[int, BeforeValidator(parse_size)]
+Bytes = Annotated[Size, Field(gt=0)] | None
 Labels = Annotated[tuple[str, ...], BeforeValidator(_labels)]
 ClassWeight = Annotated[dict[str, float] | Literal["balanced"] | None, BeforeValidator(_class_weight)]
 Scale = Literal["none", "minmax", "standard", "maxabs"]
@@ -136,6 +137,9 @@ class FitConfig(_Options):
     scale: Annotated[Scale, Field(description="Scaling of the features, kept in the model")] = "none"
     seed: Annotated[Whole, Field(ge=0, le=2**32 - 1, description="Seed of every random choice")] = 0
     memory_limit: Annotated[Bytes, Field(description="Memory of the whole process; else what is free")] = None
+    cache_size: Annotated[Size, Field(ge=0, description="Kernel rows kept by solvers in memory, in all")] = (
+        200 << 20
+    )
     workers: Annotated[Count, Field(description="Worker threads; else every core")] = None
     dcsvm: DCSVMConfig = DCSVMConfig()
 

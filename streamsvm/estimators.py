@@ -78,6 +78,9 @@ class DCSVC(ClassifierMixin, BaseEstimator):
         Sample k-means among support vectors; solve on the support vectors of level 1 before the whole problem.
     combine : {"nearest", "naive", "committee"}, default="nearest"
         How the parts of an early model predict together.
+    cache_size : float, default=200
+        MB of kernel rows kept while solving. Only wide rows are kept, of 128 nonzeros and more: others are made again
+        as fast as they could be read.
     memory_limit : int, str or None, default=None
         Bytes, or as "2GiB"; bounds the whole process (None: most of what is free). Data beyond it is read from disk.
     n_jobs : int or None, default=None
@@ -128,6 +131,7 @@ class DCSVC(ClassifierMixin, BaseEstimator):
         adaptive: bool = True,
         refine: bool = True,
         combine: str = "nearest",
+        cache_size: float = 200,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -149,6 +153,7 @@ class DCSVC(ClassifierMixin, BaseEstimator):
         self.adaptive = adaptive
         self.refine = refine
         self.combine = combine
+        self.cache_size = cache_size
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
 
@@ -235,6 +240,7 @@ class DCSVC(ClassifierMixin, BaseEstimator):
             "kernel": {"name": self.kernel} | {name: getattr(self, name) for name in KERNEL_OPTIONS},
             "dcsvm": {name: getattr(self, name) for name in DCSVM_OPTIONS},
             "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
+            "cache_size": f"{self.cache_size}MiB",
             "memory_limit": self.memory_limit,
             "workers": _threads(self.n_jobs),
         }

@@ -9,6 +9,7 @@ import psutil
 
 from streamsvm.data.store import Store
 from streamsvm.errors import MemoryLimitError
+from streamsvm.rowcache import WIDE
 
 MiB = 1 << 20
 TASK_BYTES = 48 * MiB  # a working set's Gram matrix, its tiles and vectors, whatever the part's size
@@ -18,12 +19,13 @@ LEAST_ROWS = 1024  # rows of a part below which dividing is pointless
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes: the limit, what the process holds already, vectors of all rows, rows of a store held in memory."""
+    """Bytes: the limit; what the process holds already, vectors of all rows, rows held in memory, kernel rows kept."""
 
     limit_bytes: int
     process_bytes: int
     vector_bytes: int
     rows_bytes: int
+    cache_bytes: int
     in_memory: bool
     threads: int
     max_part_rows: int
@@ -33,11 +35,17 @@ class MemoryPlan:
 
 
 def plan_memory(
-    store: Store, n_classes: int, limit_bytes: int | None, threads: int, *, raw: bool
+    store: Store,
+    n_classes: int,
+    limit_bytes: int | None,
+    threads: int,
+    *,
+    raw: bool,
+    cache_bytes: int,
 ) -> MemoryPlan:
     """How a fit stays under the limit (None: 80 % of what is free now). Raises MemoryLimitError.
 
-    raw: uint8 rows are used as stored, else as float32.
+    raw: uint8 rows are used as stored, else as float32. cache_bytes: for kernel rows, less where memory is short.
     """
     limit = limit_bytes or int(0.8 * psutil.virtual_memory().available)
     process = psutil.Process().memory_info().rss + 64 * MiB  # compiled kernels and libraries still to come
@@ -47,16 +55,19 @@ def plan_memory(
     in_memory = process + vectors + 1.5 * rows + threads * (TASK_BYTES + LEAST_ROWS * 3 * row) < 0.7 * limit
     free = limit - process - vectors - (int(1.2 * rows) if in_memory else 0)
     per_row = 3 * row * (1 if not raw else 4) + ROW_BYTES
+    least_part = int((TASK_BYTES + LEAST_ROWS * per_row) / 0.8)
+    cache = min(cache_bytes, max(free - least_part, 0) // 4) if row >= 4 * WIDE else 0
+    free -= cache
     while threads > 1 and 0.8 * free / threads < TASK_BYTES + 4 * LEAST_ROWS * per_row:
         threads -= 1
     max_part_rows = int((0.8 * free / threads - TASK_BYTES) / per_row)
     if max_part_rows < LEAST_ROWS:
-        least = process + vectors + int((TASK_BYTES + LEAST_ROWS * per_row) / 0.8)
+        least = process + vectors + least_part
         raise MemoryLimitError(
             f"--memory-limit {limit / MiB:.0f} MiB is too small for {store.n} rows of {store.d} columns: "
             f"give at least {-(-least // MiB)} MiB"
         )
-    return MemoryPlan(limit, process, vectors, rows, in_memory, threads, max_part_rows)
+    return MemoryPlan(limit, process, vectors, rows, cache, in_memory, threads, max_part_rows)
 
 
 def _growth(store: Store) -> float:

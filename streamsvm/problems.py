@@ -11,6 +11,7 @@ from streamsvm.data.rows import Rows, concat
 from streamsvm.data.samples import Groups
 from streamsvm.graph import Engine
 from streamsvm.kernels import Kernel
+from streamsvm.rowcache import WIDE, RowCache
 
 
 class DualQP(Protocol):
@@ -33,7 +34,7 @@ class DualQP(Protocol):
 
 @dataclass
 class KernelDual:
-    """The dual of one binary problem whose rows are in memory."""
+    """The dual of one binary problem whose rows are in memory; kernel rows of wide data are kept in cache_bytes."""
 
     kernel: Kernel
     rows: Rows
@@ -41,14 +42,43 @@ class KernelDual:
     upper: np.ndarray
     threads: int = 1
     parts: np.ndarray | None = None
+    cache_bytes: int = 0
     _view: tuple[np.ndarray, Rows] | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        few = self.rows.take(slice(1000)).X
+        wide = np.count_nonzero(few.data if self.rows.is_sparse else few) >= WIDE * few.shape[0]
+        self._cache = RowCache(len(self.y), self.cache_bytes if wide else 0)
+
     def gram(self, ids: np.ndarray) -> np.ndarray:
-        return _gram(self.kernel, self.rows.take(ids), self.y[ids], self.threads)
+        K = np.empty((len(ids), len(ids)), np.float32)
+        known = self._cache.block(ids, K, self.threads)
+        new, rows = ~known, self.rows.take(ids[~known])
+        block = self.kernel.block(rows, rows, self.threads)
+        if not known.any():
+            return _signed(block, self.y[ids])
+        K[np.ix_(new, new)] = block
+        K[np.ix_(new, known)] = K[np.ix_(known, new)].T
+        return _signed(K, self.y[ids])
 
     def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-        product = self.kernel.apply(self._rows(rows), self.rows.take(ids), delta * self.y[ids], self.threads)
+        coef = delta * self.y[ids]
+        if self._cache.focus(rows):
+            product = self._apply_cached(ids, coef, self._rows(rows))
+        else:
+            product = self.kernel.apply(self._rows(rows), self.rows.take(ids), coef, self.threads)
         return product * (self.y if rows is None else self.y[rows])
+
+    def _apply_cached(self, ids: np.ndarray, coef: np.ndarray, active: Rows) -> np.ndarray:
+        places = self._cache.find(ids)
+        known, new = places >= 0, places < 0
+        product = self._cache.product(places[known], coef[known], self.threads)
+        places = self._cache.admit(ids[new])
+
+        def keep(columns: slice, start: int, tile: np.ndarray) -> None:
+            self._cache.store(places[columns], start, tile)
+
+        return product + self.kernel.apply(active, self.rows.take(ids[new]), coef[new], self.threads, keep)
 
     def _rows(self, ids: np.ndarray | None) -> Rows:
         """The rows of an active set, gathered once for the rounds that share it."""
@@ -83,7 +113,8 @@ class StreamedDual:
         self._members = [_members(groups.ids(p), position) for p in range(groups.n_parts)]
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
-        return _gram(self._kernel, self._gather(ids), self.y[ids], self._engine.threads)
+        rows = self._gather(ids)
+        return _signed(self._kernel.block(rows, rows, self._engine.threads), self.y[ids])
 
     def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         if len(ids) == 0:
@@ -125,13 +156,12 @@ class StreamedDual:
         return concat([rows for _, rows in found]).take(back)
 
 
-def _gram(kernel: Kernel, rows: Rows, y: np.ndarray, threads: int) -> np.ndarray:
-    """Q of these rows, (q, q) float32."""
+def _signed(K: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Q from K, in place."""
     signs = y.astype(np.float32)
-    Q = kernel.block(rows, rows, threads)
-    Q *= signs
-    Q *= signs[:, None]
-    return Q
+    K *= signs
+    K *= signs[:, None]
+    return K
 
 
 def _members(ids: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -159,7 +159,12 @@ class Fit:
         self.targets = Targets(codes, self._upper(codes), len(self.classes), np.zeros(self.store.n, np.int32))
         raw = self.scaling.kind == "none" and self.store.dtype == np.uint8
         self.memory = plan_memory(
-            self.store, len(self.classes), self.config.memory_limit, self.engine.threads, raw=raw
+            self.store,
+            len(self.classes),
+            self.config.memory_limit,
+            self.engine.threads,
+            raw=raw,
+            cache_bytes=self.config.cache_size,
         )
         self.engine.threads = self.memory.threads
         options = self.config.dcsvm
@@ -292,6 +297,7 @@ class Fit:
             self.targets,
             self.config.tol,
             options.adaptive,
+            self.memory.cache_bytes,
             self.engine,
             self.events,
         )
@@ -345,7 +351,7 @@ class Fit:
         if len(support) * row * 3 > 0.5 * (self.memory.limit_bytes - self.memory.process_bytes):
             return alpha
         targets, rows = self.targets.take(support), self.samples.take(support)
-        dual = in_memory(self.kernel, rows, targets, self.engine.threads)
+        dual = in_memory(self.kernel, rows, targets, self.engine.threads, self.memory.cache_bytes)
         alpha[support], _, _ = solve_pairs(
             dual, targets, alpha[support], self.config.tol, on_step=self._on_round("refine")
         )
@@ -354,7 +360,8 @@ class Fit:
     def _whole(self) -> Dual:
         """Duals of the whole problem, in memory or streamed."""
         if isinstance(self.samples, MemorySamples):
-            return in_memory(self.kernel, self.samples.rows, self.targets, self.engine.threads)
+            rows = self.samples.rows
+            return in_memory(self.kernel, rows, self.targets, self.engine.threads, self.memory.cache_bytes)
         if self._groups is None:
             self._groups = self._group(np.zeros(self.store.n, np.int32), 1)
 

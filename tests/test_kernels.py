@@ -22,9 +22,9 @@ KERNELS = [
 ]
 
 
-def rows(m: int, d: int, layout: str, seed: int) -> Rows:
+def rows(m: int, d: int, layout: str, seed: int, filled: float = 0.5) -> Rows:
     rng = np.random.default_rng(seed)
-    X = np.where(rng.random((m, d)) < 0.5, rng.normal(size=(m, d)), 0).astype(np.float32)
+    X = np.where(rng.random((m, d)) < filled, rng.normal(size=(m, d)), 0).astype(np.float32)
     if layout == "uint8":
         return Rows((np.abs(X) * 3).astype(np.uint8))
     return Rows(sparse.csr_array(X) if layout == "csr" else X.astype(layout))
@@ -70,6 +70,15 @@ def test_layouts_may_differ(kernel, layouts):
     a, b = rows(30, 4, layouts[0], 9), rows(20, 4, layouts[1], 10)
     K = reference.kernel_matrix(kernel, a.X, b.X)
     np.testing.assert_allclose(kernel.block(a, b), K, atol=rounding(kernel, a, b) * max(1.0, np.abs(K).max()))
+
+
+@pytest.mark.parametrize("filled", [0.9, 0.1, 0.01, 0.0])
+@pytest.mark.parametrize("layouts", [(a, b) for a in ("float32", "csr") for b in ("float32", "csr")], ids=str)
+def test_any_share_of_zeros(layouts, filled):
+    """GEMM, skipped zeros, added rows and met entries are one inner product."""
+    a, b = rows(50, 70, layouts[0], 11, filled), rows(33, 70, layouts[1], 12, filled)
+    expected = a.dense().astype(np.float64) @ b.dense().T.astype(np.float64)
+    np.testing.assert_allclose(Kernel("linear").block(a, b), expected, atol=2e-5)
 
 
 @pytest.mark.parametrize("layout", ["float32", "csr"])

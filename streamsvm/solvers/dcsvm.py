@@ -26,11 +26,7 @@ from streamsvm.solvers.pairs import Pair, Targets, pairs
 PART_ROWS = (
     8192  # average rows of a part at the bottom: on covtype larger parts score no better in their time
 )
-
-
-DIRECT_ROWS = (
-    8 * PART_ROWS
-)  # exact solutions of fewer rows: a9a (32,561) takes 2.5 s with a level, 1.8 s without
+DIRECT_ROWS = 8 * PART_ROWS  # exact solutions of fewer rows take longer with a level than without
 
 
 def default_levels(n: int, children: int, *, early: bool) -> int:
@@ -83,14 +79,13 @@ def solve_pairs(
     return solved, objective, gap
 
 
-def in_memory(kernel: Kernel, rows: Rows, targets: Targets, threads: int = 1) -> Dual:
+def in_memory(kernel: Kernel, rows: Rows, targets: Targets, threads: int = 1, cache_bytes: int = 0) -> Dual:
     """Duals over rows in memory."""
 
     def dual(pair: Pair) -> KernelDual:
         part = rows if len(pair.ids) == len(rows) else rows.take(pair.ids)
-        return KernelDual(
-            kernel, part, pair.y, targets.upper[pair.ids], threads, several(targets.parts[pair.ids])
-        )
+        parts = several(targets.parts[pair.ids])
+        return KernelDual(kernel, part, pair.y, targets.upper[pair.ids], threads, parts, cache_bytes)
 
     return dual
 
@@ -112,6 +107,7 @@ class Climb:
     targets: Targets
     tol: float
     adaptive: bool
+    cache_bytes: int
     engine: Engine
     events: Events
 
@@ -153,11 +149,14 @@ class Climb:
         groups, targets = level.groups, self.targets
 
         few = groups.n_parts < 4 * self.engine.threads  # then one after the other, each on all threads
+        threads = self.engine.threads if few else 1
 
         def solve_part(part: int) -> PartSolution:
             ids, rows = groups.ids(part), groups.rows(part)
             here = targets.take(ids)
-            dual = in_memory(self.kernel, rows, here, self.engine.threads if few else 1)
+            dual = in_memory(
+                self.kernel, rows, here, threads, self.cache_bytes * threads // self.engine.threads
+            )
             solved, objective, gap = solve_pairs(dual, here, alpha[ids], self.tol, single=single)
             support = np.flatnonzero(solved.any(axis=1))
             return PartSolution(ids[support], rows.take(support), solved[support], objective, gap)
