@@ -15,10 +15,10 @@ import streamsvm
 
 ROOT = Path(streamsvm.__file__).parent
 LAYERS = (
-    ("errors", "jsonable"),
+    ("errors", "jsonable", "strips"),
     ("config", "events"),
     ("data",),
-    ("kernels", "graph", "cluster", "memory"),
+    ("kernels", "rowcache", "graph", "cluster", "memory"),
     ("problems", "kmeans", "hss"),
     ("solvers",),
     ("models", "persist", "checkpoints", "metrics"),
