@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
+from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
 
@@ -128,3 +129,93 @@ def committee_decisions(K, K_train, diag, y, alpha, train_parts, noise) -> np.nd
             variance = np.maximum(diag - explained, 0) + noise
             total += K[:, support] @ (y * alpha)[support] / variance
     return total
+
+
+def merge_weight(m, kappa) -> float:
+    """h of z = h p + (1-h) q that keeps most of m phi(p) + (1-m) phi(q): the best of a grid, then golden section."""
+    kept = lambda h: m * kappa ** ((1 - h) ** 2) + (1 - m) * kappa ** (h**2)  # noqa: E731
+    grid = np.linspace(0, 1, 201)
+    best = grid[np.argmax(kept(grid))]
+    low, high = max(best - 0.005, 0), min(best + 0.005, 1)
+    golden = (5**0.5 - 1) / 2
+    while high - low > 1e-12:
+        left, right = high - golden * (high - low), low + golden * (high - low)
+        low, high = (left, high) if kept(left) < kept(right) else (low, right)
+    return (low + high) / 2
+
+
+class BSGD:
+    """Budgeted SGD on vectors, step by step: coefficients as they are, kernels anew for every row."""
+
+    def __init__(self, kernel, columns, lam, budget, merge, strategy, *, bias=False):
+        self.kernel, self.lam, self.budget, self.merge, self.strategy = kernel, lam, budget, merge, strategy
+        self.S, self.A, self.mean = np.empty((0, 0)), np.zeros((0, columns)), np.zeros((0, columns))
+        self.b, self.use_bias, self.t, self.lost = np.zeros(columns), bias, 0, 0.0
+
+    def learn(self, x, y, weight=1.0) -> np.ndarray:
+        """Decision values (columns,) before the step."""
+        x = x.astype(np.float64)
+        K = kernel_matrix(self.kernel, self.S, x[None])[:, 0] if len(self.S) else np.zeros(0)
+        f = K @ self.A + self.b
+        self.t += 1
+        shrink = 1 - 1 / self.t
+        self.A, self.b = self.A * shrink, self.b * shrink
+        step = np.where(y * f < 1, y * weight, 0) / (self.lam * self.t)
+        self.b = self.b + step * self.use_bias
+        if step.any():
+            self.S = np.vstack([self.S, x]) if len(self.S) else x[None]
+            self.A, self.mean = np.vstack([self.A, step]), np.vstack([self.mean, 0 * step])
+            if len(self.S) > self.budget:
+                self._maintain()
+        self.mean = self.mean + (self.A - self.mean) / self.t
+        return f
+
+    def _maintain(self) -> None:
+        K = kernel_matrix(self.kernel, self.S, self.S)
+        before = np.trace(self.A.T @ K @ self.A)
+        sizes = np.linalg.norm(self.A, axis=1)
+        p = int(np.argmin(sizes))
+        rest = np.delete(np.arange(len(sizes)), p)
+        if self.strategy in ("sequence", "gradient"):
+            ids = [p, *self._partners(K, sizes, p)]
+            rest = np.setdiff1d(np.arange(len(sizes)), ids)
+            S, A, mean = self._merged(ids)
+        else:
+            S, A, mean = self.S[rest], self.A[rest], self.mean[rest]
+            if self.strategy == "project":
+                ridge = 1e-4 * np.trace(K) / len(K) * np.eye(len(rest))
+                beta = np.linalg.solve(K[np.ix_(rest, rest)] + ridge, K[rest, p])[:, None]
+                A, mean = A + beta * self.A[p], mean + beta * self.mean[p]
+        if self.strategy in ("sequence", "gradient"):
+            S = np.vstack([S, self.S[rest]])
+            A, mean = np.vstack([A, self.A[rest]]), np.vstack([mean, self.mean[rest]])
+        cross = kernel_matrix(self.kernel, self.S, S)
+        after = np.trace(A.T @ kernel_matrix(self.kernel, S, S) @ A)
+        self.lost += before + after - 2 * np.trace(self.A.T @ cross @ A)
+        self.S, self.A, self.mean = S, A, mean
+
+    def _partners(self, K, sizes, p) -> list[int]:
+        lost = {}
+        for j in range(len(sizes)):
+            if j != p and self.A[p] @ self.A[j] > 1e-9 * sizes[p] * sizes[j]:
+                h = merge_weight(sizes[p] / (sizes[p] + sizes[j]), K[p, j])
+                z = self.A[p] * K[p, j] ** ((1 - h) ** 2) + self.A[j] * K[p, j] ** (h**2)
+                lost[j] = sizes[p] ** 2 + sizes[j] ** 2 + 2 * K[p, j] * self.A[p] @ self.A[j] - z @ z
+        return sorted(lost, key=lost.__getitem__)[: self.merge - 1]
+
+    def _merged(self, ids) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        S, A = self.S[ids], self.A[ids]
+        if self.strategy == "sequence":
+            z, a = S[0], A[0]
+            for s, other in zip(S[1:], A[1:], strict=True):
+                kappa = kernel_matrix(self.kernel, z[None], s[None])[0, 0]
+                m = np.linalg.norm(a) / (np.linalg.norm(a) + np.linalg.norm(other))
+                h = merge_weight(m, kappa)
+                a = a * kappa ** ((1 - h) ** 2) + other * kappa ** (h**2)
+                z = h * z + (1 - h) * s
+        else:
+            kept = lambda z: -np.sum((kernel_matrix(self.kernel, z[None], S) @ A) ** 2)  # noqa: E731
+            weights = np.maximum(A @ A.sum(axis=0), 0)
+            z = minimize(kept, weights @ S / weights.sum(), tol=1e-14).x
+        k = kernel_matrix(self.kernel, z[None], S)
+        return z[None], k @ A, k @ self.mean[ids]

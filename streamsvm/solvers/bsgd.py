@@ -1,0 +1,204 @@
+"""Budgeted stochastic gradient descent (Wang, Crammer and Vucetic 2012), with multi-merge budget maintenance.
+
+Minimises, for each column c of labels,
+
+    lambda/2 |w_c|^2 + 1/n sum_i weight_i max(0, 1 - y_ic f_c(x_i)),    f_c(x) = w_c'phi(x) + b_c,
+
+one row at a time with step 1 / (lambda t). Coefficients are kept times lambda t: a step adds y to them, and the
+shrinking of w costs nothing. A bias is the weight of a constant feature, regularised like the others.
+All columns share one support set of at most `budget` points, so that kernel work is paid once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from streamsvm.data.rows import Rows
+from streamsvm.kernels import Kernel
+from streamsvm.solvers import budget as core
+from streamsvm.strips import strips
+
+Strategy = Literal["sequence", "gradient", "project", "remove"]
+STRATEGIES: dict[Strategy, int] = {
+    "sequence": core.MERGE,
+    "gradient": core.GRADIENT,
+    "project": core.PROJECT,
+    "remove": core.REMOVE,
+}
+STRIP = 256  # supports that one thread meets with a block: results do not depend on the threads
+
+
+@dataclass(frozen=True)
+class BudgetOptions:
+    """lam: lambda; merge: points that become one, M; average: decide by the mean of all w_t, not the last."""
+
+    lam: float
+    budget: int = 500
+    merge: int = 3
+    strategy: Strategy = "sequence"
+    bias: bool = False
+    average: bool = False
+
+
+@dataclass
+class BudgetStats:
+    """What a learner has seen and done."""
+
+    steps: int
+    supports: int
+    maintenances: int
+    maintenance_seconds: float
+    degradation: float  # sum of |w' - w|^2 over maintenances
+    mean_gradient_error: (
+        float  # sum of |w' - w| / eta_t over steps, E-bar of theorem 1 in Qaadan and Glasmachers 2018
+    )
+
+
+class BudgetLearner:
+    """The state of the descent: supports, their mutual values, coefficients, counters. It learns in place.
+
+    The state is arrays (`to_state`), and learning from a restored state is bitwise the same as never having stopped,
+    where the rows come in the same blocks; in other blocks it is the same to rounding.
+    """
+
+    def __init__(self, kernel: Kernel, d: int, columns: int, options: BudgetOptions) -> None:
+        self.kernel, self.options = kernel, options
+        slots = options.budget + 1
+        self.X = np.zeros((slots, d), np.float32)
+        self.norms = np.zeros(slots, np.float32)
+        self.values = np.zeros((slots, slots), np.float32)
+        self.A = np.zeros((slots, columns))
+        self.U = np.zeros((slots, columns if options.average else 0))
+        self.bias = np.zeros(columns)
+        self.counts = np.zeros(5, np.int64)
+        self.sums = np.zeros(3)
+
+    @property
+    def n_support(self) -> int:
+        return int(self.counts[core.SUPPORTS])
+
+    @property
+    def t(self) -> int:
+        """Rows learnt."""
+        return int(self.counts[core.STEPS])
+
+    @property
+    def block_rows(self) -> int:
+        """Rows that are met with the supports at once: few against the budget, as they are met with each other too."""
+        return int(np.clip(self.options.budget // 4, 32, 256))
+
+    def stats(self) -> BudgetStats:
+        counts, sums = self.counts, self.sums
+        return BudgetStats(
+            steps=self.t,
+            supports=self.n_support,
+            maintenances=int(counts[core.EVENTS]),
+            maintenance_seconds=float(counts[core.NANOSECONDS] * 1e-9),
+            degradation=float(sums[core.DEGRADATION]),
+            mean_gradient_error=float(sums[core.GRADIENT_ERROR] / max(self.t, 1)),
+        )
+
+    def learn(
+        self, rows: Rows, Y: np.ndarray, weight: np.ndarray | None = None, threads: int = 1
+    ) -> np.ndarray:
+        """One step for each row (m, d), in order; its decision values before its step, (m, columns).
+
+        Y (m, columns): -1 or +1. weight (m,): of each row's loss.
+        """
+        weight = np.ones(len(rows)) if weight is None else weight
+        decisions = np.empty((len(rows), self.A.shape[1]))
+        for start in range(0, len(rows), self.block_rows):
+            here = slice(start, start + self.block_rows)
+            self._learn_block(rows.take(here), Y[here], weight[here], threads, decisions[here])
+        return decisions
+
+    def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
+        """(n_support, columns) coefficients and (columns,) bias of the function learnt so far."""
+        n, t = self.n_support, self.t
+        if t == 0:
+            return self.A[:n].copy(), self.bias.copy()
+        if self.options.average:
+            mean = (self.A[:n] * self.sums[core.HARMONIC] - self.U[:n]) / (self.options.lam * t)
+            return mean, self.bias / (self.options.lam * t)
+        return self.A[:n] / (self.options.lam * t), self.bias / (self.options.lam * t)
+
+    def supports(self) -> Rows:
+        return Rows(self.X[: self.n_support].copy())
+
+    def _learn_block(
+        self, rows: Rows, Y: np.ndarray, weight: np.ndarray, threads: int, decisions: np.ndarray
+    ) -> None:
+        block = Rows(np.ascontiguousarray(rows.dense(), np.float32))
+        W, F = self._meet(block, threads)
+        V = self._values(block, block)
+        if self.kernel.name == "rbf":
+            np.fill_diagonal(V, 0)
+        core.steps(
+            self.X,
+            self.norms,
+            self.values,
+            self.A,
+            self.U,
+            self.bias,
+            block.X,
+            W,
+            V,
+            F,
+            np.ascontiguousarray(Y, np.float64),
+            np.ascontiguousarray(weight, np.float64),
+            self.counts,
+            self.sums,
+            core.merge_table(),
+            self._flags,
+            decisions,
+        )
+
+    @property
+    def _flags(self) -> tuple[float, int, int, int, bool, bool]:
+        o = self.options
+        return o.lam, STRATEGIES[o.strategy], o.merge, o.budget, o.bias, self.kernel.name == "rbf"
+
+    def _meet(self, block: Rows, threads: int) -> tuple[np.ndarray, np.ndarray]:
+        """Values of supports and block (slots, b), and the block's decisions in units of A (columns, b)."""
+        n, columns = self.n_support, self.A.shape[1]
+        W = np.empty((len(self.X), len(block)), np.float32)
+        F = np.zeros((-(-n // STRIP), columns, len(block)))
+
+        def meet(start: int, stop: int) -> None:
+            supports = Rows(self.X[start:stop])
+            W[start:stop] = self._values(supports, block, self.norms[start:stop])
+            core.decide(W[start:stop], stop - start, self.A[start:stop], F[start // STRIP], self._flags[-1])
+
+        strips(meet, n, STRIP, threads)
+        return W, F.sum(axis=0)
+
+    def _values(self, a: Rows, b: Rows, a_norms: np.ndarray | None = None) -> np.ndarray:
+        """gamma |a - b|^2 for rbf, else K(a, b); (m, q) float32."""
+        if self.kernel.name != "rbf":
+            return self.kernel.block(a, b)
+        out = a.X @ b.X.T
+        a_norms = a.sq_norms.astype(np.float32) if a_norms is None else a_norms
+        core.exponents(out, a_norms, b.sq_norms.astype(np.float32), np.float32(self.kernel.gamma))
+        return out
+
+    ARRAYS = ("X", "norms", "A", "U", "bias", "counts", "sums")
+
+    def to_state(self) -> dict[str, np.ndarray]:
+        """Arrays that `from_state` restores, of the supports in use."""
+        n = self.n_support
+        state = {name: getattr(self, name) for name in self.ARRAYS}
+        state |= {name: state[name][:n] for name in ("X", "norms", "A", "U")}
+        return state | {"values": self.values[:n, :n]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Takes up a state that `to_state` gave."""
+        n = int(np.asarray(state["counts"])[core.SUPPORTS])
+        for name in ("X", "norms", "A", "U"):
+            getattr(self, name)[:n] = np.asarray(state[name])
+        for name in ("bias", "counts", "sums"):
+            getattr(self, name)[:] = np.asarray(state[name])
+        self.values[:n, :n] = np.asarray(state["values"])

@@ -1,0 +1,443 @@
+"""Budget maintenance and the sequential steps of budgeted SGD, on numbers alone.
+
+A support set s_1..s_n with coefficients A (n, k) stands for f_c(x) = sum_j A_jc K(s_j, x). All that the steps need
+of the vectors are "values": gamma |a - b|^2 for rbf, K(a, b) for the other kernels. Values between supports, between
+supports and the rows of a block, and inside the block are known before the first step. A new support brings its
+values along; for a merged point z = sum_i c_i s_i, sum_i c_i = 1,
+
+    |z - x|^2 = sum_i c_i |s_i - x|^2 - 1/2 sum_ij c_i c_j |s_i - s_j|^2,
+
+so no kernel is ever evaluated on vectors (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018).
+"""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+
+import numba as nb
+import numpy as np
+
+MERGE, GRADIENT, PROJECT, REMOVE = range(4)
+GRID = 400  # nodes of the merge table each way (Glasmachers and Qaadan 2018)
+STEPS, SUPPORTS, EVENTS, NANOSECONDS, ERRORS = range(5)  # counts (int64)
+DEGRADATION, GRADIENT_ERROR, HARMONIC = range(3)  # sums (float64)
+
+_CLOCK = getattr(time, "CLOCK_MONOTONIC", -1)
+_clock_gettime = nb.types.ExternalFunction("clock_gettime", nb.types.int32(nb.types.int32, nb.types.voidptr))
+
+
+def merge_weight(m: np.ndarray, kappa: np.ndarray, rounds: int = 40) -> np.ndarray:
+    """h in [1/2, 1] for m in [1/2, 1]: the point z = h p + (1-h) q that keeps most of a_p phi(p) + a_q phi(q).
+
+    Maximises m kappa^((1-h)^2) + (1-m) kappa^(h^2), m = a_p / (a_p + a_q), by golden section search; from 1/2 on there
+    is one maximum only.
+    """
+    golden = (np.sqrt(5) - 1) / 2
+    low, high = np.full(np.broadcast(m, kappa).shape, 0.5), np.ones(np.broadcast(m, kappa).shape)
+    for _ in range(rounds):
+        left, right = high - golden * (high - low), low + golden * (high - low)
+        up = _kept(left, m, kappa) < _kept(right, m, kappa)
+        low, high = np.where(up, left, low), np.where(up, high, right)
+    return (low + high) / 2
+
+
+def _kept(h: np.ndarray, m: np.ndarray, kappa: np.ndarray) -> np.ndarray:
+    return m * kappa ** ((1 - h) ** 2) + (1 - m) * kappa ** (h**2)
+
+
+@lru_cache(maxsize=1)
+def merge_table() -> np.ndarray:
+    """merge_weight over a grid of m in [1/2, 1] (rows) and kappa in [0, 1], (GRID, GRID) float32.
+
+    h jumps at m = 1/2 where kappa < e^-2; the table ends there, the other half is its mirror image.
+    """
+    m, kappa = np.linspace(0.5, 1, GRID)[:, None], np.linspace(0, 1, GRID)
+    return merge_weight(m, kappa).astype(np.float32)
+
+
+@nb.njit(nogil=True, cache=True)
+def steps(X, norms, D, A, U, bias, block, W, V, F, Y, weight, counts, sums, table, options, decisions):
+    """One SGD step for each row of a block, in order; all arrays but the block's own are the learner's and change.
+
+    X (slots, d) supports, norms (slots,) their squared norms, D (slots, slots) their values, A and U (slots, k)
+    coefficients and what averaging needs (k or 0 columns), bias (k,); coefficients stand for A / (lambda t).
+    block (b, d) rows, W (slots, b) values with the supports, V (b, b) among them, F (k, b) sum_j A_j K(s_j, x);
+    Y (b, k) -1 or +1, weight (b,) of the loss. decisions (b, k): of each row before its step.
+    """
+    lam, strategy, merges, budget, use_bias, rbf = options
+    b, k = Y.shape
+    delta = np.empty(k)
+    stamp = np.empty(2, np.int64)
+    for i in range(b):
+        t = counts[STEPS]
+        scale = 1 / (lam * t) if t > 0 else 0.0
+        violated = False
+        for c in range(k):
+            f = scale * (F[c, i] + bias[c])
+            decisions[i, c] = f
+            delta[c] = Y[i, c] * weight[i] if Y[i, c] * f < 1 else 0.0
+            violated |= delta[c] != 0
+        counts[STEPS] = t + 1
+        if violated:
+            if use_bias:
+                bias += delta
+            _insert(X, norms, D, A, U, block, W, V, i, delta, sums[HARMONIC], counts[SUPPORTS])
+            _add_to(F, A[counts[SUPPORTS]], W[counts[SUPPORTS]], i + 1, rbf, 1.0)
+            counts[SUPPORTS] += 1
+            if counts[SUPPORTS] > budget:
+                start = _now(stamp)
+                lost = _maintain(
+                    X, norms, D, A, U, W, F, i + 1, counts[SUPPORTS], table, strategy, merges, rbf, counts
+                )
+                counts[EVENTS] += 1
+                sums[DEGRADATION] += lost / (lam * (t + 1)) ** 2
+                sums[GRADIENT_ERROR] += np.sqrt(lost)
+                counts[NANOSECONDS] += _now(stamp) - start
+        sums[HARMONIC] += 1 / (t + 1)
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def exponents(products, a_norms, b_norms, gamma):
+    """Inner products (m, q) -> gamma |a - b|^2, in place."""
+    m, q = products.shape
+    for i in range(m):
+        row, norm = products[i], a_norms[i]
+        for j in range(q):
+            row[j] = max(gamma * (norm + b_norms[j] - 2 * row[j]), np.float32(0))
+
+
+@nb.njit(nogil=True, cache=True)
+def decide(W, n, A, F, rbf):
+    """F (k, b) = sum_j A_j K(s_j, x) from values W (slots, b)."""
+    F[:] = 0
+    for j in range(n):
+        _add_to(F, A[j], W[j], 0, rbf, 1.0)
+
+
+@nb.njit(nogil=True, cache=True)
+def _now(stamp):  # nanoseconds
+    if _CLOCK < 0:
+        return 0
+    _clock_gettime(_CLOCK, stamp.ctypes)
+    return stamp[0] * 1_000_000_000 + stamp[1]
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def _kernel_values(values, first, rbf, out):  # K of a row's values from `first` on; exp as in kernels._rbf
+    if not rbf:
+        for j in range(first, len(values)):
+            out[j] = values[j]
+        return
+    bits = out.view(np.int32)
+    for j in range(first, len(values)):
+        x = max(np.float32(-1.4426950408889634) * values[j], np.float32(-126))
+        whole = np.floor(x + np.float32(0.5))
+        f = x - whole
+        p = np.float32(1.32647271e-3)
+        p = p * f + np.float32(9.67151264e-3)
+        p = p * f + np.float32(5.55073374e-2)
+        p = p * f + np.float32(2.40222421e-1)
+        p = p * f + np.float32(6.93146978e-1)
+        out[j] = p * f + np.float32(1)
+        bits[j] += np.int32(whole) << 23
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def _add_to(F, a, values, first, rbf, sign):  # F[:, first:] += sign a K(values)
+    K = np.empty(len(values), np.float32)
+    _kernel_values(values, first, rbf, K)
+    for c in range(len(a)):
+        factor, row = sign * a[c], F[c]
+        if factor != 0:
+            for j in range(first, len(values)):
+                row[j] += factor * K[j]
+
+
+@nb.njit(nogil=True, cache=True)
+def _insert(X, norms, D, A, U, block, W, V, i, delta, harmonic, slot):  # row i of the block becomes a support
+    X[slot] = block[i]
+    norm = np.float32(0)
+    for r in range(block.shape[1]):
+        norm += block[i, r] * block[i, r]
+    norms[slot] = norm
+    for j in range(slot):
+        D[slot, j] = W[j, i]
+        D[j, slot] = W[j, i]
+    D[slot, slot] = V[i, i]
+    W[slot] = V[i]
+    A[slot] = delta
+    for c in range(U.shape[1]):
+        U[slot, c] = delta[c] * harmonic
+
+
+@nb.njit(nogil=True, cache=True)
+def _maintain(X, norms, D, A, U, W, F, first, n, table, strategy, merges, rbf, counts):
+    """Brings the supports back to the budget; returns the squared norm of what w lost, in units of A."""
+    weakest, least = 0, np.inf
+    for j in range(n):
+        size = _dot(A[j], A[j])
+        if size < least:
+            weakest, least = j, size
+    if strategy == PROJECT:
+        lost = _project(D, A, U, W, F, first, n, weakest, rbf)
+    elif strategy == REMOVE:
+        lost = _lose(D, A, W, F, first, weakest, rbf)
+    else:
+        partners = _partners(D, A, n, weakest, table, merges - 1)
+        if len(partners) > 0:
+            ids = np.empty(1 + len(partners), np.int64)
+            ids[0], ids[1:] = weakest, partners
+            lost = _merge(X, norms, D, A, U, W, F, first, n, ids, table, strategy)
+            partners.sort()
+            for q in partners[::-1]:
+                n -= 1
+                _drop(X, norms, D, A, U, W, q, n)
+            counts[SUPPORTS] = n
+            return lost
+        lost = _lose(D, A, W, F, first, weakest, rbf)  # nothing points its way
+    _drop(X, norms, D, A, U, W, weakest, n - 1)
+    counts[SUPPORTS] = n - 1
+    return lost
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def _dot(a, b):
+    total = 0.0
+    for c in range(len(a)):
+        total += a[c] * b[c]
+    return total
+
+
+@nb.njit(nogil=True, cache=True)
+def _lookup(table, m, kappa):  # bilinear; the weight of the larger coefficient, m >= 1/2
+    size = len(table) - 1
+    x, y = min(max(2 * m - 1, 0.0), 1.0) * size, min(max(kappa, 0.0), 1.0) * size
+    i, j = min(int(x), size - 1), min(int(y), size - 1)
+    u, v = x - i, y - j
+    low = (1 - v) * table[i, j] + v * table[i, j + 1]
+    high = (1 - v) * table[i + 1, j] + v * table[i + 1, j + 1]
+    return (1 - u) * low + u * high
+
+
+@nb.njit(nogil=True, cache=True)
+def _weight(table, a, b, kappa):  # h of z = h p + (1-h) q, for sizes a of p and b of q
+    if a >= b:
+        return _lookup(table, a / (a + b), kappa)
+    return 1 - _lookup(table, b / (a + b), kappa)
+
+
+@nb.njit(nogil=True, cache=True)
+def _partners(D, A, n, p, table, count):
+    """The supports that lose least when merged with p, among those that point the same way; best first."""
+    K = np.empty(n, np.float32)
+    _kernel_values(D[p, :n], 0, True, K)
+    a, aa = A[p], _dot(A[p], A[p])
+    size = np.sqrt(aa)
+    lost = np.full(n, np.inf)
+    single = len(a) == 1
+    for j in range(n):
+        ab = a[0] * A[j, 0] if single else _dot(a, A[j])
+        bb = A[j, 0] * A[j, 0] if single else _dot(A[j], A[j])
+        other = np.sqrt(bb)
+        if j != p and ab > 1e-9 * size * other:  # nearly orthogonal is by rounding alone
+            kappa = np.float64(K[j])
+            h = 1 - _lookup(table, other / (size + other), kappa)  # p is the smallest
+            log_kappa = -np.float64(D[p, j])
+            kp, kq = np.exp((1 - h) ** 2 * log_kappa), np.exp(h * h * log_kappa)
+            lost[j] = aa * (1 - kp * kp) + bb * (1 - kq * kq) + 2 * ab * (kappa - kp * kq)
+    chosen = np.empty(count, np.int64)
+    found = 0
+    while found < count:
+        j = np.argmin(lost)
+        if lost[j] == np.inf:
+            break
+        chosen[found] = j
+        lost[j] = np.inf
+        found += 1
+    return chosen[:found]
+
+
+@nb.njit(nogil=True, cache=True)
+def _merge(X, norms, D, A, U, W, F, first, n, ids, table, strategy):
+    """Puts one point in place of the supports `ids`, at ids[0]; the others are still there."""
+    size, k = len(ids), A.shape[1]
+    S, a = np.empty((size, size)), np.empty((size, k))
+    for i in range(size):
+        a[i] = A[ids[i]]
+        for j in range(size):
+            S[i, j] = D[ids[i], ids[j]]
+    c = _in_sequence(S, a, table) if strategy == MERGE else _together(S, a)
+    spread = 0.0
+    for i in range(size):
+        for j in range(size):
+            spread += 0.5 * c[i] * c[j] * S[i, j]
+    merged, merged_U, lost = np.zeros(k), np.zeros(U.shape[1]), 0.0
+    for i in range(size):
+        distance = -spread
+        for j in range(size):
+            distance += c[j] * S[i, j]
+            lost += _dot(a[i], a[j]) * np.exp(-S[i, j])
+        kept = np.exp(-max(distance, 0.0))
+        merged += kept * a[i]
+        merged_U += kept * U[ids[i]]
+    for q in ids:
+        _add_to(F, A[q], W[q], first, True, -1.0)
+    _combine(D[:, :n], ids, c, spread)
+    _combine(W[:, first:], ids, c, spread)
+    _combine(X, ids, c, -np.inf)
+    z = ids[0]
+    norm = np.float32(0)
+    for r in range(X.shape[1]):
+        norm += X[z, r] * X[z, r]
+    norms[z] = norm
+    D[z, z] = 0
+    for j in range(n):
+        D[j, z] = D[z, j]
+    A[z], U[z] = merged, merged_U
+    _add_to(F, A[z], W[z], first, True, 1.0)
+    return max(lost - _dot(merged, merged), 0.0)
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def _combine(
+    rows, ids, c, spread
+):  # rows[ids[0]] = max(sum_i c_i rows[ids[i]] - spread, 0), or without bound for -inf
+    out = rows[ids[0]]
+    bounded = spread > -1e300
+    first = np.float32(c[0])
+    for j in range(len(out)):
+        out[j] *= first
+    for i in range(1, len(ids)):
+        row, weight = rows[ids[i]], np.float32(c[i])
+        for j in range(len(out)):
+            out[j] += weight * row[j]
+    if bounded:
+        shift = np.float32(spread)
+        for j in range(len(out)):
+            out[j] = max(out[j] - shift, np.float32(0))
+
+
+@nb.njit(nogil=True, cache=True)
+def _in_sequence(S, a, table):
+    """Weights of a sequence of binary merges, in order (Qaadan and Glasmachers 2018, algorithm 1)."""
+    size = len(S)
+    c = np.zeros(size)
+    c[0] = 1
+    z = a[0].copy()
+    for q in range(1, size):
+        distance = 0.0
+        for i in range(q):
+            distance += c[i] * S[i, q]
+            for j in range(q):
+                distance -= 0.5 * c[i] * c[j] * S[i, j]
+        distance = max(distance, 0.0)
+        h = _weight(table, np.sqrt(_dot(z, z)), np.sqrt(_dot(a[q], a[q])), np.exp(-distance))
+        c[:q] *= h
+        c[q] = 1 - h
+        z = np.exp(-((1 - h) ** 2) * distance) * z + np.exp(-h * h * distance) * a[q]
+    return c
+
+
+@nb.njit(nogil=True, cache=True)
+def _together(S, a):
+    """Weights of the point that keeps most of sum_i a_i phi(s_i), by gradient ascent (algorithm 2).
+
+    The gradient of |sum_i a_i k(s_i, z)|^2 leads from z to sum_i c_i s_i, c_i in proportion to (a_i'a_z) k(s_i, z).
+    """
+    size = len(S)
+    c, new, z = np.empty(size), np.empty(size), np.zeros(a.shape[1])
+    for i in range(size):
+        z += a[i]
+    for i in range(size):
+        c[i] = max(_dot(a[i], z), 0.0)
+    c /= c.sum()
+    for _ in range(100):
+        spread = 0.0
+        for i in range(size):
+            for j in range(size):
+                spread += 0.5 * c[i] * c[j] * S[i, j]
+        z[:] = 0
+        for i in range(size):
+            distance = -spread
+            for j in range(size):
+                distance += c[j] * S[i, j]
+            new[i] = np.exp(-max(distance, 0.0))
+            z += new[i] * a[i]
+        for i in range(size):
+            new[i] *= max(_dot(a[i], z), 0.0)
+        new /= new.sum()
+        moved = np.abs(new - c).max()
+        c[:] = new
+        if moved < 1e-6:
+            break
+    return c
+
+
+@nb.njit(nogil=True, cache=True)
+def _lose(D, A, W, F, first, p, rbf):  # forgets support p
+    _add_to(F, A[p], W[p], first, rbf, -1.0)
+    return _dot(A[p], A[p]) * (1.0 if rbf else max(np.float64(D[p, p]), 0.0))
+
+
+@nb.njit(nogil=True, cache=True)
+def _project(D, A, U, W, F, first, n, p, rbf):
+    """Gives the others the coefficients that come closest to support p: K beta = k_p, by conjugate gradients.
+
+    A ridge of 1e-4 of the mean diagonal keeps beta small where supports nearly coincide, and rounding out of it.
+    """
+    K, row = np.empty((n, n)), np.empty(n, np.float32)
+    for j in range(n):
+        _kernel_values(D[j, :n], 0, rbf, row)
+        K[j] = row
+    k_p, own, ridge = K[p].copy(), K[p, p], 0.0
+    for j in range(n):
+        ridge += 1e-4 * K[j, j] / n
+    for j in range(n):
+        K[j, j] += ridge
+    K[p], K[:, p], k_p[p] = 0, 0, 0
+    beta, residual = np.zeros(n), k_p.copy()
+    direction, square = residual.copy(), _dot(residual, residual)
+    goal = 1e-12 * square
+    for _ in range(4 * n):
+        if square <= goal:
+            break
+        image = _times(K, direction)
+        curvature = _dot(direction, image)
+        if curvature <= 0:
+            break
+        beta += square / curvature * direction
+        residual -= square / curvature * image
+        before, square = square, _dot(residual, residual)
+        direction = residual + square / before * direction
+    beta[p] = -1  # and takes p out
+    a, u = A[p].copy(), U[p].copy()
+    for j in range(n):
+        _add_to(F, beta[j] * a, W[j], first, rbf, 1.0)
+        A[j] += beta[j] * a
+        U[j] += beta[j] * u
+    beta[p] = 0
+    squared = _dot(beta, _times(K, beta)) - ridge * _dot(beta, beta)
+    return max(_dot(a, a) * (own - 2 * _dot(beta, k_p) + squared), 0.0)
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def _times(K, x):
+    out = np.zeros(len(x))
+    for i in range(len(x)):
+        total = 0.0
+        for j in range(len(x)):
+            total += K[i, j] * x[j]
+        out[i] = total
+    return out
+
+
+@nb.njit(nogil=True, cache=True)
+def _drop(X, norms, D, A, U, W, slot, last):  # the last support takes the slot
+    if slot != last:
+        X[slot], norms[slot], A[slot], U[slot], W[slot] = X[last], norms[last], A[last], U[last], W[last]
+        for j in range(last):
+            D[slot, j] = D[last, j]
+        D[slot, slot] = D[last, last]
+        for j in range(last):
+            D[j, slot] = D[slot, j]
