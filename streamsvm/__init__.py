@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store as Store
-    from streamsvm.estimators import DCSVC as DCSVC
+    from streamsvm.estimators.budgeted import BudgetedSVC as BudgetedSVC
+    from streamsvm.estimators.dcsvc import DCSVC as DCSVC
     from streamsvm.persist import load_model as load_model
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "DCSVC": "streamsvm.estimators",
+    "BudgetedSVC": "streamsvm.estimators.budgeted",
+    "DCSVC": "streamsvm.estimators.dcsvc",
     "Store": "streamsvm.data.store",
     "load_model": "streamsvm.persist",
 }
 
-__all__ = ["DCSVC", "Store", "__version__", "load_model"]
+__all__ = ["DCSVC", "BudgetedSVC", "Store", "__version__", "load_model"]
 
 
 def __getattr__(name: str) -> Any:

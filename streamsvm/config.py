@@ -124,10 +124,33 @@ class DCSVMConfig(_Options):
         return self
 
 
+class BSGDConfig(_Options):
+    """Budgeted stochastic gradient descent (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018)."""
+
+    budget: Annotated[Whole, Field(ge=2, description="Most support vectors")] = 500
+    merge: Annotated[
+        Whole, Field(ge=2, description="Support vectors that become one where the budget is full")
+    ] = 3
+    strategy: Annotated[
+        Literal["sequence", "gradient", "project", "remove"],
+        Field(description="How: merged one by one or at once, projected on the others, or removed"),
+    ] = "sequence"
+    epochs: Annotated[Whole, Field(ge=1, description="Passes over the rows")] = 1
+    lam: Annotated[Annotated[Real, Field(gt=0)] | None, Field(description="lambda; else 1 / (n C)")] = None
+    bias: Annotated[bool, Field(description="Learn a constant too, regularised like the rest")] = False
+    average: Annotated[bool, Field(description="Decide by the mean over all steps, not by the last")] = False
+
+    @model_validator(mode="after")
+    def _merge_fits(self) -> BSGDConfig:
+        if self.merge > self.budget:
+            raise ValueError(f"merge is {self.merge}, expected at most the budget, {self.budget}")
+        return self
+
+
 class FitConfig(_Options):
     """All of a fit; frozen, and stored in the model it made."""
 
-    solver: Annotated[Literal["dcsvm"], Field(description="Algorithm")] = "dcsvm"
+    solver: Annotated[Literal["dcsvm", "bsgd"], Field(description="Algorithm")] = "dcsvm"
     task: Annotated[Literal["classify"], Field(description="What is learned")] = "classify"
     kernel: KernelConfig = KernelConfig()
     C: Annotated[Real, Field(gt=0, description="Upper bound of the dual variables")] = 1.0
@@ -142,6 +165,20 @@ class FitConfig(_Options):
     )
     workers: Annotated[Count, Field(description="Worker threads; else every core")] = None
     dcsvm: DCSVMConfig = DCSVMConfig()
+    bsgd: BSGDConfig = BSGDConfig()
+
+    @model_validator(mode="after")
+    def _merging_needs_rbf(self) -> FitConfig:
+        if (
+            self.solver == "bsgd"
+            and self.kernel.name != "rbf"
+            and self.bsgd.strategy in ("sequence", "gradient")
+        ):
+            raise ValueError(
+                f"bsgd.strategy is {self.bsgd.strategy!r}, and points merge under the rbf kernel only; "
+                f"expected 'project' or 'remove' with {self.kernel.name}"
+            )
+        return self
 
 
 def build_config(*layers: Layer) -> FitConfig:

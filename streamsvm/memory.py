@@ -70,6 +70,16 @@ def plan_memory(
     return MemoryPlan(limit, process, vectors, rows, cache, in_memory, threads, max_part_rows)
 
 
+def require_memory(limit_bytes: int | None, needed_bytes: int, what: str) -> None:
+    """Raises MemoryLimitError where this much does not fit beside what the process holds already."""
+    limit = limit_bytes or int(0.8 * psutil.virtual_memory().available)
+    total = psutil.Process().memory_info().rss + 64 * MiB + needed_bytes
+    if total > limit:
+        raise MemoryLimitError(
+            f"--memory-limit {limit / MiB:.0f} MiB is too small for {what}: give at least {-(-total // MiB)} MiB"
+        )
+
+
 def _growth(store: Store) -> float:
     """Bytes of a row as float32 over its bytes as stored; CSR indices stay."""
     return 1.0 if store.is_sparse else 4 / store.dtype.itemsize

@@ -15,6 +15,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.kernels import Kernel
 from streamsvm.kmeans import Centres, Partition
+from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
 from streamsvm.solvers.pairs import n_pairs, pair_coefficients, vote
 
 
@@ -252,6 +253,56 @@ class LocalModel(_Classifier):
             {name: arrays[name] for name in (*names, "alpha", "codes")},
             attrs["combine"],
         )
+
+
+@dataclass(frozen=True)
+class BudgetModel(_Classifier):
+    """f_c(x) = sum_j coef_jc K(x, s_j) + bias_c, one column for two classes, else one for each class against the rest.
+
+    It carries the learner's whole state, so that learning can go on from a saved model.
+    """
+
+    kind: ClassVar[str] = "budget"
+    header: Header
+    support: Rows
+    coef: np.ndarray  # (s, columns)
+    bias: np.ndarray  # (columns,)
+    options: BudgetOptions
+    state: Mapping[str, Any]  # of the learner, see BudgetLearner.to_state
+
+    @classmethod
+    def of(cls, header: Header, learner: BudgetLearner) -> BudgetModel:
+        """What a learner knows now; it may go on learning."""
+        state = {name: array.copy() for name, array in learner.to_state().items()}
+        return cls(header, learner.supports(), *learner.coefficients(), learner.options, state)
+
+    @property
+    def n_support(self) -> int:
+        return len(self.support)
+
+    def learner(self) -> BudgetLearner:
+        """A learner that goes on where the model was taken."""
+        learner = BudgetLearner(self.header.kernel, self.d, len(self.bias), self.options)
+        learner.restore(self.state)
+        return learner
+
+    def decision_function(self, rows: Rows) -> np.ndarray:
+        """(m,) for two classes (positive: the second one), else (m, k); rows are raw."""
+        rows = self.header.scaling.apply(rows)
+        decisions = self.header.kernel.apply(rows, self.support, self.coef) + self.bias
+        return decisions[:, 0] if decisions.shape[1] == 1 else decisions
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays, attrs = self.header.to_state()
+        arrays |= {f"learner_{name}": np.asarray(array) for name, array in self.state.items()}
+        return arrays | {"coef": self.coef, "bias": self.bias}, attrs | {"options": asdict(self.options)}
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> BudgetModel:
+        header, options = Header.from_state(arrays, attrs), BudgetOptions(**attrs["options"])
+        state = {name: arrays[f"learner_{name}"] for name in (*BudgetLearner.ARRAYS, "values")}
+        support = Rows(np.asarray(state["X"]))
+        return cls(header, support, np.asarray(arrays["coef"]), np.asarray(arrays["bias"]), options, state)
 
 
 def rows_state(name: str, rows: Rows) -> dict[str, np.ndarray]:

@@ -28,7 +28,11 @@ CHUNK_BYTES = 4 << 20
 KEEP_BYTES = 64 << 20
 FORMAT = "streamsvm-model"
 VERSION = 1
-HOMES = {"kernel": "streamsvm.models:KernelModel", "local": "streamsvm.models:LocalModel"}
+HOMES = {
+    "kernel": "streamsvm.models:KernelModel",
+    "local": "streamsvm.models:LocalModel",
+    "budget": "streamsvm.models:BudgetModel",
+}
 _RESERVED = ("format", "version", "kind", "strings")
 
 

@@ -119,7 +119,7 @@ def test_other_sizes_are_refused(text):
             "class_weight: found 'equal', expected 'balanced' or a table of label = weight",
         ),
         ({"positive": ["a", "a"]}, "positive: found ['a', 'a'], expected labels, each named once"),
-        ({"solver": "magic"}, "solver: found 'magic', expected 'dcsvm'"),
+        ({"solver": "magic"}, "solver: found 'magic', expected 'dcsvm' or 'bsgd'"),
         ({"dcsvm": {"levels": 2, "early_level": 3}}, "dcsvm: early_level is 3, expected at most levels, 2"),
     ],
 )

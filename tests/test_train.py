@@ -13,12 +13,12 @@ import reference
 from making import write
 from scipy import sparse
 
-from streamsvm import train as recipe
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, CorruptDataError, DataError, MemoryLimitError
 from streamsvm.events import Events
+from streamsvm.fits import dcsvm as recipe
 from streamsvm.persist import load_model
 from streamsvm.train import plan, train, train_in_memory
 

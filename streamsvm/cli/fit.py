@@ -44,6 +44,9 @@ def fit(
     C: Annotated[float | None, _flag("--C", "C")] = None,
     tol: Annotated[float | None, _flag("--tol", "tol")] = None,
     early: Annotated[bool | None, _flag("--early", "dcsvm.early")] = None,
+    budget: Annotated[int | None, _flag("--budget", "bsgd.budget")] = None,
+    merge: Annotated[int | None, _flag("--merge", "bsgd.merge")] = None,
+    epochs: Annotated[int | None, _flag("--epochs", "bsgd.epochs")] = None,
     positive: Annotated[str | None, _flag("--positive", "positive", metavar="L[,L...]")] = None,
     scale: Annotated[str | None, _flag("--scale", "scale", metavar="none|minmax|standard|maxabs")] = None,
     class_weight: Annotated[

@@ -58,6 +58,13 @@ class BudgetStats:
     )
 
 
+def signs(codes: np.ndarray, k: int) -> np.ndarray:
+    """(n, 1) -1 or +1 for two classes, +1 for the second; else (n, k), each class against the rest."""
+    if k == 2:
+        return np.where(codes == 1, 1.0, -1.0)[:, None]
+    return np.where(codes[:, None] == np.arange(k), 1.0, -1.0)
+
+
 class BudgetLearner:
     """The state of the descent: supports, their mutual values, coefficients, counters. It learns in place.
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from functools import lru_cache
+from typing import Any
 
 import numba as nb
 import numpy as np
@@ -24,7 +25,8 @@ STEPS, SUPPORTS, EVENTS, NANOSECONDS, ERRORS = range(5)  # counts (int64)
 DEGRADATION, GRADIENT_ERROR, HARMONIC = range(3)  # sums (float64)
 
 _CLOCK = getattr(time, "CLOCK_MONOTONIC", -1)
-_clock_gettime = nb.types.ExternalFunction("clock_gettime", nb.types.int32(nb.types.int32, nb.types.voidptr))
+_types: Any = nb.types
+_clock_gettime = _types.ExternalFunction("clock_gettime", _types.int32(_types.int32, _types.voidptr))
 
 
 def merge_weight(m: np.ndarray, kappa: np.ndarray, rounds: int = 40) -> np.ndarray:
@@ -249,11 +251,11 @@ def _partners(D, A, n, p, table, count):
     chosen = np.empty(count, np.int64)
     found = 0
     while found < count:
-        j = np.argmin(lost)
-        if lost[j] == np.inf:
+        best = np.argmin(lost)
+        if lost[best] == np.inf:
             break
-        chosen[found] = j
-        lost[j] = np.inf
+        chosen[found] = best
+        lost[best] = np.inf
         found += 1
     return chosen[:found]
 

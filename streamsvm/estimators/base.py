@@ -1,0 +1,170 @@
+"""What all batch estimators share: scikit-learn's rules for input, arrays wrapped as stores, nothing solved here."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+
+from streamsvm.config import FitConfig, build_config
+from streamsvm.data.store import Store
+from streamsvm.events import Events, Sink
+from streamsvm.graph import Engine
+from streamsvm.models import label_texts
+from streamsvm.persist import save_model
+from streamsvm.predict import predict_blocks
+from streamsvm.train import train_in_memory
+
+KERNEL_OPTIONS = ("gamma", "degree", "coef0")
+
+
+class StoreClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier over `train`: `_values` are its parameters as a configuration, `model_` is what it learnt."""
+
+    kernel: str
+    random_state: Any
+    class_weight: Any
+    memory_limit: int | str | None
+    n_jobs: int | None
+
+    @abstractmethod
+    def _values(self) -> dict[str, Any]:
+        """The configuration's values that are this estimator's own."""
+
+    def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink) -> Self:
+        config = self._config()
+        store, classes, y = self._training_store(X, y, sample_weight)
+        config = config.model_copy(update={"class_weight": self._class_weight(classes, y, store)})
+        model, report = train_in_memory(store, config, Events(*sinks))
+        self.model_, self.classes_ = model, classes
+        self.objective_, self.dual_gap_ = report["objective"], report["gap"]
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """(n,) for two classes, positive for classes_[1]; else (n, n_classes), one-vs-one votes and confidences."""
+        return np.concatenate(list(self._decisions(X)))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(n,) labels; a dask array or Store is read block by block."""
+        codes = [self.model_.codes_of(block) for block in self._decisions(X)]
+        return self.classes_[np.concatenate(codes)]
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Mean accuracy on X and y; of a Store, on its own labels where y is None."""
+        if isinstance(X, Store) and y is None:
+            y, sample_weight = X.y, X.sample_weight if sample_weight is None else sample_weight
+        return super().score(X, _computed(y), sample_weight)
+
+    def save(self, path: str | Path) -> None:
+        """Writes `model_` to a folder that `streamsvm.load_model` and the command line read. Raises OSError."""
+        check_is_fitted(self)
+        save_model(self.model_, path)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _decisions(self, X: Any) -> Iterator[np.ndarray]:
+        """Decision values of each row block."""
+        check_is_fitted(self)
+        model: Any = self.model_
+        store = self._store(X, reset=False)
+        for _, _, decision in predict_blocks(model, store, engine=Engine(threads(self.n_jobs))):
+            yield decision
+
+    def _config(self) -> FitConfig:
+        """The parameters as a configuration. Raises ConfigError, a ValueError, naming the wrong one."""
+        common = {
+            "kernel": {"name": self.kernel} | {name: getattr(self, name) for name in KERNEL_OPTIONS},
+            "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
+            "memory_limit": self.memory_limit,
+            "workers": threads(self.n_jobs),
+        }
+        return build_config((type(self).__name__, common | self._values()))
+
+    def _training_store(self, X: Any, y: Any, sample_weight: Any) -> tuple[Store, np.ndarray, np.ndarray]:
+        """(store with labels, classes as the caller names them, y)."""
+        if isinstance(X, Store):
+            if y is not None or sample_weight is not None:
+                raise ValueError(
+                    "X is a Store, which brings its own y and sample_weight; found them given as well"
+                )
+            store, y = self._store(X, reset=True), X.y
+            sample_weight = store.sample_weight
+        else:
+            X, y = self._checked(X, y, reset=True)
+            if sample_weight is not None:
+                sample_weight = _check_sample_weight(_computed(sample_weight), y)
+            store = Store.from_arrays(X, y, sample_weight=sample_weight)
+        check_classification_targets(y)
+        classes = np.unique(y)
+        _require_two_classes(classes, y, sample_weight)
+        return store, classes, y
+
+    def _store(self, X: Any, *, reset: bool) -> Store:
+        """X as a store, its width checked."""
+        if isinstance(X, Store):
+            self._check_width(X.d, reset=reset)
+            return X
+        return Store.from_arrays(self._checked(X, "no_validation", reset=reset)[0])
+
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        """X and y by scikit-learn's rules; a dask array only by its width: its rows are checked as they are read."""
+        if _is_dask(X):
+            self._check_width(X.shape[1], y, reset=reset)
+            return X, y if isinstance(y, str) else column_or_1d(_computed(y), warn=True)
+        dtypes = [np.float64, np.float32, np.uint8]
+        checked = validate_data(self, X, _computed(y), reset=reset, accept_sparse="csr", dtype=dtypes)
+        return checked if isinstance(checked, tuple) else (checked, y)
+
+    def _check_width(self, d: int, y: Any = "no_validation", *, reset: bool) -> None:
+        """Notes or compares the number of features by scikit-learn's rules, without the data."""
+        validate_data(self, np.broadcast_to(0.0, (1, d)), y, reset=reset, skip_check_array=True)
+
+    def _class_weight(self, classes: np.ndarray, y: np.ndarray, store: Store) -> Any:
+        """class_weight by label text, as the configuration keeps it, checked by scikit-learn's rules."""
+        if self.class_weight is None or isinstance(self.class_weight, str):
+            return self._config_weight(self.class_weight)
+        weights = compute_class_weight(self.class_weight, classes=classes, y=y)
+        texts = label_texts(np.unique(store.y)).tolist()
+        return self._config_weight(dict(zip(texts, weights, strict=True)))
+
+    def _config_weight(self, weight: Any) -> Any:
+        return build_config((type(self).__name__, {"class_weight": weight})).class_weight
+
+
+def threads(n_jobs: int | None) -> int:
+    """joblib's meaning of n_jobs, with None as -1: one thread inside a parallel worker, else every core."""
+    return effective_n_jobs(-1 if n_jobs is None else n_jobs)
+
+
+def _is_dask(X: Any) -> bool:
+    return type(X).__module__.startswith("dask.array")
+
+
+def _computed(values: Any) -> Any:
+    """Labels or weights of a dask array as numpy; anything else as it is."""
+    return values.compute() if _is_dask(values) else values
+
+
+def _require_two_classes(classes: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
+    """Raises ValueError, in the words of SVC, unless two classes are left."""
+    if len(classes) < 2:
+        raise ValueError(f"The number of classes has to be greater than one; got {len(classes)} class")
+    if weight is None:
+        return
+    left = np.unique(y[weight > 0])
+    if len(left) == 0:
+        raise ValueError("Invalid input - all samples have zero or negative weights.")
+    if len(left) == 1:
+        raise ValueError("Invalid input - all samples with positive weights belong to the same class.")

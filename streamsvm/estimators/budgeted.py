@@ -1,0 +1,207 @@
+"""BudgetedSVC: budgeted stochastic gradient descent as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+
+from streamsvm.config import FitConfig
+from streamsvm.data.scaling import Scaling
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.estimators.base import StoreClassifier, threads
+from streamsvm.kernels import Kernel
+from streamsvm.models import BudgetModel, Header, encode
+from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, signs
+
+BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
+STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambda = 1 / (n C)
+
+
+class BudgetedSVC(StoreClassifier):
+    """Kernel classification by stochastic gradient descent with at most `budget` support vectors.
+
+    Minimises lambda/2 |w|^2 + mean hinge loss, lambda = 1 / (n C), one row at a time; where the budget is full,
+    `merge` support vectors become one (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018). More than two
+    classes: each against the rest, on one support set.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Inverse of the regularisation, as in `SVC`.
+    kernel : {"rbf", "poly", "linear"}, default="rbf"
+        Merging needs rbf; the strategies "project" and "remove" take every kernel.
+    gamma : float, "scale" or "auto", default="scale"
+        As in `SVC`; "scale" is computed from the rows of `fit`, or of the first `partial_fit`.
+    degree, coef0 : int, float, default=3, 0.0
+        Of the polynomial (gamma a'b + coef0)^degree.
+    budget : int, default=500
+        Most support vectors.
+    merge : int, default=3
+        Support vectors that become one, 2 or more; 3 to 5 is a good range.
+    strategy : {"sequence", "gradient", "project", "remove"}, default="sequence"
+        Merge one by one or at once; project the weakest support vector on the others; or remove it.
+    epochs : int, default=1
+        Passes of `fit` over the rows, each in another order.
+    lam : float or None, default=None
+        lambda itself. None: 1 / (n C), and in `partial_fit`, where n is not known, 1e-4 / C.
+    fit_intercept : bool, default=False
+        Learn a constant too, regularised like the rest.
+    average : bool, default=False
+        Decide by the mean of the weights over all steps.
+    class_weight : dict, "balanced" or None, default=None
+        Factors on the loss by class.
+    random_state : int, RandomState or None, default=None
+        Seeds the order of the rows.
+    memory_limit : int, str or None, default=None
+        Bytes, or as "2GiB"; bounds the whole process.
+    n_jobs : int or None, default=None
+        Threads; None or -1 is every core.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels, sorted.
+    n_features_in_ : int
+        Number of features seen during fit.
+    model_ : BudgetModel
+        The trained model and the learner's state; `save` writes it, `streamsvm.load_model` reads it.
+    objective_ : float
+        lambda/2 |w|^2 + mean loss of the last epoch's rows, each before its step (after `fit` only).
+    support_vectors_ : ndarray of shape (n_SV, n_features_in_)
+        Merged points: not rows of X.
+    dual_coef_ : ndarray of shape (1 or n_classes, n_SV)
+        Their coefficients.
+    intercept_ : ndarray of shape (1 or n_classes,)
+        Zero without fit_intercept.
+    """
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        kernel: str = "rbf",
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        budget: int = 500,
+        merge: int = 3,
+        strategy: str = "sequence",
+        epochs: int = 1,
+        lam: float | None = None,
+        fit_intercept: bool = False,
+        average: bool = False,
+        class_weight: Any = None,
+        random_state: Any = None,
+        memory_limit: int | str | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.budget = budget
+        self.merge = merge
+        self.strategy = strategy
+        self.epochs = epochs
+        self.lam = lam
+        self.fit_intercept = fit_intercept
+        self.average = average
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learns X (n, d) anew, in shuffled order: numpy, scipy CSR, a dask array or a `Store` with its own labels.
+
+        Raises ValueError for bad data or parameters, MemoryError where memory_limit is too small.
+        """
+        self.__dict__.pop("_learner", None)
+        return self._train(X, y, sample_weight)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learns the rows of X in their order, after those of `fit` and `partial_fit` before.
+
+        classes: all labels there will be; needed in the first call. Raises ValueError for other labels.
+        """
+        config, first = self._config(), not hasattr(self, "model_")
+        if first and classes is None:
+            raise ValueError("classes must be passed on the first call to partial_fit.")
+        X, y = self._checked(X, y, reset=first)
+        check_classification_targets(y)
+        known = np.unique(classes) if first else self.classes_
+        if not first and classes is not None and not np.array_equal(np.unique(classes), known):
+            raise ValueError(f"classes is {np.unique(classes)}, in the first call it was {known}")
+        store = Store.from_arrays(X, y, sample_weight=sample_weight)
+        codes = self._codes(y, known)
+        if first:
+            self._begin(config, store, known)
+        weight = np.ones(store.n) if store.sample_weight is None else store.sample_weight.astype(np.float64)
+        weight = weight * self._factors(known)[codes]
+        if not hasattr(self, "_learner"):
+            self._learner = self.model_.learner()
+        for start, stop in store.blocks():
+            rows = self.model_.header.scaling.apply(store.read(start, stop))
+            Y = signs(codes[start:stop], len(known))
+            self._learner.learn(rows, Y, weight[start:stop], threads(self.n_jobs))
+        self.model_ = BudgetModel.of(self.model_.header, self._learner)
+        return self
+
+    @property
+    def support_vectors_(self) -> np.ndarray:
+        return self.model_.support.X
+
+    @property
+    def dual_coef_(self) -> np.ndarray:
+        return self.model_.coef.T
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        return self.model_.bias
+
+    def _begin(self, config: FitConfig, store: Store, classes: np.ndarray) -> None:
+        """An empty model, its kernel and learner set."""
+        if len(classes) < 2:
+            raise ValueError(f"The number of classes has to be greater than one; got {len(classes)} class")
+        gamma = config.kernel.gamma
+        if not isinstance(gamma, float):
+            gamma = _gamma(gamma, store)
+        kernel = Kernel(config.kernel.name, gamma, config.kernel.degree, config.kernel.coef0)
+        o = config.bsgd
+        lam = o.lam if o.lam is not None else 1.0 / (STREAM_ROWS * config.C)
+        options = BudgetOptions(lam, o.budget, o.merge, o.strategy, o.bias, o.average)
+        learner = BudgetLearner(kernel, store.d, 1 if len(classes) == 2 else len(classes), options)
+        header = Header(kernel, Scaling.none(store.d), classes, config=config.model_dump(mode="json"))
+        self.model_, self.classes_ = BudgetModel.of(header, learner), classes
+
+    def _codes(self, y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        codes = encode(y, classes)
+        if (codes < 0).any():
+            raise DataError(
+                f"found label {y[codes < 0][0]!r}, expected one of {', '.join(map(str, classes))}"
+            )
+        return codes
+
+    def _factors(self, classes: np.ndarray) -> np.ndarray:
+        """(k,) factors on the loss by class."""
+        if self.class_weight is None:
+            return np.ones(len(classes))
+        if isinstance(self.class_weight, str):
+            raise ConfigError("class_weight 'balanced' needs all rows: use fit, or give the weights")
+        return np.array([float(self.class_weight.get(label, 1.0)) for label in classes.tolist()])
+
+    def _values(self) -> dict[str, Any]:
+        options = {name: getattr(self, name) for name in BSGD_OPTIONS}
+        return {"solver": "bsgd", "C": self.C, "bsgd": options | {"bias": self.fit_intercept}}
+
+
+def _gamma(rule: str, store: Store) -> float:
+    """The number that "scale" or "auto" stands for, over these rows."""
+    if rule == "auto":
+        return 1.0 / store.d
+    X = store.read(0, store.n).dense().astype(np.float64)
+    return 1.0 / (store.d * X.var()) if X.var() > 0 else 1.0

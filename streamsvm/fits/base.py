@@ -1,0 +1,162 @@
+"""What every fit prepares: labels, scaling, the kernel with its gamma as a number, weights."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamsvm.checkpoints import Checkpoints
+from streamsvm.config import FitConfig
+from streamsvm.data.check import require_finite
+from streamsvm.data.moments import Moments, merge, moments_of
+from streamsvm.data.rows import Rows
+from streamsvm.data.scaling import Scaling, from_moments
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.events import Events
+from streamsvm.graph import Engine
+from streamsvm.kernels import Kernel
+from streamsvm.models import Header, encode, label_texts
+from streamsvm.phases import Phases
+
+
+class Fit(ABC):
+    """One fit, from labels to model. classes (k,), codes (n,) positions in them, upper (n,) C times weights."""
+
+    def __init__(self, store: Store, config: FitConfig, events: Events, checkpoints: Checkpoints) -> None:
+        self.store, self.config, self.events, self.checkpoints = store, config, events, checkpoints
+        self.phase, self.engine = Phases(), Engine(config.workers)
+        self.classes, self.codes = self._labels()
+        self.scaling, self.kernel = self._prepare()
+        self.upper = self._upper(self.codes)
+
+    @abstractmethod
+    def to_file(self, path: Path) -> dict[str, Any]:
+        """Trains, writes the model, returns the report."""
+
+    @abstractmethod
+    def model(self) -> tuple[Any, dict[str, Any]]:
+        """Trains and returns the model itself, and the report."""
+
+    @abstractmethod
+    def plan(self) -> dict[str, Any]:
+        """What the fit would do; nothing is trained."""
+
+    def close(self) -> None:  # noqa: B027 (most fits have nothing to remove)
+        """Removes scratch files."""
+
+    def _labels(self) -> tuple[np.ndarray, np.ndarray]:
+        """The classes, and each row's code."""
+        y, positive = self.store.y, self.config.positive
+        if positive:
+            known = np.unique(label_texts(np.unique(y)))
+            missing = [label for label in positive if label not in known]
+            if missing:
+                raise DataError(
+                    f"--positive {missing[0]}: no such label; the store has {', '.join(known[:30])}"
+                )
+            classes = np.array([0, 1])
+        else:
+            classes = np.unique(y)
+        codes = encode(y, classes, positive)
+        present = np.unique(codes)
+        if len(present) < 2:
+            raise DataError(
+                f"{self.store.url or 'y'} has one class only ({label_texts(np.unique(y))[0]}); expected at least two"
+            )
+        if classes.dtype.kind == "f" and len(classes) > 100 and not np.all(classes == np.round(classes)):
+            raise DataError("Unknown label type: continuous; expected class labels")
+        return classes, codes
+
+    def _prepare(self) -> tuple[Scaling, Kernel]:
+        """The scaling, and the kernel with its gamma as a number."""
+        options, scaling = self.config.kernel, Scaling.none(self.store.d)
+        stats = None
+        with self.phase("scale"):
+            if self.config.scale != "none" or (options.gamma == "scale" and options.name != "linear"):
+                if self.store.is_sparse and self.config.scale in ("minmax", "standard"):
+                    raise ConfigError(f"{self.config.scale} scaling would fill a sparse store; use maxabs")
+                stats = self.engine.map_reduce(
+                    self._moments, merge, self.store.blocks(), phase="scale", events=self.events
+                )
+            if stats is not None and self.config.scale != "none":
+                scaling = from_moments(self.config.scale, stats)
+            gamma = self._gamma(stats, scaling)
+            kernel = Kernel(options.name, gamma, options.degree, options.coef0)
+            if scaling.kind == "none":
+                scaling = self._centred(kernel)
+        return scaling, kernel
+
+    def _moments(self, block: tuple[int, int]) -> Moments:
+        rows = self.store.read(*block)
+        require_finite(self.store, rows, block[0])
+        return moments_of(rows)
+
+    def _gamma(self, stats: Moments | None, scaling: Scaling) -> float:
+        gamma = self.config.kernel.gamma
+        if isinstance(gamma, float):
+            return gamma
+        if gamma == "auto" or stats is None:
+            return 1.0 / self.store.d
+        means = (stats.mean - scaling.offset) * scaling.scale
+        variance = float(np.mean(stats.m2 / stats.n * scaling.scale**2 + means**2) - means.mean() ** 2)
+        return 1.0 / (self.store.d * variance) if variance > 0 else 1.0
+
+    def _centred(self, kernel: Kernel) -> Scaling:
+        """A shift to the origin for rbf where squared norms so large would cancel in float32, else no scaling."""
+        none = Scaling.none(self.store.d)
+        if kernel.name != "rbf" or self.store.is_sparse:
+            return none
+        rows = self.store.read(0, min(self.store.n, 1000)).astype(np.float64)
+        require_finite(self.store, rows, 0)
+        mean = rows.dense().mean(axis=0)
+        before, after = rows.sq_norms.max(), Rows(rows.dense() - mean).sq_norms.max()
+        rounding = kernel.gamma * before * 2.0**-23
+        return replace(none, kind="centre", offset=mean) if rounding > 1e-3 and after < before / 4 else none
+
+    def _upper(self, codes: np.ndarray) -> np.ndarray:
+        """C times class and sample weights, (n,)."""
+        upper = np.full(self.store.n, float(self.config.C))
+        weights = self.config.class_weight
+        if weights == "balanced":
+            counts = np.bincount(codes, minlength=len(self.classes))
+            upper *= (self.store.n / (len(self.classes) * np.maximum(counts, 1)))[codes]
+        elif weights:
+            texts = label_texts(self.classes).tolist()
+            unknown = [label for label in weights if label not in texts]
+            if unknown:
+                raise ConfigError(
+                    f"class_weight names {unknown[0]!r}; the classes are {', '.join(texts[:30])}"
+                )
+            upper *= np.array([weights.get(text, 1.0) for text in texts])[codes]
+        return upper if self.store.sample_weight is None else upper * self.store.sample_weight
+
+    def header(self, certificate: dict[str, Any]) -> Header:
+        return Header(
+            self.kernel,
+            self.scaling,
+            self.classes,
+            self.config.positive,
+            self.config.model_dump(mode="json"),
+            self.store.fingerprint(),
+            certificate,
+        )
+
+    def report(self, certificate: dict[str, Any], n_support: int, **facts: Any) -> dict[str, Any]:
+        """What `fit --json` prints of every solver, and a solver's own facts."""
+        return {
+            "solver": self.config.solver,
+            "n": self.store.n,
+            "d": self.store.d,
+            "n_support": n_support,
+            "objective": certificate["objective"],
+            "gap": certificate["gap"],
+            "gamma": self.kernel.gamma,
+            **facts,
+            "threads": self.engine.threads,
+            **self.phase.report(),
+        }
