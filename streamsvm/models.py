@@ -25,7 +25,7 @@ class Header:
 
     kernel: Kernel
     scaling: Scaling
-    classes: np.ndarray  # (k,) sorted labels
+    classes: np.ndarray  # (k,) labels, sorted, or as a stream brought them
     positive: tuple[str, ...] = ()  # the labels that class 1 stands for, against the rest
     config: dict[str, Any] | None = None
     fingerprint: str = ""
@@ -102,9 +102,7 @@ def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -
         return np.isin(label_texts(y), positive).astype(np.int32)
     if y.dtype.kind != classes.dtype.kind and "U" in (y.dtype.kind, classes.dtype.kind):
         y, classes = label_texts(y), label_texts(classes)
-        order = np.argsort(classes)
-    else:
-        order = np.arange(len(classes))
+    order = np.argsort(classes)
     codes = np.clip(np.searchsorted(classes[order], y), 0, len(classes) - 1)
     return np.where(classes[order][codes] == y, order[codes], -1).astype(np.int32)
 
@@ -269,12 +267,13 @@ class BudgetModel(_Classifier):
     bias: np.ndarray  # (columns,)
     options: BudgetOptions
     state: Mapping[str, Any]  # of the learner, see BudgetLearner.to_state
+    stream: dict[str, Any] | None = None  # what an online learner adds: features, labels, calibration
 
     @classmethod
-    def of(cls, header: Header, learner: BudgetLearner) -> BudgetModel:
+    def of(cls, header: Header, learner: BudgetLearner, stream: dict[str, Any] | None = None) -> BudgetModel:
         """What a learner knows now; it may go on learning."""
         state = {name: array.copy() for name, array in learner.to_state().items()}
-        return cls(header, learner.supports(), *learner.coefficients(), learner.options, state)
+        return cls(header, learner.supports(), *learner.coefficients(), learner.options, state, stream)
 
     @property
     def n_support(self) -> int:
@@ -295,14 +294,16 @@ class BudgetModel(_Classifier):
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()
         arrays |= {f"learner_{name}": np.asarray(array) for name, array in self.state.items()}
-        return arrays | {"coef": self.coef, "bias": self.bias}, attrs | {"options": asdict(self.options)}
+        attrs |= {"options": asdict(self.options), "stream": self.stream}
+        return arrays | {"coef": self.coef, "bias": self.bias}, attrs
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> BudgetModel:
         header, options = Header.from_state(arrays, attrs), BudgetOptions(**attrs["options"])
         state = {name: arrays[f"learner_{name}"] for name in (*BudgetLearner.ARRAYS, "values")}
         support = Rows(np.asarray(state["X"]))
-        return cls(header, support, np.asarray(arrays["coef"]), np.asarray(arrays["bias"]), options, state)
+        coef, bias = np.asarray(arrays["coef"]), np.asarray(arrays["bias"])
+        return cls(header, support, coef, bias, options, state, attrs["stream"])
 
 
 def rows_state(name: str, rows: Rows) -> dict[str, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from streamsvm.data.store import Store
 from streamsvm.models import LocalModel, encode, label_texts
 from streamsvm.persist import load_model, save_model
 from streamsvm.solvers.pairs import vote
-from streamsvm.train import Model, train_in_memory
+from streamsvm.train import train_in_memory
 
 KINDS = {
     "kernel": {},
@@ -30,7 +31,7 @@ def wrap(X: np.ndarray, layout: str) -> np.ndarray | sparse.csr_array:
 
 
 @cache
-def trained(kind: str, layout: str, k: int, scale: str = "none") -> tuple[Model, Rows, np.ndarray]:
+def trained(kind: str, layout: str, k: int, scale: str = "none") -> tuple[Any, Rows, np.ndarray]:
     rng = np.random.default_rng(0)
     X = np.where(rng.random((300, 4)) < 0.7, rng.integers(0, 6, (300, 4)), 0).astype(np.float32)
     codes = (X[:, 0] > X[:, 1]).astype(int) + (k - 2) * (X[:, 2] > 3)

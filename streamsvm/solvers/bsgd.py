@@ -136,6 +136,50 @@ class BudgetLearner:
     def supports(self) -> Rows:
         return Rows(self.X[: self.n_support].copy())
 
+    def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(columns,) decision values of one row x (d,) float32 by the last w; and its W and F, for `learn_one`.
+
+        W (slots, 1) are its values with the supports, F (columns, 1) its decisions in units of A.
+        """
+        n = self.n_support
+        if self.kernel.name == "rbf":
+            W = np.empty((len(self.X), 1), np.float32)
+            core.exponents_of_row(self.X, self.norms, n, x, np.float32(self.kernel.gamma), W)
+        else:
+            W = np.zeros((len(self.X), 1), np.float32)
+            W[:n] = self.kernel.block(Rows(self.X[:n]), Rows(x[None]))
+        F = np.empty((self.A.shape[1], 1))
+        core.decide(W, n, self.A, F, self.kernel.name == "rbf")
+        t = self.t
+        return (F[:, 0] + self.bias) / (self.options.lam * t) if t else np.zeros(len(self.bias)), W, F
+
+    def learn_one(
+        self, x: np.ndarray, W: np.ndarray, F: np.ndarray, y: np.ndarray, weight: float = 1.0
+    ) -> None:
+        """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
+        V = np.zeros((1, 1), np.float32)
+        if self.kernel.name != "rbf":
+            V[0, 0] = self.kernel.diag(Rows(x[None]))[0]
+        self._steps(x[None], W, V, F, y[None], np.array([weight]), np.empty((1, len(y))))
+
+    def widen(self, d: int) -> None:
+        """Room for d features; rows so far have 0 in the new ones."""
+        X = np.zeros((len(self.X), d), np.float32)
+        X[:, : self.X.shape[1]] = self.X
+        self.X = X
+
+    def add_column(self) -> None:
+        """One more class against the rest; the third one turns the single column into one for each class.
+
+        So far nothing was of the new class: it starts as the constant -1.
+        """
+        if self.A.shape[1] == 1:
+            both = (np.concatenate([-array, array], axis=-1) for array in (self.A, self.U, self.bias))
+            self.A, self.U, self.bias = both
+        self.A = np.hstack([self.A, np.zeros((len(self.A), 1))])
+        self.U = np.hstack([self.U, np.zeros((len(self.U), 1 if self.options.average else 0))])
+        self.bias = np.append(self.bias, -self.options.lam * self.t)
+
     def _learn_block(
         self, rows: Rows, Y: np.ndarray, weight: np.ndarray, threads: int, decisions: np.ndarray
     ) -> None:
@@ -144,6 +188,12 @@ class BudgetLearner:
         V = self._values(block, block)
         if self.kernel.name == "rbf":
             np.fill_diagonal(V, 0)
+        Y, weight = np.ascontiguousarray(Y, np.float64), np.ascontiguousarray(weight, np.float64)
+        self._steps(block.X, W, V, F, Y, weight, decisions)
+
+    def _steps(self, *block: np.ndarray) -> None:
+        rows, W, V, F, Y, weight, decisions = block
+        o = self.options
         core.steps(
             self.X,
             self.norms,
@@ -151,34 +201,30 @@ class BudgetLearner:
             self.A,
             self.U,
             self.bias,
-            block.X,
+            rows,
             W,
             V,
             F,
-            np.ascontiguousarray(Y, np.float64),
-            np.ascontiguousarray(weight, np.float64),
+            Y,
+            weight,
             self.counts,
             self.sums,
             core.merge_table(),
-            self._flags,
+            (o.lam, STRATEGIES[o.strategy], o.merge, o.budget, o.bias, self.kernel.name == "rbf"),
             decisions,
         )
-
-    @property
-    def _flags(self) -> tuple[float, int, int, int, bool, bool]:
-        o = self.options
-        return o.lam, STRATEGIES[o.strategy], o.merge, o.budget, o.bias, self.kernel.name == "rbf"
 
     def _meet(self, block: Rows, threads: int) -> tuple[np.ndarray, np.ndarray]:
         """Values of supports and block (slots, b), and the block's decisions in units of A (columns, b)."""
         n, columns = self.n_support, self.A.shape[1]
         W = np.empty((len(self.X), len(block)), np.float32)
         F = np.zeros((-(-n // STRIP), columns, len(block)))
+        is_rbf = self.kernel.name == "rbf"
 
         def meet(start: int, stop: int) -> None:
             supports = Rows(self.X[start:stop])
             W[start:stop] = self._values(supports, block, self.norms[start:stop])
-            core.decide(W[start:stop], stop - start, self.A[start:stop], F[start // STRIP], self._flags[-1])
+            core.decide(W[start:stop], stop - start, self.A[start:stop], F[start // STRIP], is_rbf)
 
         strips(meet, n, STRIP, threads)
         return W, F.sum(axis=0)

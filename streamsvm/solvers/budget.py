@@ -99,6 +99,19 @@ def steps(X, norms, D, A, U, bias, block, W, V, F, Y, weight, counts, sums, tabl
         sums[HARMONIC] += 1 / (t + 1)
 
 
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def exponents_of_row(X, norms, n, x, gamma, W):
+    """Fills W (slots, 1) with gamma |s_j - x|^2 for one row x (d,)."""
+    own = np.float32(0)
+    for r in range(len(x)):
+        own += x[r] * x[r]
+    for j in range(n):
+        s, dot = X[j], np.float32(0)
+        for r in range(len(x)):
+            dot += s[r] * x[r]
+        W[j, 0] = max(gamma * (norms[j] + own - 2 * dot), np.float32(0))
+
+
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
 def exponents(products, a_norms, b_norms, gamma):
     """Inner products (m, q) -> gamma |a - b|^2, in place."""
