@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _NUMBERS = frozenset({int, float, bool, np.float64, np.float32, np.int64, np.int32, np.bool_})
+_LARGEST = 1e38  # of float32
 
 
 class BSGDClassifier(base.MiniBatchClassifier):
@@ -86,10 +87,13 @@ class BSGDClassifier(base.MiniBatchClassifier):
         values["bsgd"] = {"lam": lam, "budget": budget, "merge": merge, "strategy": strategy, "bias": bias}
         self._config = build_config((type(self).__name__, values))
         self._labels: list[Any] = [] if classes is None else list(classes)
+        self._targets = _targets(self._labels)  # what each label asks of the columns
         self._columns: dict[Hashable, int] = {}  # of features
         self._names: list[Hashable] = []  # features in the order of their columns
-        self._order: list[Hashable] = []  # features of the last event, and their columns
+        self._order: list[Hashable] = []  # features of the last event, their columns, its values, and its row
         self._places = np.empty(0, np.intp)
+        self._given: list[Any] = []
+        self._row = np.empty(0, np.float32)
         self._learner = BudgetLearner(_kernel(self._config.kernel), 0, self._width, self._options)
         self._sigmoid = _Sigmoid()
         self._met: tuple[Any, ...] | None = None  # the row predicted last, its decisions, W and F
@@ -108,7 +112,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
         row = self._vector(x, grow=True)
         code = self._code(y)
         decisions, W, F = self._meet(row)
-        Y = signs(np.array([code]), max(2, len(self._labels)))[0]
+        Y = self._targets[code]
         self._sigmoid.learn(decisions, Y)
         self._learner.learn_one(row, W, F, Y)
         self._met = None
@@ -141,8 +145,8 @@ class BSGDClassifier(base.MiniBatchClassifier):
             i for i, label in enumerate(labels) if label not in labels[:i] and label not in self._labels
         ]
         for start, stop in pairwise(sorted({0, *starts, len(labels)})):
-            codes = np.array([self._code(label) for label in labels[start:stop]], np.intp)
-            Y = signs(codes, max(2, len(self._labels)))
+            codes = [self._code(label) for label in labels[start:stop]]
+            Y = self._targets[codes]
             for decisions, own in zip(self._learner.learn(rows.take(slice(start, stop)), Y), Y, strict=True):
                 self._sigmoid.learn(decisions, own)
         self._met = None
@@ -206,6 +210,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
         learner._names = list(stream["features"])
         learner._columns = {name: column for column, name in enumerate(learner._names)}
         learner._labels = list(stream["labels"])
+        learner._targets = _targets(learner._labels)
         learner._learner = model.learner()
         learner._sigmoid = _Sigmoid(**stream.get("sigmoid", {}))
         return learner
@@ -222,24 +227,28 @@ class BSGDClassifier(base.MiniBatchClassifier):
 
     def _meet(self, row: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Decisions, W and F of a row; those of `predict_one` serve the `learn_one` after it."""
-        if self._met is None or not np.array_equal(self._met[0], row):
+        if self._met is None or self._met[0] is not row:
             self._met = (row, *self._learner.decide_one(row))
         return self._met[1:]
 
     def _vector(self, x: Mapping[Hashable, Any], *, grow: bool) -> np.ndarray:
         """(d,) float32; features not known yet get a column where `grow`, else they are left out."""
-        values, names = _numbers(x), list(x)
+        names, given = list(x), list(x.values())
+        if names == self._order and given == self._given and len(self._row) == self._learner.X.shape[1]:
+            return self._row  # predicted just now
+        values = _numbers(x)
         if names != self._order:  # most events have the features of the one before
             if grow:
                 self._take_up(names)
             known = [i for i, name in enumerate(names) if name in self._columns]
             columns = np.array([self._columns[names[i]] for i in known], np.intp)
             if len(known) < len(names):
-                values = values[known]
-            else:
-                self._order, self._places = names, columns
-        else:
-            columns = self._places
+                return self._row_of(columns, values[known])
+            self._order, self._places = names, columns
+        self._given, self._row = given, self._row_of(self._places, values)
+        return self._row
+
+    def _row_of(self, columns: np.ndarray, values: np.ndarray) -> np.ndarray:
         row = np.zeros(self._learner.X.shape[1], np.float32)
         row[columns] = values
         return row
@@ -269,6 +278,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
             if label == y:
                 return code
         self._labels.append(y.item() if isinstance(y, np.generic) else y)
+        self._targets = _targets(self._labels)
         if len(self._labels) > 2:
             self._learner.add_column()
             self._met = None
@@ -333,6 +343,11 @@ class _Sigmoid:
             self.slope = max(self.slope - (p - (y > 0)) * f / self.curvature, 1e-3)
 
 
+def _targets(labels: list[Any]) -> np.ndarray:
+    k = max(2, len(labels))
+    return signs(np.arange(k), k)
+
+
 def _kernel(config: KernelConfig) -> Kernel:
     return Kernel(config.name, float(config.gamma), config.degree, config.coef0)
 
@@ -346,8 +361,8 @@ def _numbers(x: Mapping[Hashable, Any]) -> np.ndarray:
             if not isinstance(value, Real | np.number | np.bool_):
                 raise DataError(f"feature {name!r}: found {value!r}, expected a number")
     values = np.fromiter(x.values(), np.float64, len(x))
-    if not math.isfinite(values.sum()):
+    if not values @ values < _LARGEST**2:  # so is NaN
         for name, value in x.items():
-            if not math.isfinite(value) or abs(value) > np.finfo(np.float32).max:
+            if not abs(value) < _LARGEST:
                 raise DataError(f"feature {name!r}: found {value}, expected a finite number")
     return values

@@ -60,9 +60,7 @@ class BudgetStats:
 
 def signs(codes: np.ndarray, k: int) -> np.ndarray:
     """(n, 1) -1 or +1 for two classes, +1 for the second; else (n, k), each class against the rest."""
-    if k == 2:
-        return np.where(codes == 1, 1.0, -1.0)[:, None]
-    return np.where(codes[:, None] == np.arange(k), 1.0, -1.0)
+    return 2.0 * (codes[:, None] == (np.ones(1) if k == 2 else np.arange(k))) - 1.0
 
 
 class BudgetLearner:
@@ -157,9 +155,8 @@ class BudgetLearner:
         self, x: np.ndarray, W: np.ndarray, F: np.ndarray, y: np.ndarray, weight: float = 1.0
     ) -> None:
         """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
-        V = np.zeros((1, 1), np.float32)
-        if self.kernel.name != "rbf":
-            V[0, 0] = self.kernel.diag(Rows(x[None]))[0]
+        own = 0.0 if self.kernel.name == "rbf" else self.kernel.diag(Rows(x[None]))[0]
+        V = np.full((1, 1), own, np.float32)
         self._steps(x[None], W, V, F, y[None], np.array([weight]), np.empty((1, len(y))))
 
     def widen(self, d: int) -> None:

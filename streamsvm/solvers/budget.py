@@ -126,8 +126,15 @@ def exponents(products, a_norms, b_norms, gamma):
 def decide(W, n, A, F, rbf):
     """F (k, b) = sum_j A_j K(s_j, x) from values W (slots, b)."""
     F[:] = 0
+    if W.shape[1] > 1:
+        for j in range(n):
+            _add_to(F, A[j], W[j], 0, rbf, 1.0)
+        return
+    K = np.empty(n, np.float32)  # of one row with all supports at once
+    _kernel_values(W.ravel()[:n], 0, rbf, K)
     for j in range(n):
-        _add_to(F, A[j], W[j], 0, rbf, 1.0)
+        for c in range(len(F)):
+            F[c, 0] += A[j, c] * K[j]
 
 
 @nb.njit(nogil=True, cache=True)
@@ -381,6 +388,13 @@ def _together(S, a):
             z += new[i] * a[i]
         for i in range(size):
             new[i] *= max(_dot(a[i], z), 0.0)
+        if not new.sum() > 0:  # too far apart: the point between them keeps nothing, the largest keeps itself
+            for i in range(size):
+                new[i] = _dot(a[i], a[i])
+            largest = np.argmax(new)
+            c[:] = 0
+            c[largest] = 1
+            break
         new /= new.sum()
         moved = np.abs(new - c).max()
         c[:] = new

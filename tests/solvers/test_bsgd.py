@@ -158,6 +158,15 @@ def test_table_is_golden_section_search():
         assert kept(found) >= kept(reference.merge_weight(a, k)) * (1 - 1e-4)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES[:2])
+def test_points_too_far_to_merge_leave_the_largest(strategy):
+    rows = Rows(np.arange(60, dtype=np.float32).reshape(20, 3) * 1e3)
+    ours = learner(budget=4, strategy=strategy, merge=4)
+    ours.learn(rows, np.ones((20, 1)), weights(20))
+    assert np.isfinite(ours.coefficients()[0]).all()
+    assert all((rows.X == support).all(axis=1).any() for support in ours.supports().X)
+
+
 def test_equal_points_merge_without_loss():
     rows = Rows(np.repeat(np.eye(3, dtype=np.float32), 30, axis=0))
     Y = np.ones((90, 1))
