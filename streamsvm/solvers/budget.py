@@ -35,7 +35,7 @@ def merge_weight(m: np.ndarray, kappa: np.ndarray, rounds: int = 40) -> np.ndarr
     Maximises m kappa^((1-h)^2) + (1-m) kappa^(h^2), m = a_p / (a_p + a_q), by golden section search; from 1/2 on there
     is one maximum only.
     """
-    golden = (np.sqrt(5) - 1) / 2
+    golden, kappa = (np.sqrt(5) - 1) / 2, np.maximum(kappa, 1e-12)  # 0 would keep nothing but h = 1 itself
     low, high = np.full(np.broadcast(m, kappa).shape, 0.5), np.ones(np.broadcast(m, kappa).shape)
     for _ in range(rounds):
         left, right = high - golden * (high - low), low + golden * (high - low)
@@ -290,19 +290,14 @@ def _merge(X, norms, D, A, U, W, F, first, n, ids, table, strategy):
         for j in range(size):
             S[i, j] = D[ids[i], ids[j]]
     c = _in_sequence(S, a, table) if strategy == MERGE else _together(S, a)
-    spread = 0.0
-    for i in range(size):
-        for j in range(size):
-            spread += 0.5 * c[i] * c[j] * S[i, j]
+    distances, spread = _to_mix(S, c)
     merged, merged_U, lost = np.zeros(k), np.zeros(U.shape[1]), 0.0
     for i in range(size):
-        distance = -spread
-        for j in range(size):
-            distance += c[j] * S[i, j]
-            lost += _dot(a[i], a[j]) * np.exp(-S[i, j])
-        kept = np.exp(-max(distance, 0.0))
+        kept = np.exp(-distances[i])
         merged += kept * a[i]
         merged_U += kept * U[ids[i]]
+        for j in range(size):
+            lost += _dot(a[i], a[j]) * np.exp(-S[i, j])
     for q in ids:
         _add_to(F, A[q], W[q], first, True, -1.0)
     _combine(D[:, :n], ids, c, spread)
@@ -368,39 +363,46 @@ def _together(S, a):
     The gradient of |sum_i a_i k(s_i, z)|^2 leads from z to sum_i c_i s_i, c_i in proportion to (a_i'a_z) k(s_i, z).
     """
     size = len(S)
-    c, new, z = np.empty(size), np.empty(size), np.zeros(a.shape[1])
+    sizes = np.empty(size)
     for i in range(size):
-        z += a[i]
-    for i in range(size):
-        c[i] = max(_dot(a[i], z), 0.0)
-    c /= c.sum()
+        sizes[i] = _dot(a[i], a[i])
+    c = _shares(a, np.ones(size))
     for _ in range(100):
-        spread = 0.0
-        for i in range(size):
-            for j in range(size):
-                spread += 0.5 * c[i] * c[j] * S[i, j]
-        z[:] = 0
-        for i in range(size):
-            distance = -spread
-            for j in range(size):
-                distance += c[j] * S[i, j]
-            new[i] = np.exp(-max(distance, 0.0))
-            z += new[i] * a[i]
-        for i in range(size):
-            new[i] *= max(_dot(a[i], z), 0.0)
+        distances, _spread = _to_mix(S, c)
+        kept = np.exp(-distances)
+        new = _shares(a, kept)
         if not new.sum() > 0:  # too far apart: the point between them keeps nothing, the largest keeps itself
-            for i in range(size):
-                new[i] = _dot(a[i], a[i])
-            largest = np.argmax(new)
             c[:] = 0
-            c[largest] = 1
+            c[np.argmax(sizes)] = 1
             break
-        new /= new.sum()
         moved = np.abs(new - c).max()
         c[:] = new
         if moved < 1e-6:
             break
     return c
+
+
+@nb.njit(nogil=True, cache=True)
+def _shares(a, kept):  # in proportion to kept_i a_i'z, z = sum_i kept_i a_i; all zero where z is
+    z = np.zeros(a.shape[1])
+    for i in range(len(a)):
+        z += kept[i] * a[i]
+    shares = np.empty(len(a))
+    for i in range(len(a)):
+        shares[i] = kept[i] * max(_dot(a[i], z), 0.0)
+    total = shares.sum()
+    return shares / total if total > 0 else shares
+
+
+@nb.njit(nogil=True, cache=True)
+def _to_mix(S, c):
+    """Values of z = sum_i c_i s_i with each s_i, and 1/2 sum_ij c_i c_j S_ij."""
+    distances, spread = np.zeros(len(c)), 0.0
+    for i in range(len(c)):
+        for j in range(len(c)):
+            distances[i] += c[j] * S[i, j]
+        spread += 0.5 * c[i] * distances[i]
+    return np.maximum(distances - spread, 0.0), spread
 
 
 @nb.njit(nogil=True, cache=True)
