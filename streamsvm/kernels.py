@@ -139,10 +139,10 @@ def _rbf(tile, a_norms, b_norms, gamma):  # inner products (m, q) -> exp(-gamma 
     for i in range(m):
         row, row_bits, norm = tile[i], bits[i], a_norms[i]
         for j in range(q):
-            # 2^x = 2^n 2^f with |f| <= 1/2, n added to the exponent bits; of the degree-5 polynomials that are 1 at 0
-            # this one has the least relative error there, 9e-8
+            # 2^x = 2^n 2^f with |f| <= 1/2, n added to the exponent bits, which makes 2^-127 0; of the degree-5
+            # polynomials that are 1 at 0 this one has the least relative error there, 9e-8
             sq = max(norm + b_norms[j] - np.float32(2) * row[j], np.float32(0))
-            x = max(scale * sq, np.float32(-126))
+            x = max(scale * sq, np.float32(-127))
             n = np.floor(x + np.float32(0.5))
             f = x - n
             p = np.float32(1.32647271e-3)

@@ -106,7 +106,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {"lam": 1e-3, "budget": 20}
 
-    def learn_one(self, x: Mapping[Hashable, Any], y: Any) -> None:
+    def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
         """One step for the event x with label y. Raises DataError, a ValueError, and learns nothing, for a bad one."""
         self._require_known([y])
         row = self._vector(x, grow=True)
@@ -117,21 +117,21 @@ class BSGDClassifier(base.MiniBatchClassifier):
         self._learner.learn_one(row, W, F, Y)
         self._met = None
 
-    def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> Any:
+    def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
         """The label, or None before the first event is learnt."""
         if not self._labels:
             return None
         decisions = self._meet(self._vector(x, grow=False))[0]
         return self._labels[self._winner(decisions)]
 
-    def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Any, float]:
+    def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
         """Probabilities by label, the largest that of `predict_one`."""
         if not self._labels:
             return {}
         decisions = self._meet(self._vector(x, grow=False))[0]
         return dict(zip(self._labels, self._probabilities(decisions[None])[0].tolist(), strict=True))
 
-    def decision_one(self, x: Mapping[Hashable, Any]) -> np.ndarray:
+    def decision_one(self, x: Mapping[Any, Any]) -> np.ndarray:
         """(1,) positive for the second label, or (k,) one for each label."""
         return self._meet(self._vector(x, grow=False))[0].copy()
 
@@ -182,18 +182,38 @@ class BSGDClassifier(base.MiniBatchClassifier):
         """Steps, budget maintenances, their time and their weight degradation."""
         return self._learner.stats()
 
-    def to_model(self) -> BudgetModel:
-        """The model as `fit` writes it, with all that learning needs to go on."""
-        d = self._learner.X.shape[1]
+    @property
+    def features(self) -> list[Any]:
+        """Names in the order of their columns; there may be more columns than features, for those to come."""
+        return list(self._names)
+
+    @property
+    def n_columns(self) -> int:
+        return self._learner.X.shape[1]
+
+    @property
+    def n_labels(self) -> int:
+        return len(self._labels)
+
+    def check(self, x: Mapping[Any, Any]) -> None:
+        """Raises DataError for an event that has no feature, or one that is not a finite number."""
+        _numbers(x)
+
+    def to_model(self, scaling: Scaling | None = None, **more: Any) -> BudgetModel:
+        """The model as `fit` writes it, with all that learning needs to go on; and what a caller wants kept beside."""
+        config = self._config.model_dump(mode="json")
         header = Header(
-            self._learner.kernel, Scaling.none(d), np.array(self._labels), config=self._config.model_dump()
+            self._learner.kernel,
+            scaling or Scaling.none(self.n_columns),
+            np.array(self._labels),
+            config=config,
         )
-        stream = {"features": self._names, "labels": self._labels, "sigmoid": self._sigmoid.to_state()}
-        return BudgetModel.of(header, self._learner, stream)
+        own = {"features": self._names, "labels": self._labels, "sigmoid": self._sigmoid.to_state()}
+        return BudgetModel.of(header, self._learner, own | more)
 
     @classmethod
     def from_model(cls, model: BudgetModel) -> BSGDClassifier:
-        """A learner that goes on where `to_model` left off, bit by bit; or where a fit ended, features by number."""
+        """A learner that goes on where `to_model` left off, bit by bit; or where a fit ended, features "0", "1" ..."""
         options, kernel = model.options, model.header.kernel
         learner = cls(
             options.lam,
@@ -206,7 +226,10 @@ class BSGDClassifier(base.MiniBatchClassifier):
             options.strategy,
             options.bias,
         )
-        stream = model.stream or {"features": list(range(model.d)), "labels": model.classes.tolist()}
+        stream = model.stream or {
+            "features": [str(i) for i in range(model.d)],
+            "labels": model.classes.tolist(),
+        }
         learner._names = list(stream["features"])
         learner._columns = {name: column for column, name in enumerate(learner._names)}
         learner._labels = list(stream["labels"])
@@ -231,7 +254,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
             self._met = (row, *self._learner.decide_one(row))
         return self._met[1:]
 
-    def _vector(self, x: Mapping[Hashable, Any], *, grow: bool) -> np.ndarray:
+    def _vector(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:
         """(d,) float32; features not known yet get a column where `grow`, else they are left out."""
         names, given = list(x), list(x.values())
         if names == self._order and given == self._given and len(self._row) == self._learner.X.shape[1]:
@@ -352,7 +375,7 @@ def _kernel(config: KernelConfig) -> Kernel:
     return Kernel(config.name, float(config.gamma), config.degree, config.coef0)
 
 
-def _numbers(x: Mapping[Hashable, Any]) -> np.ndarray:
+def _numbers(x: Mapping[Any, Any]) -> np.ndarray:
     """The values of an event, finite float64. Raises DataError naming the feature that is none."""
     if not x:
         raise DataError("found an event without a feature, expected at least one")

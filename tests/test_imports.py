@@ -25,6 +25,7 @@ LAYERS = (
     ("fits",),
     ("train", "predict"),
     ("estimators", "online", "report", "demo"),
+    ("stream",),
     ("cli",),
     ("__init__", "__main__"),
 )

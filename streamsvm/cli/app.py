@@ -18,6 +18,7 @@ from streamsvm.cli.fit import fit
 from streamsvm.cli.info import info
 from streamsvm.cli.ingest import ingest
 from streamsvm.cli.predict import predict
+from streamsvm.cli.stream import stream
 from streamsvm.errors import StreamSVMError
 
 OK, FAILED, INTERRUPTED = 0, 2, 130
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (ingest, info, check, fit, predict, evaluate, demo):
+for command in (ingest, info, check, fit, predict, evaluate, stream, demo):
     app.command()(command)
 
 

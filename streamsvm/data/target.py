@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import secrets
@@ -16,6 +17,7 @@ import zarr
 
 from streamsvm.errors import StorageError, StreamSVMError
 
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
 PARTIAL = (
     "streamsvm_partial"  # group attribute while a writer is at work: such a group does not open as a store
 )
@@ -78,10 +80,12 @@ class Target:
         if self._path is None:
             self._commit_remote()
         elif self._path.exists():
-            old = f"{self._partial}.old"
-            os.rename(self._path, old)
-            os.rename(self._partial, self._path)
-            _remove(Path(old))
+            if not _exchange(self._partial, str(self._path)):
+                old = f"{self._partial}.old"
+                os.rename(self._path, old)
+                os.rename(self._partial, self._path)
+                os.rename(old, self._partial)
+            _remove(Path(self._partial))
         else:
             os.rename(self._partial, self._path)
 
@@ -117,6 +121,12 @@ def _filesystem(url: str) -> tuple[Any, str]:
 
     fs, path = fsspec.core.url_to_fs(url)
     return fs, path.rstrip("/")
+
+
+def _exchange(a: str, b: str) -> bool:
+    """Swaps two paths in one step, so that a kill leaves one of them whole; False where the system cannot."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # Linux
+    return rename is not None and rename(_HERE, os.fsencode(a), _HERE, os.fsencode(b), _EXCHANGE) == 0
 
 
 def _remove(path: Path) -> None:

@@ -153,7 +153,7 @@ def _kernel_values(values, first, rbf, out):  # K of a row's values from `first`
         return
     bits = out.view(np.int32)
     for j in range(first, len(values)):
-        x = max(np.float32(-1.4426950408889634) * values[j], np.float32(-126))
+        x = max(np.float32(-1.4426950408889634) * values[j], np.float32(-127))
         whole = np.floor(x + np.float32(0.5))
         f = x - whole
         p = np.float32(1.32647271e-3)

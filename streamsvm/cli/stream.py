@@ -1,0 +1,154 @@
+"""`streamsvm stream`: a learner in a shell pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamsvm.config import build_config, parse_set
+from streamsvm.errors import ConfigError, DataError, NotFoundError
+
+if TYPE_CHECKING:
+    from streamsvm.online import BSGDClassifier
+    from streamsvm.stream import Lines, Stream
+
+
+def stream(
+    model: Annotated[
+        Path, typer.Option("--model", help="The snapshot: gone on from where it is there.", metavar="MODEL")
+    ],
+    input_: Annotated[
+        str, typer.Option("--input", help="A file of events; - is stdin.", metavar="FILE")
+    ] = "-",
+    format_: Annotated[str, typer.Option("--format", help="Lines of events.", metavar="json|csv")] = "json",
+    label: Annotated[str, typer.Option("--label", help="Field that holds the label.")] = "y",
+    every: Annotated[
+        int, typer.Option("--snapshot-every", help="Events from snapshot to snapshot.", min=1)
+    ] = 10_000,
+    on_error: Annotated[
+        str, typer.Option("--on-error", help="What a bad line does.", metavar="skip|stop")
+    ] = "skip",
+    scale: Annotated[
+        str, typer.Option("--scale", help="Of a new stream: standardise as it goes.", metavar="none|standard")
+    ] = "standard",
+    gamma: Annotated[float, typer.Option("--gamma", help="Of a new stream.")] = 0.1,
+    lam: Annotated[float, typer.Option("--lam", help="lambda of a new stream.")] = 1e-4,
+    budget: Annotated[int, typer.Option("--budget", help="Most support vectors of a new stream.")] = 500,
+    merge: Annotated[
+        int, typer.Option("--merge", help="Support vectors that become one, of a new stream.")
+    ] = 3,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="Any other option of a new stream, as bsgd.strategy=remove.", metavar="NAME=VALUE"
+        ),
+    ] = None,
+) -> None:
+    """Predict, then learn, event by event; one JSON line out for each line in.
+
+    Every answer carries the event's number and the event of the last snapshot. A stream taken up again goes on after
+    its snapshot: a file is read from there on, on stdin the next event is expected.
+    """
+    for name, value, choices in (
+        ("--format", format_, ("json", "csv")),
+        ("--on-error", on_error, ("skip", "stop")),
+        ("--scale", scale, ("none", "standard")),
+    ):
+        if value not in choices:
+            raise ConfigError(f"{name} {value}: expected {' or '.join(choices)}")
+    options: dict[str, Any] = {"solver": "bsgd", "kernel": {"gamma": gamma}}
+    options["bsgd"] = {"lam": lam, "budget": budget, "merge": merge}
+    config = build_config(("stream", options), *map(parse_set, set_ or []))
+    if input_ != "-" and not Path(input_).is_file():
+        raise NotFoundError(f"--input {input_}: no such file")
+
+    from streamsvm.stream import Lines, Stream
+
+    state = Stream.open(model, lambda: _learner(config), scale=scale == "standard", label=label)
+    if state.events:
+        typer.echo(f"going on after event {state.events}, the last of {model}", err=True)
+    with _source(input_) as descriptor:
+        lines = Lines(descriptor, sys.stdout.flush)
+        with _stops(lines) as stopped:
+            status = _run(
+                state, lines, format_, stopped, every, on_error, skip=state.events if input_ != "-" else 0
+            )
+    state.save()
+    sys.stdout.flush()
+    typer.echo(json.dumps(state.summary()), err=True)
+    if status:
+        raise typer.Exit(status)
+
+
+def _learner(config: Any) -> BSGDClassifier:
+    from streamsvm.online import BSGDClassifier
+
+    kernel, o = config.kernel, config.bsgd
+    return BSGDClassifier(
+        o.lam, kernel.gamma, kernel.name, kernel.degree, kernel.coef0, o.budget, o.merge, o.strategy, o.bias
+    )
+
+
+def _run(
+    state: Stream, lines: Lines, kind: str, stopped: list[int], every: int, on_error: str, *, skip: int
+) -> int:
+    """Answers all events but the first `skip`; the exit status."""
+    from streamsvm.stream import events
+
+    with suppress(InterruptedError):  # a signal came while it waited
+        for number, line, parse in islice(events(lines, kind), skip, None):
+            answer = state.answer(line, parse)
+            sys.stdout.write(json.dumps(answer) + "\n")
+            if "error" in answer:
+                _tell(state, number, answer["error"], on_error)
+            if state.events - state.saved >= every:
+                state.save()
+            if stopped:
+                break
+    return 128 + stopped[0] if stopped else 0
+
+
+def _tell(state: Stream, number: int, error: str, on_error: str) -> None:
+    if on_error == "stop":
+        state.save()
+        raise DataError(f"line {number}: {error}")
+    typer.echo(f"line {number}: {error}; skipped", err=True)
+
+
+@contextmanager
+def _source(name: str) -> Iterator[int]:
+    if name == "-":
+        yield 0
+        return
+    descriptor = os.open(name, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _stops(lines: Lines) -> Iterator[list[int]]:
+    """The signals that came: SIGTERM and SIGINT end the stream after the event at work, with a snapshot."""
+    came: list[int] = []
+
+    def stop(number: int, frame: Any) -> None:
+        came.append(number)
+        if lines.waiting:
+            raise InterruptedError
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,221 @@
+"""The learner in a pipe: every line answered, kills survived, nothing learnt twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from river.preprocessing import StandardScaler
+
+from streamsvm import load_model
+from streamsvm.data.rows import Rows
+from streamsvm.online import BSGDClassifier
+from streamsvm.stream import Stream, events
+
+COMMAND = [sys.executable, "-m", "streamsvm", "stream"]
+OPTIONS = ["--budget", "30", "--lam", "1e-3", "--gamma", "0.5"]
+
+
+def lines(n: int, seed: int = 0) -> list[str]:
+    rng = np.random.default_rng(seed)
+    X = np.round(rng.normal(size=(n, 3)) * [1, 10, 1] + [0, 3, 0], 4)
+    y = np.where(X[:, 0] * (X[:, 1] - 3) > 0, "up", "down")
+    return [
+        json.dumps({"a": a, "b": b, "c": c, "y": str(t)}) for (a, b, c), t in zip(X.tolist(), y, strict=True)
+    ]
+
+
+def command(model: Path, text: str, *more: str) -> tuple[int, list[dict], str]:
+    """(exit status, answers, stderr) of the command."""
+    done = subprocess.run(
+        [*COMMAND, "--model", str(model), *OPTIONS, *more],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def stream(model: Path, text: str, kind: str = "json") -> list[dict]:
+    """The answers to all lines, and a snapshot, in this process."""
+    learner = Stream.open(model, lambda: BSGDClassifier(1e-3, 0.5, budget=30), scale=True, label="y")
+    answers = [learner.answer(line, parse) for _, line, parse in events(text.splitlines(), kind)]
+    learner.save()
+    return json.loads(json.dumps(answers))
+
+
+def state(model: Path) -> dict[str, bytes]:
+    arrays, _ = load_model(model).to_state()
+    return {name: array.tobytes() for name, array in arrays.items() if name != "learner_counts"}
+
+
+def test_every_event_is_answered_before_it_is_learnt(tmp_path):
+    """As river would: a scaler that learns the event, then prediction, then learning."""
+    scaler, learner = StandardScaler(), BSGDClassifier(1e-3, 0.5, budget=30)
+    status, answers, said = command(tmp_path / "m", "\n".join(lines(2000)))
+    assert status == 0
+    for number, (line, answer) in enumerate(zip(lines(2000), answers, strict=True), 1):
+        x = json.loads(line)
+        y = x.pop("y")
+        scaler.learn_one(x)
+        x = scaler.transform_one(x)
+        p = learner.predict_proba_one(x)
+        assert answer["probabilities"] == pytest.approx(p, abs=1e-6)
+        assert (answer["event"], answer["prediction"]) == (number, learner.predict_one(x))
+        learner.learn_one(x, y)
+    assert json.loads(said)["learnt"] == 2000
+
+
+def test_a_csv_and_json_stream_are_the_same(tmp_path):
+    rows = [json.loads(line) for line in lines(300)]
+    table = "a,b,c,y\n" + "\n".join(",".join(map(str, row.values())) for row in rows)
+    nested = "\n".join(json.dumps({"x": {k: row[k] for k in "abc"}, "y": row["y"]}) for row in rows)
+    expected = stream(tmp_path / "json", "\n".join(lines(300)))
+    assert stream(tmp_path / "csv", table, "csv") == expected
+    assert stream(tmp_path / "nested", nested) == expected
+
+
+def test_without_a_label_an_event_is_predicted_only(tmp_path):
+    stream(tmp_path / "m", "\n".join(lines(200)))
+    before = state(tmp_path / "m")
+    answers = stream(tmp_path / "m", json.dumps({"a": 0.1, "b": 2.0, "c": 0.3}))
+    assert answers[0]["event"] == 201
+    assert "label" not in answers[0]
+    assert state(tmp_path / "m")["coef"] == before["coef"]
+
+
+BAD = {
+    "broken": ('{"a": 1.0, ', "broken JSON"),
+    "no object": ("[1, 2]", "expected a JSON object"),
+    "text": ('{"a": "high", "y": "up"}', "feature 'a': found 'high', expected a number"),
+    "nan": ('{"a": NaN, "y": "up"}', "feature 'a': found nan, expected a finite number"),
+    "no features": ('{"y": "up"}', "without a feature"),
+    "label": ('{"a": 1.0, "y": [1]}', "label 'y': found [1]"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_line_is_told_counted_and_changes_nothing(case, tmp_path):
+    bad, message = BAD[case]
+    good = lines(120)
+    stream(tmp_path / "clean", "\n".join(good))
+    answers = stream(tmp_path / "m", "\n".join([*good[:50], bad, *good[50:]]))
+    assert len(answers) == 121
+    assert message in answers[50]["error"]
+    assert load_model(tmp_path / "m").stream["counts"]["bad"] == 1
+    assert state(tmp_path / "m") == state(tmp_path / "clean")
+
+
+def test_bad_lines_are_skipped_or_end_the_stream(tmp_path):
+    text = "\n".join([*lines(20), "oops", *lines(5)])
+    status, answers, said = command(tmp_path / "m", text)
+    assert status == 0
+    assert len(answers) == 26
+    assert f"line 21: {answers[20]['error']}; skipped" in said
+    status, answers, said = command(tmp_path / "n", text, "--on-error", "stop")
+    assert status == 2
+    assert "error: line 21: broken JSON" in said
+    assert len(answers) == 21
+    assert load_model(tmp_path / "n").stream["counts"]["events"] == 21
+
+
+def test_a_stream_in_two_halves_is_the_whole_stream(tmp_path):
+    whole = stream(tmp_path / "whole", "\n".join(lines(600)))
+    first = stream(tmp_path / "m", "\n".join(lines(600)[:350]))
+    second = stream(tmp_path / "m", "\n".join(lines(600)[350:]))
+    for answer in whole + first + second:
+        del answer["snapshot"]
+    assert first + second == whole
+    assert state(tmp_path / "m") == state(tmp_path / "whole")
+
+
+def test_killed_at_random_and_resumed_nothing_is_lost_or_learnt_twice(tmp_path):
+    """The model after four SIGKILLs, each time taken up from its file, is that of one run."""
+    file = tmp_path / "events"
+    file.write_text("\n".join(lines(6000)))
+    more = ["--input", str(file), "--snapshot-every", "200"]
+    command(tmp_path / "whole", "", *more)
+    rng, answered = random.Random(1), {}
+    for kill in range(5):
+        with subprocess.Popen(
+            [*COMMAND, "--model", str(tmp_path / "m"), *OPTIONS, *more],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            stop = rng.randrange(100, 900) if kill < 4 else 10_000
+            for count, line in enumerate(process.stdout):
+                answer = json.loads(line)
+                told = {k: v for k, v in answer.items() if k != "snapshot"}
+                assert answered.setdefault(answer["event"], told) == told
+                if count == stop:
+                    process.send_signal(signal.SIGKILL)
+                    break
+    assert sorted(answered) == list(range(1, 6001))
+    assert state(tmp_path / "m") == state(tmp_path / "whole")
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+
+def test_sigterm_saves_and_answers_leave_before_it_waits(tmp_path):
+    with subprocess.Popen(
+        [*COMMAND, "--model", str(tmp_path / "m"), *OPTIONS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for number, line in enumerate(lines(30), 1):
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["event"] == number
+        time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+    assert load_model(tmp_path / "m").stream["counts"]["events"] == 30
+
+
+def test_a_snapshot_predicts_raw_rows(tmp_path):
+    """The running standardisation is the model's scaling: rows as they came, not as the learner saw them."""
+    stream(tmp_path / "m", "\n".join(lines(800)))
+    rows = [json.loads(line) for line in lines(60, seed=1)]
+    for row in rows:
+        del row["y"]
+    answers = stream(tmp_path / "m", "\n".join(map(json.dumps, rows)))
+    model = load_model(tmp_path / "m")
+    X = np.zeros((60, model.d), np.float32)
+    for column, name in enumerate(model.stream["features"]):
+        X[:, column] = [row[name] for row in rows]
+    agree = [
+        a["prediction"] == label for a, label in zip(answers, model.predict(Rows(X)).tolist(), strict=True)
+    ]
+    assert np.mean(agree) >= 0.95  # the scaler has moved a little since the first of them
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--format", "xml"], "--format xml: expected json or csv"),
+        (["--input", "nowhere"], "--input nowhere: no such file"),
+        (["--budget", "1"], "bsgd.budget: found 1, expected a number at least 2"),
+        (["--set", "kernel.name=poly"], "points merge under the rbf kernel only"),
+    ],
+)
+def test_bad_options_are_one_line(more, message, tmp_path):
+    status, answers, said = command(tmp_path / "m", "", *more)
+    assert status == 2
+    assert message in said
+    assert len(said.splitlines()) == 1
+    assert not answers
+    assert os.listdir(tmp_path) == []
