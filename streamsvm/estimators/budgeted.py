@@ -182,7 +182,7 @@ class BudgetedSVC(StoreClassifier):
         codes = encode(y, classes)
         if (codes < 0).any():
             raise DataError(
-                f"found label {y[codes < 0][0]!r}, expected one of {', '.join(map(str, classes))}"
+                f"found label {y[codes < 0].tolist()[0]!r}, expected one of {', '.join(map(str, classes))}"
             )
         return codes
 

@@ -1,4 +1,8 @@
-"""Budgeted SGD over a store: epochs of shuffled row blocks, the next one read while this one is learnt."""
+"""Budgeted SGD over a store: epochs of shuffled windows of rows, the next one read while this one is learnt.
+
+Windows do not follow the store's chunks, so the model does not depend on them: they are several chunks long, and
+rows are shuffled inside. Rows in an order of classes over more than a window want `ingest --shuffle`.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,7 @@ from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, signs
 
 SHUFFLE = 2  # of the seed's streams: which blocks come when, and in which order their rows
 SAVE_SECONDS = 30.0
+WINDOW_BYTES = 32 * MiB
 
 
 class BSGDFit(Fit):
@@ -42,7 +47,10 @@ class BSGDFit(Fit):
             average=o.average,
         )
         self.weight = self.upper / config.C
-        self.bytes = self._bytes()
+        row = store.nbytes / store.n * (1 if store.is_sparse else 4 / store.dtype.itemsize)  # as float32
+        rows = int(max(1024, WINDOW_BYTES // row))
+        self.windows = [(start, min(start + rows, store.n)) for start in range(0, store.n, rows)]
+        self.bytes = self._bytes(rows * row)
         require_memory(config.memory_limit, sum(self.bytes.values()), f"a budget of {o.budget}")
         self.learner = BudgetLearner(
             self.kernel, store.d, 1 if len(self.classes) == 2 else len(self.classes), options
@@ -76,9 +84,7 @@ class BSGDFit(Fit):
         """All epochs, or those that a saved state has left; accuracy in the last one, of each row before its step."""
         first_epoch, first_block, counted = self._resumed()
         for epoch in range(first_epoch, self.config.bsgd.epochs):
-            order = np.random.default_rng([self.config.seed, SHUFFLE, epoch]).permutation(
-                len(self.store.blocks())
-            )
+            order = np.random.default_rng([self.config.seed, SHUFFLE, epoch]).permutation(len(self.windows))
             counted = counted if epoch == first_epoch else np.zeros(3)
             start = first_block if epoch == first_epoch else 0
             self._learn_epoch(epoch, order, start, counted)
@@ -119,16 +125,15 @@ class BSGDFit(Fit):
             return 0, 0, np.zeros(3)
         self.learner.restore({name.removeprefix("learner_"): array for name, array in saved.items()})
         epoch, block = int(saved["epoch"]), int(saved["block"])
-        if block == len(self.store.blocks()) and epoch + 1 < self.config.bsgd.epochs:
+        if block == len(self.windows) and epoch + 1 < self.config.bsgd.epochs:
             return epoch + 1, 0, np.zeros(3)
         return epoch, block, saved["counted"]
 
     def _blocks(self, epoch: int, order: np.ndarray) -> Iterator[tuple[Rows, np.ndarray]]:
-        """Scaled rows and their ids, block by block, the next one read ahead."""
-        blocks = self.store.blocks()
+        """Scaled rows and their ids, window by window, the next one read ahead."""
 
         def read(number: int) -> tuple[Rows, np.ndarray]:
-            start, stop = blocks[number]
+            start, stop = self.windows[number]
             rows = self.store.read(start, stop)
             require_finite(self.store, rows, start)
             rng = np.random.default_rng([self.config.seed, SHUFFLE, epoch, int(number)])
@@ -148,17 +153,14 @@ class BSGDFit(Fit):
         squared = float(np.sum(A * self.kernel.apply(supports, supports, A))) if len(A) else 0.0
         return 0.5 * self.learner.options.lam * squared + self.loss
 
-    def _bytes(self) -> dict[str, int]:
+    def _bytes(self, window_bytes: float) -> dict[str, int]:
         """What the fit holds: supports and their values, labels and weights, blocks of rows."""
         slots, store = self.config.bsgd.budget + 1, self.store
         columns = len(self.classes)
-        row = store.nbytes / store.n
-        block = max(stop - start for start, stop in store.blocks())
         return {
             "supports_bytes": 4 * slots * (store.d + slots + 5 * columns),
             "vector_bytes": store.n * 28,
-            "block_bytes": int(3 * block * row * (1 if store.is_sparse else 4 / store.dtype.itemsize))
-            + 32 * MiB,
+            "window_bytes": int(4 * window_bytes) + 32 * MiB,
         }
 
 
