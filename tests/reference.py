@@ -177,9 +177,8 @@ class BSGD:
         p = int(np.argmin(sizes))
         rest = np.delete(np.arange(len(sizes)), p)
         if self.strategy in ("sequence", "gradient"):
-            ids = [p, *self._partners(K, sizes, p)]
+            ids, S, A, mean = self._merged([p, *self._partners(K, sizes, p)], np.sort(sizes)[1] ** 2)
             rest = np.setdiff1d(np.arange(len(sizes)), ids)
-            S, A, mean = self._merged(ids)
         else:
             S, A, mean = self.S[rest], self.A[rest], self.mean[rest]
             if self.strategy == "project":
@@ -203,19 +202,20 @@ class BSGD:
                 lost[j] = sizes[p] ** 2 + sizes[j] ** 2 + 2 * K[p, j] * self.A[p] @ self.A[j] - z @ z
         return sorted(lost, key=lost.__getitem__)[: self.merge - 1]
 
-    def _merged(self, ids) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        S, A = self.S[ids], self.A[ids]
-        if self.strategy == "sequence":
-            z, a = S[0], A[0]
-            for s, other in zip(S[1:], A[1:], strict=True):
-                kappa = kernel_matrix(self.kernel, z[None], s[None])[0, 0]
-                m = np.linalg.norm(a) / (np.linalg.norm(a) + np.linalg.norm(other))
-                h = merge_weight(m, kappa)
-                a = a * kappa ** ((1 - h) ** 2) + other * kappa ** (h**2)
-                z = h * z + (1 - h) * s
-        else:
+    def _merged(self, ids, bearable) -> tuple[list[int], np.ndarray, np.ndarray, np.ndarray]:
+        z, a, used = self.S[ids[0]], self.A[ids[0]], ids[:1]
+        for q in ids[1:]:
+            s, other = self.S[q], self.A[q]
+            kappa = kernel_matrix(self.kernel, z[None], s[None])[0, 0]
+            h = merge_weight(np.linalg.norm(a) / (np.linalg.norm(a) + np.linalg.norm(other)), kappa)
+            both = a * kappa ** ((1 - h) ** 2) + other * kappa ** (h**2)
+            if len(used) > 1 and a @ a + other @ other + 2 * kappa * a @ other - both @ both > bearable:
+                break
+            z, a, used = h * z + (1 - h) * s, both, [*used, q]
+        S, A = self.S[used], self.A[used]
+        if self.strategy == "gradient":
             kept = lambda z: -np.sum((kernel_matrix(self.kernel, z[None], S) @ A) ** 2)  # noqa: E731
             weights = np.maximum(A @ A.sum(axis=0), 0)
             z = minimize(kept, weights @ S / weights.sum(), tol=1e-14).x
         k = kernel_matrix(self.kernel, z[None], S)
-        return z[None], k @ A, k @ self.mean[ids]
+        return used, z[None], k @ A, k @ self.mean[used]

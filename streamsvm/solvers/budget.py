@@ -196,11 +196,13 @@ def _insert(X, norms, D, A, U, block, W, V, i, delta, harmonic, slot):  # row i 
 @nb.njit(nogil=True, cache=True)
 def _maintain(X, norms, D, A, U, W, F, first, n, table, strategy, merges, rbf, counts):
     """Brings the supports back to the budget; returns the squared norm of what w lost, in units of A."""
-    weakest, least = 0, np.inf
+    weakest, least, second = 0, np.inf, np.inf
     for j in range(n):
         size = _dot(A[j], A[j])
         if size < least:
-            weakest, least = j, size
+            weakest, least, second = j, size, least
+        elif size < second:
+            second = size
     if strategy == PROJECT:
         lost = _project(D, A, U, W, F, first, n, weakest, rbf)
     elif strategy == REMOVE:
@@ -210,7 +212,8 @@ def _maintain(X, norms, D, A, U, W, F, first, n, table, strategy, merges, rbf, c
         if len(partners) > 0:
             ids = np.empty(1 + len(partners), np.int64)
             ids[0], ids[1:] = weakest, partners
-            lost = _merge(X, norms, D, A, U, W, F, first, n, ids, table, strategy)
+            lost, merged = _merge(X, norms, D, A, U, W, F, first, n, ids, second, table, strategy)
+            partners = partners[: merged - 1]
             partners.sort()
             for q in partners[::-1]:
                 n -= 1
@@ -281,15 +284,21 @@ def _partners(D, A, n, p, table, count):
 
 
 @nb.njit(nogil=True, cache=True)
-def _merge(X, norms, D, A, U, W, F, first, n, ids, table, strategy):
-    """Puts one point in place of the supports `ids`, at ids[0]; the others are still there."""
+def _merge(X, norms, D, A, U, W, F, first, n, ids, bearable, table, strategy):
+    """Puts one point in place of the first of the supports `ids`, at ids[0]; the others are still there.
+
+    Returns what that loses, and how many have become one.
+    """
     size, k = len(ids), A.shape[1]
     S, a = np.empty((size, size)), np.empty((size, k))
     for i in range(size):
         a[i] = A[ids[i]]
         for j in range(size):
             S[i, j] = D[ids[i], ids[j]]
-    c = _in_sequence(S, a, table) if strategy == MERGE else _together(S, a)
+    c = _in_sequence(S, a, bearable, table)
+    size, ids = len(c), ids[: len(c)]
+    if strategy == GRADIENT:
+        c = _together(S[:size, :size], a[:size])
     distances, spread = _to_mix(S, c)
     merged, merged_U, lost = np.zeros(k), np.zeros(U.shape[1]), 0.0
     for i in range(size):
@@ -313,7 +322,7 @@ def _merge(X, norms, D, A, U, W, F, first, n, ids, table, strategy):
         D[j, z] = D[z, j]
     A[z], U[z] = merged, merged_U
     _add_to(F, A[z], W[z], first, True, 1.0)
-    return max(lost - _dot(merged, merged), 0.0)
+    return max(lost - _dot(merged, merged), 0.0), size
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
@@ -336,8 +345,13 @@ def _combine(
 
 
 @nb.njit(nogil=True, cache=True)
-def _in_sequence(S, a, table):
-    """Weights of a sequence of binary merges, in order (Qaadan and Glasmachers 2018, algorithm 1)."""
+def _in_sequence(S, a, bearable, table):
+    """Weights of a sequence of binary merges, in order (Qaadan and Glasmachers 2018, algorithm 1).
+
+    Partners are near the first point, but perhaps not near each other. The sequence ends before a merge that loses
+    more than is bearable: the squared size of the second weakest support, which the next maintenance can give up
+    instead. On MNIST, where points are far apart, 3 points at once are as accurate as 2 that way.
+    """
     size = len(S)
     c = np.zeros(size)
     c[0] = 1
@@ -349,10 +363,14 @@ def _in_sequence(S, a, table):
             for j in range(q):
                 distance -= 0.5 * c[i] * c[j] * S[i, j]
         distance = max(distance, 0.0)
-        h = _weight(table, np.sqrt(_dot(z, z)), np.sqrt(_dot(a[q], a[q])), np.exp(-distance))
+        zz, zq, qq, kappa = _dot(z, z), _dot(z, a[q]), _dot(a[q], a[q]), np.exp(-distance)
+        h = _weight(table, np.sqrt(zz), np.sqrt(qq), kappa)
+        both = np.exp(-((1 - h) ** 2) * distance) * z + np.exp(-h * h * distance) * a[q]
+        if q > 1 and zz + qq + 2 * kappa * zq - _dot(both, both) > bearable:
+            return c[:q]
         c[:q] *= h
         c[q] = 1 - h
-        z = np.exp(-((1 - h) ** 2) * distance) * z + np.exp(-h * h * distance) * a[q]
+        z = both
     return c
 
 
