@@ -29,6 +29,7 @@ STRATEGIES: dict[Strategy, int] = {
     "project": core.PROJECT,
     "remove": core.REMOVE,
 }
+THREADS_FROM = 30_000_000  # products of a block and the supports: fewer take less than starting the threads
 STRIP = 256  # supports that one thread meets with a block: results do not depend on the threads
 
 
@@ -206,7 +207,7 @@ class BudgetLearner:
             weight,
             self.counts,
             self.sums,
-            core.merge_table(),
+            core.merge_tables(),
             (o.lam, STRATEGIES[o.strategy], o.merge, o.budget, o.bias, self.kernel.name == "rbf"),
             decisions,
         )
@@ -223,7 +224,8 @@ class BudgetLearner:
             W[start:stop] = self._values(supports, block, self.norms[start:stop])
             core.decide(W[start:stop], stop - start, self.A[start:stop], F[start // STRIP], is_rbf)
 
-        strips(meet, n, STRIP, threads)
+        worth = len(block) * n * block.d > THREADS_FROM
+        strips(meet, n, STRIP, threads if worth else 1)
         return W, F.sum(axis=0)
 
     def _values(self, a: Rows, b: Rows, a_norms: np.ndarray | None = None) -> np.ndarray:

@@ -49,17 +49,20 @@ def _kept(h: np.ndarray, m: np.ndarray, kappa: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=1)
-def merge_table() -> np.ndarray:
-    """merge_weight over a grid of m in [1/2, 1] (rows) and kappa in [0, 1], (GRID, GRID) float32.
+def merge_tables() -> np.ndarray:
+    """merge_weight, and what the merge loses of a_p = m, a_q = 1 - m, over a grid; (2, GRID, GRID) float32.
 
-    h jumps at m = 1/2 where kappa < e^-2; the table ends there, the other half is its mirror image.
+    Rows are m in [1/2, 1], columns kappa in [0, 1]. h jumps at m = 1/2 where kappa < e^-2: the tables end there, the
+    other half is their mirror image.
     """
     m, kappa = np.linspace(0.5, 1, GRID)[:, None], np.linspace(0, 1, GRID)
-    return merge_weight(m, kappa).astype(np.float32)
+    h = merge_weight(m, kappa)
+    lost = m**2 + (1 - m) ** 2 + 2 * m * (1 - m) * kappa - _kept(h, m, kappa) ** 2
+    return np.stack([h, np.maximum(lost, 0)]).astype(np.float32)
 
 
 @nb.njit(nogil=True, cache=True)
-def steps(X, norms, D, A, U, bias, block, W, V, F, Y, weight, counts, sums, table, options, decisions):
+def steps(X, norms, D, A, U, bias, block, W, V, F, Y, weight, counts, sums, tables, options, decisions):
     """One SGD step for each row of a block, in order; all arrays but the block's own are the learner's and change.
 
     X (slots, d) supports, norms (slots,) their squared norms, D (slots, slots) their values, A and U (slots, k)
@@ -90,7 +93,7 @@ def steps(X, norms, D, A, U, bias, block, W, V, F, Y, weight, counts, sums, tabl
             if counts[SUPPORTS] > budget:
                 start = _now(stamp)
                 lost = _maintain(
-                    X, norms, D, A, U, W, F, i + 1, counts[SUPPORTS], table, strategy, merges, rbf, counts
+                    X, norms, D, A, U, W, F, i + 1, counts[SUPPORTS], tables, strategy, merges, rbf, counts
                 )
                 counts[EVENTS] += 1
                 sums[DEGRADATION] += lost / (lam * (t + 1)) ** 2
@@ -194,7 +197,7 @@ def _insert(X, norms, D, A, U, block, W, V, i, delta, harmonic, slot):  # row i 
 
 
 @nb.njit(nogil=True, cache=True)
-def _maintain(X, norms, D, A, U, W, F, first, n, table, strategy, merges, rbf, counts):
+def _maintain(X, norms, D, A, U, W, F, first, n, tables, strategy, merges, rbf, counts):
     """Brings the supports back to the budget; returns the squared norm of what w lost, in units of A."""
     weakest, least, second = 0, np.inf, np.inf
     for j in range(n):
@@ -208,11 +211,11 @@ def _maintain(X, norms, D, A, U, W, F, first, n, table, strategy, merges, rbf, c
     elif strategy == REMOVE:
         lost = _lose(D, A, W, F, first, weakest, rbf)
     else:
-        partners = _partners(D, A, n, weakest, table, merges - 1)
+        partners = _partners(D, A, n, weakest, tables, merges - 1)
         if len(partners) > 0:
             ids = np.empty(1 + len(partners), np.int64)
             ids[0], ids[1:] = weakest, partners
-            lost, merged = _merge(X, norms, D, A, U, W, F, first, n, ids, second, table, strategy)
+            lost, merged = _merge(X, norms, D, A, U, W, F, first, n, ids, second, tables[0], strategy)
             partners = partners[: merged - 1]
             partners.sort()
             for q in partners[::-1]:
@@ -253,24 +256,19 @@ def _weight(table, a, b, kappa):  # h of z = h p + (1-h) q, for sizes a of p and
 
 
 @nb.njit(nogil=True, cache=True)
-def _partners(D, A, n, p, table, count):
+def _partners(D, A, n, p, tables, count):
     """The supports that lose least when merged with p, among those that point the same way; best first."""
     K = np.empty(n, np.float32)
     _kernel_values(D[p, :n], 0, True, K)
-    a, aa = A[p], _dot(A[p], A[p])
-    size = np.sqrt(aa)
+    a, size = A[p], np.sqrt(_dot(A[p], A[p]))
     lost = np.full(n, np.inf)
-    single = len(a) == 1
-    for j in range(n):
-        ab = a[0] * A[j, 0] if single else _dot(a, A[j])
-        bb = A[j, 0] * A[j, 0] if single else _dot(A[j], A[j])
-        other = np.sqrt(bb)
-        if j != p and ab > 1e-9 * size * other:  # nearly orthogonal is by rounding alone
-            kappa = np.float64(K[j])
-            h = 1 - _lookup(table, other / (size + other), kappa)  # p is the smallest
-            log_kappa = -np.float64(D[p, j])
-            kp, kq = np.exp((1 - h) ** 2 * log_kappa), np.exp(h * h * log_kappa)
-            lost[j] = aa * (1 - kp * kp) + bb * (1 - kq * kq) + 2 * ab * (kappa - kp * kq)
+    if len(a) == 1:
+        for j in range(n):
+            if j != p and a[0] * A[j, 0] > 0:
+                both = size + abs(A[j, 0])
+                lost[j] = both * both * _lookup(tables[1], abs(A[j, 0]) / both, K[j])  # p is the smallest
+    else:
+        _lost_with(D[p], A, n, p, K, tables[0], lost)
     chosen = np.empty(count, np.int64)
     found = 0
     while found < count:
@@ -281,6 +279,18 @@ def _partners(D, A, n, p, table, count):
         lost[best] = np.inf
         found += 1
     return chosen[:found]
+
+
+@nb.njit(nogil=True, cache=True)
+def _lost_with(distances, A, n, p, K, table, lost):  # the same for coefficients that are vectors
+    a, aa = A[p], _dot(A[p], A[p])
+    for j in range(n):
+        ab, bb = _dot(a, A[j]), _dot(A[j], A[j])
+        size, other = np.sqrt(aa), np.sqrt(bb)
+        if j != p and ab > 1e-9 * size * other:  # nearly orthogonal is by rounding alone
+            h = 1 - _lookup(table, other / (size + other), K[j])
+            kp, kq = np.exp(-((1 - h) ** 2) * distances[j]), np.exp(-h * h * distances[j])
+            lost[j] = aa * (1 - kp * kp) + bb * (1 - kq * kq) + 2 * ab * (K[j] - kp * kq)
 
 
 @nb.njit(nogil=True, cache=True)

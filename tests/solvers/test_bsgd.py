@@ -151,11 +151,14 @@ def test_table_is_golden_section_search():
     """Kept norm, not h itself: where the table is steep, the norm is flat."""
     rng = np.random.default_rng(0)
     m, kappa = rng.uniform(0, 1, 300), rng.uniform(0, 1, 300)
-    table = core.merge_table()
+    table, losses = core.merge_tables()
     for a, k in zip(m, kappa, strict=True):
         kept = lambda h, a=a, k=k: a * k ** ((1 - h) ** 2) + (1 - a) * k ** (h**2)  # noqa: E731
         found = core._weight.py_func(table, a, 1 - a, k)
-        assert kept(found) >= kept(reference.merge_weight(a, k)) * (1 - 1e-4)
+        best = kept(reference.merge_weight(a, k))
+        assert kept(found) >= best * (1 - 1e-4)
+        lost = a**2 + (1 - a) ** 2 + 2 * a * (1 - a) * k - best**2
+        assert core._lookup.py_func(losses, max(a, 1 - a), k) == pytest.approx(lost, abs=2e-4)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES[:2])
