@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm.config import (
-    DCSVMConfig,
+    BSGDConfig, DCSVMConfig,
     FitConfig,
     KernelConfig,
     build_config,
@@ -181,8 +181,8 @@ def test_a_configuration_is_frozen():
 
 
 def test_every_option_has_a_description_and_a_default():
-    for model in (FitConfig, KernelConfig, DCSVMConfig):
+    for model in (FitConfig, KernelConfig, DCSVMConfig, BSGDConfig):
         model()
         for name, field in model.model_fields.items():
-            assert field.description or name in ("kernel", "dcsvm")
+            assert field.description or name in ("kernel", "dcsvm", "bsgd")
     assert "dcsvm.early_level" in set(option_names())

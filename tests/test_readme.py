@@ -15,6 +15,7 @@ README = Path(__file__).resolve().parents[1] / "README.md"
 BLOCK = re.compile(
     r"^<!-- (run|file: (?P<file>\S+)) -->\n```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S
 )
+FUNCTIONS = f'python() {{ "{sys.executable}" "$@"; }}\nstreamsvm() {{ python -m streamsvm "$@"; }}'
 
 
 def execute(*command):
@@ -22,16 +23,19 @@ def execute(*command):
     assert done.returncode == 0, done.stderr
 
 
+def is_plain(line):
+    """A `streamsvm` command that no pipe or file feeds."""
+    return line.startswith("streamsvm ") and "<" not in line
+
+
 def shell(text):
-    """Runs the lines of a block: `streamsvm` here and now, all else by bash."""
-    for is_ours, lines in groupby(text.splitlines(keepends=True), lambda line: line.startswith("streamsvm ")):
+    """Runs the lines of a block: plain `streamsvm` here and now, all else by bash."""
+    for is_ours, lines in groupby(text.splitlines(keepends=True), is_plain):
         for line in lines if is_ours else ():
             words = shlex.split(line)[1:]
             assert exit_status(lambda words=words: app(words, standalone_mode=False)) == 0, line
         if not is_ours:
-            execute(
-                "bash", "-euo", "pipefail", "-c", f'python() {{ "{sys.executable}" "$@"; }}\n{"".join(lines)}'
-            )
+            execute("bash", "-euo", "pipefail", "-c", f"{FUNCTIONS}\n{''.join(lines)}")
 
 
 def test_every_marked_block_of_the_readme_runs(tmp_path, monkeypatch):

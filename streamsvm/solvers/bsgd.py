@@ -95,7 +95,7 @@ class BudgetLearner:
     @property
     def block_rows(self) -> int:
         """Rows that are met with the supports at once: few against the budget, as they are met with each other too."""
-        return int(np.clip(self.options.budget // 4, 32, 256))
+        return int(np.clip(self.options.budget // 2, 32, 512))
 
     def stats(self) -> BudgetStats:
         counts, sums = self.counts, self.sums
@@ -182,10 +182,7 @@ class BudgetLearner:
         self, rows: Rows, Y: np.ndarray, weight: np.ndarray, threads: int, decisions: np.ndarray
     ) -> None:
         block = Rows(np.ascontiguousarray(rows.dense(), np.float32))
-        W, F = self._meet(block, threads)
-        V = self._values(block, block)
-        if self.kernel.name == "rbf":
-            np.fill_diagonal(V, 0)
+        W, V, F = self._meet(block, threads)
         Y, weight = np.ascontiguousarray(Y, np.float64), np.ascontiguousarray(weight, np.float64)
         self._steps(block.X, W, V, F, Y, weight, decisions)
 
@@ -212,21 +209,26 @@ class BudgetLearner:
             decisions,
         )
 
-    def _meet(self, block: Rows, threads: int) -> tuple[np.ndarray, np.ndarray]:
-        """Values of supports and block (slots, b), and the block's decisions in units of A (columns, b)."""
-        n, columns = self.n_support, self.A.shape[1]
+    def _meet(self, block: Rows, threads: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Values with the supports (slots, b), inside the block (b, b), and decisions in units of A (columns, b)."""
+        n, is_rbf = self.n_support, self.kernel.name == "rbf"
         W = np.empty((len(self.X), len(block)), np.float32)
-        F = np.zeros((-(-n // STRIP), columns, len(block)))
-        is_rbf = self.kernel.name == "rbf"
+        V = np.empty((len(block), len(block)), np.float32)
+        F = np.zeros((-(-n // STRIP), self.A.shape[1], len(block)))
 
-        def meet(start: int, stop: int) -> None:
-            supports = Rows(self.X[start:stop])
-            W[start:stop] = self._values(supports, block, self.norms[start:stop])
-            core.decide(W[start:stop], stop - start, self.A[start:stop], F[start // STRIP], is_rbf)
+        def meet(number: int, _: int) -> None:
+            if number == len(F):
+                V[:] = self._values(block, block)
+                return
+            here = slice(number * STRIP, min(n, (number + 1) * STRIP))
+            W[here] = self._values(Rows(self.X[here]), block, self.norms[here])
+            core.decide(W[here], here.stop - here.start, self.A[here], F[number], is_rbf)
 
         worth = len(block) * n * block.d > THREADS_FROM
-        strips(meet, n, STRIP, threads if worth else 1)
-        return W, F.sum(axis=0)
+        strips(meet, len(F) + 1, 1, threads if worth else 1)
+        if is_rbf:
+            np.fill_diagonal(V, 0)
+        return W, V, F.sum(axis=0)
 
     def _values(self, a: Rows, b: Rows, a_norms: np.ndarray | None = None) -> np.ndarray:
         """gamma |a - b|^2 for rbf, else K(a, b); (m, q) float32."""
