@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm.config import (
-    BSGDConfig, DCSVMConfig,
+    BSGDConfig,
+    DCSVMConfig,
     FitConfig,
     KernelConfig,
     build_config,
