@@ -36,20 +36,20 @@ class Centres:
     def k(self) -> int:
         return len(self.offsets)
 
-    def assign(self, rows: Rows, threads: int = 1) -> np.ndarray:
+    def assign(self, rows: Rows) -> np.ndarray:
         """(n,) int32: the nearest centre of each row."""
         out = np.empty(len(rows), np.int32)
         step = max(1, DISTANCE_BYTES // (8 * self.k))
         for start in range(0, len(rows), step):
-            products = self._products(rows.take(slice(start, start + step)), threads)
+            products = self._products(rows.take(slice(start, start + step)))
             out[start : start + step] = np.argmin(self.offsets - 2.0 * products, axis=1)
         return out
 
-    def _products(self, rows: Rows, threads: int) -> np.ndarray:
+    def _products(self, rows: Rows) -> np.ndarray:
         """<phi(x), c>, (m, k); with the linear kernel a centre is a row of its own."""
         if self.kernel.name == "linear":
-            return self.kernel.block(rows, self.rows, threads)
-        return self.kernel.apply(rows, self.rows, self.weights, threads)
+            return self.kernel.block(rows, self.rows)
+        return self.kernel.apply(rows, self.rows, self.weights)
 
 
 def fit_centres(sample: Rows, k: int, kernel: Kernel, rng: np.random.Generator) -> Centres:
@@ -139,21 +139,21 @@ class Partition:
     nodes: tuple[Centres, ...]
     children: tuple[tuple[int, ...], ...]
 
-    def assign(self, rows: Rows, threads: int = 1) -> np.ndarray:
+    def assign(self, rows: Rows) -> np.ndarray:
         """(n,) int32: the part of each row."""
         parts = np.zeros(len(rows), np.int32)
         if self.nodes:
-            self._descend(0, rows, np.arange(len(rows)), parts, threads)
+            self._descend(0, rows, np.arange(len(rows)), parts)
         return parts
 
-    def _descend(self, node: int, rows: Rows, ids: np.ndarray, parts: np.ndarray, threads: int) -> None:
-        below = self.nodes[node].assign(rows, threads)
+    def _descend(self, node: int, rows: Rows, ids: np.ndarray, parts: np.ndarray) -> None:
+        below = self.nodes[node].assign(rows)
         targets = np.asarray(self.children[node], np.int32)[below]
         parts[ids] = targets
         for child in (c for c in self.children[node] if c < 0):
             here = np.flatnonzero(targets == child)
             if len(here):
-                self._descend(~child, rows.take(here), ids[here], parts, threads)
+                self._descend(~child, rows.take(here), ids[here], parts)
 
 
 def partition(

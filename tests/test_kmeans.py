@@ -151,7 +151,6 @@ def test_partition_of_continuous_rows_routes_them_as_trained(kernel, layout):
     assert 8 <= parts.max() + 1
     assert np.bincount(parts).max() <= 150
     np.testing.assert_array_equal(tree.assign(rows), parts)
-    np.testing.assert_array_equal(tree.assign(rows, threads=2), parts)
 
 
 def test_parts_are_numbered_from_the_largest_down():

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from streamsvm.data.moments import Moments, merge, moments_of
+from streamsvm.data.moments import Moments
 from streamsvm.data.rows import Rows
-from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-
-KINDS = ("none", "minmax", "standard", "maxabs")
 
 
 @dataclass(frozen=True)
@@ -40,9 +36,7 @@ class Scaling:
         if isinstance(rows.X, np.ndarray):
             return Rows(self._apply_dense(rows.X))
         if np.any(self.offset):
-            raise ConfigError(
-                f"{self.kind} scaling would fill a sparse store; use maxabs, or ingest with --dense"
-            )
+            require_zeros_kept(self.kind)
         X = rows.X
         data = (X.data * self.scale[X.indices]).astype(np.float32)
         return Rows(sparse.csr_array((data, X.indices, X.indptr), shape=X.shape))
@@ -64,27 +58,10 @@ class Scaling:
         return cls(kind, np.asarray(arrays["offset"], np.float64), np.asarray(arrays["scale"], np.float64))
 
 
-def moments(store: Store, start: int, stop: int) -> Moments:
-    """The statistics of rows start..stop of a store."""
-    return moments_of(store.read(start, stop))
-
-
-MapReduce = Callable[[Callable[[Store, int, int], Moments], Callable[[Moments, Moments], Moments]], Moments]
-
-
-def fit_scaling(store: Store, kind: str, map_reduce: MapReduce) -> Scaling:
-    """The scaling of `kind` for the rows of store, from one pass.
-
-    map_reduce(fn, merge) applies fn(store, start, stop) to every block and merges the results.
-    Raises ConfigError for an unknown kind, and for minmax or standard on a sparse store.
-    """
-    if kind not in KINDS:
-        raise ConfigError(f"scale is {kind!r}; expected one of {', '.join(KINDS)}")
-    if kind == "none":
-        return Scaling.none(store.d)
-    if store.is_sparse and kind != "maxabs":
+def require_zeros_kept(kind: str) -> None:
+    """Raises ConfigError for a scaling that would fill a sparse store."""
+    if kind not in ("none", "maxabs"):
         raise ConfigError(f"{kind} scaling would fill a sparse store; use maxabs, or ingest with --dense")
-    return from_moments(kind, map_reduce(moments, merge))
 
 
 def from_moments(kind: str, stats: Moments) -> Scaling:

@@ -14,7 +14,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.check import require_finite
 from streamsvm.data.moments import Moments, merge, moments_of
 from streamsvm.data.rows import Rows
-from streamsvm.data.scaling import Scaling, from_moments
+from streamsvm.data.scaling import Scaling, from_moments, require_zeros_kept
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events
@@ -78,8 +78,8 @@ class Fit(ABC):
         stats = None
         with self.phase("scale"):
             if self.config.scale != "none" or (options.gamma == "scale" and options.name != "linear"):
-                if self.store.is_sparse and self.config.scale in ("minmax", "standard"):
-                    raise ConfigError(f"{self.config.scale} scaling would fill a sparse store; use maxabs")
+                if self.store.is_sparse:
+                    require_zeros_kept(self.config.scale)
                 stats = self.engine.map_reduce(
                     self._moments, merge, self.store.blocks(), phase="scale", events=self.events
                 )

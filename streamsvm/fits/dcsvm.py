@@ -51,6 +51,8 @@ class DCSVMFit(Fit):
         self._found: dict[int, np.ndarray] = {}  # support vectors of each level, as bits
         if options.early and self.levels == 0:
             self.events("warning", message=f"{store.n} rows are one part: solved exactly, early or not")
+        if checkpoints.resume and self._is_early and (options.early_level or self.levels) == self.levels:
+            self.events("warning", message="an early fit of the bottom level keeps no state: it starts anew")
 
     def close(self) -> None:
         if self._scratch is not None:

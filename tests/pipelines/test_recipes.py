@@ -17,6 +17,7 @@ RECIPES = {
     "exact": ("dcsvm_table.py", "--only", "exact,mnist"),
     "commands": ("dcsvm_table.py", "--only", "early,growing"),
     "figures": ("dcsvm_figures.py",),
+    "budget": ("bsgd_table.py",),
 }
 RNG = np.random.default_rng(7)
 
@@ -41,6 +42,13 @@ def covtype(path, n):
     path.write_bytes(gzip.compress("\n".join([",".join(names), *lines, ""]).encode()))
 
 
+def electricity(path, n):
+    rows = [
+        f"{i},{x:.4f},{z:.4f},{'UP' if x > 0 else 'DOWN'}" for i, (x, z) in enumerate(RNG.normal(size=(n, 2)))
+    ]
+    path.write_bytes(gzip.compress("\n".join([",price,demand,class", *rows, ""]).encode()))
+
+
 def idx(path, values):
     shape = b"".join(side.to_bytes(4, "big") for side in values.shape)
     path.write_bytes(gzip.compress(bytes([0, 0, 8, values.ndim]) + shape + values.astype(np.uint8).tobytes()))
@@ -51,6 +59,9 @@ def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     svmlight(folder / "a9a.bz2", 500, 123)
     svmlight(folder / "a9a.t.bz2", 100, 122)
+    svmlight(folder / "ijcnn1.bz2", 500, 22)
+    svmlight(folder / "ijcnn1.t.bz2", 100, 22)
+    electricity(folder / "electricity.csv.gz", 500)
     covtype(folder / "covtype.csv.gz", 800)
     for name, n in (("train", 500), ("t10k", 100)):
         labels = RNG.integers(0, 10, n)
@@ -118,3 +129,11 @@ def test_an_unknown_item_is_named(data):
     done = subprocess.run([*map(str, argv)], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "exakt: no such item; there are exact, early" in done.stderr
+
+
+def test_budgeted_learning(tables):
+    found = tables("budget")
+    assert [row["B"] for row in found["One epoch of ijcnn1"]] == [500, 1000]
+    assert all(0.6 < row["lowest"] <= row["accuracy"] <= 1 for row in found["One epoch of ijcnn1"])
+    assert [row["M"] for row in found["Points merged at once"]] == 2 * [2, 3, 4, 5, 7, 9, 11]
+    assert all(row["accuracy"] > 0.8 for row in found["Events"])

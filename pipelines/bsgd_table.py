@@ -1,0 +1,190 @@
+"""The tables of what budgeted SGD does on real data. Linux.
+
+    python pipelines/bsgd_table.py --data DIR [--only epoch,merges,...] [--quick] [--out table.md]
+
+items, and the files of --data that they need:
+    epoch    ijcnn1.bz2 ijcnn1.t.bz2     one epoch at B = 500 and 1,000, next to the reference program's time
+    merges   a9a.bz2 a9a.t.bz2 ijcnn1.bz2 ijcnn1.t.bz2    points merged at once against time and accuracy
+    river    ijcnn1.bz2 electricity.csv.gz    events per second, and accuracy of each event before it is learned
+
+The data sets: LIBSVM's page (a9a, ijcnn1), the electricity stream as CSV with a header. Run it on a machine that does
+nothing else. Fits before the first counted one compile, and are not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import csv
+import gzip
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bench import Bench, from_arguments
+from measure import Spread
+from river import forest, linear_model, preprocessing
+from river.feature_extraction import RBFSampler
+from sklearn.datasets import load_svmlight_file
+from tables import Factor, Report, Share, Table
+
+from streamsvm import BudgetedSVC
+from streamsvm.online import BSGDClassifier
+
+REFERENCE_S = {
+    500: 24.0,
+    1000: 38.0,
+}  # BudgetedSVM 1.2, BSGD with merging, one epoch of ijcnn1, two-core machine
+REFERENCE_ACCURACY = 0.92
+SEEDS = range(3)
+EVENTS = 20_000
+MERGES = (2, 3, 4, 5, 7, 9, 11)
+Events = list[tuple[dict[str, float], Any]]
+
+
+def epoch(bench: Bench) -> list[Table]:
+    train, test = _arrays(bench, "ijcnn1")
+    records, checks = [], []
+    for budget, reference in REFERENCE_S.items():
+        found = _fits(train, test, C=32, gamma=2, budget=budget, merge=3)
+        seconds = Spread.of([seconds for seconds, _, _ in found])
+        share = Factor(reference / seconds.median)
+        records.append(
+            _record(found) | {"B": budget, "reference": f"{reference:.0f} s", "times as fast": share}
+        )
+        checks.append((f"B={budget}: at most a hundredth of the reference's time", share >= 100))
+    least = min(accuracy for _, accuracy, _ in found)
+    checks.append(("accuracy not below the reference's 92.0 %", least >= REFERENCE_ACCURACY))
+    notes = [
+        "one epoch, M 3, C 32, gamma 2; three seeds; arrays in memory",
+        "reference: BudgetedSVM 1.2 (C++)",
+    ]
+    return [Table("One epoch of ijcnn1", records, notes, checks)]
+
+
+def merges(bench: Bench) -> list[Table]:
+    tables = []
+    for name, options in {"a9a": {"C": 32, "gamma": 0.008}, "ijcnn1": {"C": 32, "gamma": 2}}.items():
+        train, test = _arrays(bench, name)
+        records = [
+            {"B": budget, "M": merge} | _record(_fits(train, test, budget=budget, merge=merge, **options))
+            for budget in (100, 500)
+            for merge in MERGES
+        ]
+        note = f"one epoch, C {options['C']}, gamma {options['gamma']}; three seeds"
+        tables.append(Table(f"Points merged at once: {name}", records, [note]))
+    return tables
+
+
+def river(bench: Bench) -> list[Table]:
+    n = bench.sizes.train_rows or EVENTS
+    streams = {"ijcnn1": _ijcnn1(bench.data, n), "electricity": _electricity(bench.data, n)}
+    return [_river_table(name, events) for name, events in streams.items()]
+
+
+def _river_table(name: str, events: Events) -> Table:
+    own = {"ijcnn1": (1e-4, 5.0), "electricity": (1e-5, 0.05)}[name]
+    online = BSGDClassifier(lam=own[0], gamma=own[1], budget=500)
+    models = {
+        "BSGDClassifier": online if name == "ijcnn1" else preprocessing.StandardScaler() | online,
+        "RBFSampler, LogisticRegression": preprocessing.StandardScaler()
+        | RBFSampler(n_components=100, seed=0)
+        | linear_model.LogisticRegression(),
+        "PAClassifier": preprocessing.StandardScaler() | linear_model.PAClassifier(),
+        "ARFClassifier": forest.ARFClassifier(seed=0),
+    }
+    models["BSGDClassifier"].clone().learn_one(*events[0])  # compiles
+    records = [{"model": model} | _progressive(learner, events) for model, learner in models.items()]
+    rate = records[0]["events/s"] / records[1]["events/s"]
+    notes = [f"{len(events):,} events in their order; B 500, lambda {own[0]:g}, gamma {own[1]:g}"]
+    return Table(f"Events: {name}", records, notes, [("ten times the sampler's rate", rate >= 10)])
+
+
+def _progressive(model: Any, events: Events) -> dict[str, Any]:
+    """Each event predicted, then learned."""
+    right, start = 0, time.perf_counter()
+    for x, y in events:
+        right += model.predict_one(x) == y
+        model.learn_one(x, y)
+    rate = len(events) / (time.perf_counter() - start)
+    return {"events/s": int(rate), "accuracy": Share(right / len(events))}
+
+
+def _fits(train: Any, test: Any, **options: Any) -> list[tuple[float, float, float]]:
+    """(seconds, test accuracy, share of the time that merging took) of each seed, after one fit that compiles."""
+    BudgetedSVC(**options).fit(train[0][:1000], train[1][:1000])
+    found = []
+    for seed in SEEDS:
+        start = time.perf_counter()
+        svm = BudgetedSVC(**options, random_state=seed).fit(*train)
+        seconds = time.perf_counter() - start
+        merging = svm.model_.learner().stats().maintenance_seconds
+        found.append((seconds, svm.score(*test), merging / seconds))
+    return found
+
+
+def _record(found: list[tuple[float, float, float]]) -> dict[str, Any]:
+    accuracies = [accuracy for _, accuracy, _ in found]
+    return {
+        "seconds": Spread.of([seconds for seconds, _, _ in found]),
+        "accuracy": Share(np.median(accuracies)),
+        "lowest": Share(min(accuracies)),
+        "merging": Share(np.median([merging for _, _, merging in found])),
+    }
+
+
+def _arrays(bench: Bench, name: str) -> tuple[Any, Any]:
+    """(X, y) to train on and to test on."""
+    pair = []
+    for store in bench.stores(name):
+        with np.load(bench.arrays(store, name), allow_pickle=False) as arrays:
+            pair.append((arrays["X"], arrays["y"]))
+    return pair[0], pair[1]
+
+
+def _ijcnn1(data: Path, n: int) -> Events:
+    with bz2.open(data / "ijcnn1.bz2") as file:
+        X, y = load_svmlight_file(file)
+    names = [f"x{j}" for j in range(X.shape[1])]
+    rows = X[:n].toarray().tolist()
+    return [(dict(zip(names, x, strict=True)), bool(label > 0)) for x, label in zip(rows, y, strict=False)]
+
+
+def _electricity(data: Path, n: int) -> Events:
+    """Without the first column, a row number."""
+    return list(islice(_labelled(data / "electricity.csv.gz"), n))
+
+
+def _labelled(path: Path) -> Iterator[tuple[dict[str, float], bool]]:
+    with gzip.open(path, "rt") as file:
+        for row in csv.DictReader(file):
+            names = list(row)
+            yield {name: float(row[name]) for name in names[1:-1]}, row[names[-1]] == "UP"
+
+
+ITEMS = {"epoch": epoch, "merges": merges, "river": river}
+
+
+def _own_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--only", type=_items, default=list(ITEMS), metavar="ITEM[,ITEM...]")
+
+
+def _items(text: str) -> list[str]:
+    unknown = [name for name in text.split(",") if name not in ITEMS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]}: no such item; there are {', '.join(ITEMS)}")
+    return text.split(",")
+
+
+def main() -> None:
+    with from_arguments(__doc__, _own_options) as (bench, args):
+        report = Report(args.out)
+        for name in args.only:
+            report.add(ITEMS[name](bench))
+
+
+if __name__ == "__main__":
+    main()
