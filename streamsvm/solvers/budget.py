@@ -86,7 +86,7 @@ def steps(X, norms, D, A, U, bias, block, W, V, F, Y, weight, counts, sums, tabl
         counts[STEPS] = t + 1
         if violated:
             if use_bias:
-                bias += delta
+                _add_scaled(bias, 1.0, delta)
             _insert(X, norms, D, A, U, block, W, V, i, delta, sums[HARMONIC], counts[SUPPORTS])
             _add_to(F, A[counts[SUPPORTS]], W[counts[SUPPORTS]], i + 1, rbf, 1.0)
             counts[SUPPORTS] += 1
@@ -181,17 +181,14 @@ def _add_to(F, a, values, first, rbf, sign):  # F[:, first:] += sign a K(values)
 
 @nb.njit(nogil=True, cache=True)
 def _insert(X, norms, D, A, U, block, W, V, i, delta, harmonic, slot):  # row i of the block becomes a support
-    X[slot] = block[i]
-    norm = np.float32(0)
-    for r in range(block.shape[1]):
-        norm += block[i, r] * block[i, r]
-    norms[slot] = norm
+    _copy(X[slot], block[i])
+    norms[slot] = _dot(block[i], block[i])
     for j in range(slot):
         D[slot, j] = W[j, i]
         D[j, slot] = W[j, i]
     D[slot, slot] = V[i, i]
-    W[slot] = V[i]
-    A[slot] = delta
+    _copy(W[slot], V[i])
+    _copy(A[slot], delta)
     for c in range(U.shape[1]):
         U[slot, c] = delta[c] * harmonic
 
@@ -211,16 +208,16 @@ def _maintain(X, norms, D, A, U, W, F, first, n, tables, strategy, merges, rbf, 
     elif strategy == REMOVE:
         lost = _lose(D, A, W, F, first, weakest, rbf)
     else:
-        partners = _partners(D, A, n, weakest, tables, merges - 1)
-        if len(partners) > 0:
-            ids = np.empty(1 + len(partners), np.int64)
-            ids[0], ids[1:] = weakest, partners
+        ids = _partners(D, A, n, weakest, tables, merges - 1)
+        if len(ids) > 1:
             lost, merged = _merge(X, norms, D, A, U, W, F, first, n, ids, second, tables[0], strategy)
-            partners = partners[: merged - 1]
-            partners.sort()
-            for q in partners[::-1]:
-                n -= 1
-                _drop(X, norms, D, A, U, W, q, n)
+            below = n
+            for _ in range(1, merged):  # from the last slot down: what takes a place is none of them
+                slot = -1
+                for q in ids[1:merged]:
+                    slot = q if slot < q < below else slot
+                n, below = n - 1, slot
+                _drop(X, norms, D, A, U, W, slot, n)
             counts[SUPPORTS] = n
             return lost
         lost = _lose(D, A, W, F, first, weakest, rbf)  # nothing points its way
@@ -235,6 +232,24 @@ def _dot(a, b):
     for c in range(len(a)):
         total += a[c] * b[c]
     return total
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def _add_scaled(out, factor, row):
+    for j in range(len(out)):
+        out[j] += factor * row[j]
+
+
+@nb.njit(nogil=True, cache=True)
+def _scale(out, factor):
+    for j in range(len(out)):
+        out[j] *= factor
+
+
+@nb.njit(nogil=True, cache=True)
+def _copy(out, row):
+    for j in range(len(out)):
+        out[j] = row[j]
 
 
 @nb.njit(nogil=True, cache=True)
@@ -257,7 +272,7 @@ def _weight(table, a, b, kappa):  # h of z = h p + (1-h) q, for sizes a of p and
 
 @nb.njit(nogil=True, cache=True)
 def _partners(D, A, n, p, tables, count):
-    """The supports that lose least when merged with p, among those that point the same way; best first."""
+    """p, and the supports that lose least when merged with it, among those that point the same way; best first."""
     K = np.empty(n, np.float32)
     _kernel_values(D[p, :n], 0, True, K)
     a, size = A[p], np.sqrt(_dot(A[p], A[p]))
@@ -269,10 +284,14 @@ def _partners(D, A, n, p, tables, count):
                 lost[j] = both * both * _lookup(tables[1], abs(A[j, 0]) / both, K[j])  # p is the smallest
     else:
         _lost_with(D[p], A, n, p, K, tables[0], lost)
-    chosen = np.empty(count, np.int64)
-    found = 0
-    while found < count:
-        best = np.argmin(lost)
+    chosen = np.empty(1 + count, np.int64)
+    chosen[0] = p
+    found = 1
+    while found <= count:
+        best = 0
+        for j in range(n):
+            if lost[j] < lost[best]:
+                best = j
         if lost[best] == np.inf:
             break
         chosen[found] = best
@@ -302,7 +321,7 @@ def _merge(X, norms, D, A, U, W, F, first, n, ids, bearable, table, strategy):
     size, k = len(ids), A.shape[1]
     S, a = np.empty((size, size)), np.empty((size, k))
     for i in range(size):
-        a[i] = A[ids[i]]
+        _copy(a[i], A[ids[i]])
         for j in range(size):
             S[i, j] = D[ids[i], ids[j]]
     c = _in_sequence(S, a, bearable, table)
@@ -313,8 +332,8 @@ def _merge(X, norms, D, A, U, W, F, first, n, ids, bearable, table, strategy):
     merged, merged_U, lost = np.zeros(k), np.zeros(U.shape[1]), 0.0
     for i in range(size):
         kept = np.exp(-distances[i])
-        merged += kept * a[i]
-        merged_U += kept * U[ids[i]]
+        _add_scaled(merged, kept, a[i])
+        _add_scaled(merged_U, kept, U[ids[i]])
         for j in range(size):
             lost += _dot(a[i], a[j]) * np.exp(-S[i, j])
     for q in ids:
@@ -323,14 +342,12 @@ def _merge(X, norms, D, A, U, W, F, first, n, ids, bearable, table, strategy):
     _combine(W[:, first:], ids, c, spread)
     _combine(X, ids, c, -np.inf)
     z = ids[0]
-    norm = np.float32(0)
-    for r in range(X.shape[1]):
-        norm += X[z, r] * X[z, r]
-    norms[z] = norm
+    norms[z] = _dot(X[z], X[z])
     D[z, z] = 0
     for j in range(n):
         D[j, z] = D[z, j]
-    A[z], U[z] = merged, merged_U
+    _copy(A[z], merged)
+    _copy(U[z], merged_U)
     _add_to(F, A[z], W[z], first, True, 1.0)
     return max(lost - _dot(merged, merged), 0.0), size
 
@@ -365,7 +382,7 @@ def _in_sequence(S, a, bearable, table):
     size = len(S)
     c = np.zeros(size)
     c[0] = 1
-    z = a[0].copy()
+    z, both = a[0].copy(), a[0].copy()
     for q in range(1, size):
         distance = 0.0
         for i in range(q):
@@ -375,12 +392,14 @@ def _in_sequence(S, a, bearable, table):
         distance = max(distance, 0.0)
         zz, zq, qq, kappa = _dot(z, z), _dot(z, a[q]), _dot(a[q], a[q]), np.exp(-distance)
         h = _weight(table, np.sqrt(zz), np.sqrt(qq), kappa)
-        both = np.exp(-((1 - h) ** 2) * distance) * z + np.exp(-h * h * distance) * a[q]
+        _copy(both, z)
+        _scale(both, np.exp(-((1 - h) ** 2) * distance))
+        _add_scaled(both, np.exp(-h * h * distance), a[q])
         if q > 1 and zz + qq + 2 * kappa * zq - _dot(both, both) > bearable:
             return c[:q]
-        c[:q] *= h
+        _scale(c, h)
         c[q] = 1 - h
-        z = both
+        _copy(z, both)
     return c
 
 
@@ -390,36 +409,37 @@ def _together(S, a):
 
     The gradient of |sum_i a_i k(s_i, z)|^2 leads from z to sum_i c_i s_i, c_i in proportion to (a_i'a_z) k(s_i, z).
     """
-    size = len(S)
-    sizes = np.empty(size)
-    for i in range(size):
-        sizes[i] = _dot(a[i], a[i])
-    c = _shares(a, np.ones(size))
+    size, kept = len(S), np.ones(len(S))
+    c = _shares(a, kept)
     for _ in range(100):
         distances, _spread = _to_mix(S, c)
-        kept = np.exp(-distances)
-        new = _shares(a, kept)
-        if not new.sum() > 0:  # too far apart: the point between them keeps nothing, the largest keeps itself
-            c[:] = 0
-            c[np.argmax(sizes)] = 1
-            break
-        moved = np.abs(new - c).max()
-        c[:] = new
+        for i in range(size):
+            kept[i] = np.exp(-distances[i])
+        new, moved, total = _shares(a, kept), 0.0, 0.0
+        for i in range(size):
+            moved, total = max(moved, abs(new[i] - c[i])), total + new[i]
+        if not total > 0:  # too far apart: the point between them keeps nothing, the largest keeps itself
+            largest = 0
+            for i in range(size):
+                largest = i if _dot(a[i], a[i]) > _dot(a[largest], a[largest]) else largest
+            new[largest] = 1
+            return new
+        c = new
         if moved < 1e-6:
             break
     return c
 
 
 @nb.njit(nogil=True, cache=True)
-def _shares(a, kept):  # in proportion to kept_i a_i'z, z = sum_i kept_i a_i; all zero where z is
-    z = np.zeros(a.shape[1])
+def _shares(a, kept):  # in proportion to kept_i a_i'z, z = sum_i kept_i a_i; all zero where z vanishes
+    z, shares, total = np.zeros(a.shape[1]), np.empty(len(a)), 0.0
     for i in range(len(a)):
-        z += kept[i] * a[i]
-    shares = np.empty(len(a))
+        _add_scaled(z, kept[i], a[i])
     for i in range(len(a)):
         shares[i] = kept[i] * max(_dot(a[i], z), 0.0)
-    total = shares.sum()
-    return shares / total if total > 0 else shares
+        total += shares[i]
+    _scale(shares, 1 / total if total > 1e-200 else 0.0)
+    return shares
 
 
 @nb.njit(nogil=True, cache=True)
@@ -430,7 +450,9 @@ def _to_mix(S, c):
         for j in range(len(c)):
             distances[i] += c[j] * S[i, j]
         spread += 0.5 * c[i] * distances[i]
-    return np.maximum(distances - spread, 0.0), spread
+    for i in range(len(c)):
+        distances[i] = max(distances[i] - spread, 0.0)
+    return distances, spread
 
 
 @nb.njit(nogil=True, cache=True)
@@ -445,39 +467,41 @@ def _project(D, A, U, W, F, first, n, p, rbf):
 
     A ridge of 1e-4 of the mean diagonal keeps beta small where supports nearly coincide, and rounding out of it.
     """
-    K, row = np.empty((n, n)), np.empty(n, np.float32)
+    K, row, k_p = np.empty((n, n)), np.empty(n, np.float32), np.zeros(n)
     for j in range(n):
         _kernel_values(D[j, :n], 0, rbf, row)
-        K[j] = row
-    k_p, own, ridge = K[p].copy(), K[p, p], 0.0
+        _copy(K[j], row)
+    own, ridge = K[p, p], 0.0
     for j in range(n):
         ridge += 1e-4 * K[j, j] / n
     for j in range(n):
+        k_p[j] = K[p, j] if j != p else 0.0
+        K[p, j], K[j, p] = 0.0, 0.0
         K[j, j] += ridge
-    K[p], K[:, p], k_p[p] = 0, 0, 0
-    beta, residual = np.zeros(n), k_p.copy()
-    direction, square = residual.copy(), _dot(residual, residual)
+    beta, residual, direction = np.zeros(n), k_p.copy(), k_p.copy()
+    square = _dot(residual, residual)
     goal = 1e-12 * square
     for _ in range(4 * n):
-        if square <= goal:
-            break
         image = _times(K, direction)
         curvature = _dot(direction, image)
-        if curvature <= 0:
+        if square <= goal or curvature <= 0:
             break
-        beta += square / curvature * direction
-        residual -= square / curvature * image
+        _add_scaled(beta, square / curvature, direction)
+        _add_scaled(residual, -square / curvature, image)
         before, square = square, _dot(residual, residual)
-        direction = residual + square / before * direction
+        _scale(direction, square / before)
+        _add_scaled(direction, 1.0, residual)
+    squared = _dot(beta, _times(K, beta)) - ridge * _dot(beta, beta)
+    lost = _dot(A[p], A[p]) * (own - 2 * _dot(beta, k_p) + squared)
     beta[p] = -1  # and takes p out
     a, u = A[p].copy(), U[p].copy()
     for j in range(n):
-        _add_to(F, beta[j] * a, W[j], first, rbf, 1.0)
-        A[j] += beta[j] * a
-        U[j] += beta[j] * u
-    beta[p] = 0
-    squared = _dot(beta, _times(K, beta)) - ridge * _dot(beta, beta)
-    return max(_dot(a, a) * (own - 2 * _dot(beta, k_p) + squared), 0.0)
+        part = np.zeros(len(a))
+        _add_scaled(part, beta[j], a)
+        _add_to(F, part, W[j], first, rbf, 1.0)
+        _add_scaled(A[j], beta[j], a)
+        _add_scaled(U[j], beta[j], u)
+    return max(lost, 0.0)
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
@@ -494,7 +518,11 @@ def _times(K, x):
 @nb.njit(nogil=True, cache=True)
 def _drop(X, norms, D, A, U, W, slot, last):  # the last support takes the slot
     if slot != last:
-        X[slot], norms[slot], A[slot], U[slot], W[slot] = X[last], norms[last], A[last], U[last], W[last]
+        norms[slot] = norms[last]
+        _copy(X[slot], X[last])
+        _copy(A[slot], A[last])
+        _copy(U[slot], U[last])
+        _copy(W[slot], W[last])
         for j in range(last):
             D[slot, j] = D[last, j]
         D[slot, slot] = D[last, last]
