@@ -138,7 +138,9 @@ class BSGDConfig(_Options):
     epochs: Annotated[Whole, Field(ge=1, description="Passes over the rows")] = 1
     lam: Annotated[Annotated[Real, Field(gt=0)] | None, Field(description="lambda; else 1 / (n C)")] = None
     bias: Annotated[bool, Field(description="Learn a constant too, regularised like the rest")] = False
-    average: Annotated[bool, Field(description="Decide by the mean over all steps, not by the last")] = False
+    average: Annotated[
+        bool, Field(description="Decide by the mean of all steps weighted by t, not the last")
+    ] = False
 
     @model_validator(mode="after")
     def _merge_fits(self) -> BSGDConfig:

@@ -167,7 +167,7 @@ class BSGD:
             self.A, self.mean = np.vstack([self.A, step]), np.vstack([self.mean, 0 * step])
             if len(self.S) > self.budget:
                 self._maintain()
-        self.mean = self.mean + (self.A - self.mean) / self.t
+        self.mean = self.mean + (self.A - self.mean) * 2 / (self.t + 1)
         return f
 
     def _maintain(self) -> None:

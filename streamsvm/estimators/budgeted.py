@@ -50,7 +50,7 @@ class BudgetedSVC(StoreClassifier):
     fit_intercept : bool, default=False
         Learn a constant too, regularised like the rest.
     average : bool, default=False
-        Decide by the mean of the weights over all steps.
+        Decide by the mean of the weights over all steps, step t weighted by t. Pays where the budget is rarely full.
     class_weight : dict, "balanced" or None, default=None
         Factors on the loss by class.
     random_state : int, RandomState or None, default=None

@@ -35,7 +35,11 @@ STRIP = 256  # supports that one thread meets with a block: results do not depen
 
 @dataclass(frozen=True)
 class BudgetOptions:
-    """lam: lambda; merge: points that become one, M; average: decide by the mean of all w_t, not the last."""
+    """lam: lambda; merge: points that become one, M; average: decide by the mean of all w_t, not by the last.
+
+    The mean weighs w_t by t (Lacoste-Julien, Schmidt and Bach 2012). Merges fit the last w, not the mean, so it pays
+    only where the budget is rarely full.
+    """
 
     lam: float
     budget: int = 500
@@ -81,7 +85,7 @@ class BudgetLearner:
         self.U = np.zeros((slots, columns if options.average else 0))
         self.bias = np.zeros(columns)
         self.counts = np.zeros(5, np.int64)
-        self.sums = np.zeros(3)
+        self.sums = np.zeros(2)
 
     @property
     def n_support(self) -> int:
@@ -128,7 +132,7 @@ class BudgetLearner:
         if t == 0:
             return self.A[:n].copy(), self.bias.copy()
         if self.options.average:
-            mean = (self.A[:n] * self.sums[core.HARMONIC] - self.U[:n]) / (self.options.lam * t)
+            mean = (self.A[:n] * t - self.U[:n]) * 2 / (self.options.lam * t * (t + 1))
             return mean, self.bias / (self.options.lam * t)
         return self.A[:n] / (self.options.lam * t), self.bias / (self.options.lam * t)
 

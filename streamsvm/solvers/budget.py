@@ -22,7 +22,7 @@ import numpy as np
 MERGE, GRADIENT, PROJECT, REMOVE = range(4)
 GRID = 400  # nodes of the merge table each way (Glasmachers and Qaadan 2018)
 STEPS, SUPPORTS, EVENTS, NANOSECONDS, ERRORS = range(5)  # counts (int64)
-DEGRADATION, GRADIENT_ERROR, HARMONIC = range(3)  # sums (float64)
+DEGRADATION, GRADIENT_ERROR = range(2)  # sums (float64)
 
 _CLOCK = getattr(time, "CLOCK_MONOTONIC", -1)
 _types: Any = nb.types
@@ -87,7 +87,7 @@ def steps(X, norms, D, A, U, bias, block, W, V, F, Y, weight, counts, sums, tabl
         if violated:
             if use_bias:
                 _add_scaled(bias, 1.0, delta)
-            _insert(X, norms, D, A, U, block, W, V, i, delta, sums[HARMONIC], counts[SUPPORTS])
+            _insert(X, norms, D, A, U, block, W, V, i, delta, t, counts[SUPPORTS])
             _add_to(F, A[counts[SUPPORTS]], W[counts[SUPPORTS]], i + 1, rbf, 1.0)
             counts[SUPPORTS] += 1
             if counts[SUPPORTS] > budget:
@@ -99,7 +99,6 @@ def steps(X, norms, D, A, U, bias, block, W, V, F, Y, weight, counts, sums, tabl
                 sums[DEGRADATION] += lost / (lam * (t + 1)) ** 2
                 sums[GRADIENT_ERROR] += np.sqrt(lost)
                 counts[NANOSECONDS] += _now(stamp) - start
-        sums[HARMONIC] += 1 / (t + 1)
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
@@ -180,7 +179,7 @@ def _add_to(F, a, values, first, rbf, sign):  # F[:, first:] += sign a K(values)
 
 
 @nb.njit(nogil=True, cache=True)
-def _insert(X, norms, D, A, U, block, W, V, i, delta, harmonic, slot):  # row i of the block becomes a support
+def _insert(X, norms, D, A, U, block, W, V, i, delta, t, slot):  # row i of the block becomes a support
     _copy(X[slot], block[i])
     norms[slot] = _dot(block[i], block[i])
     for j in range(slot):
@@ -190,7 +189,7 @@ def _insert(X, norms, D, A, U, block, W, V, i, delta, harmonic, slot):  # row i 
     _copy(W[slot], V[i])
     _copy(A[slot], delta)
     for c in range(U.shape[1]):
-        U[slot, c] = delta[c] * harmonic
+        U[slot, c] = delta[c] * t
 
 
 @nb.njit(nogil=True, cache=True)
