@@ -8,14 +8,14 @@ import shutil
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from measure import Failed, Run, Spread, Worker, run
-from tables import Bytes, Factor, Seconds, Share
+from tables import Bytes, Factor, Report, Seconds, Share, Table
 
 HERE = Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"
@@ -239,3 +239,21 @@ def from_arguments(doc: str | None, add: Any) -> Iterator[tuple[Bench, argparse.
             yield Bench(args.data, work, sizes, args.peer_python), args
         except Failed as failure:
             parser.exit(1, f"{parser.prog}: {failure}\n")
+
+
+def print_tables(doc: str | None, items: dict[str, Callable[[Bench], list[Table]]]) -> None:
+    """The command of a recipe with several items: all of them, or those of --only."""
+
+    def chosen(text: str) -> list[str]:
+        unknown = [name for name in text.split(",") if name not in items]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]}: no such item; there are {', '.join(items)}")
+        return text.split(",")
+
+    def only(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--only", type=chosen, default=list(items), metavar="ITEM[,ITEM...]")
+
+    with from_arguments(doc, only) as (bench, args):
+        report = Report(args.out)
+        for name in args.only:
+            report.add(items[name](bench))

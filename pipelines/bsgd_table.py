@@ -13,7 +13,6 @@ nothing else. Fits before the first counted one compile, and are not counted.
 
 from __future__ import annotations
 
-import argparse
 import bz2
 import csv
 import gzip
@@ -24,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench import Bench, from_arguments
+from bench import Bench, print_tables
 from measure import Spread
 from river import forest, linear_model, preprocessing
 from river.feature_extraction import RBFSampler
 from sklearn.datasets import load_svmlight_file
-from tables import Factor, Report, Share, Table
+from tables import Factor, Share, Table
 
 from streamsvm import BudgetedSVC
 from streamsvm.online import BSGDClassifier
@@ -168,23 +167,5 @@ def _labelled(path: Path) -> Iterator[tuple[dict[str, float], bool]]:
 ITEMS = {"epoch": epoch, "merges": merges, "river": river}
 
 
-def _own_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--only", type=_items, default=list(ITEMS), metavar="ITEM[,ITEM...]")
-
-
-def _items(text: str) -> list[str]:
-    unknown = [name for name in text.split(",") if name not in ITEMS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown[0]}: no such item; there are {', '.join(ITEMS)}")
-    return text.split(",")
-
-
-def main() -> None:
-    with from_arguments(__doc__, _own_options) as (bench, args):
-        report = Report(args.out)
-        for name in args.only:
-            report.add(ITEMS[name](bench))
-
-
 if __name__ == "__main__":
-    main()
+    print_tables(__doc__, ITEMS)

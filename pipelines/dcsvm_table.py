@@ -18,7 +18,6 @@ Run it on a machine that does nothing else. First runs, which compile, are not c
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import shutil
@@ -26,9 +25,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import CONFIGS, HERE, STREAMSVM, Bench, contestants, from_arguments, options
+from bench import CONFIGS, HERE, STREAMSVM, Bench, contestants, options, print_tables
 from measure import Run, Spread, run
-from tables import Bytes, Factor, Report, Seconds, Share, Table
+from tables import Bytes, Factor, Seconds, Share, Table
 
 GiB = 1 << 30
 PUBLISHED = "published (Hsieh, Si and Dhillon 2014; one 2.66 GHz Xeon X5355)"
@@ -287,23 +286,5 @@ ITEMS = {
 }
 
 
-def _own_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--only", type=_items, default=list(ITEMS), metavar="ITEM[,ITEM...]")
-
-
-def _items(text: str) -> list[str]:
-    unknown = [name for name in text.split(",") if name not in ITEMS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown[0]}: no such item; there are {', '.join(ITEMS)}")
-    return text.split(",")
-
-
-def main() -> None:
-    with from_arguments(__doc__, _own_options) as (bench, args):
-        report = Report(args.out)
-        for name in args.only:
-            report.add(ITEMS[name](bench))
-
-
 if __name__ == "__main__":
-    main()
+    print_tables(__doc__, ITEMS)

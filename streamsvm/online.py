@@ -17,7 +17,7 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.errors import DataError
 from streamsvm.kernels import Kernel
 from streamsvm.models import BudgetModel, Header
-from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, BudgetStats, signs
+from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, BudgetStats, n_columns, signs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,7 +94,12 @@ class BSGDClassifier(base.MiniBatchClassifier):
         self._places = np.empty(0, np.intp)
         self._given: list[Any] = []
         self._row = np.empty(0, np.float32)
-        self._learner = BudgetLearner(_kernel(self._config.kernel), 0, self._width, self._options)
+        self._learner = BudgetLearner(
+            _kernel(self._config.kernel),
+            0,
+            n_columns(len(self._labels)),
+            BudgetOptions.of(self._config.bsgd, lam),
+        )
         self._sigmoid = _Sigmoid()
         self._met: tuple[Any, ...] | None = None  # the row predicted last, its decisions, W and F
 
@@ -237,16 +242,6 @@ class BSGDClassifier(base.MiniBatchClassifier):
         learner._learner = model.learner()
         learner._sigmoid = _Sigmoid(**stream.get("sigmoid", {}))
         return learner
-
-    @property
-    def _width(self) -> int:
-        """Columns of coefficients."""
-        return 1 if len(self._labels) <= 2 else len(self._labels)
-
-    @property
-    def _options(self) -> BudgetOptions:
-        o = self._config.bsgd
-        return BudgetOptions(self.lam, o.budget, o.merge, o.strategy, o.bias)
 
     def _meet(self, row: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Decisions, W and F of a row; those of `predict_one` serve the `learn_one` after it."""

@@ -14,7 +14,7 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.estimators.base import StoreClassifier, threads
 from streamsvm.kernels import Kernel
 from streamsvm.models import BudgetModel, Header, encode
-from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, signs
+from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, n_columns, signs
 
 BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
 STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambda = 1 / (n C)
@@ -173,8 +173,7 @@ class BudgetedSVC(StoreClassifier):
         kernel = Kernel(config.kernel.name, gamma, config.kernel.degree, config.kernel.coef0)
         o = config.bsgd
         lam = o.lam if o.lam is not None else 1.0 / (STREAM_ROWS * config.C)
-        options = BudgetOptions(lam, o.budget, o.merge, o.strategy, o.bias, o.average)
-        learner = BudgetLearner(kernel, store.d, 1 if len(classes) == 2 else len(classes), options)
+        learner = BudgetLearner(kernel, store.d, n_columns(len(classes)), BudgetOptions.of(o, lam))
         header = Header(kernel, Scaling.none(store.d), classes, config=config.model_dump(mode="json"))
         self.model_, self.classes_ = BudgetModel.of(header, learner), classes
 

@@ -25,9 +25,9 @@ from streamsvm.fits.base import Fit
 from streamsvm.memory import MiB, require_memory
 from streamsvm.models import BudgetModel
 from streamsvm.persist import save_model
-from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, signs
+from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, n_columns, signs
 
-SHUFFLE = 2  # of the seed's streams: which blocks come when, and in which order their rows
+SHUFFLE = 2  # of the seed's streams: which windows come when, and in which order their rows
 SAVE_SECONDS = 30.0
 WINDOW_BYTES = 32 * MiB
 
@@ -38,23 +38,14 @@ class BSGDFit(Fit):
     def __init__(self, store: Store, config: FitConfig, events: Events, checkpoints: Checkpoints) -> None:
         super().__init__(store, config, events, checkpoints)
         o = config.bsgd
-        options = BudgetOptions(
-            lam=o.lam if o.lam is not None else 1.0 / (store.n * config.C),
-            budget=o.budget,
-            merge=o.merge,
-            strategy=o.strategy,
-            bias=o.bias,
-            average=o.average,
-        )
+        options = BudgetOptions.of(o, o.lam if o.lam is not None else 1.0 / (store.n * config.C))
         self.weight = self.upper / config.C
         row = store.nbytes / store.n * (1 if store.is_sparse else 4 / store.dtype.itemsize)  # as float32
         rows = int(max(1024, WINDOW_BYTES // row))
         self.windows = [(start, min(start + rows, store.n)) for start in range(0, store.n, rows)]
         self.bytes = self._bytes(rows * row)
         require_memory(config.memory_limit, sum(self.bytes.values()), f"a budget of {o.budget}")
-        self.learner = BudgetLearner(
-            self.kernel, store.d, 1 if len(self.classes) == 2 else len(self.classes), options
-        )
+        self.learner = BudgetLearner(self.kernel, store.d, n_columns(len(self.classes)), options)
         self.loss = 0.0  # mean hinge loss of the last epoch's rows, each before its step
 
     def plan(self) -> dict[str, Any]:

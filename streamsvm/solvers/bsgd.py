@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from streamsvm.config import BSGDConfig
 from streamsvm.data.rows import Rows
 from streamsvm.kernels import Kernel
 from streamsvm.solvers import budget as core
@@ -48,6 +49,10 @@ class BudgetOptions:
     bias: bool = False
     average: bool = False
 
+    @classmethod
+    def of(cls, config: BSGDConfig, lam: float) -> BudgetOptions:
+        return cls(lam, config.budget, config.merge, config.strategy, config.bias, config.average)
+
 
 @dataclass
 class BudgetStats:
@@ -61,6 +66,11 @@ class BudgetStats:
     mean_gradient_error: (
         float  # sum of |w' - w| / eta_t over steps, E-bar of theorem 1 in Qaadan and Glasmachers 2018
     )
+
+
+def n_columns(k: int) -> int:
+    """Columns of coefficients for k classes."""
+    return 1 if k <= 2 else k
 
 
 def signs(codes: np.ndarray, k: int) -> np.ndarray:
