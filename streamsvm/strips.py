@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
 
 
 def strips(work: Callable[[int, int], None], m: int, height: int, threads: int) -> None:
     """Calls work(start, stop) over strips of `height` of m rows; threads take them as they get free."""
-    starts = range(0, m, height)
-    if threads == 1 or len(starts) <= 1:
+    starts = iter(range(0, m, height))  # next() on a range iterator is atomic
+
+    def worker() -> None:
         for start in starts:
             work(start, min(m, start + height))
-        return
-    shared = iter(starts)  # next() on a range iterator is atomic
 
-    def worker(_: int) -> None:
-        for start in shared:
-            work(start, min(m, start + height))
+    # the caller works too, and drops helpers that have not begun when all is done: they may be busy elsewhere, or
+    # with the very work that called this
+    helpers = [_helpers(threads).submit(worker) for _ in range(min(threads, -(-m // height)) - 1)]
+    try:
+        worker()
+    finally:
+        deque(starts, maxlen=0)  # after an error there are some left
+        begun = [helper for helper in helpers if not helper.cancel()]
+        wait(begun)
+    for helper in begun:
+        helper.result()
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(worker, range(threads)))
+
+@cache
+def _helpers(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "strips")  # kept: starting threads takes as long as a small strip

@@ -186,8 +186,8 @@ class BSGD:
                 beta = np.linalg.solve(K[np.ix_(rest, rest)] + ridge, K[rest, p])[:, None]
                 A, mean = A + beta * self.A[p], mean + beta * self.mean[p]
         if self.strategy in ("sequence", "gradient"):
-            S = np.vstack([S, self.S[rest]])
-            A, mean = np.vstack([A, self.A[rest]]), np.vstack([mean, self.mean[rest]])
+            S = np.vstack([self.S[rest], S])  # in order of age: the oldest of equals goes first
+            A, mean = np.vstack([self.A[rest], A]), np.vstack([self.mean[rest], mean])
         cross = kernel_matrix(self.kernel, self.S, S)
         after = np.trace(A.T @ kernel_matrix(self.kernel, S, S) @ A)
         self.lost += before + after - 2 * np.trace(self.A.T @ cross @ A)

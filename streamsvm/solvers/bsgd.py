@@ -30,8 +30,10 @@ STRATEGIES: dict[Strategy, int] = {
     "project": core.PROJECT,
     "remove": core.REMOVE,
 }
-THREADS_FROM = 30_000_000  # products of a block and the supports: fewer take less than starting the threads
+THREADS_FROM = 3_000_000  # products: fewer take less than waking a thread
 STRIP = 256  # supports that one thread meets with a block: results do not depend on the threads
+INSIDE = 64  # the same for rows of the block itself, with those after them
+LIKELY = 1.2  # margin below which a row will probably be inside the margin (of 1) when its turn comes
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,13 @@ class BudgetLearner:
 
     def __init__(self, kernel: Kernel, d: int, columns: int, options: BudgetOptions) -> None:
         self.kernel, self.options = kernel, options
+        self.is_rbf, self.gamma = kernel.name == "rbf", np.float32(kernel.gamma)
         slots = options.budget + 1
         self.X = np.zeros((slots, d), np.float32)
         self.norms = np.zeros(slots, np.float32)
+        self.born = np.zeros(slots, np.int64)
         self.values = np.zeros((slots, slots), np.float32)
+        self._room = np.empty(slots * self.block_rows, np.float32)  # for values of a block, each in its turn
         self.A = np.zeros((slots, columns))
         self.U = np.zeros((slots, columns if options.average else 0))
         self.bias = np.zeros(columns)
@@ -155,14 +160,14 @@ class BudgetLearner:
         W (slots, 1) are its values with the supports, F (columns, 1) its decisions in units of A.
         """
         n = self.n_support
-        if self.kernel.name == "rbf":
+        if self.is_rbf:
             W = np.empty((len(self.X), 1), np.float32)
-            core.exponents_of_row(self.X, self.norms, n, x, np.float32(self.kernel.gamma), W)
+            core.exponents_of_row(self.X, self.norms, n, x, self.gamma, W)
         else:
             W = np.zeros((len(self.X), 1), np.float32)
             W[:n] = self.kernel.block(Rows(self.X[:n]), Rows(x[None]))
         F = np.empty((self.A.shape[1], 1))
-        core.decide(W, n, self.A, F, self.kernel.name == "rbf")
+        core.decide(W, n, self.A, F, self.is_rbf)
         t = self.t
         return (F[:, 0] + self.bias) / (self.options.lam * t) if t else np.zeros(len(self.bias)), W, F
 
@@ -170,9 +175,9 @@ class BudgetLearner:
         self, x: np.ndarray, W: np.ndarray, F: np.ndarray, y: np.ndarray, weight: float = 1.0
     ) -> None:
         """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
-        own = 0.0 if self.kernel.name == "rbf" else self.kernel.diag(Rows(x[None]))[0]
+        own = 0.0 if self.is_rbf else self.kernel.diag(Rows(x[None]))[0]
         V = np.full((1, 1), own, np.float32)
-        self._steps(x[None], W, V, F, y[None], np.array([weight]), np.empty((1, len(y))))
+        self._steps(x[None], W, np.zeros(1, int), V, F, y[None], np.array([weight]), np.empty((1, len(y))))
 
     def widen(self, d: int) -> None:
         """Room for d features; rows so far have 0 in the new ones."""
@@ -195,23 +200,27 @@ class BudgetLearner:
     def _learn_block(
         self, rows: Rows, Y: np.ndarray, weight: np.ndarray, threads: int, decisions: np.ndarray
     ) -> None:
-        block = Rows(np.ascontiguousarray(rows.dense(), np.float32))
-        W, V, F = self._meet(block, threads)
+        block = np.ascontiguousarray(rows.dense(), np.float32)
+        norms = core.sq_norms(block)
         Y, weight = np.ascontiguousarray(Y, np.float64), np.ascontiguousarray(weight, np.float64)
-        self._steps(block.X, W, V, F, Y, weight, decisions)
+        W, F = self._meet(block, norms, threads)
+        entries, V = self._meet_inside(block, norms, Y, F, threads)
+        self._steps(block, W, entries, V, F, Y, weight, decisions)
 
     def _steps(self, *block: np.ndarray) -> None:
-        rows, W, V, F, Y, weight, decisions = block
+        rows, W, entries, V, F, Y, weight, decisions = block
         o = self.options
         core.steps(
             self.X,
             self.norms,
             self.values,
+            self.born,
             self.A,
             self.U,
             self.bias,
             rows,
             W,
+            entries,
             V,
             F,
             Y,
@@ -219,53 +228,76 @@ class BudgetLearner:
             self.counts,
             self.sums,
             core.merge_tables(),
-            (o.lam, STRATEGIES[o.strategy], o.merge, o.budget, o.bias, self.kernel.name == "rbf"),
+            (o.lam, STRATEGIES[o.strategy], o.merge, o.budget, o.bias, self.is_rbf, self.gamma),
             decisions,
         )
 
-    def _meet(self, block: Rows, threads: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Values with the supports (slots, b), inside the block (b, b), and decisions in units of A (columns, b)."""
-        n, is_rbf = self.n_support, self.kernel.name == "rbf"
-        W = np.empty((len(self.X), len(block)), np.float32)
-        V = np.empty((len(block), len(block)), np.float32)
-        F = np.zeros((-(-n // STRIP), self.A.shape[1], len(block)))
+    def _meet(self, block: np.ndarray, norms: np.ndarray, threads: int) -> tuple[np.ndarray, np.ndarray]:
+        """Values of the supports with a block of b rows (slots, b), and its decisions in units of A (columns, b)."""
+        n, b = self.n_support, len(block)
+        slots, columns = self.A.shape
+        W, F = self._room[: slots * b].reshape(slots, b), np.zeros((-(-n // STRIP), columns, b))
 
-        def meet(number: int, _: int) -> None:
-            if number == len(F):
-                V[:] = self._values(block, block)
-                return
-            here = slice(number * STRIP, min(n, (number + 1) * STRIP))
-            W[here] = self._values(Rows(self.X[here]), block, self.norms[here])
-            core.decide(W[here], here.stop - here.start, self.A[here], F[number], is_rbf)
+        def meet(start: int, stop: int) -> None:
+            self._values(self.X[start:stop], self.norms[start:stop], block, norms, W[start:stop])
+            core.decide(W[start:stop], stop - start, self.A[start:stop], F[start // STRIP], self.is_rbf)
 
-        worth = len(block) * n * block.d > THREADS_FROM
-        strips(meet, len(F) + 1, 1, threads if worth else 1)
-        if is_rbf:
-            np.fill_diagonal(V, 0)
-        return W, V, F.sum(axis=0)
+        strips(meet, n, STRIP, self._worth(threads, n * b))
+        return W, F.sum(axis=0)
 
-    def _values(self, a: Rows, b: Rows, a_norms: np.ndarray | None = None) -> np.ndarray:
-        """gamma |a - b|^2 for rbf, else K(a, b); (m, q) float32."""
-        if self.kernel.name != "rbf":
-            return self.kernel.block(a, b)
-        out = a.X @ b.X.T
-        a_norms = a.sq_norms.astype(np.float32) if a_norms is None else a_norms
-        core.exponents(out, a_norms, b.sq_norms.astype(np.float32), np.float32(self.kernel.gamma))
-        return out
+    def _meet_inside(
+        self, block: np.ndarray, norms: np.ndarray, Y: np.ndarray, F: np.ndarray, threads: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Values of the rows that will probably become supports with those after them in the block.
 
-    ARRAYS = ("X", "norms", "A", "U", "bias", "counts", "sums")
+        entries (b,): where in V (., b) a row's values are, or -1: the steps find them themselves, where missed.
+        """
+        scale = 1 / (self.options.lam * self.t) if self.t else 0.0
+        likely = (Y.T * scale * (F + self.bias[:, None]) < LIKELY).any(axis=0)
+        ids = np.flatnonzero(likely | (not self.is_rbf))
+        entries = np.full(len(block), -1)
+        entries[ids] = np.arange(len(ids))
+        V = np.empty((len(ids), len(block)), np.float32)
+
+        def meet(start: int, stop: int) -> None:
+            first = ids[start]
+            some = ids[start:stop]
+            tile = np.empty((len(some), len(block) - first), np.float32)
+            self._values(block[some], norms[some], block[first:], norms[first:], tile)
+            V[start:stop, first:] = tile
+
+        strips(meet, len(ids), INSIDE, self._worth(threads, V.size / 2))
+        if self.is_rbf:
+            V[np.arange(len(ids)), ids] = 0
+        return entries, V
+
+    def _worth(self, threads: int, values: float) -> int:
+        return threads if values * self.X.shape[1] > THREADS_FROM else 1
+
+    def _values(
+        self, a: np.ndarray, a_norms: np.ndarray, b: np.ndarray, b_norms: np.ndarray, out: np.ndarray
+    ) -> None:
+        """gamma |a - b|^2 for rbf, else K(a, b), into out (m, q) float32."""
+        if not self.is_rbf:
+            out[:] = self.kernel.block(Rows(a), Rows(b))
+            return
+        np.matmul(a, b.T, out=out)
+        core.exponents(out, a_norms, b_norms, self.gamma)
+
+    ARRAYS = ("X", "norms", "born", "A", "U", "bias", "counts", "sums")
 
     def to_state(self) -> dict[str, np.ndarray]:
         """Arrays that `from_state` restores, of the supports in use."""
         n = self.n_support
         state = {name: getattr(self, name) for name in self.ARRAYS}
-        state |= {name: state[name][:n] for name in ("X", "norms", "A", "U")}
-        return state | {"values": self.values[:n, :n]}
+        state |= {name: state[name][:n] for name in ("X", "norms", "born", "A", "U")}
+        later = self.born[:n, None] >= self.born[:n]  # what only the earlier one's row holds is out of date
+        return state | {"values": np.where(later, self.values[:n, :n], self.values[:n, :n].T)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Takes up a state that `to_state` gave."""
         n = int(np.asarray(state["counts"])[core.SUPPORTS])
-        for name in ("X", "norms", "A", "U"):
+        for name in ("X", "norms", "born", "A", "U"):
             getattr(self, name)[:n] = np.asarray(state[name])
         for name in ("bias", "counts", "sums"):
             getattr(self, name)[:] = np.asarray(state[name])

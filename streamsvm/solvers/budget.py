@@ -8,6 +8,10 @@ values along; for a merged point z = sum_i c_i s_i, sum_i c_i = 1,
     |z - x|^2 = sum_i c_i |s_i - x|^2 - 1/2 sum_ij c_i c_j |s_i - s_j|^2,
 
 so no kernel is ever evaluated on vectors (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018).
+
+The value of two supports is in the row of the later one, D[i, j] where born[i] > born[j]: writing columns too would
+take most of the time of a maintenance. Inside a block supports stay where they are, and new ones take free slots;
+after it the free slots are the last ones.
 """
 
 from __future__ import annotations
@@ -21,7 +25,8 @@ import numpy as np
 
 MERGE, GRADIENT, PROJECT, REMOVE = range(4)
 GRID = 400  # nodes of the merge table each way (Glasmachers and Qaadan 2018)
-STEPS, SUPPORTS, EVENTS, NANOSECONDS, ERRORS = range(5)  # counts (int64)
+STEPS, SUPPORTS, EVENTS, NANOSECONDS, BORN = range(5)  # counts (int64)
+FREE = 0  # what is born later counts from 1
 DEGRADATION, GRADIENT_ERROR = range(2)  # sums (float64)
 
 _CLOCK = getattr(time, "CLOCK_MONOTONIC", -1)
@@ -62,18 +67,41 @@ def merge_tables() -> np.ndarray:
 
 
 @nb.njit(nogil=True, cache=True)
-def steps(X, norms, D, A, U, bias, block, W, V, F, Y, weight, counts, sums, tables, options, decisions):
+def steps(
+    X,
+    norms,
+    D,
+    born,
+    A,
+    U,
+    bias,
+    block,
+    W,
+    entries,
+    V,
+    F,
+    Y,
+    weight,
+    counts,
+    sums,
+    tables,
+    options,
+    decisions,
+):
     """One SGD step for each row of a block, in order; all arrays but the block's own are the learner's and change.
 
-    X (slots, d) supports, norms (slots,) their squared norms, D (slots, slots) their values, A and U (slots, k)
-    coefficients and what averaging needs (k or 0 columns), bias (k,); coefficients stand for A / (lambda t).
-    block (b, d) rows, W (slots, b) values with the supports, V (b, b) among them, F (k, b) sum_j A_j K(s_j, x);
-    Y (b, k) -1 or +1, weight (b,) of the loss. decisions (b, k): of each row before its step.
+    X (slots, d) supports, norms (slots,) their squared norms, D (slots, slots) their values, born (slots,) their ages,
+    A and U (slots, k) coefficients and what averaging needs (k or 0 columns), bias (k,); coefficients stand for
+    A / (lambda t).
+    block (b, d) rows, W (slots, b) values with the supports, V[entries[i]] of row i with itself and those after it
+    (entries[i] = -1: not known yet), F (k, b) sum_j A_j K(s_j, x); Y (b, k) -1 or +1, weight (b,) of the loss.
+    decisions (b, k): of each row before its step.
     """
-    lam, strategy, merges, budget, use_bias, rbf = options
+    lam, strategy, merges, budget, use_bias, rbf, gamma = options
     b, k = Y.shape
     delta = np.empty(k)
     stamp = np.empty(2, np.int64)
+    top = counts[SUPPORTS]  # slots in use, or free again in this block
     for i in range(b):
         t = counts[STEPS]
         scale = 1 / (lam * t) if t > 0 else 0.0
@@ -87,18 +115,30 @@ def steps(X, norms, D, A, U, bias, block, W, V, F, Y, weight, counts, sums, tabl
         if violated:
             if use_bias:
                 _add_scaled(bias, 1.0, delta)
-            _insert(X, norms, D, A, U, block, W, V, i, delta, t, counts[SUPPORTS])
-            _add_to(F, A[counts[SUPPORTS]], W[counts[SUPPORTS]], i + 1, rbf, 1.0)
+            slot = top
+            if counts[SUPPORTS] < top:
+                slot = 0
+                while born[slot] != FREE:
+                    slot += 1
+            else:
+                top += 1
+            if entries[i] < 0:
+                _exponents_after(block, i, gamma, W[slot])
+            else:
+                _copy(W[slot, i:], V[entries[i], i:])
             counts[SUPPORTS] += 1
+            counts[BORN] += 1
+            born[slot] = counts[BORN]
+            _insert(X, norms, D, A, U, block, W, i, delta, t, slot, top)
+            _add_to(F, A[slot], W[slot], i + 1, rbf, 1.0)
             if counts[SUPPORTS] > budget:
                 start = _now(stamp)
-                lost = _maintain(
-                    X, norms, D, A, U, W, F, i + 1, counts[SUPPORTS], tables, strategy, merges, rbf, counts
-                )
+                lost = _maintain(X, norms, D, born, A, U, W, F, i + 1, tables, strategy, merges, rbf, counts)
                 counts[EVENTS] += 1
                 sums[DEGRADATION] += lost / (lam * (t + 1)) ** 2
                 sums[GRADIENT_ERROR] += np.sqrt(lost)
                 counts[NANOSECONDS] += _now(stamp) - start
+    _close_up(X, norms, D, born, A, U, top)
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
@@ -112,6 +152,24 @@ def exponents_of_row(X, norms, n, x, gamma, W):
         for r in range(len(x)):
             dot += s[r] * x[r]
         W[j, 0] = max(gamma * (norms[j] + own - 2 * dot), np.float32(0))
+
+
+@nb.njit(nogil=True, cache=True)
+def sq_norms(X):
+    """(m,) float32 of rows X (m, d)."""
+    out = np.empty(len(X), np.float32)
+    for i in range(len(X)):
+        out[i] = _dot(X[i], X[i])
+    return out
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def _exponents_after(block, i, gamma, out):  # gamma |x_i - x_j|^2 for j >= i
+    for j in range(i, len(block)):
+        x, y, square = block[i], block[j], np.float32(0)
+        for r in range(len(x)):
+            square += (x[r] - y[r]) * (x[r] - y[r])
+        out[j] = gamma * square
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
@@ -179,50 +237,56 @@ def _add_to(F, a, values, first, rbf, sign):  # F[:, first:] += sign a K(values)
 
 
 @nb.njit(nogil=True, cache=True)
-def _insert(X, norms, D, A, U, block, W, V, i, delta, t, slot):  # row i of the block becomes a support
+def _insert(X, norms, D, A, U, block, W, i, delta, t, slot, top):  # row i of the block becomes a support
     _copy(X[slot], block[i])
     norms[slot] = _dot(block[i], block[i])
-    for j in range(slot):
+    for j in range(top):
         D[slot, j] = W[j, i]
-        D[j, slot] = W[j, i]
-    D[slot, slot] = V[i, i]
-    _copy(W[slot], V[i])
     _copy(A[slot], delta)
     for c in range(U.shape[1]):
         U[slot, c] = delta[c] * t
 
 
 @nb.njit(nogil=True, cache=True)
-def _maintain(X, norms, D, A, U, W, F, first, n, tables, strategy, merges, rbf, counts):
-    """Brings the supports back to the budget; returns the squared norm of what w lost, in units of A."""
+def _maintain(X, norms, D, born, A, U, W, F, first, tables, strategy, merges, rbf, counts):
+    """Brings the supports back to the budget; returns the squared norm of what w lost, in units of A.
+
+    All slots are in use when it begins. The oldest of equals goes first, so that the order of slots is all one.
+    """
+    n = counts[SUPPORTS]
     weakest, least, second = 0, np.inf, np.inf
     for j in range(n):
         size = _dot(A[j], A[j])
-        if size < least:
+        if size < least or (size == least and born[j] < born[weakest]):
             weakest, least, second = j, size, least
         elif size < second:
             second = size
+    _refresh(D, born, weakest, n)
     if strategy == PROJECT:
-        lost = _project(D, A, U, W, F, first, n, weakest, rbf)
+        lost = _project(D, born, A, U, W, F, first, n, weakest, rbf)
     elif strategy == REMOVE:
         lost = _lose(D, A, W, F, first, weakest, rbf)
     else:
-        ids = _partners(D, A, n, weakest, tables, merges - 1)
+        ids = _partners(D, born, A, n, weakest, tables, merges - 1)
         if len(ids) > 1:
-            lost, merged = _merge(X, norms, D, A, U, W, F, first, n, ids, second, tables[0], strategy)
-            below = n
-            for _ in range(1, merged):  # from the last slot down: what takes a place is none of them
-                slot = -1
-                for q in ids[1:merged]:
-                    slot = q if slot < q < below else slot
-                n, below = n - 1, slot
-                _drop(X, norms, D, A, U, W, slot, n)
-            counts[SUPPORTS] = n
+            lost, merged = _merge(X, norms, D, born, A, U, W, F, first, n, ids, second, tables[0], strategy)
+            counts[BORN] += 1
+            born[weakest] = counts[BORN]
+            for q in ids[1:merged]:
+                born[q] = FREE
+            counts[SUPPORTS] -= merged - 1
             return lost
         lost = _lose(D, A, W, F, first, weakest, rbf)  # nothing points its way
-    _drop(X, norms, D, A, U, W, weakest, n - 1)
-    counts[SUPPORTS] = n - 1
+    born[weakest] = FREE
+    counts[SUPPORTS] -= 1
     return lost
+
+
+@nb.njit(nogil=True, cache=True)
+def _refresh(D, born, p, n):  # the whole row of support p
+    for j in range(n):
+        if born[j] > born[p]:
+            D[p, j] = D[j, p]
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
@@ -270,7 +334,7 @@ def _weight(table, a, b, kappa):  # h of z = h p + (1-h) q, for sizes a of p and
 
 
 @nb.njit(nogil=True, cache=True)
-def _partners(D, A, n, p, tables, count):
+def _partners(D, born, A, n, p, tables, count):
     """p, and the supports that lose least when merged with it, among those that point the same way; best first."""
     K = np.empty(n, np.float32)
     _kernel_values(D[p, :n], 0, True, K)
@@ -289,7 +353,7 @@ def _partners(D, A, n, p, tables, count):
     while found <= count:
         best = 0
         for j in range(n):
-            if lost[j] < lost[best]:
+            if lost[j] < lost[best] or (lost[j] == lost[best] and born[j] < born[best]):
                 best = j
         if lost[best] == np.inf:
             break
@@ -312,12 +376,14 @@ def _lost_with(distances, A, n, p, K, table, lost):  # the same for coefficients
 
 
 @nb.njit(nogil=True, cache=True)
-def _merge(X, norms, D, A, U, W, F, first, n, ids, bearable, table, strategy):
-    """Puts one point in place of the first of the supports `ids`, at ids[0]; the others are still there.
+def _merge(X, norms, D, born, A, U, W, F, first, n, ids, bearable, table, strategy):
+    """Puts one point in place of the first of the supports `ids`, at ids[0]; the others stay in their slots.
 
     Returns what that loses, and how many have become one.
     """
     size, k = len(ids), A.shape[1]
+    for q in ids:
+        _refresh(D, born, q, n)
     S, a = np.empty((size, size)), np.empty((size, k))
     for i in range(size):
         _copy(a[i], A[ids[i]])
@@ -343,8 +409,6 @@ def _merge(X, norms, D, A, U, W, F, first, n, ids, bearable, table, strategy):
     z = ids[0]
     norms[z] = _dot(X[z], X[z])
     D[z, z] = 0
-    for j in range(n):
-        D[j, z] = D[z, j]
     _copy(A[z], merged)
     _copy(U[z], merged_U)
     _add_to(F, A[z], W[z], first, True, 1.0)
@@ -461,7 +525,7 @@ def _lose(D, A, W, F, first, p, rbf):  # forgets support p
 
 
 @nb.njit(nogil=True, cache=True)
-def _project(D, A, U, W, F, first, n, p, rbf):
+def _project(D, born, A, U, W, F, first, n, p, rbf):
     """Gives the others the coefficients that come closest to support p: K beta = k_p, by conjugate gradients.
 
     A ridge of 1e-4 of the mean diagonal keeps beta small where supports nearly coincide, and rounding out of it.
@@ -469,7 +533,9 @@ def _project(D, A, U, W, F, first, n, p, rbf):
     K, row, k_p = np.empty((n, n)), np.empty(n, np.float32), np.zeros(n)
     for j in range(n):
         _kernel_values(D[j, :n], 0, rbf, row)
-        _copy(K[j], row)
+        for q in range(n):
+            if born[j] >= born[q]:
+                K[j, q] = K[q, j] = row[q]
     own, ridge = K[p, p], 0.0
     for j in range(n):
         ridge += 1e-4 * K[j, j] / n
@@ -515,15 +581,23 @@ def _times(K, x):
 
 
 @nb.njit(nogil=True, cache=True)
-def _drop(X, norms, D, A, U, W, slot, last):  # the last support takes the slot
-    if slot != last:
+def _close_up(X, norms, D, born, A, U, top):  # the last supports take the free slots
+    slot = 0
+    for _ in range(top):
+        while top > 0 and born[top - 1] == FREE:
+            top -= 1
+        while slot < top and born[slot] != FREE:
+            slot += 1
+        if slot >= top:
+            return
+        last = top - 1
+        born[slot], born[last] = born[last], FREE
         norms[slot] = norms[last]
         _copy(X[slot], X[last])
         _copy(A[slot], A[last])
         _copy(U[slot], U[last])
-        _copy(W[slot], W[last])
+        own = D[last, last]
         for j in range(last):
             D[slot, j] = D[last, j]
-        D[slot, slot] = D[last, last]
-        for j in range(last):
-            D[j, slot] = D[slot, j]
+            D[j, slot] = D[j, last]
+        D[slot, slot] = own

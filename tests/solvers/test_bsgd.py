@@ -103,7 +103,7 @@ def test_blocks_and_rows_one_by_one_give_the_same_model(strategy, layout):
     for i in range(0, 700, 37):
         pieces.learn(rows.take(slice(i, i + 37)), Y[i : i + 37])
     expected = decide(whole, rows)
-    rounding = 1e-2 if strategy == "project" else 2e-3  # nearly singular equations
+    rounding = 3e-2 if strategy == "project" else 2e-3  # nearly singular equations
     for other in (single, pieces):
         assert other.n_support == whole.n_support
         assert other.stats().maintenances == whole.stats().maintenances
@@ -120,7 +120,7 @@ def test_values_stay_those_of_the_vectors(seed, merge, strategy, several):
     ours.learn(rows, Y)
     n = ours.n_support
     expected = -np.log(np.maximum(reference.kernel_matrix(RBF, ours.X[:n], ours.X[:n]), 1e-300))
-    np.testing.assert_allclose(ours.values[:n, :n], expected, atol=2e-5)
+    np.testing.assert_allclose(ours.to_state()["values"], expected, atol=2e-5)
     np.testing.assert_allclose(ours.norms[:n], (ours.X[:n] ** 2).sum(axis=1), rtol=1e-5)
     assert n <= 12
 
