@@ -116,11 +116,19 @@ class DCSVMConfig(_Options):
     combine: Annotated[
         Literal["nearest", "naive", "committee"], Field(description="How parts predict together, with early")
     ] = "nearest"
+    neighbours: Annotated[
+        Whole,
+        Field(ge=1, description="Nearest parts whose mean decides; of combine nearest, input clustering"),
+    ] = 1
 
     @model_validator(mode="after")
     def _levels_agree(self) -> DCSVMConfig:
         if self.levels is not None and self.early_level is not None and self.early_level > self.levels:
             raise ValueError(f"early_level is {self.early_level}, expected at most levels, {self.levels}")
+        if self.neighbours > 1 and (self.combine != "nearest" or self.clustering != "input"):
+            raise ValueError(
+                f"neighbours is {self.neighbours}, which goes with combine nearest and clustering input alone"
+            )
         return self
 
 

@@ -7,6 +7,7 @@ where a centre is one vector.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -39,17 +40,25 @@ class Centres:
     def assign(self, rows: Rows) -> np.ndarray:
         """(n,) int32: the nearest centre of each row."""
         out = np.empty(len(rows), np.int32)
-        step = max(1, DISTANCE_BYTES // (8 * self.k))
-        for start in range(0, len(rows), step):
-            products = self._products(rows.take(slice(start, start + step)))
-            out[start : start + step] = np.argmin(self.offsets - 2.0 * products, axis=1)
+        for here in _tiles(len(rows), self.k):
+            out[here] = np.argmin(self.distances(rows.take(here)), axis=1)
         return out
+
+    def distances(self, rows: Rows) -> np.ndarray:
+        """(n, k) |phi(x) - c|^2 - K(x, x)."""
+        return self.offsets - 2.0 * self._products(rows)
 
     def _products(self, rows: Rows) -> np.ndarray:
         """<phi(x), c>, (m, k); with the linear kernel a centre is a row of its own."""
         if self.kernel.name == "linear":
             return self.kernel.block(rows, self.rows)
         return self.kernel.apply(rows, self.rows, self.weights)
+
+
+def _tiles(n: int, k: int) -> Iterator[slice]:
+    """Strips of n rows whose distances to k centres take DISTANCE_BYTES."""
+    step = max(1, DISTANCE_BYTES // (8 * k))
+    return (slice(start, start + step) for start in range(0, n, step))
 
 
 def fit_centres(sample: Rows, k: int, kernel: Kernel, rng: np.random.Generator) -> Centres:
@@ -146,6 +155,30 @@ class Partition:
             self._descend(0, rows, np.arange(len(rows)), parts)
         return parts
 
+    def nearest(self, rows: Rows, m: int) -> np.ndarray:
+        """(n, m) int32: the part of each row, then those with the nearest centres, all centres being in input space.
+
+        Fewer columns where there are fewer parts.
+        """
+        parts = self.assign(rows)[:, None]
+        leaves = [
+            (node, c, part)
+            for node, children in zip(self.nodes, self.children, strict=True)
+            for c, part in enumerate(children)
+            if part >= 0 and np.isfinite(node.offsets[c])
+        ]
+        m = min(m, len(leaves))
+        if m <= 1:
+            return parts
+        numbers = np.array([part for _, _, part in leaves], np.int32)
+        centres = _together([(node, c) for node, c, _ in leaves])
+        out = np.empty((len(rows), m), np.int32)
+        for here in _tiles(len(rows), centres.k):
+            distances = centres.distances(rows.take(here))
+            distances[numbers == parts[here]] = -np.inf
+            out[here] = numbers[np.argsort(distances, axis=1, kind="stable")[:, :m]]
+        return out
+
     def _descend(self, node: int, rows: Rows, ids: np.ndarray, parts: np.ndarray) -> None:
         below = self.nodes[node].assign(rows)
         targets = np.asarray(self.children[node], np.int32)[below]
@@ -154,6 +187,13 @@ class Partition:
             here = np.flatnonzero(targets == child)
             if len(here):
                 self._descend(~child, rows.take(here), ids[here], parts)
+
+
+def _together(chosen: list[tuple[Centres, int]]) -> Centres:
+    """Centres in input space out of several nodes."""
+    rows = np.stack([node.rows.X[c] for node, c in chosen])
+    offsets = np.array([node.offsets[c] for node, c in chosen])
+    return Centres(chosen[0][0].kernel, Rows(rows), np.eye(len(rows), dtype=np.float32), offsets)
 
 
 def partition(

@@ -158,7 +158,8 @@ class LocalModel(_Classifier):
     """Early prediction: each part of the partition decides for the rows that fall into it.
 
     combine: "nearest" is equation (11) of Hsieh et al. 2014, "naive" equation (10), the sum over all parts, and
-    "committee" the Bayesian committee machine (Tresp 2000), parts weighted by their certainty.
+    "committee" the Bayesian committee machine (Tresp 2000), parts weighted by their certainty. With neighbours > 1
+    "nearest" is the mean over a row's own part and those with the nearest centres.
     """
 
     kind: ClassVar[str] = "local"
@@ -168,6 +169,7 @@ class LocalModel(_Classifier):
     present: np.ndarray  # (parts, k) bool: classes among the part's training rows
     arrays: Mapping[str, Any]  # support (or its CSR arrays), alpha, codes: in memory or read part by part
     combine: str = "nearest"
+    neighbours: int = 1
 
     @property
     def n_support(self) -> int:
@@ -190,13 +192,13 @@ class LocalModel(_Classifier):
 
     def _nearest(self, rows: Rows) -> np.ndarray:
         decisions = np.zeros((len(rows), n_pairs(len(self.classes))))
-        parts = self.partition.assign(rows)
+        parts = self.partition.nearest(rows, self.neighbours)
         for p in np.unique(parts):
-            here = np.flatnonzero(parts == p)
+            here = np.flatnonzero((parts == p).any(axis=1))
             support, coefficients = self.part(int(p))
-            decisions[here] = self.header.kernel.apply(rows.take(here), support, coefficients)
+            decisions[here] += self.header.kernel.apply(rows.take(here), support, coefficients)
             decisions[here] += self._one_sided[p]
-        return decisions
+        return decisions / parts.shape[1]
 
     def _naive(self, rows: Rows) -> np.ndarray:
         return sum(self.header.kernel.apply(rows, *self.part(p)) for p in range(len(self.present)))  # type: ignore
@@ -237,7 +239,11 @@ class LocalModel(_Classifier):
         arrays, attrs = self.header.to_state()
         tree_arrays, tree_attrs = partition_state(self.partition)
         arrays |= {"bounds": self.bounds, "present": self.present} | tree_arrays
-        return arrays, attrs | {"partition": tree_attrs, "combine": self.combine}
+        return arrays, attrs | {
+            "partition": tree_attrs,
+            "combine": self.combine,
+            "neighbours": self.neighbours,
+        }
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> LocalModel:
@@ -250,6 +256,7 @@ class LocalModel(_Classifier):
             np.asarray(arrays["present"]),
             {name: arrays[name] for name in (*names, "alpha", "codes")},
             attrs["combine"],
+            attrs["neighbours"],
         )
 
 

@@ -122,6 +122,10 @@ def test_other_sizes_are_refused(text):
         ({"positive": ["a", "a"]}, "positive: found ['a', 'a'], expected labels, each named once"),
         ({"solver": "magic"}, "solver: found 'magic', expected 'dcsvm' or 'bsgd'"),
         ({"dcsvm": {"levels": 2, "early_level": 3}}, "dcsvm: early_level is 3, expected at most levels, 2"),
+        (
+            {"dcsvm": {"neighbours": 3, "combine": "naive"}},
+            "dcsvm: neighbours is 3, which goes with combine nearest and clustering input alone",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(values, message):

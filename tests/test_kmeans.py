@@ -153,6 +153,31 @@ def test_partition_of_continuous_rows_routes_them_as_trained(kernel, layout):
     np.testing.assert_array_equal(tree.assign(rows), parts)
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 99), n_parts=st.integers(1, 9), max_rows=st.integers(20, 200), m=st.integers(1, 12)
+)
+def test_nearest_parts_are_those_with_the_nearest_centres(seed, n_parts, max_rows, m):
+    rows = Rows(np.random.default_rng(seed).normal(size=(300, 3)).astype(np.float32))
+    tree, parts = divide(rows, n_parts, max_rows)
+    centres = np.full((parts.max() + 1, 3), np.inf)
+    for node, children in zip(tree.nodes, tree.children, strict=True):
+        for centre, part in zip(node.rows.X, children, strict=True):
+            if part >= 0 and np.any(parts == part):
+                centres[part] = centre
+    found, own = tree.nearest(rows, m), tree.assign(rows)
+    assert found.shape == (300, min(m, len(centres)))
+    np.testing.assert_array_equal(found[:, 0], own)
+    distances = ((rows.X[:, None] - centres) ** 2).sum(axis=2) if len(centres) > 1 else np.zeros((300, 1))
+    distances[np.arange(300), own] = -1
+    np.testing.assert_allclose(
+        np.take_along_axis(distances, found.astype(int), axis=1),
+        np.sort(distances, axis=1)[:, : found.shape[1]],
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
 def test_parts_are_numbered_from_the_largest_down():
     rows, _ = blobs(n=500)
     _, parts = divide(rows, 8, 1000)

@@ -22,6 +22,7 @@ KINDS = {
     "kernel": {},
     "local": {"early": True, "levels": 1, "part_rows": 90},
     "local, kernel k-means": {"early": True, "levels": 1, "part_rows": 60, "clustering": "kernel"},
+    "several parts": {"early": True, "levels": 1, "part_rows": 60, "neighbours": 3},
     "committee": {"early": True, "levels": 1, "combine": "committee"},
 }
 

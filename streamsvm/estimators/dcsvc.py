@@ -22,6 +22,7 @@ DCSVM_OPTIONS = (
     "adaptive",
     "refine",
     "combine",
+    "neighbours",
 )
 
 
@@ -64,6 +65,9 @@ class DCSVC(StoreClassifier):
         Sample k-means among support vectors; solve on the support vectors of level 1 before the whole problem.
     combine : {"nearest", "naive", "committee"}, default="nearest"
         How the parts of an early model predict together.
+    neighbours : int, default=1
+        Nearest parts whose mean decides, with combine="nearest" and clustering="input": more accurate, and as many
+        times slower to predict.
     cache_size : float, default=200
         MB of kernel rows kept while solving. Only wide rows are kept, of 128 nonzeros and more: others are made again
         as fast as they could be read.
@@ -117,6 +121,7 @@ class DCSVC(StoreClassifier):
         adaptive: bool = True,
         refine: bool = True,
         combine: str = "nearest",
+        neighbours: int = 1,
         cache_size: float = 200,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
@@ -139,6 +144,7 @@ class DCSVC(StoreClassifier):
         self.adaptive = adaptive
         self.refine = refine
         self.combine = combine
+        self.neighbours = neighbours
         self.cache_size = cache_size
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs

@@ -140,6 +140,7 @@ class DCSVMFit(Fit):
             np.array(counts) > 0,
             getattr(sink, "arrays", {}),
             options.combine,
+            options.neighbours,
         )
 
     def _exact(self) -> KernelModel:

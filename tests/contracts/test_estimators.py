@@ -22,6 +22,7 @@ ESTIMATORS = {
     "early, kernel k-means": DCSVC(
         C=5.0, gamma=0.5, random_state=0, early=True, clustering="kernel", **DIVIDED
     ),
+    "early, several parts": DCSVC(C=5.0, gamma=0.5, random_state=0, early=True, neighbours=3, **DIVIDED),
     "committee": DCSVC(C=5.0, gamma=0.5, random_state=0, early=True, combine="committee", **DIVIDED),
     "poly": DCSVC(kernel="poly", degree=2, gamma=0.3, coef0=1.0, random_state=0),
     "linear": DCSVC(kernel="linear", random_state=0),

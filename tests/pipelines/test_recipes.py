@@ -18,6 +18,9 @@ RECIPES = {
     "commands": ("dcsvm_table.py", "--only", "early,growing"),
     "figures": ("dcsvm_figures.py",),
     "budget": ("bsgd_table.py",),
+    "study": ("bsgd_study.py", "--only", "phishing,skin", "--plots", "plots"),
+    "stream": ("stream_kills.py",),
+    "digits": ("mnist8m.py", "--only", "store,budget,early"),
 }
 RNG = np.random.default_rng(7)
 
@@ -49,6 +52,11 @@ def electricity(path, n):
     path.write_bytes(gzip.compress("\n".join([",price,demand,class", *rows, ""]).encode()))
 
 
+def skin(path, n):
+    rows = ["\t".join(map(str, (*x, 1 + int(x[2] > 128)))) for x in RNG.integers(0, 256, (n, 3)).tolist()]
+    path.write_bytes(gzip.compress("\n".join([*rows, ""]).encode()))
+
+
 def idx(path, values):
     shape = b"".join(side.to_bytes(4, "big") for side in values.shape)
     path.write_bytes(gzip.compress(bytes([0, 0, 8, values.ndim]) + shape + values.astype(np.uint8).tobytes()))
@@ -61,6 +69,8 @@ def data(tmp_path_factory):
     svmlight(folder / "a9a.t.bz2", 100, 122)
     svmlight(folder / "ijcnn1.bz2", 500, 22)
     svmlight(folder / "ijcnn1.t.bz2", 100, 22)
+    svmlight(folder / "phishing.bz2", 400, 68)
+    skin(folder / "skin_nonskin.tsv.gz", 400)
     electricity(folder / "electricity.csv.gz", 500)
     covtype(folder / "covtype.csv.gz", 800)
     for name, n in (("train", 500), ("t10k", 100)):
@@ -73,9 +83,13 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def tables(data, tmp_path_factory):
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def tables(data, folder):
     """tables(name): what a recipe wrote, by the titles' first words. All recipes are started at once."""
-    folder = tmp_path_factory.mktemp("work")
     at_work = {name: start(data, folder / name, *recipe) for name, recipe in RECIPES.items()}
 
     def finished(name):
@@ -95,7 +109,8 @@ def start(data, work, recipe, *options):
     argv = [sys.executable, PIPELINES / recipe, "--quick", "--data", data, "--work", work, *options]
     out = ("--out", work / "tables.json")
     pipe = subprocess.PIPE
-    return subprocess.Popen([*map(str, (*argv, *out))], stdout=pipe, stderr=pipe, text=True)
+    work.mkdir()
+    return subprocess.Popen([*map(str, (*argv, *out))], stdout=pipe, stderr=pipe, text=True, cwd=work)
 
 
 def test_solvers_are_compared_on_the_same_arrays(tables):
@@ -137,3 +152,27 @@ def test_budgeted_learning(tables):
     assert all(0.6 < row["lowest"] <= row["accuracy"] <= 1 for row in found["One epoch of ijcnn1"])
     assert [row["M"] for row in found["Points merged at once"]] == 2 * [2, 3, 4, 5, 7, 9, 11]
     assert all(row["accuracy"] > 0.8 for row in found["Events"])
+
+
+def test_merging_is_studied_over_budgets(tables, folder):
+    found = tables("study")
+    assert {file.name for file in (folder / "study" / "plots").iterdir()} == {"phishing.svg", "skin.svg"}
+    for name in ("phishing", "skin"):
+        assert {row["M"] for row in found[name]} == {2, 3}
+        assert len(found[name]) == 12
+        assert all(row["accuracy"] > 0.6 for row in found[name])
+    assert found["All data sets and budgets"][0]["seconds / those of M = 2, geometric mean"] == 1
+
+
+def test_a_stream_killed_twice_is_the_stream(tables):
+    found = tables("stream")
+    lives = found["The same, killed 2 times"]
+    assert [life["ended by"] for life in lives] == ["SIGKILL", "SIGKILL", "its end"]
+    assert lives[-1]["last event"] == 20_000
+
+
+def test_infinite_digits(tables):
+    found = tables("digits")
+    assert found["Infinite MNIST"][0]["rows"] == 400
+    assert found["Budgeted SGD, round digits, B 1,000"][0]["times the two"] > 1
+    assert found["DC-SVM early, round digits"][0]["accuracy"] > 0.8

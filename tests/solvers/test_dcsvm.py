@@ -114,6 +114,16 @@ class TestEarly:
         np.testing.assert_allclose(model.decision_function(new), expected, atol=2e-2)
         assert not np.allclose(reference.naive_decisions(K, signs, alpha), expected, atol=2e-2)
 
+    def test_neighbours_decide_by_their_mean(self):
+        model, X = fit(early=True, levels=1, neighbours=3)[0], data()[0]
+        new = Rows(np.random.default_rng(9).uniform(-2, 2, (300, 2)).astype(np.float32))
+        parts, signs, alpha = self.parts_and_alpha(model)
+        K = reference.kernel_matrix(model.header.kernel, new.X, X)
+        chosen = model.partition.nearest(new, 3)
+        each = [reference.early_decisions(K, signs, alpha, parts, part) for part in chosen.T]
+        np.testing.assert_allclose(model.decision_function(new), np.mean(each, axis=0), atol=2e-2)
+        assert not np.allclose(each[0], each[1], atol=2e-2)
+
     def test_naive_is_equation_10(self):
         model, X = early_model("naive"), data()[0]
         new = Rows(np.random.default_rng(9).uniform(-2, 2, (300, 2)).astype(np.float32))
