@@ -18,11 +18,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from functools import partial
-from itertools import islice
 from math import isqrt
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -31,6 +28,7 @@ import numba as nb
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
+from streamsvm.ahead import ahead
 from streamsvm.data.ingest import IngestOptions
 from streamsvm.data.ingest.arrays import ArrayReader
 from streamsvm.data.moments import Moments, merge, moments_of
@@ -130,30 +128,18 @@ def write_store(
     """
     workers = workers or len(os.sched_getaffinity(0))
     starts, stop = range(start, start + rows, BLOCK_ROWS), start + rows
-    blocks = (partial(_block, digits, at, min(at + BLOCK_ROWS, stop)) for at in starts)
+    blocks = ((at, min(at + BLOCK_ROWS, stop)) for at in starts)
     attrs = {"made_of": IMAGES, "seed": digits.seed, "start": start}
-    with (
-        ThreadPoolExecutor(workers) as pool,
-        StoreWriter(url, d=digits.d, dtype=np.uint8, chunk_rows=BLOCK_ROWS, attrs=attrs) as out,
-    ):
-        for X, y, moments in _ahead(pool, blocks, workers + 2):
+    with StoreWriter(url, d=digits.d, dtype=np.uint8, chunk_rows=BLOCK_ROWS, attrs=attrs) as out:
+        for X, y, moments in ahead(partial(_block, digits), blocks, workers, workers + 2):
             out.statistics = merge(out.statistics, moments) if out.statistics else moments
             out.append(Rows(X), y)
             on_rows(out.n)
 
 
-def _block(digits: InfiniteDigits, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, Moments]:
-    X, y = digits.rows(start, stop)
+def _block(digits: InfiniteDigits, block: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, Moments]:
+    X, y = digits.rows(*block)
     return X, y, moments_of(Rows(X))
-
-
-def _ahead(pool: ThreadPoolExecutor, tasks: Iterable[Callable[[], T]], most: int) -> Iterator[T]:
-    """What the tasks return, in their order, with at most so many begun and not yet taken."""
-    waiting = iter(tasks)
-    begun: deque[Future[T]] = deque(pool.submit(task) for task in islice(waiting, most))
-    while begun:
-        yield begun.popleft().result()
-        begun.extend(pool.submit(task) for task in islice(waiting, 1))
 
 
 def _show(rows: int, done: int) -> None:

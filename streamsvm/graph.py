@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import dask.threaded
 from threadpoolctl import ThreadpoolController
 
+from streamsvm.ahead import ahead
 from streamsvm.events import Events, ignore
 
 T = TypeVar("T")
@@ -35,11 +36,17 @@ class Engine:
         events: Events = ignore,
         window: int | None = None,
     ) -> Iterator[R]:
-        """fn(item) for each item, in order. At most `window` results (default: four a thread) wait to be taken."""
-        window = window or 4 * self.threads
-        for first in range(0, len(items), window):
-            yield from self._compute(fn, items[first : first + window])
-            events.progress(phase, min(first + window, len(items)), len(items))
+        """fn(item) for each item, in order.
+
+        At most `window` results (default: two a thread) wait to be taken while as many are being made.
+        """
+        window = window or 2 * self.threads
+        windows = (items[first : first + window] for first in range(0, len(items), window))
+        done = 0
+        for results in ahead(partial(self._compute, fn), windows):
+            yield from results
+            done += len(results)
+            events.progress(phase, done, len(items))
 
     def map_reduce(
         self, fn: Callable[[T], R], merge: Callable[[R, R], R], items: Sequence[T], **progress: Any

@@ -22,7 +22,8 @@ Keep = Callable[[slice, int, np.ndarray], None]
 KernelName = Literal["rbf", "poly", "linear"]
 TILE_BYTES = 1 << 20  # half of a common L2: the other half holds the operands
 COLUMNS = 2048  # b is split so that a tile keeps at least TILE_BYTES / (4 * COLUMNS) rows
-SKIP = 0.25  # share of nonzeros below which skipping zeros beats GEMM: covtype 1.8, a9a 3 times as fast
+SKIP = 0.25  # share of nonzeros below which skipping zeros beats GEMM where the right operand stays in L2: covtype 1.8,
+SKIP_COLUMNS = 256  # a9a 3 times as fast; with fewer columns finding the nonzeros takes longer than GEMM
 SCATTER = 0.03  # share of nonzeros below which CSR rows are met entry by entry, not as dense rows
 
 
@@ -43,7 +44,7 @@ class Kernel:
         def fill(start: int, stop: int) -> None:
             right.tile(a.take(slice(start, stop)), out[start:stop])
 
-        strips(fill, len(a), _height(len(b)), threads)
+        strips(fill, len(a), _height(len(b), a.d), threads)
         return out
 
     def diag(self, a: Rows) -> np.ndarray:
@@ -68,7 +69,7 @@ class Kernel:
             right, part = _Right(self, b.take(columns)), np.ascontiguousarray(coef[columns])
             if len(part):
                 work = _accumulate(right, part, a, out, keep and partial(keep, columns))
-                strips(work, len(a), _height(len(part)), threads)
+                strips(work, len(a), _height(len(part), a.d), threads)
         return out
 
 
@@ -106,10 +107,14 @@ def _inner(a: Rows, transposed: np.ndarray | sparse.csc_array, out: np.ndarray) 
         _scatter(X.indptr, X.indices, X.data, right.indptr, right.indices, right.data, out)
     elif not isinstance(X, np.ndarray):
         _add_rows(X.indptr, X.indices, X.data, right, out)
-    elif np.count_nonzero(X) < SKIP * X.size:
+    elif right.shape[1] >= SKIP_COLUMNS and np.count_nonzero(X) < _worth_skipping(right) * X.size:
         _add_nonzero_rows(X, right, out)
     else:
         np.matmul(X, right, out=out)
+
+
+def _worth_skipping(right: np.ndarray) -> float:
+    return SKIP * min(1.0, TILE_BYTES / right.nbytes)
 
 
 def _accumulate(
@@ -125,9 +130,9 @@ def _accumulate(
     return add
 
 
-def _height(q: int) -> int:
-    """Rows of a tile of q columns."""
-    return max(16, TILE_BYTES // (4 * max(q, 1)))
+def _height(q: int, d: int) -> int:
+    """Rows of a tile of q columns, and of as many rows of d features as float32."""
+    return max(16, TILE_BYTES // (4 * max(q, min(d, COLUMNS), 1)))
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")

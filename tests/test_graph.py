@@ -20,11 +20,28 @@ def test_reduction_goes_from_left_to_right(threads):
     assert Engine(threads).map_reduce(str, lambda a, b: a + b, range(30)) == "".join(map(str, range(30)))
 
 
-def test_at_most_a_window_of_results_is_made_ahead():
-    made = []
-    results = Engine(2).map(lambda x: made.append(x) or x, range(40), window=4)
+def test_one_window_is_made_while_another_is_taken():
+    made, eighth = [], threading.Event()
+
+    def make(item):
+        made.append(item)
+        if len(made) == 8:
+            eighth.set()
+        return item
+
+    results = Engine(2).map(make, range(40), window=4)
     assert next(results) == 0
-    assert len(made) == 4
+    assert eighth.wait(10)
+    assert [next(results) for _ in range(3)] == [1, 2, 3]
+    assert len(made) == 8
+
+
+def test_what_is_not_taken_is_not_made():
+    made = []
+    results = Engine(2).map(made.append, range(40), window=4)
+    next(results)
+    results.close()
+    assert len(made) <= 8
 
 
 def test_tasks_run_on_as_many_threads_as_asked():

@@ -15,7 +15,7 @@ import streamsvm
 
 ROOT = Path(streamsvm.__file__).parent
 LAYERS = (
-    ("errors", "jsonable", "strips"),
+    ("errors", "jsonable", "strips", "ahead"),
     ("config", "events"),
     ("data",),
     ("kernels", "rowcache", "graph", "cluster", "memory"),

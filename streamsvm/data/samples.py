@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
 
+from streamsvm.ahead import ahead
 from streamsvm.data.check import require_finite
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.scaling import Scaling
@@ -15,6 +18,9 @@ from streamsvm.data.store import Store
 from streamsvm.data.target import storage_errors
 
 Block = tuple[int, int]
+SPOOL_BYTES = (
+    32 << 20
+)  # of rows that are sorted by part at once: each part's file is opened so much less often
 
 
 class Samples(Protocol):
@@ -99,6 +105,18 @@ class MemoryGroups:
         return self._samples.take(self.ids(part))
 
 
+def _windows(samples: Samples) -> Iterator[list[Block]]:
+    """Blocks in groups of at most SPOOL_BYTES, judged by the first one."""
+    blocks = samples.blocks()
+    step = max(1, SPOOL_BYTES // max(1, samples.read(*blocks[0]).nbytes)) if blocks else 1
+    return (blocks[first : first + step] for first in range(0, len(blocks), step))
+
+
+def _read_blocks(samples: Samples, blocks: list[Block]) -> tuple[int, Rows]:
+    """The first row's number, and the rows."""
+    return blocks[0][0], concat([samples.read(*block) for block in blocks])
+
+
 class SpooledGroups(MemoryGroups):
     """Parts in scratch files, written in one sequential pass: reading a part is reading one file (CSR: three).
 
@@ -111,8 +129,8 @@ class SpooledGroups(MemoryGroups):
         self._dtype, self._is_sparse, self._d = np.dtype(np.float32), False, samples.d
         folder.mkdir(parents=True)
         with storage_errors(str(folder)):
-            for start, stop in samples.blocks():
-                self._append(samples.read(start, stop), parts[start:stop])
+            for start, rows in ahead(partial(_read_blocks, samples), _windows(samples)):
+                self._append(rows, parts[start : start + len(rows)])
 
     def rows(self, part: int) -> Rows:
         if not self._is_sparse:

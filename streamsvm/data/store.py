@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import zarr
 
+from streamsvm.ahead import ahead
 from streamsvm.data.checked import CheckedArray
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.sources import CSRSource, DenseSource, Source, default_chunk_rows, source_of
 from streamsvm.data.target import PARTIAL, local_path
 from streamsvm.errors import DataError, NotFoundError
+
+READERS = 2  # threads that read ahead: more gain nothing where zarr packs and unpacks in one
 
 
 class Store:
@@ -137,7 +140,11 @@ class Store:
     def _take_sorted(self, ids: np.ndarray) -> list[Rows]:
         cuts = np.flatnonzero(np.diff(ids // self.chunk_rows)) + 1
         parts = np.split(ids, cuts)
-        return [self.read(int(p[0]), int(p[-1]) + 1).take(p - p[0]) for p in parts]
+
+        def pick(part: np.ndarray) -> Rows:
+            return self.read(int(part[0]), int(part[-1]) + 1).take(part - part[0])
+
+        return list(ahead(pick, parts, READERS))
 
     @property
     def has_y(self) -> bool:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from streamsvm.ahead import ahead
 from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
 from streamsvm.data.check import require_finite
@@ -131,12 +131,7 @@ class BSGDFit(Fit):
             shuffled = rng.permutation(stop - start)
             return self.scaling.apply(rows).take(shuffled), start + shuffled
 
-        with ThreadPoolExecutor(1) as reader:
-            ahead = [reader.submit(read, number) for number in order[:1]]
-            for following in range(1, len(order) + 1):
-                block = ahead.pop().result()
-                ahead.extend(reader.submit(read, number) for number in order[following : following + 1])
-                yield block
+        return ahead(read, order)
 
     def _objective(self) -> float:
         """lambda/2 |w|^2 + mean loss, summed over columns; the loss is that of rows before their steps."""

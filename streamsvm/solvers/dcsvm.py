@@ -167,5 +167,5 @@ class Climb:
             phase=f"level {level.number}",
             events=self.events,
             # parts come largest first: few cores wait at a window's end
-            window=1 if few else 32 * self.engine.threads,
+            window=1 if few else 16 * self.engine.threads,
         )

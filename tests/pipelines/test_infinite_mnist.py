@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import importlib
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -143,22 +140,6 @@ def test_a_shorter_store_is_the_beginning_of_a_longer_one(recipe, digits, tmp_pa
     short, long = (Store.open(tmp_path / f"{rows}.zarr") for rows in (70, 150))
     np.testing.assert_array_equal(short.read(0, 70).dense(), long.read(0, 70).dense())
     np.testing.assert_array_equal(short.y, long.y[:70])
-
-
-def test_few_blocks_are_in_memory_at_a_time(recipe):
-    """However slowly they are taken."""
-    begun, taken = [], []
-
-    def task(number):
-        begun.append(number)
-        assert len(begun) - len(taken) <= 5
-        return number
-
-    with ThreadPoolExecutor(3) as pool:
-        for number in recipe._ahead(pool, (partial(task, i) for i in range(40)), 4):
-            taken.append(number)
-            threading.Event().wait(0.001)
-    assert taken == list(range(40))
 
 
 @pytest.mark.parametrize(

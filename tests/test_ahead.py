@@ -1,0 +1,43 @@
+"""Results made ahead: their order, how many wait, and errors."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from streamsvm.ahead import ahead
+
+
+@pytest.mark.parametrize(("threads", "most"), [(1, None), (3, None), (3, 4), (2, 1)])
+def test_results_come_in_order_and_few_wait(threads, most):
+    """However slowly they are taken."""
+    begun, taken = [], []
+
+    def work(number):
+        begun.append(number)
+        assert len(begun) - len(taken) <= (most or threads) + 1  # one is being used
+        return number
+
+    for number in ahead(work, range(40), threads, most):
+        taken.append(number)
+        threading.Event().wait(0.001)
+    assert taken == list(range(40))
+
+
+def test_the_next_one_is_made_while_one_is_used():
+    second = threading.Event()
+    results = ahead(lambda number: second.set() if number == 1 else None, range(2))
+    next(results)
+    assert second.wait(10)
+
+
+def test_an_error_comes_where_its_result_would():
+    results = ahead(lambda number: 1 // number, [1, 0, 1])
+    assert next(results) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
+
+def test_nothing_is_made_of_nothing():
+    assert list(ahead(str, [])) == []
