@@ -113,11 +113,11 @@ class RowCache:
 
 
 @nb.njit(nogil=True, cache=True)
-def _store(tile, rows, places, start):  # transposed, in patches of 8 x 16: they stay in L1
+def _store(tile, rows, places, start):  # transposed, in patches of 16 x 16: whole cache lines, of few pages at a time
     m, q = tile.shape
-    for top in range(0, m, 8):
-        bottom = min(top + 8, m)
-        for left in range(0, q, 16):
+    for left in range(0, q, 16):
+        for top in range(0, m, 16):
+            bottom = min(top + 16, m)
             for j in range(left, min(left + 16, q)):
                 if places[j] >= 0:
                     row = rows[places[j]]
