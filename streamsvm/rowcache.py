@@ -113,7 +113,7 @@ class RowCache:
 
 
 @nb.njit(nogil=True, cache=True)
-def _store(tile, rows, places, start):  # transposed, in patches of 16 x 16: whole cache lines, of few pages at a time
+def _store(tile, rows, places, start):  # transposed, in patches of 16 x 16: whole cache lines of few pages
     m, q = tile.shape
     for left in range(0, q, 16):
         for top in range(0, m, 16):
