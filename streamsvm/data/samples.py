@@ -18,9 +18,7 @@ from streamsvm.data.store import Store
 from streamsvm.data.target import storage_errors
 
 Block = tuple[int, int]
-SPOOL_BYTES = (
-    32 << 20
-)  # of rows that are sorted by part at once: each part's file is opened so much less often
+SPOOL_BYTES = 32 << 20  # of rows sorted by part at once: the more, the less often each part's file is opened
 
 
 class Samples(Protocol):
