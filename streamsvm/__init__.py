@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streamsvm.data.store import Store as Store
     from streamsvm.estimators.budgeted import BudgetedSVC as BudgetedSVC
+    from streamsvm.estimators.cutting_plane import CuttingPlaneRanker as CuttingPlaneRanker
+    from streamsvm.estimators.cutting_plane import CuttingPlaneSVC as CuttingPlaneSVC
     from streamsvm.estimators.dcsvc import DCSVC as DCSVC
     from streamsvm.persist import load_model as load_model
 
@@ -15,12 +17,22 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BudgetedSVC": "streamsvm.estimators.budgeted",
+    "CuttingPlaneRanker": "streamsvm.estimators.cutting_plane",
+    "CuttingPlaneSVC": "streamsvm.estimators.cutting_plane",
     "DCSVC": "streamsvm.estimators.dcsvc",
     "Store": "streamsvm.data.store",
     "load_model": "streamsvm.persist",
 }
 
-__all__ = ["DCSVC", "BudgetedSVC", "Store", "__version__", "load_model"]
+__all__ = [
+    "DCSVC",
+    "BudgetedSVC",
+    "CuttingPlaneRanker",
+    "CuttingPlaneSVC",
+    "Store",
+    "__version__",
+    "load_model",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -157,14 +157,35 @@ class BSGDConfig(_Options):
         return self
 
 
+class CuttingPlaneConfig(_Options):
+    """Cutting planes (Joachims 2006; Franc and Sonnenburg 2009)."""
+
+    method: Annotated[
+        Literal["ocas", "plain"],
+        Field(description="Planes near the best point of a line search, or at the last minimum"),
+    ] = "ocas"
+    bias: Annotated[
+        Real, Field(ge=0, description="Value of the constant feature that makes an intercept; 0: none")
+    ] = 1.0
+    passes: Annotated[Whole, Field(ge=1, description="Most passes over the rows")] = 1000
+    landmarks: Annotated[
+        Count, Field(description="Rows by which rbf and poly are approximated (Nystroem)")
+    ] = None
+
+
 class FitConfig(_Options):
     """All of a fit; frozen, and stored in the model it made."""
 
-    solver: Annotated[Literal["dcsvm", "bsgd"], Field(description="Algorithm")] = "dcsvm"
-    task: Annotated[Literal["classify"], Field(description="What is learned")] = "classify"
+    solver: Annotated[Literal["dcsvm", "bsgd", "cutting-plane"], Field(description="Algorithm")] = "dcsvm"
+    task: Annotated[
+        Literal["classify", "ordinal", "rank"] | None,
+        Field(description="What is learned; else rank where cutting planes find a qid, classify elsewhere"),
+    ] = None
     kernel: KernelConfig = KernelConfig()
     C: Annotated[Real, Field(gt=0, description="Upper bound of the dual variables")] = 1.0
-    tol: Annotated[Real, Field(gt=0, description="Largest KKT violation at the end")] = 1e-3
+    tol: Annotated[
+        Real, Field(gt=0, description="Largest KKT violation at the end, or gap over objective")
+    ] = 1e-3
     class_weight: Annotated[ClassWeight, Field(description="Factors on C by label, or 'balanced'")] = None
     positive: Annotated[Labels, Field(description="Labels of the positive class, against the rest")] = ()
     scale: Annotated[Scale, Field(description="Scaling of the features, kept in the model")] = "none"
@@ -176,6 +197,7 @@ class FitConfig(_Options):
     workers: Annotated[Count, Field(description="Worker threads; else every core")] = None
     dcsvm: DCSVMConfig = DCSVMConfig()
     bsgd: BSGDConfig = BSGDConfig()
+    cutting_plane: CuttingPlaneConfig = CuttingPlaneConfig()
 
     @model_validator(mode="after")
     def _merging_needs_rbf(self) -> FitConfig:
@@ -188,6 +210,20 @@ class FitConfig(_Options):
                 f"bsgd.strategy is {self.bsgd.strategy!r}, and points merge under the rbf kernel only; "
                 f"expected 'project' or 'remove' with {self.kernel.name}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _cutting_planes_are_linear(self) -> FitConfig:
+        if self.solver != "cutting-plane":
+            if self.task not in (None, "classify"):
+                raise ValueError(f"task is {self.task!r}, which goes with solver cutting-plane alone")
+        elif self.kernel.name != "linear" and self.cutting_plane.landmarks is None:
+            raise ValueError(
+                f"solver is 'cutting-plane', which is linear; expected kernel.name 'linear', or "
+                f"cutting_plane.landmarks (1000, say) to approximate {self.kernel.name}"
+            )
+        elif self.kernel.name == "linear" and self.cutting_plane.landmarks is not None:
+            raise ValueError("cutting_plane.landmarks go with rbf and poly; found kernel.name 'linear'")
         return self
 
 

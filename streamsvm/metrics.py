@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.stats import kendalltau
 
 
 def confusion(truth: np.ndarray, predicted: np.ndarray, k: int) -> np.ndarray:
@@ -43,3 +44,83 @@ def roc_auc(positive: np.ndarray, scores: np.ndarray) -> float | None:
 
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+
+
+def mean_absolute_error(counts: np.ndarray) -> float:
+    """Mean number of ranks between truth and prediction, from (k, k) counts."""
+    rank = np.arange(len(counts))
+    return float(np.sum(np.abs(rank[:, None] - rank) * counts) / counts.sum())
+
+
+def break_even(positive: np.ndarray, scores: np.ndarray) -> float | None:
+    """Precision among as many top rows as are positive, where it equals the recall; None without positive rows.
+
+    positive: (n,) bool, scores: (n,). Of rows with one score at the border the share that they hold counts.
+    """
+    n_positive = int(np.count_nonzero(positive))
+    if n_positive == 0:
+        return None
+    border = np.partition(scores, -n_positive)[-n_positive]
+    above, level = scores > border, scores == border
+    chance = np.count_nonzero(positive & level) / np.count_nonzero(level)
+    hits = np.count_nonzero(positive & above) + chance * (n_positive - np.count_nonzero(above))
+    return float(hits / n_positive)
+
+
+def ranking(y: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> dict[str, Any]:
+    """How well scores (n,) order labels y (n,) inside groups, codes (n,) of queries: means over the queries.
+
+    ndcg: over all rows of a query and at 1, 3, 5, 10; gains 2^grade - 1, discounts 1 / log2(1 + place). map: mean
+    average precision, every grade above the lowest relevant. Both count a query without a relevant row as 0, as LETOR
+    does. Rows of one score stand in their order. swapped_pairs: share of the pairs that are in the wrong order, ties
+    half, over all queries; kendall_tau: tau-b; both None without pairs. Grades are y where it holds whole numbers
+    >= 0, else ranks.
+    """
+    whole = y.dtype.kind in "iuf" and np.all((y >= 0) & (y == np.floor(y)) & (y < 64))
+    grades = y.astype(np.float64) if whole else np.unique(y, return_inverse=True)[1].astype(np.float64)
+    order = np.lexsort((-scores, groups))
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    place = np.arange(len(y)) - np.repeat(starts, np.diff(np.append(starts, len(y)))) + 1
+    best = grades[np.lexsort((-grades, groups))]
+    cuts = {"ndcg": len(y)} | {f"ndcg@{cut}": cut for cut in (1, 3, 5, 10)}
+    return {
+        "queries": len(starts),
+        **{name: _ndcg(grades[order], best, place, starts, cut) for name, cut in cuts.items()},
+        "map": _mean_average_precision(grades[order] > grades.min(), place, starts),
+        **_pair_order(grades, scores, np.split(order, starts[1:])),
+    }
+
+
+def _ndcg(grades: np.ndarray, best: np.ndarray, place: np.ndarray, starts: np.ndarray, cut: int) -> float:
+    discount = (place <= cut) / np.log2(1 + place)
+    found, most = (np.add.reduceat((2.0**g - 1) * discount, starts) for g in (grades, best))
+    return float(_ratio(found, most).mean())
+
+
+def _mean_average_precision(relevant: np.ndarray, place: np.ndarray, starts: np.ndarray) -> float:
+    total = np.cumsum(relevant)
+    before = np.repeat(total[starts] - relevant[starts], np.diff(np.append(starts, len(place))))
+    precision = relevant * (total - before) / place
+    return float(_ratio(np.add.reduceat(precision, starts), np.add.reduceat(relevant * 1.0, starts)).mean())
+
+
+def _pair_order(grades: np.ndarray, scores: np.ndarray, queries: list[np.ndarray]) -> dict[str, float | None]:
+    """Kendall's tau of each query says how many of its pairs are swapped: concordant less discordant ones."""
+    taus, swapped, pairs = [], 0.0, 0.0
+    for rows in queries:
+        of_grades, of_scores = _n_pairs(grades[rows]), _n_pairs(scores[rows])
+        if of_grades == 0:
+            continue
+        tau = kendalltau(grades[rows], scores[rows]).statistic if of_scores else 0.0
+        taus.append(tau)
+        swapped += (of_grades - tau * np.sqrt(of_grades * of_scores)) / 2
+        pairs += of_grades
+    if not taus:
+        return {"swapped_pairs": None, "kendall_tau": None}
+    return {"swapped_pairs": float(swapped / pairs), "kendall_tau": float(np.mean(taus))}
+
+
+def _n_pairs(values: np.ndarray) -> float:
+    """Pairs of different values."""
+    n, counts = len(values), np.unique(values, return_counts=True)[1].astype(np.float64)
+    return (n**2 - float(counts @ counts)) / 2

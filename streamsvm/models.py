@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.kernels import Kernel
 from streamsvm.kmeans import Centres, Partition
+from streamsvm.products import times
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
 from streamsvm.solvers.pairs import n_pairs, pair_coefficients, vote
 
@@ -63,6 +64,7 @@ class _Classifier(ABC):
     """What follows from a header and decision values."""
 
     header: Header
+    task: str = "classify"
 
     @property
     def d(self) -> int:
@@ -311,6 +313,57 @@ class BudgetModel(_Classifier):
         support = Rows(np.asarray(state["X"]))
         coef, bias = np.asarray(arrays["coef"]), np.asarray(arrays["bias"])
         return cls(header, support, coef, bias, options, state, attrs["stream"])
+
+
+@dataclass(frozen=True)
+class LinearModel(_Classifier):
+    """f_c(x) = w_c'x + b_c, one column for two classes, else one for each class against the rest.
+
+    With landmarks z_j (Nystroem), f_c(x) = sum_j w_cj K(x, z_j) + b_c. Task ordinal: one column, and the rank of a row
+    is the number of thresholds below it; task rank: the score is the answer.
+    """
+
+    kind: ClassVar[str] = "linear"
+    header: Header
+    coef: np.ndarray  # (d or landmarks, columns)
+    intercept: np.ndarray  # (columns,)
+    task: str = "classify"
+    thresholds: np.ndarray = field(default_factory=lambda: np.empty(0))  # (k - 1,) rising, of task ordinal
+    landmarks: Rows | None = None
+
+    def decision_function(self, rows: Rows) -> np.ndarray:
+        """(m,) for one column, else (m, k); rows are raw."""
+        rows = self.header.scaling.apply(rows)
+        if self.landmarks is None:
+            scores = times(rows, self.coef) + self.intercept
+        else:
+            scores = self.header.kernel.apply(rows, self.landmarks, self.coef) + self.intercept
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def codes_of(self, decision: np.ndarray) -> np.ndarray:
+        return (
+            np.searchsorted(self.thresholds, decision)
+            if self.task == "ordinal"
+            else super().codes_of(decision)
+        )
+
+    def labels(self, decision: np.ndarray) -> np.ndarray:
+        """Labels; scores themselves where the task is rank."""
+        return decision if self.task == "rank" else super().labels(decision)
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays, attrs = self.header.to_state()
+        arrays |= {"coef": self.coef, "intercept": self.intercept, "thresholds": self.thresholds}
+        if self.landmarks is not None:
+            arrays |= rows_state("landmarks", self.landmarks)
+        return arrays, attrs | {"task": self.task, "has_landmarks": self.landmarks is not None}
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> LinearModel:
+        header = Header.from_state(arrays, attrs)
+        landmarks = rows_from_state("landmarks", arrays, header.d) if attrs["has_landmarks"] else None
+        coef, intercept, thresholds = (np.asarray(arrays[n]) for n in ("coef", "intercept", "thresholds"))
+        return cls(header, coef, intercept, attrs["task"], thresholds, landmarks)
 
 
 def rows_state(name: str, rows: Rows) -> dict[str, np.ndarray]:

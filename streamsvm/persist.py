@@ -32,6 +32,7 @@ HOMES = {
     "kernel": "streamsvm.models:KernelModel",
     "local": "streamsvm.models:LocalModel",
     "budget": "streamsvm.models:BudgetModel",
+    "linear": "streamsvm.models:LinearModel",
 }
 _RESERVED = ("format", "version", "kind", "strings")
 

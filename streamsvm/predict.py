@@ -19,7 +19,7 @@ from streamsvm.data.store import Store
 from streamsvm.data.target import Target, storage_errors
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.events import Events, ignore
-from streamsvm.metrics import confusion, per_class, roc_auc
+from streamsvm.metrics import break_even, confusion, mean_absolute_error, per_class, ranking, roc_auc
 from streamsvm.persist import ArrayWriter
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class Predictor(Protocol):
     """What prediction asks of a model."""
 
     d: int
+    task: str
     classes: np.ndarray
 
     def decision_function(self, rows: Rows) -> np.ndarray: ...
@@ -41,7 +42,7 @@ class Predictor(Protocol):
     def encode_labels(self, y: np.ndarray) -> np.ndarray: ...
 
 
-Block = dict[str, np.ndarray]  # label (m,), and decision (m,) or (m, k) where wanted
+Block = dict[str, np.ndarray]  # label (score of a ranking) (m,), and decision (m,) or (m, k) where wanted
 
 
 def predict_blocks(
@@ -66,35 +67,51 @@ def write_predictions(
     """Writes the label of every row to `out`, whole or not at all.
 
     .csv: a header, then label and, with `decision`, the decision values; .zarr: arrays `label` and `decision`;
-    .npy: one array, the labels or, with `decision`, the decision values. Raises ConfigError, StorageError.
+    .npy: one array, the labels or, with `decision`, the decision values. A ranking has a `score` in place of the
+    label. Raises ConfigError, StorageError.
     """
     writers = {".csv": _write_csv, ".npy": _write_npy, ".zarr": _write_zarr}
     if out.suffix not in writers:
         raise ConfigError(f"--out {out}: expected a name ending in .csv, .npy or .zarr")
     blocks = predict_blocks(model, store, engine=engine, events=events)
+    answer = "score" if model.task == "rank" else "label"
     named = (
-        {"label": model.labels(values)} | ({"decision": values} if decision else {})
-        for _, _, values in blocks
+        {answer: model.labels(values)} | ({"decision": values} if decision else {}) for _, _, values in blocks
     )
     writers[out.suffix](out, store.n, named)
 
 
 def evaluate(model: Predictor, store: Store, *, engine: Engine, events: Events = ignore) -> dict[str, Any]:
-    """accuracy, per_class, confusion and, for two classes, roc_auc of a model on a store with labels.
+    """How good a model is on a store with labels.
 
+    accuracy, per_class and confusion; for two classes roc_auc and break_even (precision = recall); for ranks
+    mean_absolute_error; ndcg, map, swapped_pairs and kendall_tau (see `metrics.ranking`) where rows have one score
+    and the store has queries, or the task is ordinal. Of task rank, these alone.
     Rows whose label the model never saw count as wrong; `n_unknown_labels` says how many there are.
     """
-    k = len(model.classes)
-    truth = model.encode_labels(store.y)
+    k, ranks = len(model.classes), model.task == "rank"
+    truth = np.zeros(store.n, np.int32) if ranks else model.encode_labels(store.y)
     counts = np.zeros((k, k), np.int64)
-    scores = np.empty(store.n if k == 2 else 0)
+    scored = ranks or k == 2 or model.task == "ordinal"
+    scores = np.empty(store.n if scored else 0)
     for start, stop, values in predict_blocks(model, store, engine=engine, phase="evaluate", events=events):
-        known = truth[start:stop] >= 0
-        predicted = _positions(model.classes, model.labels(values))
-        counts += confusion(truth[start:stop][known], predicted[known], k)
-        if k == 2:
+        if scored:
             scores[start:stop] = values
-    return _summary(model, truth, counts, scores)
+        if not ranks:
+            known = truth[start:stop] >= 0
+            predicted = _positions(model.classes, model.labels(values))
+            counts += confusion(truth[start:stop][known], predicted[known], k)
+    summary = {"accuracy": None, "n": store.n} if ranks else _summary(model, truth, counts, scores)
+    if ranks or model.task == "ordinal" or (scored and store.qid is not None):
+        summary |= _ranking(store, scores)
+    return summary
+
+
+def _ranking(store: Store, scores: np.ndarray) -> dict[str, Any]:
+    groups = (
+        np.zeros(store.n, np.int64) if store.qid is None else np.unique(store.qid, return_inverse=True)[1]
+    )
+    return ranking(store.y, scores, groups)
 
 
 def _positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -115,8 +132,13 @@ def _summary(model: Predictor, truth: np.ndarray, counts: np.ndarray, scores: np
         "per_class": per_class(counts, labels),
         "confusion": counts.tolist(),
     }
+    known = truth >= 0
     if len(labels) == 2:
-        summary["roc_auc"] = roc_auc(truth[truth >= 0] == 1, scores[truth >= 0])
+        positive = truth[known] == 1
+        summary["roc_auc"] = roc_auc(positive, scores[known])
+        summary["break_even"] = break_even(positive, scores[known])
+    if model.task == "ordinal":
+        summary["mean_absolute_error"] = mean_absolute_error(counts)
     return summary
 
 
@@ -151,7 +173,7 @@ def _names(column: str, values: np.ndarray) -> list[str]:
 def _write_npy(out: Path, n: int, blocks: Iterator[Block]) -> None:
     with _whole_file(out) as file:
         for i, block in enumerate(blocks):
-            values = block.get("decision", block["label"])
+            *_, values = block.values()
             if i == 0:
                 header = {"descr": values.dtype.str, "fortran_order": False, "shape": (n, *values.shape[1:])}
                 np.lib.format.write_array_header_1_0(file, header)
@@ -163,13 +185,16 @@ def _write_zarr(out: Path, n: int, blocks: Iterator[Block]) -> None:
     with target.errors(), ExitStack() as cleanup:
         cleanup.callback(target.discard)
         group = target.begin()
-        label = cleanup.enter_context(closing(Column("label", target.folder)))
         decision = ArrayWriter(group, "decision")
+        answer: Column | None = None
         for block in blocks:
-            label.append(block["label"])
+            name, values = next(iter(block.items()))
+            answer = answer or cleanup.enter_context(closing(Column(name, target.folder)))
+            answer.append(values)
             if "decision" in block:
                 decision.append(block["decision"])
-        label.write(group)
+        if answer is not None:
+            answer.write(group)
         decision.close()
         group.attrs.put({PREDICTIONS: 1})
         target.commit()

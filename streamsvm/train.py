@@ -16,7 +16,11 @@ from streamsvm.data.store import Store
 from streamsvm.events import Events, JsonLines, ignore
 from streamsvm.fits.base import Fit
 
-FITS = {"dcsvm": "streamsvm.fits.dcsvm:DCSVMFit", "bsgd": "streamsvm.fits.bsgd:BSGDFit"}
+FITS = {
+    "dcsvm": "streamsvm.fits.dcsvm:DCSVMFit",
+    "bsgd": "streamsvm.fits.bsgd:BSGDFit",
+    "cutting-plane": "streamsvm.fits.cutting_plane:CuttingPlaneFit",
+}
 
 
 def train(
@@ -34,21 +38,32 @@ def train(
             run_dir.mkdir(parents=True, exist_ok=True)
             log = stack.enter_context(closing(JsonLines(run_dir / "events.jsonl")))
             events = events.also(log)
-        fit = _fit(store, config, events, Checkpoints(run_dir, store, config, resume))
+        fit = _fit(store, config, events, run_dir, resume)
         return stack.enter_context(closing(fit)).to_file(model_path)
 
 
 def train_in_memory(store: Store, config: FitConfig, events: Events = ignore) -> tuple[Any, dict[str, Any]]:
     """Trains and returns the model itself, and the report."""
-    with closing(_fit(store, config, events, Checkpoints(None, store, config, False))) as fit:
+    with closing(_fit(store, config, events)) as fit:
         return fit.model()
 
 
 def plan(store: Store, config: FitConfig) -> dict[str, Any]:
     """What a fit would do: memory, and what tells its time. Nothing is trained."""
-    return _fit(store, config, ignore, Checkpoints(None, store, config, False)).plan()
+    return _fit(store, config, ignore).plan()
 
 
-def _fit(store: Store, config: FitConfig, events: Events, checkpoints: Checkpoints) -> Fit:
+def _fit(
+    store: Store, config: FitConfig, events: Events, run_dir: Path | None = None, resume: bool = False
+) -> Fit:
+    config = _with_task(config, store)
     module, _, name = FITS[config.solver].partition(":")
-    return getattr(import_module(module), name)(store, config, events, checkpoints)
+    return getattr(import_module(module), name)(
+        store, config, events, Checkpoints(run_dir, store, config, resume)
+    )
+
+
+def _with_task(config: FitConfig, store: Store) -> FitConfig:
+    """The configuration with its task as a fact: rank where cutting planes find query ids, else classify."""
+    ranks = config.solver == "cutting-plane" and store.qid is not None
+    return config.model_copy(update={"task": config.task or ("rank" if ranks else "classify")})

@@ -219,3 +219,30 @@ class BSGD:
             z = minimize(kept, weights @ S / weights.sum(), tol=1e-14).x
         k = kernel_matrix(self.kernel, z[None], S)
         return used, z[None], k @ A, k @ self.mean[used]
+
+
+def hinge_risk(X, Y, upper, w) -> tuple[float, np.ndarray]:
+    """sum_i upper_i max(0, 1 - y_i w'x_i) of one column of signs Y (n,), and a subgradient."""
+    margin = 1 - Y * (X @ w)
+    return float(upper @ np.maximum(margin, 0)), -X.T @ (upper * Y * (margin > 0))
+
+
+def pairs_of(ranks, groups) -> np.ndarray:
+    """(n, n) bool: row i above row j in one group."""
+    return (ranks[:, None] > ranks) & (groups[:, None] == groups)
+
+
+def pair_risk(X, ranks, groups, weight, C, w) -> tuple[float, np.ndarray]:
+    """C sum(v) times the weighted mean over pairs of max(0, 1 - w'(x_i - x_j)), and a subgradient."""
+    f = X @ w
+    W = np.outer(weight, weight) * pairs_of(ranks, groups)
+    margin = 1 - (f[:, None] - f)
+    active = W * (margin > 0)
+    scale = C * weight.sum() / W.sum()
+    return scale * float(np.sum(W * np.maximum(margin, 0))), scale * X.T @ (active.sum(0) - active.sum(1))
+
+
+def linear_svm(D, upper) -> float:
+    """The least of 1/2 |w|^2 + sum_i upper_i max(0, 1 - d_i'w), by its dual: rows D (n, d) carry their signs."""
+    Q = D @ D.T
+    return -dual_objective(Q, solve_dual(Q + 1e-12 * np.eye(len(Q)), upper))

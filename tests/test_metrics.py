@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import kendalltau
 from sklearn import metrics as twin
 
-from streamsvm.metrics import confusion, per_class, roc_auc
+from streamsvm.metrics import break_even, confusion, mean_absolute_error, per_class, ranking, roc_auc
 
 codes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60)
 
@@ -33,3 +34,61 @@ def test_auc_is_sklearns_ties_included(pairs):
         assert roc_auc(positive, scores) is None
     else:
         assert roc_auc(positive, scores) == pytest.approx(twin.roc_auc_score(positive, scores))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(-3, 3)), min_size=1, max_size=60))
+def test_break_even_is_where_precision_is_recall(pairs):
+    positive, scores = np.array([p for p, _ in pairs]), np.array([s for _, s in pairs], float)
+    found = break_even(positive, scores)
+    if not positive.any():
+        assert found is None
+        return
+    n = positive.sum()
+    chances = [
+        positive[np.lexsort((order, -scores))][:n].mean()
+        for order in np.random.default_rng(0).random((400, len(pairs)))
+    ]
+    assert found == pytest.approx(np.mean(chances), abs=0.1)
+
+
+queries = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 1000)), min_size=1, max_size=50
+)
+
+
+@given(queries)
+def test_ranking_is_sklearns_and_scipys_query_by_query(rows):
+    groups, y, order = (np.array(column) for column in zip(*rows, strict=True))
+    scores = order + np.arange(len(rows)) / 100  # no ties: those are the libraries' own affair
+    found = ranking(y, scores, groups)
+    expected: dict[str, list[float]] = {"ndcg": [], "ndcg@3": [], "map": [], "tau": []}
+    wrong = pairs = 0
+    for q in np.unique(groups):
+        own, s = y[groups == q], scores[groups == q]
+        relevant = own > y.min()
+        for name, k in (("ndcg", None), ("ndcg@3", 3)):
+            gains = 2.0**own - 1
+            expected[name].append(twin.ndcg_score([gains], [s], k=k) if len(s) > 1 else float(own[0] > 0))
+        expected["map"].append(twin.average_precision_score(relevant, s) if relevant.any() else 0.0)
+        higher = own[:, None] > own
+        wrong += np.sum(higher & (s[:, None] < s))
+        pairs += higher.sum()
+        if higher.any():
+            expected["tau"].append(kendalltau(own, s).statistic)
+    assert found["queries"] == len(np.unique(groups))
+    for name in ("ndcg", "ndcg@3", "map"):
+        assert found[name] == pytest.approx(np.mean(expected[name]))
+    assert found["swapped_pairs"] == (pytest.approx(wrong / pairs) if pairs else None)
+    assert found["kendall_tau"] == (pytest.approx(np.mean(expected["tau"])) if pairs else None)
+
+
+def test_scores_that_are_all_equal_swap_half_of_the_pairs():
+    found = ranking(np.array([0, 1, 2, 1]), np.zeros(4), np.array([0, 0, 0, 1]))
+    assert (found["swapped_pairs"], found["kendall_tau"]) == (0.5, 0.0)
+
+
+@given(codes)
+def test_mean_absolute_error_is_sklearns(pairs):
+    truth, predicted = np.array(pairs).T
+    expected = twin.mean_absolute_error(truth, predicted)
+    assert mean_absolute_error(confusion(truth, predicted, 4)) == pytest.approx(expected)

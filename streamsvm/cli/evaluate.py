@@ -27,7 +27,7 @@ def evaluate(
         result = score(load_model(model), rows, engine=Engine(), events=events)
     result |= usage_so_far()
     emit(result, as_json=as_json, title=f"{model} on {store}", rows=_headline(result))
-    if not as_json:
+    if not as_json and "per_class" in result:
         emit_table("By class", result["per_class"])
         if len(result["classes"]) <= MOST_CLASSES_IN_A_TABLE:
             emit_table("Confusion (rows: true, columns: predicted)", _confusion_rows(result))

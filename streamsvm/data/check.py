@@ -83,13 +83,9 @@ def check(store: Store, events: Events = ignore) -> dict[str, Any]:
 def _check_labels(store: Store) -> list[str]:
     """Reads labels, weights and query ids; returns warnings. Raises DataError."""
     warnings = []
-    weight, qid, _ = store.sample_weight, store.qid, store.statistics
+    weight, _, _ = store.sample_weight, store.qid, store.statistics
     if weight is not None and not weight.any():
         raise DataError(f"{store.url or 'the data'}: every sample_weight is 0; expected some positive ones")
-    if qid is not None and qid.dtype.kind == "f" and not np.isfinite(qid).all():
-        raise DataError(
-            f"{store.url or 'the data'}: the qid of row {int(np.argmin(np.isfinite(qid)))} is missing"
-        )
     if not store.has_y:
         warnings.append("no labels: good for prediction only")
     elif np.all(store.y == store.y[0]):

@@ -26,6 +26,7 @@ class Samples(Protocol):
 
     n: int
     d: int
+    nbytes: float  # of all rows as they are read
 
     def blocks(self) -> list[Block]: ...
 
@@ -38,7 +39,7 @@ class MemorySamples:
     """Samples that fit in memory."""
 
     def __init__(self, rows: Rows) -> None:
-        self.rows, self.n, self.d = rows, len(rows), rows.d
+        self.rows, self.n, self.d, self.nbytes = rows, len(rows), rows.d, float(rows.nbytes)
 
     def blocks(self) -> list[Block]:
         step = max(1, (4 << 20) // (4 * self.d))
@@ -56,6 +57,9 @@ class StoreSamples:
 
     def __init__(self, store: Store, scaling: Scaling) -> None:
         self.store, self.scaling, self.n, self.d = store, scaling, store.n, store.d
+        self._as_stored = scaling.kind == "none" and store.dtype == np.uint8 and not store.is_sparse
+        grown = 1.0 if self._as_stored or store.is_sparse else 4 / store.dtype.itemsize
+        self.nbytes = store.nbytes * grown
 
     def blocks(self) -> list[Block]:
         return self.store.blocks()
@@ -73,8 +77,7 @@ class StoreSamples:
         return MemorySamples(concat([self.read(*block) for block in self.blocks()]))
 
     def _scaled(self, rows: Rows) -> Rows:
-        as_stored = self.scaling.kind == "none" and rows.X.dtype == np.uint8 and not rows.is_sparse
-        return rows if as_stored else self.scaling.apply(rows)
+        return rows if self._as_stored else self.scaling.apply(rows)
 
 
 class Groups(Protocol):
@@ -103,14 +106,14 @@ class MemoryGroups:
         return self._samples.take(self.ids(part))
 
 
-def _windows(samples: Samples) -> Iterator[list[Block]]:
-    """Blocks in groups of at most SPOOL_BYTES, judged by the first one."""
-    blocks = samples.blocks()
-    step = max(1, SPOOL_BYTES // max(1, samples.read(*blocks[0]).nbytes)) if blocks else 1
+def windows(samples: Samples, most_bytes: int) -> Iterator[list[Block]]:
+    """Blocks in groups of at most so many bytes of rows, at least one in each."""
+    blocks, row_bytes = samples.blocks(), samples.nbytes / samples.n
+    step = max(1, int(most_bytes / row_bytes) // max(stop - start for start, stop in blocks))
     return (blocks[first : first + step] for first in range(0, len(blocks), step))
 
 
-def _read_blocks(samples: Samples, blocks: list[Block]) -> tuple[int, Rows]:
+def read_blocks(samples: Samples, blocks: list[Block]) -> tuple[int, Rows]:
     """The first row's number, and the rows."""
     return blocks[0][0], concat([samples.read(*block) for block in blocks])
 
@@ -127,7 +130,7 @@ class SpooledGroups(MemoryGroups):
         self._dtype, self._is_sparse, self._d = np.dtype(np.float32), False, samples.d
         folder.mkdir(parents=True)
         with storage_errors(str(folder)):
-            for start, rows in ahead(partial(_read_blocks, samples), _windows(samples)):
+            for start, rows in ahead(partial(read_blocks, samples), windows(samples, SPOOL_BYTES)):
                 self._append(rows, parts[start : start + len(rows)])
 
     def rows(self, part: int) -> Rows:

@@ -162,8 +162,17 @@ class Store:
 
     @cached_property
     def qid(self) -> np.ndarray | None:
-        """(n,) query ids, or None."""
-        return _values(self._columns["qid"]) if "qid" in self._columns else None
+        """(n,) query ids: whole numbers >= 0 or text; or None. Raises DataError."""
+        if "qid" not in self._columns:
+            return None
+        qid = _values(self._columns["qid"])
+        if qid.dtype.kind in "fi":
+            bad = np.flatnonzero(~((qid >= 0) & (qid == np.floor(qid))))
+            if len(bad):
+                raise DataError(
+                    f"{self.url or 'the data'}: the qid of row {bad[0]} is {qid[bad[0]]}; expected a whole number >= 0"
+                )
+        return qid
 
     @cached_property
     def sample_weight(self) -> np.ndarray | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -27,12 +27,11 @@ from streamsvm.train import train_in_memory
 KERNEL_OPTIONS = ("gamma", "degree", "coef0")
 
 
-class StoreClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier over `train`: `_values` are its parameters as a configuration, `model_` is what it learnt."""
+class StoreEstimator(BaseEstimator):
+    """An estimator over `train`: `_values` are its parameters as a configuration, `model_` is what it learnt."""
 
     kernel: str
     random_state: Any
-    class_weight: Any
     memory_limit: int | str | None
     n_jobs: int | None
 
@@ -40,29 +39,15 @@ class StoreClassifier(ClassifierMixin, BaseEstimator):
     def _values(self) -> dict[str, Any]:
         """The configuration's values that are this estimator's own."""
 
-    def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink) -> Self:
-        config = self._config()
-        store, classes, y = self._training_store(X, y, sample_weight)
-        config = config.model_copy(update={"class_weight": self._class_weight(classes, y, store)})
-        model, report = train_in_memory(store, config, Events(*sinks))
-        self.model_, self.classes_ = model, classes
+    def _learn(self, store: Store, config: FitConfig, *sinks: Sink) -> dict[str, Any]:
+        """Trains `model_`; the report."""
+        self.model_, report = train_in_memory(store, config, Events(*sinks))
         self.objective_, self.dual_gap_ = report["objective"], report["gap"]
-        return self
+        return report
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """(n,) for two classes, positive for classes_[1]; else (n, n_classes), one-vs-one votes and confidences."""
+        """(n,) for two classes, positive for classes_[1]; else (n, n_classes)."""
         return np.concatenate(list(self._decisions(X)))
-
-    def predict(self, X: Any) -> np.ndarray:
-        """(n,) labels; a dask array or Store is read block by block."""
-        codes = [self.model_.codes_of(block) for block in self._decisions(X)]
-        return self.classes_[np.concatenate(codes)]
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Mean accuracy on X and y; of a Store, on its own labels where y is None."""
-        if isinstance(X, Store) and y is None:
-            y, sample_weight = X.y, X.sample_weight if sample_weight is None else sample_weight
-        return super().score(X, _computed(y), sample_weight)
 
     def save(self, path: str | Path) -> None:
         """Writes `model_` to a folder that `streamsvm.load_model` and the command line read. Raises OSError."""
@@ -92,12 +77,14 @@ class StoreClassifier(ClassifierMixin, BaseEstimator):
         }
         return build_config((type(self).__name__, common | self._values()))
 
-    def _training_store(self, X: Any, y: Any, sample_weight: Any) -> tuple[Store, np.ndarray, np.ndarray]:
+    def _training_store(
+        self, X: Any, y: Any, sample_weight: Any, qid: Any = None
+    ) -> tuple[Store, np.ndarray, np.ndarray]:
         """(store with labels, classes as the caller names them, y)."""
         if isinstance(X, Store):
-            if y is not None or sample_weight is not None:
+            if y is not None or sample_weight is not None or qid is not None:
                 raise ValueError(
-                    "X is a Store, which brings its own y and sample_weight; found them given as well"
+                    "X is a Store, which brings its own y, sample_weight and qid; found them given as well"
                 )
             store, y = self._store(X, reset=True), X.y
             sample_weight = store.sample_weight
@@ -105,8 +92,7 @@ class StoreClassifier(ClassifierMixin, BaseEstimator):
             X, y = self._checked(X, y, reset=True)
             if sample_weight is not None:
                 sample_weight = _check_sample_weight(_computed(sample_weight), y)
-            store = Store.from_arrays(X, y, sample_weight=sample_weight)
-        check_classification_targets(y)
+            store = Store.from_arrays(X, y, sample_weight=sample_weight, qid=_computed(qid))
         classes = np.unique(y)
         _require_two_classes(classes, y, sample_weight)
         return store, classes, y
@@ -130,6 +116,33 @@ class StoreClassifier(ClassifierMixin, BaseEstimator):
     def _check_width(self, d: int, y: Any = "no_validation", *, reset: bool) -> None:
         """Notes or compares the number of features by scikit-learn's rules, without the data."""
         validate_data(self, np.broadcast_to(0.0, (1, d)), y, reset=reset, skip_check_array=True)
+
+
+class StoreClassifier(ClassifierMixin, StoreEstimator):
+    """A classifier over `train`."""
+
+    class_weight: Any
+
+    def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink) -> dict[str, Any]:
+        """Checks, trains, and returns the report."""
+        config = self._config()
+        store, classes, y = self._training_store(X, y, sample_weight)
+        check_classification_targets(y)
+        config = config.model_copy(update={"class_weight": self._class_weight(classes, y, store)})
+        report = self._learn(store, config, *sinks)
+        self.classes_ = classes
+        return report
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(n,) labels; a dask array or Store is read block by block."""
+        codes = [self.model_.codes_of(block) for block in self._decisions(X)]
+        return self.classes_[np.concatenate(codes)]
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Mean accuracy on X and y; of a Store, on its own labels where y is None."""
+        if isinstance(X, Store) and y is None:
+            y, sample_weight = X.y, X.sample_weight if sample_weight is None else sample_weight
+        return super().score(X, _computed(y), sample_weight)
 
     def _class_weight(self, classes: np.ndarray, y: np.ndarray, store: Store) -> Any:
         """class_weight by label text, as the configuration keeps it, checked by scikit-learn's rules."""

@@ -121,7 +121,8 @@ class BudgetedSVC(StoreClassifier):
         Raises ValueError for bad data or parameters, MemoryError where memory_limit is too small.
         """
         self.__dict__.pop("_learner", None)
-        return self._train(X, y, sample_weight)
+        self._train(X, y, sample_weight)
+        return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learns the rows of X in their order, after those of `fit` and `partial_fit` before.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +49,15 @@ class Fit(ABC):
     def plan(self) -> dict[str, Any]:
         """What the fit would do; nothing is trained."""
 
-    def close(self) -> None:  # noqa: B027 (most fits have nothing to remove)
+    @cached_property
+    def scratch(self) -> Path:
+        """A folder for files that the fit needs while it runs, in the run directory where there is one."""
+        return Path(tempfile.mkdtemp(prefix="streamsvm-scratch-", dir=self.checkpoints.run_dir))
+
+    def close(self) -> None:
         """Removes scratch files."""
+        if "scratch" in self.__dict__:
+            shutil.rmtree(self.scratch, ignore_errors=True)
 
     def _labels(self) -> tuple[np.ndarray, np.ndarray]:
         """The classes, and each row's code."""
@@ -68,7 +78,8 @@ class Fit(ABC):
             raise DataError(
                 f"{self.store.url or 'y'} has one class only ({label_texts(np.unique(y))[0]}); expected at least two"
             )
-        if classes.dtype.kind == "f" and len(classes) > 100 and not np.all(classes == np.round(classes)):
+        continuous = classes.dtype.kind == "f" and len(classes) > 100 and np.any(classes != np.round(classes))
+        if continuous and self.config.task in (None, "classify"):
             raise DataError("Unknown label type: continuous; expected class labels")
         return classes, codes
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +44,6 @@ class DCSVMFit(Fit):
         self.engine.threads = self.memory.threads
         options = config.dcsvm
         self.levels = options.levels or default_levels(store.n, options.children, early=options.early)
-        self._scratch: Path | None = None
         self._groups: Any = None
         self._facts: dict[str, Any] = {}
         self._found: dict[int, np.ndarray] = {}  # support vectors of each level, as bits
@@ -53,10 +51,6 @@ class DCSVMFit(Fit):
             self.events("warning", message=f"{store.n} rows are one part: solved exactly, early or not")
         if checkpoints.resume and self._is_early and (options.early_level or self.levels) == self.levels:
             self.events("warning", message="an early fit of the bottom level keeps no state: it starts anew")
-
-    def close(self) -> None:
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
 
     def to_file(self, path: Path) -> dict[str, Any]:
         """Trains and writes the model; an early model's parts are written as they are solved."""
@@ -234,12 +228,9 @@ class DCSVMFit(Fit):
     def _group(self, parts: np.ndarray, n_parts: int) -> Any:
         if isinstance(self.samples, MemorySamples):
             return MemoryGroups(self.samples, parts, n_parts)
-        if self._scratch is None:
-            where = self.checkpoints.run_dir
-            self._scratch = Path(tempfile.mkdtemp(prefix="streamsvm-scratch-", dir=where))
-        for old in self._scratch.iterdir():
+        for old in self.scratch.iterdir():
             shutil.rmtree(old)
-        return SpooledGroups(self.samples, parts, n_parts, self._scratch / "parts")
+        return SpooledGroups(self.samples, parts, n_parts, self.scratch / "parts")
 
     def _refine(self, alpha: np.ndarray) -> np.ndarray:
         support = np.flatnonzero(alpha.any(axis=1))

@@ -1,0 +1,252 @@
+"""CuttingPlaneSVC and CuttingPlaneRanker: linear problems by cutting planes, as scikit-learn estimators."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from streamsvm.data.store import Store
+from streamsvm.errors import DataError
+from streamsvm.estimators.base import StoreClassifier, StoreEstimator
+from streamsvm.metrics import ranking
+
+
+class _Linear(StoreEstimator):
+    """What the two share: parameters of the solver, and what it found."""
+
+    C: float
+    tol: float
+    method: str
+    landmarks: int | None
+    max_passes: int
+
+    @property
+    def coef_(self) -> np.ndarray:
+        if self.landmarks is not None:
+            raise AttributeError("coef_ is there without landmarks only; model_.coef holds theirs")
+        return self.model_.coef.T
+
+    def _found(self, report: dict[str, Any]) -> None:
+        self.n_iter_, self.n_passes_ = report["steps"], report["passes"]
+        if not report["converged"]:
+            warnings.warn(
+                f"stopped after {self.n_passes_} passes, before the gap was below tol; raise max_passes",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _values(self) -> dict[str, Any]:
+        options = {"method": self.method, "landmarks": self.landmarks, "passes": self.max_passes}
+        return {"solver": "cutting-plane", "C": self.C, "tol": self.tol, "cutting_plane": options}
+
+
+class CuttingPlaneSVC(_Linear, StoreClassifier):
+    """Linear support vector classification in a few passes over the rows, of any number.
+
+    Minimises 1/2 |w|^2 + sum_i C_i max(0, 1 - y_i w'x_i), as `LinearSVC` with loss="hinge" does, by cutting planes
+    (Joachims 2006, whose C is n times this one) with the line search of Franc and Sonnenburg 2009. More than two
+    classes: each against the rest, all in the same passes.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the losses, times class and sample weights.
+    kernel : {"linear", "rbf", "poly"}, default="linear"
+        rbf and poly are approximated by `landmarks`.
+    gamma, degree, coef0 : as in `SVC`, default="scale", 3, 0.0
+        Of rbf exp(-gamma |a-b|^2) and poly (gamma a'b + coef0)^degree.
+    landmarks : int or None, default=None
+        Rows, drawn at random, by which rbf or poly is approximated (Nystroem).
+    tol : float, default=1e-3
+        Duality gap over the objective at the end. Planes are kept in float32: far below 1e-6 is out of reach.
+    fit_intercept : bool, default=True
+        Learn a constant too: the weight of a constant feature, regularised like the others.
+    intercept_scaling : float, default=1.0
+        Value of that feature; the larger, the less the constant is regularised.
+    method : {"ocas", "plain"}, default="ocas"
+        Plain takes each plane at the last minimum, as Joachims 2006 does: for comparison.
+    class_weight : dict, "balanced" or None, default=None
+        Factors on C by class.
+    max_passes : int, default=1000
+        Most passes over the rows.
+    random_state : int, RandomState or None, default=None
+        Draws the landmarks.
+    memory_limit : int, str or None, default=None
+        Bytes, or as "2GiB"; bounds the whole process. Rows beyond it are read from a scratch folder in each pass.
+    n_jobs : int or None, default=None
+        Threads; None or -1 is every core.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels, sorted.
+    n_features_in_ : int
+        Number of features seen during fit.
+    coef_ : ndarray of shape (1 or n_classes, n_features_in_)
+        Weights; without landmarks only.
+    intercept_ : ndarray of shape (1 or n_classes,)
+        Constants.
+    model_ : LinearModel
+        The trained model; `save` writes it, `streamsvm.load_model` reads it.
+    objective_, dual_gap_ : float
+        Primal objective, exact, and a bound on its distance from the least; summed over classes.
+    n_iter_, n_passes_ : int
+        Planes taken (of each class), and passes over the rows.
+    """
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        kernel: str = "linear",
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        landmarks: int | None = None,
+        tol: float = 1e-3,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        method: str = "ocas",
+        class_weight: Any = None,
+        max_passes: int = 1000,
+        random_state: Any = None,
+        memory_limit: int | str | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.landmarks = landmarks
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.method = method
+        self.class_weight = class_weight
+        self.max_passes = max_passes
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.
+
+        Raises ValueError for bad data or parameters, MemoryError where memory_limit is too small.
+        """
+        self._found(self._train(X, y, sample_weight))
+        return self
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        return self.model_.intercept
+
+    def _values(self) -> dict[str, Any]:
+        values = super()._values()
+        values["cutting_plane"]["bias"] = self.intercept_scaling if self.fit_intercept else 0.0
+        return values | {"task": "classify"}
+
+
+class CuttingPlaneRanker(_Linear):
+    """Linear ranking: rows of higher labels shall score higher, within queries or over all rows.
+
+    Minimises 1/2 |w|^2 + C n mean over pairs of max(0, 1 - w'(x_i - x_j)), the pairs being the rows i and j of one
+    query of which i has the higher label (Joachims 2006, OP4, whose C is n times this one). With weights v, pairs
+    weigh v_i v_j, and n is the sum of v. Without queries this is ordinal regression, and thresholds on the scores
+    predict the labels; with two labels it maximises the area under the ROC curve. Pairs are never listed.
+
+    Parameters
+    ----------
+    C, kernel, gamma, degree, coef0, landmarks, tol, method, max_passes, random_state, memory_limit, n_jobs :
+        As in `CuttingPlaneSVC`. There is no intercept: differences do not see it.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_labels,)
+        Labels, sorted.
+    n_features_in_ : int
+        Number of features seen during fit.
+    coef_ : ndarray of shape (1, n_features_in_)
+        Weights; without landmarks only.
+    thresholds_ : ndarray of shape (n_labels - 1,)
+        Scores between the ranks; where fit was given no queries.
+    model_ : LinearModel
+        The trained model; `save` writes it, `streamsvm.load_model` reads it.
+    objective_, dual_gap_, n_iter_, n_passes_ :
+        As in `CuttingPlaneSVC`; a step takes two passes.
+    """
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        kernel: str = "linear",
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        landmarks: int | None = None,
+        tol: float = 1e-3,
+        method: str = "ocas",
+        max_passes: int = 1000,
+        random_state: Any = None,
+        memory_limit: int | str | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.landmarks = landmarks
+        self.tol = tol
+        self.method = method
+        self.max_passes = max_passes
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, qid: Any = None, sample_weight: Any = None) -> Self:
+        """Trains on X (n, d) with labels y (n,), whose order counts. qid (n,): each row's query; None: one for all.
+
+        X may be a `Store`, which brings its own labels, queries and weights. Raises ValueError for bad data or
+        parameters, and where no query has two labels.
+        """
+        config = self._config()
+        if qid is not None and not isinstance(X, Store):
+            check_consistent_length(X, qid)
+        store, classes, _ = self._training_store(X, y, sample_weight, qid)
+        task = "ordinal" if store.qid is None else "rank"
+        self._found(self._learn(store, config.model_copy(update={"task": task})))
+        self.classes_ = classes
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(n,) labels where fit was given no queries, else scores."""
+        f = self.decision_function(X)
+        return f if self.model_.task == "rank" else self.classes_[self.model_.codes_of(f)]
+
+    def score(self, X: Any, y: Any = None, qid: Any = None) -> float:
+        """Share of the pairs of X that are in the right order, ties half. Raises ValueError where there are none."""
+        if isinstance(X, Store) and y is None:
+            y, qid = X.y, X.qid
+        groups = np.zeros(len(y), np.int64) if qid is None else np.unique(qid, return_inverse=True)[1]
+        swapped = ranking(np.asarray(y), self.decision_function(X), groups)["swapped_pairs"]
+        if swapped is None:
+            raise DataError("no query has rows of two labels; there are no pairs to score")
+        return 1.0 - swapped
+
+    @property
+    def thresholds_(self) -> np.ndarray:
+        check_is_fitted(self)
+        if self.model_.task == "rank":
+            raise AttributeError("thresholds_ are there where fit was given no queries only")
+        return self.model_.thresholds
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags

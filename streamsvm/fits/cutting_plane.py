@@ -1,0 +1,215 @@
+"""Cutting planes over a store: classes against the rest, ranks, or pairs within queries; a row is one read a pass."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from streamsvm.checkpoints import Checkpoints
+from streamsvm.config import FitConfig
+from streamsvm.data.held import PASS_BYTES, HeldSamples
+from streamsvm.data.samples import Samples, StoreSamples
+from streamsvm.data.store import Store
+from streamsvm.errors import DataError
+from streamsvm.events import Events
+from streamsvm.fits.base import Fit
+from streamsvm.memory import MiB, require_memory
+from streamsvm.models import LinearModel
+from streamsvm.nystroem import Nystroem, NystroemSamples
+from streamsvm.persist import save_model
+from streamsvm.risks import HingeRisk, LinearRisk, PairRisk, Passes
+from streamsvm.solvers.base import run
+from streamsvm.solvers.bsgd import n_columns
+from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
+from streamsvm.solvers.ordinal import rank_thresholds
+
+LANDMARKS = 3  # of the seed's streams: which rows are landmarks
+SAVE_SECONDS = 30.0
+MOST_RANKS = 1000
+
+
+class CuttingPlaneFit(Fit):
+    """One bundle of planes for each column, all fed by the same passes."""
+
+    def __init__(self, store: Store, config: FitConfig, events: Events, checkpoints: Checkpoints) -> None:
+        super().__init__(store, config, events, checkpoints)
+        self.options = config.cutting_plane
+        self.classify = config.task == "classify"
+        self.columns = n_columns(len(self.classes)) if self.classify else 1
+        self.groups = self._groups()
+        if config.task == "ordinal" and len(self.classes) > MOST_RANKS:
+            raise DataError(
+                f"found {len(self.classes)} different labels, expected at most {MOST_RANKS} ranks"
+            )
+        self.samples = StoreSamples(store, self.scaling)
+        self.bytes = self._bytes()
+        require_memory(config.memory_limit, sum(self.bytes.values()), f"{self.columns} linear problems")
+        self.limit_bytes = config.memory_limit or int(0.8 * psutil.virtual_memory().available)
+
+    def plan(self) -> dict[str, Any]:
+        """Memory, and what a pass reads."""
+        facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
+        return (
+            self.bytes
+            | {"held_bytes": self._held_bytes()}
+            | facts
+            | {"pass_bytes": self._row_bytes * self.store.n}
+        )
+
+    def to_file(self, path: Path) -> dict[str, Any]:
+        model, report = self.model()
+        with self.phase("save"):
+            save_model(model, path)
+        return report | self.phase.report()
+
+    def model(self) -> tuple[LinearModel, dict[str, Any]]:
+        features = self._features()
+        samples = self._featured(features)
+        bias = self.options.bias if self.classify else 0.0  # pairs do not see it
+        passes = Passes(
+            HeldSamples(samples, self._held_bytes(), lambda: self.scratch), self.engine, bias, self.events
+        )
+        risk = self._risk(passes)
+        with self.phase("planes"):
+            began = time.perf_counter()
+            state = self._solve(risk, passes)
+            seconds = time.perf_counter() - began
+        W = np.stack([bundle.w for bundle in state.columns], axis=1)
+        coef, intercept = (W[:-1], bias * W[-1]) if bias else (W, np.zeros(self.columns))
+        certificate = {
+            "objective": state.objective,
+            "gap": state.objective - state.bound,
+            "tol": self.config.tol,
+            "exact": features is None,
+        }
+        model = LinearModel(
+            self.header(certificate),
+            coef if features is None else features.coefficients(coef),
+            intercept,
+            self.config.task or "classify",
+            self._thresholds(state),
+            None if features is None else features.landmarks,
+        )
+        active = np.any([risk.active(c, b.f) for c, b in enumerate(state.columns)], axis=0)
+        facts: dict[str, Any] = {
+            "task": self.config.task,
+            "steps": state.steps,
+            "passes": passes.count,
+            "planes": state.planes,
+            "seconds_per_pass": round(seconds / max(passes.count, 1), 6),
+            "converged": self._solver.done(state),
+        }
+        if self.config.task == "rank":
+            facts |= self._query_facts()
+        if not facts["converged"]:
+            self.events(
+                "warning", message=f"stopped after {passes.count} passes, before the gap was below tol"
+            )
+        return model, self.report(certificate, int(np.count_nonzero(active)), **facts)
+
+    @property
+    def _solver(self) -> CuttingPlane:
+        return CuttingPlane(self.config.tol, self.options.method)
+
+    def _solve(self, risk: LinearRisk, passes: Passes) -> BundleState:
+        saved = self.checkpoints.load()
+        state, solver = None, self._solver
+        if saved is not None:
+            state, passes.count = BundleState.from_arrays(saved), int(saved["passes"])
+        last = saved_at = time.perf_counter()
+
+        def on_step(state: BundleState) -> None:
+            nonlocal last, saved_at
+            now = time.perf_counter()
+            gap = (state.objective - state.bound) / state.objective
+            facts = {"gap": gap, "rows_s": self.store.n / (now - last)}
+            passes.note, last = facts, now
+            self.events(
+                "step",
+                step=state.steps,
+                passes=passes.count,
+                objective=state.objective,
+                planes=state.planes,
+                **facts,
+            )
+            if now - saved_at > SAVE_SECONDS or self._stop(state, passes):
+                saved_at = now
+                self.checkpoints.save(passes=passes.count, **state.to_arrays())
+
+        return run(solver, risk, state, stop=lambda state: self._stop(state, passes), on_step=on_step)
+
+    def _stop(self, state: BundleState, passes: Passes) -> bool:
+        return self._solver.done(state) or passes.count >= self.options.passes
+
+    def _risk(self, passes: Passes) -> LinearRisk:
+        if self.classify:
+            return HingeRisk(passes, self.codes, len(self.classes), self.upper)
+        risk = PairRisk(passes, self.codes, self.groups, self.upper / self.config.C, self.config.C)
+        if risk.total == 0:
+            raise DataError(
+                f"{self.store.url or 'the data'}: no query has rows of two grades; there are no pairs"
+            )
+        return risk
+
+    def _groups(self) -> np.ndarray:
+        """(n,) codes of the queries; all one where the task is ordinal. Raises DataError."""
+        if self.config.task != "rank":
+            return np.zeros(self.store.n, np.int64)
+        if self.store.qid is None:
+            raise DataError(
+                f"{self.store.url or 'the data'} has no qid, which task rank needs; expected a column of query ids "
+                "(ingest --qid), or task ordinal to rank all rows together"
+            )
+        return np.unique(self.store.qid, return_inverse=True)[1]
+
+    def _query_facts(self) -> dict[str, int]:
+        grades = np.unique(np.stack([self.groups, self.codes]), axis=1)[0]
+        one_grade = np.bincount(grades) == 1
+        return {"queries": len(one_grade), "queries_of_one_grade": int(one_grade.sum())}
+
+    def _features(self) -> Nystroem | None:
+        if self.options.landmarks is None:
+            return None
+        with self.phase("landmarks"):
+            rng = np.random.default_rng([self.config.seed, LANDMARKS])
+            ids = rng.choice(self.store.n, min(self.options.landmarks, self.store.n), replace=False)
+            return Nystroem.of(self.kernel, self.samples.take(np.sort(ids)))
+
+    def _featured(self, features: Nystroem | None) -> Samples:
+        if features is None:
+            return self.samples
+        return NystroemSamples(
+            self.samples, features, self.store.blocks(max(1, int(PASS_BYTES / self._row_bytes)))
+        )
+
+    def _thresholds(self, state: BundleState) -> np.ndarray:
+        if self.config.task != "ordinal":
+            return np.empty(0)
+        return rank_thresholds(state.columns[0].f, self.codes, len(self.classes), self.upper)
+
+    @property
+    def _row_bytes(self) -> float:
+        """Of a row as passes read it."""
+        landmarks = self.options.landmarks
+        return self.samples.nbytes / self.store.n if landmarks is None else 4.0 * min(landmarks, self.store.n)
+
+    def _bytes(self) -> dict[str, int]:
+        """What the fit holds besides rows: vectors of all rows, planes, what tasks are reading."""
+        d = 1 + (
+            self.store.d if self.options.landmarks is None else min(self.options.landmarks, self.store.n)
+        )
+        chunk = self.store.nbytes / self.store.n * self.store.chunk_rows
+        return {
+            "vector_bytes": self.store.n * (44 + 24 * self.columns),
+            "plane_bytes": d * self.columns * (4 * 2 * MOST_IDLE + 8 * (4 * self.engine.threads + 3)),
+            "task_bytes": int(self.engine.threads * 4 * max(PASS_BYTES, chunk)),
+        }
+
+    def _held_bytes(self) -> int:
+        """Of rows that stay in memory."""
+        used = psutil.Process().memory_info().rss + 64 * MiB + sum(self.bytes.values())
+        return max(0, int(0.9 * self.limit_bytes) - used)

@@ -1,0 +1,382 @@
+"""Risks of linear functions, known by passes over the rows: what cutting planes are taken of.
+
+R_c(w) >= 0 is convex and a sum of losses of the scores f = X w, for each column c. A pass gives, at any point, the
+scores, the risk and its slope; along a line whose scores are known, the minimum needs no pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numba import njit
+
+from streamsvm.data.held import HeldSamples
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import Block
+from streamsvm.events import Events, ignore
+from streamsvm.graph import Engine
+from streamsvm.products import times, transposed_times
+
+LINE_ROWS = 16_384  # rows of pairs on which a line is searched first
+LINE_STEPS = 50
+ROUGH, FINE = 1e-3, 1e-7  # accuracy of a step, as a share of it
+
+
+class LinearRisk(Protocol):
+    """n: rows. d: length of w. columns: how many problems share the passes."""
+
+    n: int
+    d: int
+    columns: int
+
+    def at(self, W: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Scores (n, q), risks (q,) and slopes (d, q) of these columns at W (d, q)."""
+
+    def value(self, column: int, f: np.ndarray) -> float:
+        """R_c where the scores are f (n,)."""
+
+    def active(self, column: int, f: np.ndarray) -> np.ndarray:
+        """(n,) bool: the rows that have a loss there."""
+
+    def step(
+        self,
+        column: int,
+        f: np.ndarray,
+        df: np.ndarray,
+        slope: float,
+        curvature: float,
+        *,
+        exact: bool,
+    ) -> float:
+        """The k >= 0 that minimises slope k + curvature k^2 / 2 + R_c(f + k df), or about that."""
+
+
+class Passes:
+    """Passes over rows with a constant feature `bias` unless it is 0. count: how many; note: of the bar beside them."""
+
+    def __init__(
+        self, samples: HeldSamples, engine: Engine, bias: float = 0.0, events: Events = ignore
+    ) -> None:
+        self.n, self.d = samples.n, samples.d + (bias != 0)
+        self.count, self.note = 0, dict[str, Any]()
+        self._samples, self._engine, self._bias, self._events = samples, engine, bias, events
+
+    def map(self, visit: Callable[[Block, Rows], tuple[np.ndarray, ...]]) -> list[tuple[np.ndarray, ...]]:
+        """visit(block, rows) of each block, in order."""
+        self.count += 1
+
+        def read_and_visit(block: Block) -> tuple[np.ndarray, ...]:
+            return visit(block, self._samples.read(*block))
+
+        found, blocks = [], self._samples.blocks()
+        for (_, stop), result in zip(blocks, self._engine.map(read_and_visit, blocks), strict=True):
+            found.append(result)
+            self._events.progress("rows", stop, self.n, **{"pass": self.count}, **self.note)
+        return found
+
+    def scores(self, rows: Rows, W: np.ndarray) -> np.ndarray:
+        """(m, q) X W of a block's rows."""
+        if not self._bias:
+            return times(rows, W)
+        return times(rows, W[:-1]) + self._bias * W[-1]
+
+    def slopes(self, rows: Rows, G: np.ndarray) -> np.ndarray:
+        """(d, q) X'G."""
+        A = transposed_times(rows, G)
+        return np.vstack([A, self._bias * G.sum(axis=0)]) if self._bias else A
+
+
+class HingeRisk:
+    """R_c(w) = sum_i upper_i max(0, 1 - y_ic w'x_i), y_ic = +1 where row i has the code that c stands for, else -1.
+
+    codes: (n,) of k classes. Two classes make one column, of the second; more make one each (one-vs-rest).
+    OP2 of Joachims 2006 has C/n where this has C: its C is n times ours.
+    """
+
+    def __init__(self, passes: Passes, codes: np.ndarray, k: int, upper: np.ndarray) -> None:
+        self._passes, self._codes, self._upper = passes, codes, upper
+        self._positive = np.array([1]) if k == 2 else np.arange(k)
+        self.n, self.d, self.columns = passes.n, passes.d, len(self._positive)
+
+    def at(self, W: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        positive = self._positive[columns]
+
+        def visit(block: Block, rows: Rows) -> tuple[np.ndarray, ...]:
+            here = slice(*block)
+            F = self._passes.scores(rows, W)
+            G, values = np.empty_like(F), np.zeros(len(positive))
+            _hinge(F, self._codes[here], positive, self._upper[here], G, values)
+            return F, values, self._passes.slopes(rows, G)
+
+        F, values, slopes = zip(*self._passes.map(visit), strict=True)
+        return np.concatenate(F), sum(values), sum(slopes)  # type: ignore[return-value]
+
+    def value(self, column: int, f: np.ndarray) -> float:
+        return _hinge_value(f, self._codes, self._positive[column], self._upper)
+
+    def active(self, column: int, f: np.ndarray) -> np.ndarray:
+        return np.where(self._codes == self._positive[column], f, -f) < 1
+
+    def step(
+        self,
+        column: int,
+        f: np.ndarray,
+        df: np.ndarray,
+        slope: float,
+        curvature: float,
+        *,
+        exact: bool,
+    ) -> float:
+        return _hinge_step(f, df, self._codes, self._positive[column], self._upper, slope, curvature)
+
+
+class PairRisk:
+    """R(w) = C sum_i v_i / sum_P v_i v_j * sum_P v_i v_j max(0, 1 - w'(x_i - x_j)), P the pairs of rows (i, j) of one
+    group of which i has the higher rank: n C times the mean loss of a pair (OP4 of Joachims 2006 with n C as its C).
+
+    ranks: (n,) codes, higher is better. groups: (n,) codes of queries. weight: (n,) v. Groups of one rank only have no
+    pairs. The pairs are never listed: one sort and one sweep, O(n log n) (algorithm 2).
+    """
+
+    columns = 1
+
+    def __init__(
+        self, passes: Passes, ranks: np.ndarray, groups: np.ndarray, weight: np.ndarray, C: float
+    ) -> None:
+        self._passes, self.n, self.d = passes, passes.n, passes.d
+        self._pairs = _Pairs(ranks, groups, weight)
+        self._few = self._pairs.sample(LINE_ROWS)
+        self._scale = C * float(weight.sum())
+        self.total = self._pairs.total  # weight of all pairs
+
+    def at(self, W: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        found = self._passes.map(lambda block, rows: (self._passes.scores(rows, W),))
+        F = np.concatenate([scores for (scores,) in found])
+        value, g = self._pairs.mean_loss(F[:, 0])
+        G = (self._scale * g)[:, None]
+        slopes = self._passes.map(lambda block, rows: (self._passes.slopes(rows, G[slice(*block)]),))
+        return F, np.array([self._scale * value]), sum(slope for (slope,) in slopes)  # type: ignore[return-value]
+
+    def value(self, column: int, f: np.ndarray) -> float:
+        return self._scale * self._pairs.mean_loss(f)[0]
+
+    def active(self, column: int, f: np.ndarray) -> np.ndarray:
+        return self._pairs.mean_loss(f)[1] != 0
+
+    def step(
+        self,
+        column: int,
+        f: np.ndarray,
+        df: np.ndarray,
+        slope: float,
+        curvature: float,
+        *,
+        exact: bool,
+    ) -> float:
+        """Over a sample of the rows unless exact."""
+        pairs = self._pairs if exact or self._few is None else self._few
+        start, direction = f[pairs.ids], df[pairs.ids]
+
+        def derivative(k: float) -> float:
+            risk = self._scale * float(pairs.mean_loss(start + k * direction)[1] @ direction)
+            return slope + curvature * k + risk
+
+        return _root(derivative, FINE if exact else ROUGH)
+
+
+class _Pairs:
+    """Rows in groups, with the total weight of their pairs. ids: which rows of the whole these are."""
+
+    def __init__(
+        self, ranks: np.ndarray, groups: np.ndarray, weight: np.ndarray, ids: np.ndarray | None = None
+    ) -> None:
+        self.ids = np.arange(len(ranks)) if ids is None else ids
+        _, self._ranks = np.unique(ranks, return_inverse=True)
+        _, self._groups = np.unique(groups, return_inverse=True)
+        self._weight, self._bounds = weight, np.append(0, np.cumsum(np.bincount(self._groups)))
+        self._n_ranks = int(self._ranks.max()) + 1
+        self.total = self._total()
+
+    def _total(self) -> float:
+        """Sum of v_i v_j over all pairs: of each group, half of its whole squared less its ranks' squared."""
+        _, cells = np.unique(self._groups * self._n_ranks + self._ranks, return_inverse=True)
+        squares = np.bincount(cells, self._weight) ** 2
+        return float(np.sum(np.bincount(self._groups, self._weight) ** 2) - squares.sum()) / 2
+
+    def sample(self, n: int) -> _Pairs | None:
+        """About n rows, of whole groups where there are many; None where there are no more, or no pairs among them."""
+        if len(self._ranks) <= 2 * n:
+            return None
+        rng = np.random.default_rng(0)
+        n_groups = len(self._bounds) - 1
+        if n_groups > 64:
+            chosen = rng.random(n_groups)[self._groups] < n / len(self._ranks)
+        else:
+            chosen = rng.random(len(self._ranks)) < n / len(self._ranks)
+        ids = np.flatnonzero(chosen)
+        some = (
+            _Pairs(self._ranks[ids], self._groups[ids], self._weight[ids], self.ids[ids])
+            if len(ids)
+            else None
+        )
+        return some if some is not None and some.total > 0 else None
+
+    def mean_loss(self, f: np.ndarray) -> tuple[float, np.ndarray]:
+        """The mean loss of a pair at scores f, and its slope with respect to them, (n,)."""
+        order = np.argsort(f, kind="stable")
+        if len(self._bounds) > 2:
+            order = order[np.argsort(self._groups[order], kind="stable")]
+        g = np.zeros(len(f))
+        value = _sweep(f, self._ranks, self._weight, order, self._bounds, self._n_ranks, g)
+        g /= self.total
+        return value / self.total, g
+
+
+def _root(derivative: Callable[[float], float], accuracy: float) -> float:
+    """Where an increasing function of k >= 0 crosses 0, or 0 where it starts above."""
+    low, at_low = 0.0, derivative(0.0)
+    if at_low >= 0:
+        return 0.0
+    high, at_high = 1.0, derivative(1.0)
+    for _ in range(LINE_STEPS):
+        if at_high >= 0:
+            break
+        low, at_low = high, at_high
+        high *= 4
+        at_high = derivative(high)
+    for _ in range(LINE_STEPS):  # false position, with a bisection step where it would stay at one end
+        if at_high - at_low <= 0 or high - low <= accuracy * high:
+            break
+        share = np.clip(-at_low / (at_high - at_low), 0.1, 0.9)
+        k = low + share * (high - low)
+        at_k = derivative(k)
+        if at_k < 0:
+            low, at_low = k, at_k
+        else:
+            high, at_high = k, at_k
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _hinge(F, codes, positive, upper, G, values):
+    """G = the slope of the losses with respect to the scores F; adds the losses of each column to values."""
+    for i in range(len(F)):
+        for c in range(len(positive)):
+            y = 1.0 if codes[i] == positive[c] else -1.0
+            loss = 1.0 - y * F[i, c]
+            G[i, c] = 0.0
+            if loss > 0.0:
+                G[i, c] = -y * upper[i]
+                values[c] += upper[i] * loss
+
+
+@njit(cache=True, nogil=True)
+def _hinge_value(f, codes, positive, upper):
+    value = 0.0
+    for i in range(len(f)):
+        y = 1.0 if codes[i] == positive else -1.0
+        value += upper[i] * max(0.0, 1.0 - y * f[i])
+    return value
+
+
+@njit(cache=True, nogil=True)
+def _hinge_step(f, df, codes, positive, upper, slope, curvature):
+    """Row i's loss upper_i max(0, m - k s) bends at k = m / s, where the derivative jumps up by upper_i |s|."""
+    bends, jumps = np.empty(len(f)), np.empty(len(f))
+    n, at_zero = 0, slope
+    for i in range(len(f)):
+        y = 1.0 if codes[i] == positive else -1.0
+        m, s = 1.0 - y * f[i], y * df[i]
+        if m > 0.0 or (m == 0.0 and s < 0.0):
+            at_zero -= upper[i] * s
+        if m * s > 0.0:
+            bends[n], jumps[n] = m / s, upper[i] * abs(s)
+            n += 1
+    return _root_of_jumps(bends[:n], jumps[:n], at_zero, curvature) if at_zero < 0.0 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def _root_of_jumps(bends, jumps, left, slope):
+    """Where left + slope k + the jumps of the bends up to k comes to 0; left < 0.
+
+    Found as a quantile is: a pivot leaves the bends of one side, so that all is O(n). Overwrites bends and jumps.
+    """
+    n = len(bends)
+    while n > 0:
+        pivot = bends[n // 2]
+        below = at = 0.0  # jumps before the pivot, and there
+        for i in range(n):
+            if bends[i] < pivot:
+                below += jumps[i]
+            elif bends[i] == pivot:
+                at += jumps[i]
+        before = left + slope * pivot + below
+        if before < 0.0 <= before + at:
+            return pivot
+        kept = 0
+        for i in range(n):
+            if bends[i] != pivot and (bends[i] < pivot) == (before >= 0.0):
+                bends[kept], jumps[kept] = bends[i], jumps[i]
+                kept += 1
+        n = kept
+        left += below + at if before < 0.0 else 0.0
+    return -left / slope
+
+
+@njit(cache=True, nogil=True)
+def _sweep(f, ranks, v, order, bounds, n_ranks, g):
+    """Sum over pairs of v_i v_j max(0, 1 - f_i + f_j); adds its slope to g. order: by score, group after group.
+
+    A row meets those of lower rank that are not a margin below it, then those of higher rank that are not a margin
+    above it; their weights stand in a tree of partial sums over the ranks (Fenwick 1994).
+    """
+    tree = np.zeros(n_ranks + 1)
+    value = 0.0
+    for q in range(len(bounds) - 1):
+        start, stop = bounds[q], bounds[q + 1]
+        for i in order[start:stop]:
+            _add(tree, ranks[i], v[i])
+        passed = start
+        for i in order[start:stop]:
+            while f[order[passed]] <= f[i] - 1.0:
+                _add(tree, ranks[order[passed]], -v[order[passed]])
+                passed += 1
+            lower = _below(tree, ranks[i])
+            g[i] -= v[i] * lower
+            value += v[i] * lower
+        for i in order[passed:stop]:
+            _add(tree, ranks[i], -v[i])
+        reached, total = start, 0.0
+        for j in order[start:stop]:
+            while reached < stop and f[order[reached]] - 1.0 < f[j]:
+                i = order[reached]
+                _add(tree, ranks[i], v[i])
+                total += v[i]
+                reached += 1
+            g[j] += v[j] * (total - _below(tree, ranks[j] + 1))
+        for i in order[start:reached]:
+            _add(tree, ranks[i], -v[i])
+        for i in order[start:stop]:
+            value += f[i] * g[i]
+    return value
+
+
+@njit(cache=True, nogil=True)
+def _add(tree, rank, weight):
+    at = rank + 1
+    while at < len(tree):
+        tree[at] += weight
+        at += at & -at
+
+
+@njit(cache=True, nogil=True)
+def _below(tree, rank):
+    """Sum of weights of lower ranks."""
+    total = 0.0
+    at = rank
+    while at > 0:
+        total += tree[at]
+        at -= at & -at
+    return total

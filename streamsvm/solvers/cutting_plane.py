@@ -1,0 +1,211 @@
+"""Cutting planes for linear problems: min over w of 1/2 |w|^2 + R(w), R convex and known by passes over the data.
+
+A plane R(w) >= a'w + b is taken at a point of each pass (Joachims 2006, algorithm 1, with one slack variable). The
+planes so far make a small problem, whose dual over alpha >= 0, sum alpha <= 1 is
+
+    max  b'alpha - 1/2 |A'alpha|^2,    w = -A'alpha,
+
+a lower bound of the whole. The plain method takes the next plane at that w. The default goes on from the best point
+known, by an exact search along the line from it to w, and takes the next plane a little beyond it (OCAS, Franc and
+Sonnenburg 2009). They need a pass for the scores of w and one more for the plane; here the length of the step is
+predicted by the last one, so that the pass that takes the plane brings the scores too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import piqp
+
+from streamsvm.data.rows import Rows
+from streamsvm.products import times, transposed_times
+from streamsvm.risks import LinearRisk
+
+Method = Literal["ocas", "plain"]
+BEYOND = 0.1  # of the way from the predicted best point to w, mu of Franc and Sonnenburg
+LEAST_STEP = 1e-3  # that is predicted
+NOTHING = 1e-6  # multipliers below have no part: those of an interior point are never 0
+QP_ACCURACY = 1e-10  # of the small problem, over its largest offset
+MOST_IDLE = 20  # small problems in which a plane had no part before it is dropped
+
+
+@dataclass
+class Bundle:
+    """What is known of one column. A (T, d) float32 and b (T,): its planes. alpha (T,): their multipliers.
+
+    w (d,) is the best point, f (n,) its scores. Planes are tight where they were taken, whatever A rounds.
+    """
+
+    w: np.ndarray
+    f: np.ndarray
+    objective: float
+    bound: float = 0.0
+    step: float = 1.0  # the last one's length, as a share of the way
+    A: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    b: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    H: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # A A'
+    alpha: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    idle: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @property
+    def gap(self) -> float:
+        return self.objective - self.bound
+
+    @property
+    def reach(self) -> float:
+        """Where on the way from w (0) to the target (1) the next plane is taken."""
+        return self.step + BEYOND * (1 - self.step)
+
+    @property
+    def target(self) -> np.ndarray:
+        """(d,) the minimiser of the small problem."""
+        return -transposed_times(Rows(self.A), self.alpha[:, None])[:, 0]
+
+    def add(self, q: np.ndarray, value: float, slope: np.ndarray) -> None:
+        """Takes in the plane of R at q."""
+        a = slope.astype(np.float32)
+        exact = a.astype(np.float64)
+        if not len(self.b):
+            self.A = np.zeros((0, len(a)), np.float32)
+        h = times(Rows(self.A), exact[:, None])
+        self.H = np.block([[self.H, h], [h.T, exact @ exact]])
+        self.A = np.vstack([self.A, a])
+        self.b = np.append(self.b, value - exact @ q)
+        self.alpha = np.append(self.alpha, 0.0)
+        self.idle = np.append(self.idle, 0)
+
+    def solve(self) -> None:
+        """The small problem: multipliers, lower bound; planes long idle go."""
+        self.alpha = simplex_qp(self.H, self.b)
+        w = self.target
+        self.bound = max(self.bound, float(self.b @ self.alpha - 0.5 * w @ w))
+        self.idle = np.where(self.alpha > NOTHING, 0, self.idle + 1)
+        kept = self.idle <= MOST_IDLE
+        self.A, self.b, self.alpha, self.idle = (
+            values[kept] for values in (self.A, self.b, self.alpha, self.idle)
+        )
+        self.H = self.H[np.ix_(kept, kept)]
+
+
+@dataclass
+class BundleState:
+    """All columns, how many steps were taken, and which columns are still open."""
+
+    columns: list[Bundle]
+    steps: int = 0
+
+    @property
+    def objective(self) -> float:
+        return sum(bundle.objective for bundle in self.columns)
+
+    @property
+    def bound(self) -> float:
+        return sum(bundle.bound for bundle in self.columns)
+
+    @property
+    def planes(self) -> int:
+        return sum(len(bundle.b) for bundle in self.columns)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Everything, as arrays: one after another where columns differ in length."""
+        numbers = [(c.objective, c.bound, c.step, len(c.b)) for c in self.columns]
+        joined = {
+            name: np.concatenate([getattr(c, name).ravel() for c in self.columns])
+            for name in ("w", "f", "A", "b", "H", "alpha", "idle")
+        }
+        return joined | {"numbers": np.array(numbers), "steps": np.array(self.steps)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> BundleState:
+        numbers = arrays["numbers"]
+        k, counts = len(numbers), numbers[:, 3].astype(np.int64)
+        d, n = len(arrays["w"]) // k, len(arrays["f"]) // k
+        sizes = {"w": np.full(k, d), "f": np.full(k, n), "A": counts * d, "H": counts**2}
+        parts = {
+            name: np.split(arrays[name], np.cumsum(sizes.get(name, counts))[:-1])
+            for name in ("w", "f", "A", "b", "H", "alpha", "idle")
+        }
+        columns = []
+        for c, (objective, bound, step, T) in enumerate(numbers.tolist()):
+            own: Any = {name: part[c] for name, part in parts.items()}
+            own |= {"A": own["A"].reshape(int(T), d), "H": own["H"].reshape(int(T), int(T))}
+            columns.append(Bundle(objective=objective, bound=bound, step=step, **own))
+        return cls(columns, int(arrays["steps"]))
+
+
+@dataclass(frozen=True)
+class CuttingPlane:
+    """The solver; a step is one plane for each column whose gap is above tol times its objective."""
+
+    tol: float = 1e-3
+    method: Method = "ocas"
+
+    def init(self, problem: LinearRisk) -> BundleState:
+        """w = 0, whose scores need no pass."""
+        f = np.zeros(problem.n)
+        return BundleState(
+            [Bundle(np.zeros(problem.d), f.copy(), problem.value(c, f)) for c in range(problem.columns)]
+        )
+
+    def step(self, problem: LinearRisk, state: BundleState) -> BundleState:
+        open_columns = np.array([c for c, bundle in enumerate(state.columns) if self.is_open(bundle)])
+        Q = np.stack([self._query(state.columns[c]) for c in open_columns], axis=1)
+        F, values, slopes = problem.at(Q, open_columns)
+        for i, c in enumerate(open_columns):
+            bundle = state.columns[c]
+            bundle.add(Q[:, i], float(values[i]), slopes[:, i])
+            f = np.ascontiguousarray(F[:, i])
+            if self.method == "ocas":
+                self._move(problem, int(c), bundle, Q[:, i], f)
+            else:
+                self._replace(bundle, Q[:, i], f, float(values[i]))
+            bundle.solve()
+        return replace(state, steps=state.steps + 1)
+
+    def is_open(self, bundle: Bundle) -> bool:
+        return bundle.gap > self.tol * bundle.objective
+
+    def done(self, state: BundleState) -> bool:
+        return not any(map(self.is_open, state.columns))
+
+    def _query(self, bundle: Bundle) -> np.ndarray:
+        """Where the next plane is taken."""
+        if not len(bundle.b):
+            return bundle.w
+        target = bundle.target
+        return target if self.method == "plain" else bundle.w + bundle.reach * (target - bundle.w)
+
+    def _move(self, problem: LinearRisk, c: int, bundle: Bundle, q: np.ndarray, f: np.ndarray) -> None:
+        """To the best point of the line through w and q, of those at least as good as w."""
+        dw, df = q - bundle.w, f - bundle.f
+        if not dw.any():
+            return
+        for exact in (False, True):
+            line = float(bundle.w @ dw), float(dw @ dw)
+            k = problem.step(c, bundle.f, df, *line, exact=exact)
+            w, scores = bundle.w + k * dw, bundle.f + k * df
+            objective = 0.5 * float(w @ w) + problem.value(c, scores)
+            if objective <= bundle.objective:
+                bundle.step = float(np.clip(k * bundle.reach, LEAST_STEP, 1.0))
+                bundle.w, bundle.f, bundle.objective = w, scores, objective
+                return
+
+    def _replace(self, bundle: Bundle, q: np.ndarray, f: np.ndarray, value: float) -> None:
+        objective = 0.5 * float(q @ q) + value
+        if objective <= bundle.objective:
+            bundle.w, bundle.f, bundle.objective = q, f, objective
+
+
+def simplex_qp(H: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(T,) argmin of 1/2 a'Ha - b'a over a >= 0, sum a <= 1, by an interior point method (PIQP)."""
+    T, scale = len(b), max(float(b.max()), 1e-300)  # of the optimum too: its accuracy is absolute
+    solver = piqp.DenseSolver()
+    solver.settings.eps_abs = solver.settings.eps_duality_gap_abs = QP_ACCURACY
+    ones, none = np.ones((1, T)), np.full(1, -np.inf)
+    solver.setup(H / scale, -b / scale, None, None, ones, none, np.ones(1), np.zeros(T), np.full(T, np.inf))
+    solver.solve()
+    a = np.maximum(solver.result.x, 0.0)
+    return a / max(1.0, a.sum())

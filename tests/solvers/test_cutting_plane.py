@@ -1,0 +1,163 @@
+"""Cutting planes: the small problem by its optimality conditions, the whole by twins and certificates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.svm import LinearSVC
+
+from streamsvm.data.held import HeldSamples
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import MemorySamples
+from streamsvm.graph import Engine
+from streamsvm.risks import HingeRisk, PairRisk, Passes
+from streamsvm.solvers.base import run
+from streamsvm.solvers.cutting_plane import BundleState, CuttingPlane, simplex_qp
+from streamsvm.solvers.ordinal import rank_thresholds
+
+N = 300
+
+
+def passes(X: np.ndarray) -> Passes:
+    held = HeldSamples(MemorySamples(Rows(X.astype(np.float32))), 1 << 30, lambda: pytest.fail("no folder"))
+    return Passes(held, Engine(2))
+
+
+def data(k: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 5)).astype(np.float32).astype(np.float64)
+    f = X @ [1.0, -2.0, 0.5, 0.0, 0.3] + rng.normal(size=N)
+    return X, np.digitize(f, np.quantile(f, np.arange(1, k) / k))
+
+
+def hinge(k: int = 2, C: float = 0.5) -> HingeRisk:
+    X, codes = data(k)
+    return HingeRisk(passes(X), codes, k, np.full(N, C))
+
+
+def pairs(C: float = 0.5) -> PairRisk:
+    X, ranks = data(3)
+    return PairRisk(passes(X), ranks, np.arange(N) // 50, np.ones(N), C)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(1, 12), st.integers(1, 6), st.floats(-3, 6), st.integers(0, 999))
+def test_the_small_problem_is_solved(T, d, scale, seed):
+    rng = np.random.default_rng(seed)
+    A, b = 10**scale * rng.normal(size=(T, d)), 10**scale * rng.random(T)
+    H = A @ A.T
+    a = simplex_qp(H, b)
+    g = H @ a - b
+    assert np.all(a >= 0)
+    assert a.sum() <= 1 + 1e-12
+    # at the best point no plane is below the value that those in use share, 0 being the slack's
+    assert a @ g - min(g.min(), 0.0) <= 1e-7 * b.max() + 1e-12 * H.max()
+
+
+@pytest.mark.parametrize("method", ["ocas", "plain"])
+@pytest.mark.parametrize("C", [1e-3, 0.5, 3.0])
+def test_hinge_against_the_dual_twin(method, C):
+    X, codes = data()
+    best = reference.linear_svm(np.where(codes == 1, 1, -1)[:, None] * X, np.full(N, C))
+    solver, problem = CuttingPlane(1e-5, method), hinge(C=C)
+    state = run(solver, problem, stop=solver.done)
+    assert state.bound <= best * (1 + 1e-7)
+    assert best <= state.objective * (1 + 1e-7)
+    assert state.objective <= best * (1 + 1.1e-5)
+    w = state.columns[0].w
+    value, _ = reference.hinge_risk(X, np.where(codes == 1, 1, -1), np.full(N, C), w)
+    assert state.objective == pytest.approx(0.5 * w @ w + value, rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["ocas", "plain"])
+def test_pairs_against_the_dual_twin(method):
+    X, ranks = data(3)
+    i, j = np.nonzero(reference.pairs_of(ranks, np.arange(N) // 50))
+    solver, problem = CuttingPlane(1e-4, method), pairs(0.02)
+    state = run(solver, problem, stop=solver.done)
+    w = state.columns[0].w
+    value, _ = reference.pair_risk(X, ranks, np.arange(N) // 50, np.ones(N), 0.02, w)
+    assert state.objective == pytest.approx(0.5 * w @ w + value, rel=1e-9)
+    # all pairs, listed: the problem that the solver never writes down
+    C = 0.02 * N / len(i)
+    liblinear = LinearSVC(C=C, loss="hinge", fit_intercept=False, tol=1e-8, max_iter=100_000)
+    D = X[i] - X[j]
+    liblinear.fit(np.vstack([D, -D[:1]]), np.append(np.ones(len(D)), -1))
+    v = liblinear.coef_[0]
+    best = 0.5 * v @ v + C * np.maximum(0, 1 - D @ v).sum()
+    assert state.bound <= best * (1 + 1e-6)
+    assert state.objective <= best * (1 + 2e-4)
+
+
+def test_the_line_search_needs_fewer_planes_where_losses_weigh_much():
+    steps = {}
+    for method in ("ocas", "plain"):
+        solver, problem = CuttingPlane(1e-3, method), hinge(C=1000.0)
+        steps[method] = run(solver, problem, stop=solver.done).steps
+    assert 1.5 * steps["ocas"] < steps["plain"]
+
+
+def test_columns_share_passes_and_closed_ones_cost_nothing():
+    problem, solver = hinge(4), CuttingPlane(1e-4)
+    alone = []
+    state = solver.init(problem)
+    while not solver.done(state):
+        alone.append(sum(map(solver.is_open, state.columns)))
+        state = solver.step(problem, state)
+    assert problem._passes.count == state.steps == len(alone)
+    assert alone[0] == 4
+    assert alone[-1] < 4
+    for c, bundle in enumerate(state.columns):
+        X, codes = data(4)
+        best = reference.linear_svm(np.where(codes == c, 1, -1)[:, None] * X, np.full(N, 0.5))
+        assert bundle.bound <= best * (1 + 1e-7)
+        assert bundle.objective <= best * (1 + 1.1e-4)
+
+
+def test_objective_never_rises_and_the_bound_never_falls():
+    solver = CuttingPlane(1e-5)
+    seen = []
+    for problem in (hinge(C=20.0), pairs()):
+        seen.clear()
+        run(solver, problem, stop=solver.done, on_step=lambda s: seen.append((s.objective, s.bound)))
+        objectives, bounds = np.array(seen).T
+        assert np.all(np.diff(objectives) <= 0)
+        assert np.all(np.diff(bounds) >= 0)
+        assert np.all(bounds <= objectives)
+
+
+@pytest.mark.parametrize("make", [lambda: hinge(3), pairs])
+@pytest.mark.parametrize("method", ["ocas", "plain"])
+def test_from_a_saved_state_it_goes_on_bit_by_bit(make, method):
+    solver, problem = CuttingPlane(1e-5, method), make()
+    state = solver.init(problem)
+    for _ in range(6):
+        state = solver.step(problem, state)
+    saved = {name: np.array(array) for name, array in state.to_arrays().items()}
+    again = BundleState.from_arrays(saved)
+    for _ in range(5):
+        state, again = solver.step(problem, state), solver.step(problem, again)
+    expected = state.to_arrays()
+    for name, array in again.to_arrays().items():
+        np.testing.assert_array_equal(array, expected[name])
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 9999), st.integers(1, 30), st.integers(2, 5))
+def test_thresholds_make_the_least_absolute_error(seed, n, k):
+    rng = np.random.default_rng(seed)
+    f, ranks, weight = rng.integers(0, 12, n) / 2, rng.integers(0, k, n), rng.integers(0, 3, n) * 1.0
+    found = rank_thresholds(f, ranks, k, weight)
+    assert np.all(found[1:] >= found[:-1])
+    borders = np.arange(-0.25, 6, 0.5)
+
+    def wrong(r: int, threshold: float) -> float:
+        return float(weight @ ((f > threshold) != (ranks > r)))
+
+    for r in range(k - 1):
+        assert wrong(r, found[r]) == min(wrong(r, border) for border in borders)
+    predicted = np.searchsorted(found, f)
+    assert weight @ np.abs(predicted - ranks) == pytest.approx(sum(wrong(r, found[r]) for r in range(k - 1)))
