@@ -24,6 +24,12 @@ KINDS = {
     "local, kernel k-means": {"early": True, "levels": 1, "part_rows": 60, "clustering": "kernel"},
     "several parts": {"early": True, "levels": 1, "part_rows": 60, "neighbours": 3},
     "committee": {"early": True, "levels": 1, "combine": "committee"},
+    "linear": {},
+    "landmarks": {},
+}
+SOLVERS: dict[str, dict[str, Any]] = {
+    "linear": {"solver": "cutting-plane", "kernel": {"name": "linear"}},
+    "landmarks": {"solver": "cutting-plane", "cutting_plane": {"landmarks": 40}},
 }
 
 
@@ -38,8 +44,8 @@ def trained(kind: str, layout: str, k: int, scale: str = "none") -> tuple[Any, R
     codes = (X[:, 0] > X[:, 1]).astype(int) + (k - 2) * (X[:, 2] > 3)
     y = np.array(["ant", "bee", "cat"])[codes]
     values = {"C": 3.0, "kernel": {"gamma": 0.2}, "scale": scale, "workers": 2, "dcsvm": KINDS[kind]}
-    rows = Rows(wrap(X, layout))
-    return train_in_memory(Store.from_arrays(rows.X, y), build_config(("test", values)))[0], rows, y
+    rows, layers = Rows(wrap(X, layout)), (("test", values), ("solver", SOLVERS.get(kind, {})))
+    return train_in_memory(Store.from_arrays(rows.X, y), build_config(*layers))[0], rows, y
 
 
 @pytest.mark.parametrize("k", [2, 3])

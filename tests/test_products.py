@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -39,15 +38,6 @@ def test_both_products_are_numpys(m, d, k, dtype, layout, seed):
     W, G = rng.normal(size=(d, k)), np.where(rng.random((m, 1)) < 0.5, rng.normal(size=(m, k)), 0)
     np.testing.assert_allclose(products.times(rows, W), X @ W, rtol=1e-12, atol=1e-9)
     np.testing.assert_allclose(products.transposed_times(rows, G), X.T @ G, rtol=1e-12, atol=1e-9)
-
-
-@pytest.mark.parametrize("layout", ["dense", "csr"])
-def test_blocks_of_many_tiles(layout, monkeypatch):
-    monkeypatch.setattr(products, "TILE", 50)
-    rows, X = block(101, 7, "float32", layout, 0)
-    W = np.random.default_rng(1).normal(size=(7, 2))
-    np.testing.assert_allclose(products.times(rows, W), X @ W, rtol=1e-12)
-    np.testing.assert_allclose(products.transposed_times(rows, X[:, :2]), X.T @ X[:, :2], rtol=1e-12)
 
 
 def test_no_rows():

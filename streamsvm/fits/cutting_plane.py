@@ -30,6 +30,7 @@ from streamsvm.solvers.ordinal import rank_thresholds
 LANDMARKS = 3  # of the seed's streams: which rows are landmarks
 SAVE_SECONDS = 30.0
 MOST_RANKS = 1000
+LEAST_IDLE = 10  # see CuttingPlane: where memory is short
 
 
 class CuttingPlaneFit(Fit):
@@ -46,9 +47,14 @@ class CuttingPlaneFit(Fit):
                 f"found {len(self.classes)} different labels, expected at most {MOST_RANKS} ranks"
             )
         self.samples = StoreSamples(store, self.scaling)
-        self.bytes = self._bytes()
-        require_memory(config.memory_limit, sum(self.bytes.values()), f"{self.columns} linear problems")
         self.limit_bytes = config.memory_limit or int(0.8 * psutil.virtual_memory().available)
+        self.length = 1 + min(
+            store.n if self.options.landmarks else store.d, self.options.landmarks or store.d
+        )
+        plane_bytes = 4 * self.length * self.columns
+        self.most_idle = int(np.clip(self.limit_bytes // 8 // plane_bytes, LEAST_IDLE, MOST_IDLE))
+        self.bytes = self._bytes(plane_bytes)
+        require_memory(config.memory_limit, sum(self.bytes.values()), f"{self.columns} linear problems")
 
     def plan(self) -> dict[str, Any]:
         """Memory, and what a pass reads."""
@@ -113,7 +119,7 @@ class CuttingPlaneFit(Fit):
 
     @property
     def _solver(self) -> CuttingPlane:
-        return CuttingPlane(self.config.tol, self.options.method)
+        return CuttingPlane(self.config.tol, self.options.method, self.most_idle)
 
     def _solve(self, risk: LinearRisk, passes: Passes) -> BundleState:
         saved = self.checkpoints.load()
@@ -197,16 +203,13 @@ class CuttingPlaneFit(Fit):
         landmarks = self.options.landmarks
         return self.samples.nbytes / self.store.n if landmarks is None else 4.0 * min(landmarks, self.store.n)
 
-    def _bytes(self) -> dict[str, int]:
+    def _bytes(self, plane_bytes: int) -> dict[str, int]:
         """What the fit holds besides rows: vectors of all rows, planes, what tasks are reading."""
-        d = 1 + (
-            self.store.d if self.options.landmarks is None else min(self.options.landmarks, self.store.n)
-        )
-        chunk = self.store.nbytes / self.store.n * self.store.chunk_rows
+        chunk_bytes = self.store.nbytes / self.store.n * self.store.chunk_rows
         return {
             "vector_bytes": self.store.n * (44 + 24 * self.columns),
-            "plane_bytes": d * self.columns * (4 * 2 * MOST_IDLE + 8 * (4 * self.engine.threads + 3)),
-            "task_bytes": int(self.engine.threads * 4 * max(PASS_BYTES, chunk)),
+            "plane_bytes": plane_bytes * (2 * self.most_idle + 8 * self.engine.threads + 6),
+            "task_bytes": int(self.engine.threads * 4 * max(PASS_BYTES, chunk_bytes)),
         }
 
     def _held_bytes(self) -> int:

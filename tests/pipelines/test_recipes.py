@@ -21,6 +21,7 @@ RECIPES = {
     "study": ("bsgd_study.py", "--only", "phishing,skin", "--plots", "plots"),
     "stream": ("stream_kills.py",),
     "digits": ("mnist8m.py", "--only", "store,budget,early"),
+    "linear": ("linear_table.py",),
 }
 RNG = np.random.default_rng(7)
 
@@ -57,6 +58,22 @@ def skin(path, n):
     path.write_bytes(gzip.compress("\n".join([*rows, ""]).encode()))
 
 
+def queries(path, n):
+    X = RNG.random((n, 46))
+    grades = (X[:, 0] + 0.2 * RNG.random(n) > 0.6).astype(int) + (X[:, 0] > 0.9)
+    rows = [
+        f"{grade} qid:{i // 10} {' '.join(f'{j + 1}:{v:.3f}' for j, v in enumerate(x))} # doc {i}"
+        for i, (grade, x) in enumerate(zip(grades, X, strict=True))
+    ]
+    path.write_bytes(bz2.compress("\n".join([*rows, ""]).encode()))
+
+
+def abalone(path, n):
+    X = RNG.random((n, 8))
+    rows = [f"{1 + int(10 * x[0])} {' '.join(f'{j + 1}:{v:.3f}' for j, v in enumerate(x))}" for x in X]
+    path.write_bytes(bz2.compress("\n".join([*rows, ""]).encode()))
+
+
 def idx(path, values):
     shape = b"".join(side.to_bytes(4, "big") for side in values.shape)
     path.write_bytes(gzip.compress(bytes([0, 0, 8, values.ndim]) + shape + values.astype(np.uint8).tobytes()))
@@ -70,6 +87,12 @@ def data(tmp_path_factory):
     svmlight(folder / "ijcnn1.bz2", 500, 22)
     svmlight(folder / "ijcnn1.t.bz2", 100, 22)
     svmlight(folder / "phishing.bz2", 400, 68)
+    svmlight(folder / "w8a.bz2", 400, 300)
+    svmlight(folder / "reuters.bz2", 300, 90)
+    svmlight(folder / "reuters.t.bz2", 100, 90)
+    for part in range(1, 6):
+        queries(folder / f"mq2008.s{part}.bz2", 60)
+    abalone(folder / "abalone.bz2", 300)
     skin(folder / "skin_nonskin.tsv.gz", 400)
     electricity(folder / "electricity.csv.gz", 500)
     covtype(folder / "covtype.csv.gz", 800)
