@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numba import njit
+from scipy.optimize import brentq
 
 from streamsvm.data.held import HeldSamples
 from streamsvm.data.rows import Rows
@@ -18,9 +19,11 @@ from streamsvm.data.samples import Block
 from streamsvm.events import Events, ignore
 from streamsvm.graph import Engine
 from streamsvm.products import times, transposed_times
+from streamsvm.strips import strips
 
 LINE_ROWS = 16_384  # rows of pairs on which a line is searched first
-LINE_STEPS = 50
+THREADS_FROM = 50_000  # rows of pairs: fewer are swept in the time that waking a thread takes
+FEW_RANKS = 8  # up to which sums of each rank are faster than a tree of them
 ROUGH, FINE = 1e-3, 1e-7  # accuracy of a step, as a share of it
 
 
@@ -150,6 +153,7 @@ class PairRisk:
         self._few = self._pairs.sample(LINE_ROWS)
         self._scale = C * float(weight.sum())
         self.total = self._pairs.total  # weight of all pairs
+        self._known: tuple[np.ndarray, tuple[float, np.ndarray]] | None = None
 
     def at(self, W: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         found = self._passes.map(lambda block, rows: (self._passes.scores(rows, W),))
@@ -160,10 +164,16 @@ class PairRisk:
         return F, np.array([self._scale * value]), sum(slope for (slope,) in slopes)  # type: ignore[return-value]
 
     def value(self, column: int, f: np.ndarray) -> float:
-        return self._scale * self._pairs.mean_loss(f)[0]
+        return self._scale * self._loss(f)[0]
 
     def active(self, column: int, f: np.ndarray) -> np.ndarray:
-        return self._pairs.mean_loss(f)[1] != 0
+        return self._loss(f)[1] != 0
+
+    def _loss(self, f: np.ndarray) -> tuple[float, np.ndarray]:
+        """The mean loss and its slope; those of the last scores asked for are kept: a line starts from there."""
+        if self._known is None or self._known[0] is not f:
+            self._known = f, self._pairs.mean_loss(f)
+        return self._known[1]
 
     def step(
         self,
@@ -175,15 +185,15 @@ class PairRisk:
         *,
         exact: bool,
     ) -> float:
-        """Over a sample of the rows unless exact."""
+        """By a sample of the rows, whose slope is mended by that of all rows at 0, unless exact."""
         pairs = self._pairs if exact or self._few is None else self._few
         start, direction = f[pairs.ids], df[pairs.ids]
 
-        def derivative(k: float) -> float:
-            risk = self._scale * float(pairs.mean_loss(start + k * direction)[1] @ direction)
-            return slope + curvature * k + risk
+        def risk_slope(k: float) -> float:
+            return self._scale * float(pairs.mean_loss(start + k * direction)[1] @ direction)
 
-        return _root(derivative, FINE if exact else ROUGH)
+        mend = 0.0 if pairs is self._pairs else self._scale * float(self._loss(f)[1] @ df) - risk_slope(0.0)
+        return _root(lambda k: slope + mend + curvature * k + risk_slope(k), FINE if exact else ROUGH)
 
 
 class _Pairs:
@@ -193,10 +203,10 @@ class _Pairs:
         self, ranks: np.ndarray, groups: np.ndarray, weight: np.ndarray, ids: np.ndarray | None = None
     ) -> None:
         self.ids = np.arange(len(ranks)) if ids is None else ids
-        _, self._ranks = np.unique(ranks, return_inverse=True)
+        self._ranks = np.unique(ranks, return_inverse=True)[1].astype(np.int32)
         _, self._groups = np.unique(groups, return_inverse=True)
         self._weight, self._bounds = weight, np.append(0, np.cumsum(np.bincount(self._groups)))
-        self._n_ranks = int(self._ranks.max()) + 1
+        self._n_ranks, self._is_weighted = int(self._ranks.max()) + 1, bool(np.any(weight != weight[0]))
         self.total = self._total()
 
     def _total(self) -> float:
@@ -225,38 +235,31 @@ class _Pairs:
 
     def mean_loss(self, f: np.ndarray) -> tuple[float, np.ndarray]:
         """The mean loss of a pair at scores f, and its slope with respect to them, (n,)."""
-        order = np.argsort(f, kind="stable")
+        order = np.argsort(f)
         if len(self._bounds) > 2:
             order = order[np.argsort(self._groups[order], kind="stable")]
-        g = np.zeros(len(f))
-        value = _sweep(f, self._ranks, self._weight, order, self._bounds, self._n_ranks, g)
-        g /= self.total
-        return value / self.total, g
+        f, ranks = f[order], self._ranks[order]
+        weight = self._weight[order] if self._is_weighted else self._weight
+        g = np.empty((2, len(f)))
+
+        def sweep(start: int, stop: int) -> None:
+            for k in range(start, stop):
+                (_sweep_up, _sweep_down)[k](f, ranks, weight, self._bounds, self._n_ranks, g[k])
+
+        strips(sweep, 2, 1, 2 if len(f) > THREADS_FROM else 1)
+        slope = np.empty(len(f))
+        slope[order] = (g[1] - g[0]) / self.total
+        return float(g[0].sum() + f @ (g[1] - g[0])) / self.total, slope
 
 
 def _root(derivative: Callable[[float], float], accuracy: float) -> float:
-    """Where an increasing function of k >= 0 crosses 0, or 0 where it starts above."""
-    low, at_low = 0.0, derivative(0.0)
-    if at_low >= 0:
+    """Where an increasing function of k >= 0 crosses 0, or 0 where it starts above; accuracy: a share of k."""
+    if derivative(0.0) >= 0:
         return 0.0
-    high, at_high = 1.0, derivative(1.0)
-    for _ in range(LINE_STEPS):
-        if at_high >= 0:
-            break
-        low, at_low = high, at_high
+    high = 1.0
+    while derivative(high) < 0:
         high *= 4
-        at_high = derivative(high)
-    for _ in range(LINE_STEPS):  # false position, with a bisection step where it would stay at one end
-        if at_high - at_low <= 0 or high - low <= accuracy * high:
-            break
-        share = np.clip(-at_low / (at_high - at_low), 0.1, 0.9)
-        k = low + share * (high - low)
-        at_k = derivative(k)
-        if at_k < 0:
-            low, at_low = k, at_k
-        else:
-            high, at_high = k, at_k
-    return low
+    return float(brentq(derivative, 0.0, high, xtol=accuracy * high, rtol=1e-15))
 
 
 @njit(cache=True, nogil=True)
@@ -326,45 +329,49 @@ def _root_of_jumps(bends, jumps, left, slope):
 
 
 @njit(cache=True, nogil=True)
-def _sweep(f, ranks, v, order, bounds, n_ranks, g):
-    """Sum over pairs of v_i v_j max(0, 1 - f_i + f_j); adds its slope to g. order: by score, group after group.
+def _sweep_up(f, ranks, v, bounds, n_ranks, g):
+    """g_i = v_i times the weight of the rows j of lower rank with f_j > f_i - 1.
 
-    A row meets those of lower rank that are not a margin below it, then those of higher rank that are not a margin
-    above it; their weights stand in a tree of partial sums over the ranks (Fenwick 1994).
+    Rows group after group, by rising score. The weights of those that are not a margin below stand in a tree of partial
+    sums over the ranks (Fenwick 1994).
     """
     tree = np.zeros(n_ranks + 1)
-    value = 0.0
     for q in range(len(bounds) - 1):
         start, stop = bounds[q], bounds[q + 1]
-        for i in order[start:stop]:
+        for i in range(start, stop):
             _add(tree, ranks[i], v[i])
         passed = start
-        for i in order[start:stop]:
-            while f[order[passed]] <= f[i] - 1.0:
-                _add(tree, ranks[order[passed]], -v[order[passed]])
+        for i in range(start, stop):
+            while passed < stop and f[passed] <= f[i] - 1.0:
+                _add(tree, ranks[passed], -v[passed])
                 passed += 1
-            lower = _below(tree, ranks[i])
-            g[i] -= v[i] * lower
-            value += v[i] * lower
-        for i in order[passed:stop]:
+            g[i] = v[i] * _below(tree, ranks[i])
+        for i in range(passed, stop):
             _add(tree, ranks[i], -v[i])
+
+
+@njit(cache=True, nogil=True)
+def _sweep_down(f, ranks, v, bounds, n_ranks, g):
+    """g_j = v_j times the weight of the rows i of higher rank with f_i - 1 < f_j; as above."""
+    tree = np.zeros(n_ranks + 1)
+    for q in range(len(bounds) - 1):
+        start, stop = bounds[q], bounds[q + 1]
         reached, total = start, 0.0
-        for j in order[start:stop]:
-            while reached < stop and f[order[reached]] - 1.0 < f[j]:
-                i = order[reached]
-                _add(tree, ranks[i], v[i])
-                total += v[i]
+        for j in range(start, stop):
+            while reached < stop and f[reached] - 1.0 < f[j]:
+                _add(tree, ranks[reached], v[reached])
+                total += v[reached]
                 reached += 1
-            g[j] += v[j] * (total - _below(tree, ranks[j] + 1))
-        for i in order[start:reached]:
+            g[j] = v[j] * (total - _below(tree, ranks[j] + 1))
+        for i in range(start, reached):
             _add(tree, ranks[i], -v[i])
-        for i in order[start:stop]:
-            value += f[i] * g[i]
-    return value
 
 
 @njit(cache=True, nogil=True)
 def _add(tree, rank, weight):
+    if len(tree) <= FEW_RANKS:  # plain sums of each rank: no branch that depends on the row
+        tree[rank] += weight
+        return
     at = rank + 1
     while at < len(tree):
         tree[at] += weight
@@ -375,6 +382,10 @@ def _add(tree, rank, weight):
 def _below(tree, rank):
     """Sum of weights of lower ranks."""
     total = 0.0
+    if len(tree) <= FEW_RANKS:
+        for lower in range(len(tree)):
+            total += tree[lower] * (lower < rank)
+        return total
     at = rank
     while at > 0:
         total += tree[at]
