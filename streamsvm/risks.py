@@ -64,7 +64,7 @@ class Passes:
     ) -> None:
         self.n, self.d = samples.n, samples.d + (bias != 0)
         self.count, self.note = 0, dict[str, Any]()
-        self._samples, self._engine, self._bias, self._events = samples, engine, bias, events
+        self._samples, self._engine, self.bias, self._events = samples, engine, bias, events
 
     def map(self, visit: Callable[[Block, Rows], tuple[np.ndarray, ...]]) -> list[tuple[np.ndarray, ...]]:
         """visit(block, rows) of each block, in order."""
@@ -81,14 +81,14 @@ class Passes:
 
     def scores(self, rows: Rows, W: np.ndarray) -> np.ndarray:
         """(m, q) X W of a block's rows."""
-        if not self._bias:
+        if not self.bias:
             return times(rows, W)
-        return times(rows, W[:-1]) + self._bias * W[-1]
+        return times(rows, W[:-1]) + self.bias * W[-1]
 
     def slopes(self, rows: Rows, G: np.ndarray) -> np.ndarray:
         """(d, q) X'G."""
         A = transposed_times(rows, G)
-        return np.vstack([A, self._bias * G.sum(axis=0)]) if self._bias else A
+        return np.vstack([A, self.bias * G.sum(axis=0)]) if self.bias else A
 
 
 class HingeRisk:

@@ -30,8 +30,15 @@ from streamsvm.kernels import Kernel
 from streamsvm.nystroem import Nystroem
 from streamsvm.train import plan, train, train_in_memory
 
-# LinearSVC fails the same two: models agree within tol, the check asks for 1e-9
-WITHIN_TOL = {f"check_sample_weight_equivalence_on_{x}_data": "equal within tol" for x in ("dense", "sparse")}
+
+def known_failures(estimator) -> dict[str, str]:
+    """LinearSVC fails the first two as well; the last asks for 1e-7 of decisions made of float32 kernel values."""
+    weights = {
+        f"check_sample_weight_equivalence_on_{x}_data": "equal within tol" for x in ("dense", "sparse")
+    }
+    if estimator.kernel == "linear":
+        return weights if isinstance(estimator, CuttingPlaneRanker) else {}
+    return weights | {"check_methods_subset_invariance": "float32 kernel values: equal to 2e-7"}
 
 
 @parametrize_with_checks(
@@ -41,7 +48,7 @@ WITHIN_TOL = {f"check_sample_weight_equivalence_on_{x}_data": "equal within tol"
         CuttingPlaneRanker(),
         CuttingPlaneRanker(kernel="rbf", landmarks=20),
     ],
-    expected_failed_checks=lambda _: WITHIN_TOL,
+    expected_failed_checks=known_failures,
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

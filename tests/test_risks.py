@@ -114,8 +114,8 @@ def test_a_line_over_many_rows_is_searched_on_some(monkeypatch):
     ranks = (X @ [1, 2, 0] + rng.normal(size=4000) > 0.5).astype(int)
     for of_groups in (groups, np.zeros(4000, int)):
         risk = PairRisk(passes(X), ranks, of_groups, np.ones(4000), 1e-2)
-        df = X @ np.array([1.0, 2.0, 0.5])
-        about, exact = (risk.step(0, np.zeros(4000), df, 0.0, 5.25, exact=e) for e in (False, True))
+        f, df = X @ np.array([0.3, 0.5, 0.1]), X @ np.array([0.2, 0.4, 0.1])
+        about, exact = (risk.step(0, f, df, 0.0, 0.21, exact=e) for e in (False, True))
         assert about != exact
         assert about == pytest.approx(exact, rel=0.1)
 

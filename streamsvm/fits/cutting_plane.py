@@ -18,7 +18,7 @@ from streamsvm.errors import DataError
 from streamsvm.events import Events
 from streamsvm.fits.base import Fit
 from streamsvm.memory import MiB, require_memory
-from streamsvm.models import LinearModel
+from streamsvm.models import Header, LinearModel
 from streamsvm.nystroem import Nystroem, NystroemSamples
 from streamsvm.persist import save_model
 from streamsvm.risks import HingeRisk, LinearRisk, PairRisk, Passes
@@ -48,10 +48,7 @@ class CuttingPlaneFit(Fit):
             )
         self.samples = StoreSamples(store, self.scaling)
         self.limit_bytes = config.memory_limit or int(0.8 * psutil.virtual_memory().available)
-        self.length = 1 + min(
-            store.n if self.options.landmarks else store.d, self.options.landmarks or store.d
-        )
-        plane_bytes = 4 * self.length * self.columns
+        plane_bytes = 4 * (1 + self._length) * self.columns
         self.most_idle = int(np.clip(self.limit_bytes // 8 // plane_bytes, LEAST_IDLE, MOST_IDLE))
         self.bytes = self._bytes(plane_bytes)
         require_memory(config.memory_limit, sum(self.bytes.values()), f"{self.columns} linear problems")
@@ -59,12 +56,8 @@ class CuttingPlaneFit(Fit):
     def plan(self) -> dict[str, Any]:
         """Memory, and what a pass reads."""
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
-        return (
-            self.bytes
-            | {"held_bytes": self._held_bytes()}
-            | facts
-            | {"pass_bytes": self._row_bytes * self.store.n}
-        )
+        rows = {"held_bytes": self._held_bytes(), "pass_bytes": int(self._row_bytes * self.store.n)}
+        return self.bytes | rows | facts
 
     def to_file(self, path: Path) -> dict[str, Any]:
         model, report = self.model()
@@ -74,48 +67,44 @@ class CuttingPlaneFit(Fit):
 
     def model(self) -> tuple[LinearModel, dict[str, Any]]:
         features = self._features()
-        samples = self._featured(features)
-        bias = self.options.bias if self.classify else 0.0  # pairs do not see it
-        passes = Passes(
-            HeldSamples(samples, self._held_bytes(), lambda: self.scratch), self.engine, bias, self.events
-        )
+        passes = self._passes(features)
         risk = self._risk(passes)
         with self.phase("planes"):
-            began = time.perf_counter()
             state = self._solve(risk, passes)
-            seconds = time.perf_counter() - began
-        W = np.stack([bundle.w for bundle in state.columns], axis=1)
-        coef, intercept = (W[:-1], bias * W[-1]) if bias else (W, np.zeros(self.columns))
         certificate = {
             "objective": state.objective,
             "gap": state.objective - state.bound,
             "tol": self.config.tol,
             "exact": features is None,
         }
-        model = LinearModel(
-            self.header(certificate),
-            coef if features is None else features.coefficients(coef),
-            intercept,
-            self.config.task or "classify",
-            self._thresholds(state),
-            None if features is None else features.landmarks,
-        )
-        active = np.any([risk.active(c, b.f) for c, b in enumerate(state.columns)], axis=0)
-        facts: dict[str, Any] = {
+        model = self._linear_model(state, features, passes.bias, self.header(certificate))
+        active = np.any([risk.active(c, bundle.f) for c, bundle in enumerate(state.columns)], axis=0)
+        return model, self.report(certificate, int(np.count_nonzero(active)), **self._facts(state, passes))
+
+    def _linear_model(
+        self, state: BundleState, features: Nystroem | None, bias: float, header: Header
+    ) -> LinearModel:
+        W = np.stack([bundle.w for bundle in state.columns], axis=1)
+        coef, intercept = (W[:-1], bias * W[-1]) if bias else (W, np.zeros(self.columns))
+        task, thresholds = str(self.config.task), self._thresholds(state)
+        if features is None:
+            return LinearModel(header, coef, intercept, task, thresholds)
+        coef = features.coefficients(coef)
+        return LinearModel(header, coef, intercept, task, thresholds, features.landmarks)
+
+    def _facts(self, state: BundleState, passes: Passes) -> dict[str, Any]:
+        converged = self._solver.done(state)
+        if not converged:
+            message = f"stopped after {passes.count} passes, before the gap was below tol"
+            self.events("warning", message=message)
+        facts = {
             "task": self.config.task,
             "steps": state.steps,
             "passes": passes.count,
             "planes": state.planes,
-            "seconds_per_pass": round(seconds / max(passes.count, 1), 6),
-            "converged": self._solver.done(state),
+            "converged": converged,
         }
-        if self.config.task == "rank":
-            facts |= self._query_facts()
-        if not facts["converged"]:
-            self.events(
-                "warning", message=f"stopped after {passes.count} passes, before the gap was below tol"
-            )
-        return model, self.report(certificate, int(np.count_nonzero(active)), **facts)
+        return facts | (self._query_facts() if self.config.task == "rank" else {})
 
     @property
     def _solver(self) -> CuttingPlane:
@@ -185,12 +174,14 @@ class CuttingPlaneFit(Fit):
             ids = rng.choice(self.store.n, min(self.options.landmarks, self.store.n), replace=False)
             return Nystroem.of(self.kernel, self.samples.take(np.sort(ids)))
 
-    def _featured(self, features: Nystroem | None) -> Samples:
-        if features is None:
-            return self.samples
-        return NystroemSamples(
-            self.samples, features, self.store.blocks(max(1, int(PASS_BYTES / self._row_bytes)))
-        )
+    def _passes(self, features: Nystroem | None) -> Passes:
+        samples: Samples = self.samples
+        if features is not None:
+            blocks = self.store.blocks(max(1, int(PASS_BYTES / self._row_bytes)))
+            samples = NystroemSamples(samples, features, blocks)
+        held = HeldSamples(samples, self._held_bytes(), lambda: self.scratch)
+        bias = self.options.bias if self.classify else 0.0  # pairs do not see it
+        return Passes(held, self.engine, bias, self.events)
 
     def _thresholds(self, state: BundleState) -> np.ndarray:
         if self.config.task != "ordinal":
@@ -198,10 +189,14 @@ class CuttingPlaneFit(Fit):
         return rank_thresholds(state.columns[0].f, self.codes, len(self.classes), self.upper)
 
     @property
-    def _row_bytes(self) -> float:
-        """Of a row as passes read it."""
+    def _length(self) -> int:
+        """Features of a row as passes read it."""
         landmarks = self.options.landmarks
-        return self.samples.nbytes / self.store.n if landmarks is None else 4.0 * min(landmarks, self.store.n)
+        return self.store.d if landmarks is None else min(landmarks, self.store.n)
+
+    @property
+    def _row_bytes(self) -> float:
+        return self.samples.nbytes / self.store.n if self.options.landmarks is None else 4.0 * self._length
 
     def _bytes(self, plane_bytes: int) -> dict[str, int]:
         """What the fit holds besides rows: vectors of all rows, planes, what tasks are reading."""

@@ -8,7 +8,8 @@ planes so far make a small problem, whose dual over alpha >= 0, sum alpha <= 1 i
 a lower bound of the whole. The plain method takes the next plane at that w. The default goes on from the best point
 known, by an exact search along the line from it to w, and takes the next plane a little beyond it (OCAS, Franc and
 Sonnenburg 2009). They need a pass for the scores of w and one more for the plane; here the length of the step is
-predicted by the last one, so that the pass that takes the plane brings the scores too.
+predicted by the last one, so that the pass that takes the plane brings the scores too. How far beyond the best point
+is measured as well: a plane that cuts much deeper into the small problem than the gap is could have been nearer.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from streamsvm.products import times, transposed_times
 from streamsvm.risks import LinearRisk
 
 Method = Literal["ocas", "plain"]
-BEYOND = 0.1  # of the way from the predicted best point to w, mu of Franc and Sonnenburg
+NEAREST, FARTHEST = 0.01, 0.2  # of the way from the predicted best point to w: where planes are taken
+DEEP = 2.25  # gaps that a plane should cut off the small problem at w
 LEAST_STEP = 1e-3  # that is predicted
 NOTHING = 1e-6  # multipliers below have no part: those of an interior point are never 0
 QP_ACCURACY = 1e-10  # of the small problem, over its largest offset
@@ -44,6 +46,7 @@ class Bundle:
     objective: float
     bound: float = 0.0
     step: float = 1.0  # the last one's length, as a share of the way
+    beyond: float = 0.05  # and how far beyond it the plane is taken
     A: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     b: np.ndarray = field(default_factory=lambda: np.zeros(0))
     H: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # A A'
@@ -57,7 +60,7 @@ class Bundle:
     @property
     def reach(self) -> float:
         """Where on the way from w (0) to the target (1) the next plane is taken."""
-        return self.step + BEYOND * (1 - self.step)
+        return self.step + self.beyond * (1 - self.step)
 
     @property
     def target(self) -> np.ndarray:
@@ -70,10 +73,16 @@ class Bundle:
         exact = a.astype(np.float64)
         if not len(self.b):
             self.A = np.zeros((0, len(a)), np.float32)
-        h = times(Rows(self.A), exact[:, None])
+        h, b = times(Rows(self.A), exact[:, None]), value - exact @ q
+        if len(self.b):
+            known = max(
+                0.0, float(np.max(self.b - self.H @ self.alpha))
+            )  # at the target, where planes are b - H alpha
+            shallow = b - float(h[:, 0] @ self.alpha) - known < DEEP * self.gap
+            self.beyond = min(1.3 * self.beyond, FARTHEST) if shallow else max(0.8 * self.beyond, NEAREST)
         self.H = np.block([[self.H, h], [h.T, exact @ exact]])
         self.A = np.vstack([self.A, a])
-        self.b = np.append(self.b, value - exact @ q)
+        self.b = np.append(self.b, b)
         self.alpha = np.append(self.alpha, 0.0)
         self.idle = np.append(self.idle, 0)
 
@@ -111,7 +120,7 @@ class BundleState:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything, as arrays: one after another where columns differ in length."""
-        numbers = [(c.objective, c.bound, c.step, len(c.b)) for c in self.columns]
+        numbers = [(c.objective, c.bound, c.step, c.beyond, len(c.b)) for c in self.columns]
         joined = {
             name: np.concatenate([getattr(c, name).ravel() for c in self.columns])
             for name in ("w", "f", "A", "b", "H", "alpha", "idle")
@@ -121,7 +130,7 @@ class BundleState:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> BundleState:
         numbers = arrays["numbers"]
-        k, counts = len(numbers), numbers[:, 3].astype(np.int64)
+        k, counts = len(numbers), numbers[:, 4].astype(np.int64)
         d, n = len(arrays["w"]) // k, len(arrays["f"]) // k
         sizes = {"w": np.full(k, d), "f": np.full(k, n), "A": counts * d, "H": counts**2}
         parts = {
@@ -129,10 +138,11 @@ class BundleState:
             for name in ("w", "f", "A", "b", "H", "alpha", "idle")
         }
         columns = []
-        for c, (objective, bound, step, T) in enumerate(numbers.tolist()):
+        for c, (*scalars, T) in enumerate(numbers.tolist()):
             own: Any = {name: part[c] for name, part in parts.items()}
             own |= {"A": own["A"].reshape(int(T), d), "H": own["H"].reshape(int(T), int(T))}
-            columns.append(Bundle(objective=objective, bound=bound, step=step, **own))
+            own |= dict(zip(("objective", "bound", "step", "beyond"), scalars, strict=True))
+            columns.append(Bundle(**own))
         return cls(columns, int(arrays["steps"]))
 
 

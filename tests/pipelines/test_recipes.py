@@ -199,3 +199,22 @@ def test_infinite_digits(tables):
     assert found["Infinite MNIST"][0]["rows"] == 400
     assert found["Budgeted SGD, round digits, B 1,000"][0]["times the two"] > 1
     assert found["DC-SVM early, round digits"][0]["accuracy"] > 0.8
+
+
+def test_linear_problems(tables):
+    found = tables("linear")
+    assert {row["data"] for row in found["The same problem as LIBLINEAR's"]} == {
+        "reuters",
+        "w8a",
+        "a9a",
+        "covtype",
+        "text",
+    }
+    ratios = [float(row["objective / LIBLINEAR's"]) for row in found["The same problem as LIBLINEAR's"]]
+    assert ratios == pytest.approx([1.0] * 5, abs=2e-3)
+    ocas, plain = found["With and without the line search"]
+    assert ocas["passes"] < plain["passes"]
+    assert [row["tol"] for row in found["Over tol, C 1"]] == 2 * [1e-1, 1e-2, 1e-3, 1e-4]
+    assert all(float(row["MAP"]) > 0.9 for row in found["MQ2008, five folds"])
+    assert found["Abalone, ordinal"][0]["mean absolute error"] < 1
+    assert [row["task"] for row in found["800 rows of covtype"]] == ["two classes", "two ranks"]
