@@ -151,8 +151,7 @@ class PairRisk:
         self._passes, self.n, self.d = passes, passes.n, passes.d
         self._pairs = _Pairs(ranks, groups, weight)
         self._few = self._pairs.sample(LINE_ROWS)
-        self._scale = C * float(weight.sum())
-        self.total = self._pairs.total  # weight of all pairs
+        self._scale, self.total = C * float(weight.sum()), self._pairs.total
         self._known: tuple[np.ndarray, tuple[float, np.ndarray]] | None = None
 
     def at(self, W: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -226,12 +225,10 @@ class _Pairs:
         else:
             chosen = rng.random(len(self._ranks)) < n / len(self._ranks)
         ids = np.flatnonzero(chosen)
-        some = (
-            _Pairs(self._ranks[ids], self._groups[ids], self._weight[ids], self.ids[ids])
-            if len(ids)
-            else None
-        )
-        return some if some is not None and some.total > 0 else None
+        if not len(ids):
+            return None
+        some = _Pairs(self._ranks[ids], self._groups[ids], self._weight[ids], self.ids[ids])
+        return some if some.total > 0 else None
 
     def mean_loss(self, f: np.ndarray) -> tuple[float, np.ndarray]:
         """The mean loss of a pair at scores f, and its slope with respect to them, (n,)."""

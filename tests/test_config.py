@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from streamsvm.config import (
     BSGDConfig,
+    CuttingPlaneConfig,
     DCSVMConfig,
     FitConfig,
     KernelConfig,
@@ -120,7 +121,7 @@ def test_other_sizes_are_refused(text):
             "class_weight: found 'equal', expected 'balanced' or a table of label = weight",
         ),
         ({"positive": ["a", "a"]}, "positive: found ['a', 'a'], expected labels, each named once"),
-        ({"solver": "magic"}, "solver: found 'magic', expected 'dcsvm' or 'bsgd'"),
+        ({"solver": "magic"}, "solver: found 'magic', expected 'dcsvm', 'bsgd' or 'cutting-plane'"),
         ({"dcsvm": {"levels": 2, "early_level": 3}}, "dcsvm: early_level is 3, expected at most levels, 2"),
         (
             {"dcsvm": {"neighbours": 3, "combine": "naive"}},
@@ -186,8 +187,8 @@ def test_a_configuration_is_frozen():
 
 
 def test_every_option_has_a_description_and_a_default():
-    for model in (FitConfig, KernelConfig, DCSVMConfig, BSGDConfig):
+    for model in (FitConfig, KernelConfig, DCSVMConfig, BSGDConfig, CuttingPlaneConfig):
         model()
         for name, field in model.model_fields.items():
-            assert field.description or name in ("kernel", "dcsvm", "bsgd")
+            assert field.description or name in ("kernel", "dcsvm", "bsgd", "cutting_plane")
     assert "dcsvm.early_level" in set(option_names())

@@ -29,6 +29,7 @@ class Linear:
 
     W: np.ndarray
     classes: np.ndarray = field(default_factory=lambda: np.array(["no", "yes"]))
+    task: str = "classify"
 
     @property
     def d(self):

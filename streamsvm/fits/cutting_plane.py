@@ -202,7 +202,7 @@ class CuttingPlaneFit(Fit):
         """What the fit holds besides rows: vectors of all rows, planes, what tasks are reading."""
         chunk_bytes = self.store.nbytes / self.store.n * self.store.chunk_rows
         return {
-            "vector_bytes": self.store.n * (44 + 24 * self.columns),
+            "vector_bytes": self.store.n * (24 * self.columns + (44 if self.classify else 110)),
             "plane_bytes": plane_bytes * (2 * self.most_idle + 8 * self.engine.threads + 6),
             "task_bytes": int(self.engine.threads * 4 * max(PASS_BYTES, chunk_bytes)),
         }

@@ -32,17 +32,20 @@ LEAST_STEP = 1e-3  # that is predicted
 NOTHING = 1e-6  # multipliers below have no part: those of an interior point are never 0
 QP_ACCURACY = 1e-10  # of the small problem, over its largest offset
 MOST_IDLE = 100
+ARRAYS = ("w", "f", "target", "A", "b", "H", "alpha", "idle")
 
 
 @dataclass
 class Bundle:
     """What is known of one column. A (T, d) float32 and b (T,): its planes. alpha (T,): their multipliers.
 
-    w (d,) is the best point, f (n,) its scores. Planes are tight where they were taken, whatever A rounds.
+    w (d,) is the best point, f (n,) its scores; target (d,) the minimiser of the small problem. Planes are tight where
+    they were taken, whatever A rounds.
     """
 
     w: np.ndarray
     f: np.ndarray
+    target: np.ndarray
     objective: float
     bound: float = 0.0
     step: float = 1.0  # the last one's length, as a share of the way
@@ -62,37 +65,36 @@ class Bundle:
         """Where on the way from w (0) to the target (1) the next plane is taken."""
         return self.step + self.beyond * (1 - self.step)
 
-    @property
-    def target(self) -> np.ndarray:
-        """(d,) the minimiser of the small problem."""
-        return -transposed_times(Rows(self.A), self.alpha[:, None])[:, 0]
-
     def add(self, q: np.ndarray, value: float, slope: np.ndarray) -> None:
         """Takes in the plane of R at q."""
         a = slope.astype(np.float32)
         exact = a.astype(np.float64)
         if not len(self.b):
             self.A = np.zeros((0, len(a)), np.float32)
-        h, b = times(Rows(self.A), exact[:, None]), value - exact @ q
+        h, b = times(Rows(self.A), exact[:, None]), float(value - exact @ q)
         if len(self.b):
-            known = max(
-                0.0, float(np.max(self.b - self.H @ self.alpha))
-            )  # at the target, where planes are b - H alpha
-            shallow = b - float(h[:, 0] @ self.alpha) - known < DEEP * self.gap
-            self.beyond = min(1.3 * self.beyond, FARTHEST) if shallow else max(0.8 * self.beyond, NEAREST)
+            self._aim(b - float(h[:, 0] @ self.alpha))
         self.H = np.block([[self.H, h], [h.T, exact @ exact]])
         self.A = np.vstack([self.A, a])
         self.b = np.append(self.b, b)
         self.alpha = np.append(self.alpha, 0.0)
         self.idle = np.append(self.idle, 0)
 
+    def _aim(self, found: float) -> None:
+        """Sets how far beyond the best point planes are taken, from what the new one says of R at the target."""
+        known = max(0.0, float(np.max(self.b - self.H @ self.alpha)))  # A w = -H alpha there
+        is_shallow = found - known < DEEP * self.gap
+        self.beyond = min(1.3 * self.beyond, FARTHEST) if is_shallow else max(0.8 * self.beyond, NEAREST)
+
     def solve(self, most_idle: int) -> None:
         """The small problem: multipliers, lower bound; planes that were idle for longer go."""
         self.alpha = simplex_qp(self.H, self.b)
-        w = self.target
-        self.bound = max(self.bound, float(self.b @ self.alpha - 0.5 * w @ w))
+        self.target = -transposed_times(Rows(self.A), self.alpha[:, None])[:, 0]
+        self.bound = max(self.bound, float(self.b @ self.alpha - 0.5 * self.target @ self.target))
         self.idle = np.where(self.alpha > NOTHING, 0, self.idle + 1)
         kept = self.idle <= most_idle
+        if kept.all():
+            return
         self.A, self.b, self.alpha, self.idle = (
             values[kept] for values in (self.A, self.b, self.alpha, self.idle)
         )
@@ -121,10 +123,7 @@ class BundleState:
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything, as arrays: one after another where columns differ in length."""
         numbers = [(c.objective, c.bound, c.step, c.beyond, len(c.b)) for c in self.columns]
-        joined = {
-            name: np.concatenate([getattr(c, name).ravel() for c in self.columns])
-            for name in ("w", "f", "A", "b", "H", "alpha", "idle")
-        }
+        joined = {name: np.concatenate([getattr(c, name).ravel() for c in self.columns]) for name in ARRAYS}
         return joined | {"numbers": np.array(numbers), "steps": np.array(self.steps)}
 
     @classmethod
@@ -132,11 +131,14 @@ class BundleState:
         numbers = arrays["numbers"]
         k, counts = len(numbers), numbers[:, 4].astype(np.int64)
         d, n = len(arrays["w"]) // k, len(arrays["f"]) // k
-        sizes = {"w": np.full(k, d), "f": np.full(k, n), "A": counts * d, "H": counts**2}
-        parts = {
-            name: np.split(arrays[name], np.cumsum(sizes.get(name, counts))[:-1])
-            for name in ("w", "f", "A", "b", "H", "alpha", "idle")
+        sizes = {
+            "w": np.full(k, d),
+            "target": np.full(k, d),
+            "f": np.full(k, n),
+            "A": counts * d,
+            "H": counts**2,
         }
+        parts = {name: np.split(arrays[name], np.cumsum(sizes.get(name, counts))[:-1]) for name in ARRAYS}
         columns = []
         for c, (*scalars, T) in enumerate(numbers.tolist()):
             own: Any = {name: part[c] for name, part in parts.items()}
@@ -160,10 +162,8 @@ class CuttingPlane:
 
     def init(self, problem: LinearRisk) -> BundleState:
         """w = 0, whose scores need no pass."""
-        f = np.zeros(problem.n)
-        return BundleState(
-            [Bundle(np.zeros(problem.d), f.copy(), problem.value(c, f)) for c in range(problem.columns)]
-        )
+        w, f = np.zeros(problem.d), np.zeros(problem.n)
+        return BundleState([Bundle(w, f, w, problem.value(c, f)) for c in range(problem.columns)])
 
     def step(self, problem: LinearRisk, state: BundleState) -> BundleState:
         open_columns = np.array([c for c, bundle in enumerate(state.columns) if self.is_open(bundle)])
@@ -188,10 +188,9 @@ class CuttingPlane:
 
     def _query(self, bundle: Bundle) -> np.ndarray:
         """Where the next plane is taken."""
-        if not len(bundle.b):
-            return bundle.w
-        target = bundle.target
-        return target if self.method == "plain" else bundle.w + bundle.reach * (target - bundle.w)
+        if self.method == "plain":
+            return bundle.target
+        return bundle.w + bundle.reach * (bundle.target - bundle.w)
 
     def _move(self, problem: LinearRisk, c: int, bundle: Bundle, q: np.ndarray, f: np.ndarray) -> None:
         """To the best point of the line through w and q, of those at least as good as w."""

@@ -23,6 +23,7 @@ class FirstColumn:
     kind: ClassVar[str] = "first-column"
     classes: np.ndarray
     d: int = 2
+    task: str = "classify"
 
     def to_state(self):
         return {"classes": self.classes}, {"d": self.d}

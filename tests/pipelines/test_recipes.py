@@ -217,4 +217,4 @@ def test_linear_problems(tables):
     assert [row["tol"] for row in found["Over tol, C 1"]] == 2 * [1e-1, 1e-2, 1e-3, 1e-4]
     assert all(float(row["MAP"]) > 0.9 for row in found["MQ2008, five folds"])
     assert found["Abalone, ordinal"][0]["mean absolute error"] < 1
-    assert [row["task"] for row in found["800 rows of covtype"]] == ["two classes", "two ranks"]
+    assert [row["task"] for row in found["Two classes and two ranks"]] == ["two classes", "two ranks"]
