@@ -211,7 +211,7 @@ def test_linear_problems(tables):
         "text",
     }
     ratios = [float(row["objective / LIBLINEAR's"]) for row in found["The same problem as LIBLINEAR's"]]
-    assert ratios == pytest.approx([1.0] * 5, abs=2e-3)
+    assert max(ratios) < 1.002  # below 1 where LIBLINEAR has not ended
     ocas, plain = found["With and without the line search"]
     assert ocas["passes"] < plain["passes"]
     assert [row["tol"] for row in found["Over tol, C 1"]] == 2 * [1e-1, 1e-2, 1e-3, 1e-4]
