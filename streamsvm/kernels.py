@@ -47,6 +47,20 @@ class Kernel:
         strips(fill, len(a), _height(len(b), a.d), threads)
         return out
 
+    def exact(self, a: Rows, b: Rows) -> np.ndarray:
+        """K(a, b), (m, q) float64 throughout; for small blocks."""
+        values = inner_products(a, b, np.float64)
+        if self.name == "linear":
+            return values
+        if self.name == "poly":
+            return (self.gamma * values + self.coef0) ** self.degree
+        values *= 2.0
+        values -= a.sq_norms[:, None]
+        values -= b.sq_norms
+        np.minimum(values, 0.0, out=values)
+        values *= self.gamma
+        return np.exp(values, out=values)
+
     def diag(self, a: Rows) -> np.ndarray:
         """K(a_i, a_i), (m,) float64."""
         if self.name == "rbf":
@@ -71,6 +85,12 @@ class Kernel:
                 work = _accumulate(right, part, a, out, keep and partial(keep, columns))
                 strips(work, len(a), _height(len(part), a.d), threads)
         return out
+
+
+def inner_products(a: Rows, b: Rows, dtype: type) -> np.ndarray:
+    """a @ b', (m, q) of this dtype; for small blocks."""
+    out = a.astype(dtype).X @ b.astype(dtype).X.T
+    return out if isinstance(out, np.ndarray) else out.toarray()
 
 
 class _Right:

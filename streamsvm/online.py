@@ -17,7 +17,8 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.errors import DataError
 from streamsvm.kernels import Kernel
 from streamsvm.models import BudgetModel, Header
-from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, BudgetStats, n_columns, signs
+from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, BudgetStats
+from streamsvm.solvers.pairs import n_columns, signs
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,8 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.estimators.base import StoreClassifier, threads
 from streamsvm.kernels import Kernel
 from streamsvm.models import BudgetModel, Header, encode
-from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, n_columns, signs
+from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
+from streamsvm.solvers.pairs import n_columns, signs
 
 BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
 STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambda = 1 / (n C)

@@ -25,7 +25,8 @@ from streamsvm.fits.base import Fit
 from streamsvm.memory import MiB, require_memory
 from streamsvm.models import BudgetModel
 from streamsvm.persist import save_model
-from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, n_columns, signs
+from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
+from streamsvm.solvers.pairs import n_columns, signs
 
 SHUFFLE = 2  # of the seed's streams: which windows come when, and in which order their rows
 SAVE_SECONDS = 30.0

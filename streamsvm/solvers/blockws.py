@@ -1,9 +1,13 @@
-"""The exact dual solver: block working sets without a bias, shrinking, and warm start.
+"""The exact dual solver: block working sets with or without a bias, shrinking, and warm start.
 
 Each round takes a block B of the worst violators, solves the dual restricted to B, and streams one product
 Q[active, B] @ delta. The block problem is solved the same way once more, over sub-blocks that fit in L1 and L2,
 by greedy coordinate descent. Without a bias every step moves all decision values, so a block mixes the classes and
 keeps half of the block before; the plain top violators stall.
+
+With a bias, the constraint y'a = 0 has the multiplier b, and the KKT conditions hold for the shifted gradient
+g + y b = y (f + b) - 1. Then blocks mix rows that may rise (I_up) with rows that may fall (I_low) in y a, and steps
+move two coefficients, one of each (Fan, Chen and Lin 2005, as in LIBSVM).
 """
 
 from __future__ import annotations
@@ -32,7 +36,10 @@ class Shrunk:
 
 @dataclass(frozen=True)
 class BlockState:
-    """alpha (n,), gradient Qa - e (n,; stale on shrunk rows), the last block, what is shrunk, and the violation."""
+    """alpha (n,), gradient Qa - e (n,; stale on shrunk rows), the last block, what is shrunk, and the violation.
+
+    bias: b of f(x) = sum_i y_i a_i K(x_i, x) + b; 0 without. Then violation is LIBSVM's m - M.
+    """
 
     alpha: np.ndarray
     gradient: np.ndarray
@@ -41,6 +48,7 @@ class BlockState:
     shrunk: tuple[Shrunk, ...] = ()
     violation: float = np.inf
     rounds: int = 0
+    bias: float = 0.0
 
     @property
     def objective(self) -> float:
@@ -49,9 +57,9 @@ class BlockState:
 
 
 def duality_gap(problem: DualQP, state: BlockState) -> float:
-    """Primal minus dual objective: a'g + sum_i upper_i max(0, -g_i); exact where nothing is shrunk."""
-    g = state.gradient
-    return float(state.alpha @ g + problem.upper @ np.maximum(-g, 0.0))
+    """Primal minus dual objective: a'g + sum_i upper_i max(0, -g_i - y_i b); exact where nothing is shrunk."""
+    shifted = _shifted(problem, state, slice(None))
+    return float(state.alpha @ state.gradient + problem.upper @ np.maximum(-shifted, 0.0))
 
 
 def solve(
@@ -59,14 +67,16 @@ def solve(
     alpha: np.ndarray | None = None,
     *,
     tol: float,
+    bias: bool = False,
     max_rounds: int = 100_000,
     on_step: Callable[[float, int], None] = lambda violation, rounds: None,
 ) -> BlockState:
     """The dual solved to a largest KKT violation of at most tol, from alpha or from zero.
 
-    Raises ConfigError where tol is finer than float32 kernel values can reach.
+    bias: with the constraint y'a = 0; tol then bounds m - M, as LIBSVM's does. Raises ConfigError where tol is
+    finer than float32 kernel values can reach.
     """
-    solver = BlockSolver(tol)
+    solver = BlockSolver(tol, bias=bias)
     return run(
         solver,
         problem,
@@ -80,12 +90,20 @@ def solve(
 class BlockSolver:
     tol: float
     block_rows: int = BLOCK
+    bias: bool = False
+
+    @property
+    def row_tol(self) -> float:
+        """What tol lets a row violate its condition by: with the best b, m - M is twice the largest violation."""
+        return 0.5 * self.tol if self.bias else self.tol
 
     def init(self, problem: DualQP, alpha: np.ndarray | None = None) -> BlockState:
         n = len(problem.y)
+        if alpha is not None:
+            alpha = np.clip(alpha.astype(np.float64), 0.0, problem.upper)
+            alpha = balanced(alpha, problem.y) if self.bias else alpha
         if alpha is None or not alpha.any():
             return self._measured(problem, BlockState(np.zeros(n), np.full(n, -1.0)))
-        alpha = np.clip(alpha.astype(np.float64), 0.0, problem.upper)
         support = np.flatnonzero(alpha)
         gradient = problem.apply(support, alpha[support]) - 1.0
         return self._measured(problem, BlockState(alpha, gradient))
@@ -106,7 +124,7 @@ class BlockSolver:
 
     def step(self, problem: DualQP, state: BlockState) -> BlockState:
         if state.violation <= self.tol:
-            return self._measured(problem, _unshrink(problem, state))
+            return self.unshrunk(problem, state)
         state = self._shrink(problem, state)
         block = self._select(problem, state)
         new, moved = self._solve_block(problem, state, block)
@@ -117,20 +135,33 @@ class BlockSolver:
         alpha[block] = new
         active = slice(None) if state.active is None else state.active
         gradient[active] += problem.apply(block[moved], delta, state.active)
+        if self.bias and delta @ (state.gradient + gradient)[block[moved]] >= 0:
+            raise self._stuck(state)  # twice what the objective gained: nothing, but for rounding
         state = replace(state, alpha=alpha, gradient=gradient, block=block, rounds=state.rounds + 1)
         return self._measured(problem, state)
 
+    def unshrunk(self, problem: DualQP, state: BlockState) -> BlockState:
+        """All rows active again, and measured: for a run that stops before its tolerance."""
+        return self._measured(problem, _unshrink(problem, state))
+
     def _measured(self, problem: DualQP, state: BlockState) -> BlockState:
         active = slice(None) if state.active is None else state.active
-        v = violations(state.alpha[active], state.gradient[active], problem.upper[active])
-        return replace(state, violation=float(v.max()))
+        if not self.bias:
+            return replace(state, violation=float(_violations(problem, state, active).max()))
+        levels, up, low = _levels(problem, state, active)
+        m, M = levels[up].max(initial=-np.inf), levels[low].min(initial=np.inf)
+        state = replace(state, violation=max(float(m - M), 0.0), bias=_middle(m, M))
+        free = up & low
+        if self.is_solved(state) and free.any():  # as LIBSVM reports it
+            return replace(state, bias=float(levels[free].mean()))
+        return state
 
     def _shrink(self, problem: DualQP, state: BlockState) -> BlockState:
         """Drops rows at a bound whose gradient holds them there by more than the largest violation."""
         active = np.arange(len(state.alpha)) if state.active is None else state.active
         if state.rounds < 3 or len(active) <= 2 * self.block_rows:
             return state
-        a, g = state.alpha[active], state.gradient[active]
+        a, g = state.alpha[active], _shifted(problem, state, active)
         settled = ((a <= 0) & (g > state.violation)) | ((a >= problem.upper[active]) & (g < -state.violation))
         if settled.mean() < 0.3:  # gathering the active rows again has to pay
             return state
@@ -138,34 +169,39 @@ class BlockSolver:
         return replace(state, active=active[~settled], shrunk=shrunk)
 
     def _select(self, problem: DualQP, state: BlockState) -> np.ndarray:
-        """Half of the previous block and, from each class, a quarter of worst violators.
+        """Half of the previous block and, from each side, a quarter of worst violators.
+
+        The sides are the classes; with a bias, the rows whose y a should rise and those where it should fall.
 
         Where the problem knows parts of rows far from each other, only the parts that need it most take part, and
         free support vectors of theirs fill the block up: neighbours move against each other.
         """
         active = slice(None) if state.active is None else state.active
         v = np.zeros(len(state.alpha))
-        v[active] = violations(state.alpha[active], state.gradient[active], problem.upper[active])
+        v[active] = _violations(problem, state, active)
+        sides = -np.sign(problem.y * _shifted(problem, state, slice(None))) if self.bias else problem.y
         kept, free = state.block, np.empty(0, np.intp)
         if state.active is not None:  # a row shrunk since then has no gradient to go by
             kept = kept[np.isin(kept, state.active)]
         if problem.parts is not None:
             is_free = (state.alpha > 0) & (state.alpha < problem.upper)
             chosen = self._neediest(problem.parts, v, is_free)
+            if self.bias:  # without its worst pair a block may have no pair to move
+                chosen[[np.argmax(np.where(sides == side, v, 0.0)) for side in (1.0, -1.0)]] = True
             v[~chosen] = 0.0
             kept, free = kept[chosen[kept]], np.flatnonzero(chosen & is_free)
         kept = _largest(kept, v, self.block_rows // 2)
         v[kept] = 0.0
         quarter = (self.block_rows - len(kept)) // 2
-        fresh = [_largest(np.flatnonzero((problem.y == side) & (v > 0)), v, quarter) for side in (1.0, -1.0)]
+        fresh = [_largest(np.flatnonzero((sides == side) & (v > 0)), v, quarter) for side in (1.0, -1.0)]
         block = np.union1d(kept, np.concatenate(fresh))
         room = self.block_rows - len(block)
         return np.union1d(block, np.setdiff1d(free, block)[:room]) if len(free) else block
 
     def _neediest(self, parts: np.ndarray, v: np.ndarray, free: np.ndarray) -> np.ndarray:
         """(n,) bool: rows of the parts with most violation that together hold a block of free or violating rows."""
-        rows = np.bincount(parts, weights=free | (v > self.tol))
-        order = np.argsort(-np.bincount(parts, weights=np.where(v > self.tol, v, 0.0)), kind="stable")
+        rows = np.bincount(parts, weights=free | (v > self.row_tol))
+        order = np.argsort(-np.bincount(parts, weights=np.where(v > self.row_tol, v, 0.0)), kind="stable")
         count = 1 + int(np.searchsorted(np.cumsum(rows[order]), self.block_rows, side="right"))
         return np.isin(parts, order[:count])
 
@@ -174,23 +210,25 @@ class BlockSolver:
     ) -> tuple[np.ndarray, np.ndarray]:
         """New coefficients of the block, and which of them moved."""
         Q = problem.gram(block)
-        a = state.alpha[block].astype(np.float32)
+        number = np.float64 if self.bias else np.float32  # of a: y'a must not drift from 0
+        a, upper = state.alpha[block].astype(number), problem.upper[block].astype(number)
         before = a.copy()
         # a tenth of the block's violation is enough: more would be undone by the next block
-        worst = violations(state.alpha[block], state.gradient[block], problem.upper[block]).max()
-        tol = np.float32(max(0.1 * worst, 0.5 * self.tol))
+        worst = _violations(problem, state, block).max()
+        tol = np.float32(max(0.1 * worst, 0.5 * self.row_tol))
         _block_descent(
             Q,
             np.ascontiguousarray(np.diag(Q)),
-            state.gradient[block].astype(np.float32),
+            _shifted(problem, state, block).astype(np.float32),
             a,
-            problem.upper[block].astype(np.float32),
+            upper,
+            problem.y[block if self.bias else block[:0]].astype(np.float32),
             tol,
             min(SUBBLOCK, len(block)),
         )
         moved = a != before
         new = np.where(moved, np.clip(a.astype(np.float64), 0.0, problem.upper[block]), state.alpha[block])
-        at_upper = moved & (a >= problem.upper[block].astype(np.float32))
+        at_upper = moved & (a >= upper)
         new[at_upper] = problem.upper[block][at_upper]
         return new, moved
 
@@ -200,6 +238,41 @@ def violations(alpha: np.ndarray, gradient: np.ndarray, upper: np.ndarray) -> np
     down = np.where(alpha > 0, np.maximum(gradient, 0.0), 0.0)
     up = np.where(alpha < upper, np.maximum(-gradient, 0.0), 0.0)
     return np.maximum(down, up)
+
+
+def _shifted(problem: DualQP, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
+    """g + y b of some rows."""
+    g = state.gradient[rows]
+    return g + state.bias * problem.y[rows] if state.bias else g
+
+
+def _violations(problem: DualQP, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
+    return violations(state.alpha[rows], _shifted(problem, state, rows), problem.upper[rows])
+
+
+def _levels(
+    problem: DualQP, state: BlockState, rows: np.ndarray | slice
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """-y g of some rows, the b with which each has y (f + b) = 1; in I_up: may y a rise; in I_low: may it fall."""
+    a, y = state.alpha[rows], problem.y[rows]
+    above, below = a > 0, a < problem.upper[rows]
+    return -y * state.gradient[rows], np.where(y > 0, below, above), np.where(y > 0, above, below)
+
+
+def _middle(m: float, M: float) -> float:
+    """The b that violates least, between the largest level of I_up and the least of I_low; infinite: no such row."""
+    ends = [float(end) for end in (m, M) if np.isfinite(end)]
+    return sum(ends) / len(ends) if ends else 0.0
+
+
+def balanced(alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """y'a = 0: the class with the larger sum scaled down to the other."""
+    positive, negative = alpha[y > 0].sum(), alpha[y < 0].sum()
+    excess = positive - negative
+    if abs(excess) <= 1e-7 * (positive + negative):  # rounding: scaled, rows at their bound would leave it
+        return alpha
+    larger = y * excess > 0
+    return np.where(larger, alpha * min(positive, negative) / max(positive, negative), alpha)
 
 
 def _unshrink(problem: DualQP, state: BlockState) -> BlockState:
@@ -216,17 +289,22 @@ def _largest(ids: np.ndarray, v: np.ndarray, k: int) -> np.ndarray:
     return ids if len(ids) <= k else ids[np.argpartition(-v[ids], k)[:k]]
 
 
-_INDEX = np.int32(0xFFF)  # low mantissa bits that carry an index in _descent
+_INDEX = np.int32(0xFFF)  # low mantissa bits that carry an index in _descent and _pair_descent
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _block_descent(Q, diag, g, a, upper, tol, s):
-    """Minimises 1/2 a'Qa + ... over a block, in place: sub-blocks of s rows, each by _descent."""
+def _block_descent(Q, diag, g, a, upper, y, tol, s):
+    """Minimises 1/2 a'Qa + ... over a block, in place: sub-blocks of s rows, each by _descent.
+
+    With labels y (q,), by _pair_descent, which keeps y'a; then g moves by multiples of y, too. Without: y (0,).
+    """
     q = len(g)
     v = np.empty(q, np.float32)
     S = np.arange(s)
     Q_S = np.empty((s, s), np.float32)
     for round_ in range(1000):
+        if len(y) > 0:
+            _centre(g, a, upper, y)
         worst = _violations32(g, a, upper, v)
         if worst <= tol:
             break
@@ -234,20 +312,30 @@ def _block_descent(Q, diag, g, a, upper, tol, s):
             if round_ > 0:
                 _lift_half(v, S)
             _select_largest(v, S)
-        for k in range(s):
-            row = Q[S[k]]
-            for j in range(s):
-                Q_S[k, j] = row[S[j]]
+        _gather(Q, S, Q_S)
         a_S = a[S]
-        _descent(Q_S, diag[S], g[S], a_S, upper[S], max(tol, np.float32(0.3) * worst), 20 * s)
+        tol_S = max(tol, np.float32(0.3) * worst)
+        if len(y) > 0:
+            _pair_descent(Q_S, diag[S], g[S], a_S, upper[S], y[S], np.float32(2) * tol_S, 20 * s)
+        else:
+            _descent(Q_S, diag[S], g[S], a_S, upper[S], tol_S, 20 * s)
         for k in range(s):
             i = S[k]
-            delta = a_S[k] - a[i]
+            delta = np.float32(a_S[k] - a[i])
             if delta != 0:
                 a[i] = a_S[k]
                 row = Q[i]
                 for j in range(q):
                     g[j] += delta * row[j]
+
+
+@nb.njit(nogil=True, cache=True)
+def _gather(Q, S, Q_S):
+    """Q_S = Q[S, S]."""
+    for k in range(len(S)):
+        row = Q[S[k]]
+        for j in range(len(S)):
+            Q_S[k, j] = row[S[j]]
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
@@ -282,6 +370,79 @@ def _descent(Q, diag, g, a, upper, tol, max_steps):
         low[i] = -big if new < upper[i] else zero
         high[i] = big if new > 0 else zero
         row = Q[i]
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def _pair_descent(Q, diag, g, a, upper, y, tol, max_steps):
+    """Descent by pairs on at most 4096 rows until m - M <= tol; in place, Q included: it becomes K.
+
+    In z = y a, whose sum is kept: z_i rises and z_j falls by t. i is the row of I_up with the largest level
+    f = -y g, and j that of I_low with which the objective falls most, by (f_i - f_j)^2 / 2 |phi_i - phi_j|^2
+    (Fan, Chen and Lin 2005, WSS 2). Loops are split, and indices packed, as in _descent.
+    """
+    q = len(g)
+    big, zero, two = np.float32(1e38), np.float32(0), np.float32(2)
+    flat = np.float32(1e-12)  # least curvature, LIBSVM's
+    f, z = -y * g, y * a
+    least, most = np.minimum(y * upper, 0.0), np.maximum(y * upper, 0.0)
+    v, may_rise, may_fall = np.empty(q, np.float32), np.empty(q, np.float32), np.empty(q, np.float32)
+    bits = v.view(np.int32)
+    for k in range(q):
+        may_rise[k] = big if z[k] < most[k] else -big
+        may_fall[k] = -big if z[k] > least[k] else big
+        Q[k] *= y[k] * y
+    t, rising, falling = zero, Q[0], Q[0]
+    for _ in range(max_steps):
+        for k in range(q):
+            f[k] -= t * (rising[k] - falling[k])
+        for k in range(q):
+            v[k] = min(f[k], may_rise[k])
+        key = np.int32(-0x80000000)
+        for k in range(q):  # flipped, the bits of negative numbers are in order, too
+            flipped = bits[k] ^ ((bits[k] >> 31) & np.int32(0x7FFFFFFF))
+            key = max(key, (flipped & ~_INDEX) | np.int32(k))
+        i = key & _INDEX
+        top, rising, worst = v[i], Q[i], zero
+        for k in range(q):
+            behind = max(top - max(f[k], may_fall[k]), zero)
+            worst = max(worst, behind)
+            v[k] = behind * behind / max(diag[i] + diag[k] - two * rising[k], flat)
+        if worst <= tol:
+            break
+        key = np.int32(0)
+        for k in range(q):
+            key = max(key, (bits[k] & ~_INDEX) | np.int32(k))
+        j = key & _INDEX
+        falling = Q[j]
+        step = (f[i] - f[j]) / max(diag[i] + diag[j] - two * rising[j], flat)
+        room_i, room_j = most[i] - z[i], z[j] - least[j]
+        step = min(step, room_i, room_j)
+        z[i] = most[i] if step >= room_i else z[i] + step
+        z[j] = least[j] if step >= room_j else z[j] - step
+        may_rise[i] = big if z[i] < most[i] else -big
+        may_fall[i] = -big
+        may_rise[j] = big
+        may_fall[j] = -big if z[j] > least[j] else big
+        t = np.float32(step)
+    a[:] = y * z
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def _centre(g, a, upper, y):
+    """Shifts g by the multiple of y that leaves the smallest violations."""
+    big = np.float32(1e38)
+    m, M = -big, big
+    for j in range(len(g)):
+        level = -y[j] * g[j]
+        above, below = a[j] > 0, a[j] < upper[j]
+        if below if y[j] > 0 else above:
+            m = max(m, level)
+        if above if y[j] > 0 else below:
+            M = min(M, level)
+    if m > -big and M < big:
+        shift = np.float32(0.5) * (m + M)
+        for j in range(len(g)):
+            g[j] += shift * y[j]
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")

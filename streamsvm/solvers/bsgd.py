@@ -70,16 +70,6 @@ class BudgetStats:
     )
 
 
-def n_columns(k: int) -> int:
-    """Columns of coefficients for k classes."""
-    return 1 if k <= 2 else k
-
-
-def signs(codes: np.ndarray, k: int) -> np.ndarray:
-    """(n, 1) -1 or +1 for two classes, +1 for the second; else (n, k), each class against the rest."""
-    return 2.0 * (codes[:, None] == (np.ones(1) if k == 2 else np.arange(k))) - 1.0
-
-
 class BudgetLearner:
     """The state of the descent: supports, their mutual values, coefficients, counters. It learns in place.
 

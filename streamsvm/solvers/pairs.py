@@ -1,5 +1,6 @@
-"""More than two classes: one binary problem for each pair, their coefficients in LIBSVM's compact layout.
+"""More than two classes: one binary problem for each pair, or each class against the rest.
 
+Of pairs the coefficients are in LIBSVM's compact layout.
 A row of class c has one coefficient for each other class o, in column o - (o > c): (n, k - 1) in all.
 The pair (i, j), i < j, decides for j where it is positive.
 """
@@ -50,6 +51,16 @@ def pairs(targets: Targets, *, single: bool) -> Iterator[Pair]:
             ids = np.flatnonzero(first | second)
             is_second = second[ids]
             yield Pair(ids, np.where(is_second, 1.0, -1.0), np.where(is_second, i, j - 1))
+
+
+def n_columns(k: int) -> int:
+    """Columns of coefficients for k classes."""
+    return 1 if k <= 2 else k
+
+
+def signs(codes: np.ndarray, k: int) -> np.ndarray:
+    """(n, 1) -1 or +1 for two classes, +1 for the second; else (n, k), each class against the rest."""
+    return 2.0 * (codes[:, None] == (np.ones(1) if k == 2 else np.arange(k))) - 1.0
 
 
 def pair_coefficients(alpha: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:

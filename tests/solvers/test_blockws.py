@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 import reference
 from scipy import sparse
+from sklearn.datasets import load_breast_cancer
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
@@ -36,8 +39,8 @@ def Q_of(p: KernelDual) -> np.ndarray:
     return p.y[:, None] * reference.kernel_matrix(p.kernel, p.rows.X, p.rows.X) * p.y
 
 
-def solve(p: KernelDual, tol=1e-3, block_rows=blockws.BLOCK, alpha=None, max_rounds=20_000):
-    solver = BlockSolver(tol, block_rows)
+def solve(p: KernelDual, tol=1e-3, block_rows=blockws.BLOCK, alpha=None, max_rounds=20_000, bias=False):
+    solver = BlockSolver(tol, block_rows, bias)
     return base.run(
         solver,
         p,
@@ -57,6 +60,26 @@ def check(p: KernelDual, state, tol=1e-3) -> None:
     gap = blockws.duality_gap(p, state)
     assert gap == pytest.approx(reference.duality_gap(Q, state.alpha, p.upper), abs=1e-4 * abs(best) + 1e-9)
     assert 0 <= gap <= tol * p.upper.sum()
+
+
+def check_bias(p: KernelDual, state, tol=1e-3) -> None:
+    """In the box with y'a = 0, m - M <= tol, 1e-4 of the twin's optimum, its b, and an honest gap."""
+    Q, scale = Q_of(p), float(p.upper.sum())
+    assert np.all((state.alpha >= 0) & (state.alpha <= p.upper))
+    assert abs(p.y @ state.alpha) <= 1e-9 * state.alpha.sum()
+    m, M = reference.levels(Q, state.alpha, p.upper, p.y)
+    assert m - M <= 1.1 * tol
+    assert min(m, M) - tol <= state.bias <= max(m, M) + tol
+    a, b = reference.solve_dual_with_bias(Q, p.upper, p.y)
+    best = reference.dual_objective(Q, a)
+    assert reference.dual_objective(Q, state.alpha) == pytest.approx(best, rel=1e-4, abs=1e-9)
+    assert state.objective == pytest.approx(best, rel=1e-4, abs=1e-9)
+    if np.any((a > 0) & (a < p.upper)):
+        assert state.bias == pytest.approx(b, abs=1e-2)
+    hinge = p.upper @ np.maximum(1 - Q @ state.alpha - p.y * state.bias, 0)
+    gap = hinge + 0.5 * state.alpha @ Q @ state.alpha + reference.dual_objective(Q, state.alpha)
+    assert blockws.duality_gap(p, state) == pytest.approx(gap, abs=1e-4 * abs(best) + 1e-9)
+    assert -1e-9 * scale <= blockws.duality_gap(p, state) <= tol * scale
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])
@@ -84,7 +107,8 @@ def test_small_blocks_with_and_without_shrinking_agree(block_rows):
     check(p, solve(p, block_rows=block_rows))
 
 
-def test_shrinking_happens_and_is_undone(monkeypatch):
+@pytest.mark.parametrize("bias", [False, True])
+def test_shrinking_happens_and_is_undone(monkeypatch, bias):
     p, seen = problem(n=600, C=1.0), []
     original = BlockSolver._shrink
 
@@ -94,11 +118,11 @@ def test_shrinking_happens_and_is_undone(monkeypatch):
         return shrunk
 
     monkeypatch.setattr(BlockSolver, "_shrink", spy)
-    state = solve(p, block_rows=32)
+    state = solve(p, block_rows=32, bias=bias)
     assert max(seen) > 0
     assert state.active is None
     assert state.shrunk == ()
-    check(p, state)
+    (check_bias if bias else check)(p, state)
 
 
 def test_sub_blocks_of_a_large_block():
@@ -226,3 +250,152 @@ def test_real_data(shared_data, name, d, gamma, C):
     check(p, state)
     p.rows = Rows(sparse.csr_array(X))
     assert blockws.solve(p, tol=1e-3).objective == pytest.approx(state.objective, rel=1e-5)
+
+
+@pytest.mark.parametrize("C", [1e-4, 0.1, 10.0])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_with_bias_reaches_the_optimum_of_the_twin(kernel, C):
+    p = problem(n=150, kernel=kernel, C=min(C, 1.0) if kernel == "poly" else C)
+    check_bias(p, blockws.solve(p, tol=1e-3, bias=True))
+
+
+def test_without_bias_there_is_none():
+    assert blockws.solve(problem(), tol=1e-3).bias == 0.0
+
+
+@pytest.mark.parametrize("block_rows", [8, 32, 128])
+def test_small_blocks_with_bias_agree(block_rows):
+    p = problem(C=10.0, kernel="narrow")
+    check_bias(p, solve(p, block_rows=block_rows, bias=True))
+
+
+def test_sub_blocks_of_a_large_block_with_bias():
+    p = problem(n=1100, C=5.0)
+    assert len(p.y) > 2 * blockws.SUBBLOCK
+    check_bias(p, blockws.solve(p, tol=1e-3, bias=True))
+
+
+def cancer(unbalanced: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Wisconsin breast cancer, standardised; unbalanced: 30 of its 212 malignant rows."""
+    X, target = load_breast_cancer(return_X_y=True)
+    X, y = StandardScaler().fit_transform(X).astype(np.float32), np.where(target == 1, 1.0, -1.0)
+    kept = np.sort(np.r_[np.flatnonzero(y > 0), np.flatnonzero(y < 0)[: 30 if unbalanced else None]])
+    return X[kept], y[kept]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("unbalanced", [False, True])
+@pytest.mark.parametrize("C", [0.01, 1.0, 50.0])
+@pytest.mark.parametrize("kernel", [Kernel("rbf", 1 / 30), Kernel("linear")], ids=lambda kernel: kernel.name)
+def test_libsvm_agrees(kernel, C, unbalanced, weighted):
+    X, y = cancer(unbalanced)
+    weight = np.random.default_rng(0).uniform(0.1, 3, len(y)) if weighted else np.ones(len(y))
+    p = KernelDual(kernel, Rows(X), y, C * weight)
+    state = solve(p, tol=1e-4, block_rows=100, bias=True)
+    svc = SVC(C=C, kernel=kernel.name, gamma=kernel.gamma, tol=1e-4).fit(X, y, weight)
+    a = np.zeros(len(y))
+    a[svc.support_] = np.abs(svc.dual_coef_[0])
+    assert state.objective == pytest.approx(reference.dual_objective(Q_of(p), a), rel=1e-5)
+    assert state.bias == pytest.approx(svc.intercept_[0], abs=1e-2)
+    assert abs(p.y @ state.alpha) <= 1e-9 * state.alpha.sum()
+    assert 0 <= blockws.duality_gap(p, state) <= 1e-4 * p.upper.sum()
+
+
+def test_bias_of_a_solution_is_the_mean_over_free_support_vectors():
+    p = problem(n=200)
+    state = blockws.solve(p, tol=1e-3, bias=True)
+    free = (state.alpha > 0) & (state.alpha < p.upper)
+    assert state.bias == pytest.approx(np.mean(-p.y[free] * state.gradient[free]), abs=1e-12)
+
+
+def test_infeasible_start_with_bias_is_made_feasible():
+    p = problem(n=300, C=10.0)
+    start = np.random.default_rng(0).uniform(-5, 15, len(p.y)) * (1 + (p.y > 0))
+    solver = BlockSolver(1e-3, bias=True)
+    state = solver.init(p, start)
+    assert np.all((state.alpha >= 0) & (state.alpha <= p.upper))
+    assert abs(p.y @ state.alpha) <= 1e-12 * state.alpha.sum()
+    np.testing.assert_allclose(state.gradient, Q_of(p) @ state.alpha - 1, atol=1e-2)
+    check_bias(p, solve(p, alpha=start, bias=True))
+    check_bias(p, solve(p, alpha=np.where(p.y > 0, start, 0.0), bias=True))  # nothing of one class
+
+
+def test_warm_start_with_bias_reaches_the_same_optimum_in_fewer_rounds():
+    p = problem(n=500, C=10.0)
+    cold = solve(p, block_rows=64, bias=True)
+    start = cold.alpha * np.random.default_rng(1).choice([0.95, 1.0], len(p.y))
+    warm = solve(p, block_rows=64, alpha=start, bias=True)
+    assert warm.rounds < cold.rounds
+    check_bias(p, warm)
+    for same in (cold.alpha, cold.alpha.astype(np.float32)):
+        assert solve(p, block_rows=64, alpha=same, bias=True).rounds == 0
+
+
+def test_different_bounds_per_row_with_bias():
+    p = problem()
+    p.upper[:] = np.random.default_rng(0).uniform(0.01, 5, len(p.y))
+    p.upper[::3] = 0.0
+    state = blockws.solve(p, tol=1e-3, bias=True)
+    assert not state.alpha[::3].any()
+    check_bias(p, state)
+
+
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_rows_of_one_class_with_bias_are_all_bias(side):
+    p = problem(n=90)
+    p.y[:] = side
+    state = blockws.solve(p, tol=1e-3, bias=True)
+    assert not state.alpha.any()
+    assert state.bias == side
+    assert blockws.duality_gap(p, state) == 0.0
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_very_few_rows_with_bias(n):
+    p = problem(n=n)
+    check_bias(p, blockws.solve(p, tol=1e-3, bias=True))
+
+
+def test_no_row_may_move():
+    p = problem(n=20, C=0.0)
+    assert blockws.solve(p, tol=1e-3, bias=True).bias == 0.0
+
+
+def test_pairs_without_curvature_go_to_their_bounds():
+    """Duplicates with opposite labels, and zero rows under the linear kernel."""
+    half = problem(n=60)
+    rows = Rows(np.concatenate([half.rows.X, half.rows.X]))
+    p = KernelDual(half.kernel, rows, np.concatenate([half.y, -half.y]), np.full(120, 3.0))
+    np.testing.assert_allclose(blockws.solve(p, tol=1e-3, bias=True).alpha, 3.0)
+    X = np.where(np.arange(60)[:, None] < 10, 0, half.rows.X[:, :2]).astype(np.float32)
+    p = KernelDual(KERNELS["linear"], Rows(X), half.y, half.upper)
+    check_bias(p, blockws.solve(p, tol=1e-3, bias=True))
+
+
+@pytest.mark.parametrize("block_rows", [16, 64])
+def test_known_parts_with_bias(block_rows):
+    """Blocks of few parts: each still has a pair to move."""
+    p = problem(n=300, C=10.0)
+    p.parts = np.arange(300) // 30
+    check_bias(p, solve(p, block_rows=block_rows, bias=True))
+    p.y[:] = np.where(p.parts % 2 == 0, 1.0, -1.0)  # parts of one class
+    check_bias(p, solve(p, block_rows=block_rows, bias=True))
+
+
+def test_steps_with_bias_keep_the_constraint_and_lower_the_objective():
+    p, solver, objectives = problem(n=400, C=10.0), BlockSolver(1e-3, 64, bias=True), []
+    state = solver.init(p)
+    Q = Q_of(p)
+    while not solver.is_solved(state):
+        objectives.append(reference.dual_objective(Q, state.alpha))
+        assert abs(p.y @ state.alpha) <= 1e-10 * (1 + state.alpha.sum())
+        if state.active is None:
+            m, M = reference.levels(Q, state.alpha, p.upper, p.y)
+            assert state.violation == pytest.approx(m - M, abs=1e-4)
+        state = solver.step(p, state)
+    assert np.all(np.diff(objectives) < 1e-6)
+
+
+def test_bias_that_cannot_be_had_is_an_error():
+    with pytest.raises(ConfigError, match=r"tol=1e-12 was not reached in \d+ rounds .* larger tol"):
+        blockws.solve(problem(C=100.0), tol=1e-12, bias=True, max_rounds=200)
