@@ -1,0 +1,196 @@
+"""Compression: bases from entries in near and random columns, no n x n block ever formed (HSS-ANN)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from scipy.linalg import lapack, qr, solve_triangular
+
+from streamsvm.events import Events, ignore
+from streamsvm.graph import Engine
+from streamsvm.hss.matrix import HSSMatrix
+from streamsvm.hss.tree import ClusterTree
+
+COLUMNS = (
+    128  # sampled at first, and as many more each time as there are, while those not seen tell of an error
+)
+MOST_COLUMNS = 8  # for each row of a block
+FEW_COLUMNS = 4096  # that small blocks may see all the same
+SLACK = 3.0  # of the error on columns not seen over the tolerance
+GRAM_RTOL = 1e-6  # finer tolerances need QR: a Gram matrix knows singular values down to 1e-8 of the largest
+JITTERS = (1e-8, 1e-6, 1e-4, 1e-2, 1.0, 1e3)  # of the largest entry, where a skeleton's block is inverted
+TINY = 1e-290  # a first pivot below it is zero: its inverse would overflow
+
+Entries = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """Where a basis ends, and how it interpolates.
+
+    A basis has at most max_rank columns, and none whose pivot (the norm of what is left of a row) is below rtol of
+    the first or below atol for each entry in root mean square.
+
+    definite: rows follow from the skeleton J by K(own, J) K(J, J)^-1, which keeps every positive semidefinite matrix
+    so, however coarse; else by least squares over the sampled columns, whose error follows a fine rtol further, and
+    which is indefinite by that error. None: as the caller of `compress` decides; there it is False.
+
+    noise: rounding of the entries; K(J, J) is inverted no finer.
+    """
+
+    rtol: float
+    atol: float
+    max_rank: int
+    definite: bool | None = True
+    noise: float = 0.0
+
+
+def compress(
+    entries: Entries,
+    tree: ClusterTree,
+    neighbours: tuple[np.ndarray, np.ndarray],
+    tolerances: Tolerances,
+    seed: list[int],
+    engine: Engine,
+    *,
+    dtype: np.dtype | type = np.float64,
+    events: Events = ignore,
+    on_level: Callable[[int, int, np.ndarray], None] = lambda level, nbytes, ranks: None,
+) -> HSSMatrix:
+    """The symmetric matrix entries(rows, columns) approximated, ids in tree order.
+
+    Chavez et al. 2020 (HSS-ANN): the columns that stand for a node's far block are the neighbours of its rows (ids
+    and squared distances, as `nearest_neighbours` finds them) outside of it, and random ones; a node's skeleton is
+    chosen by an interpolative decomposition from those of the nodes below. on_level(level, bytes so far, ranks) is
+    called after each level, the leaves' first; what it raises ends the compression.
+    """
+    skeletons: list[np.ndarray] = [np.empty(0, np.intp)] * tree.size
+    matrix = HSSMatrix(
+        tree, [], [np.empty((0, 0))] * (tree.size - 1), [np.empty((0, 0))] * (2**tree.depth - 1)
+    )
+
+    def diagonal(leaf: int) -> np.ndarray:
+        own = np.arange(*tree.span(leaf))
+        return entries(own, own).astype(dtype)
+
+    def coupling(node: int) -> np.ndarray:
+        return entries(skeletons[2 * node + 1], skeletons[2 * node + 2]).astype(dtype)
+
+    def basis(node: int) -> tuple[np.ndarray, np.ndarray]:
+        is_leaf, below = tree.is_leaf(node), (2 * node + 1, 2 * node + 2)
+        own = np.arange(*tree.span(node)) if is_leaf else np.concatenate([skeletons[i] for i in below])
+        columns = _Columns(tree, node, neighbours, own, np.random.default_rng([*seed, node]))
+        kept, P = _interpolated(entries, own, columns, tolerances)
+        return own[kept], np.ascontiguousarray(P, dtype)
+
+    for number in range(tree.depth, -1, -1):
+        level = tree.level(number)
+        every = partial(
+            engine.map, phase=f"compress level {number}", events=events, window=16 * engine.threads
+        )
+        if number == tree.depth:
+            matrix.D.extend(every(diagonal, level))
+        else:
+            matrix.B[level.start : level.stop] = every(coupling, level)
+        if number > 0:
+            for node, (skeleton, P) in zip(level, every(basis, level), strict=True):
+                skeletons[node], matrix.P[node - 1] = skeleton, P
+            on_level(number, matrix.nbytes, np.array([len(skeletons[node]) for node in level]))
+    return matrix
+
+
+class _Columns:
+    """Which columns stand for a node's far block: the nearest neighbours outside it, and random ones."""
+
+    def __init__(
+        self,
+        tree: ClusterTree,
+        node: int,
+        neighbours: tuple[np.ndarray, np.ndarray],
+        own: np.ndarray,
+        rng: np.random.Generator,
+    ) -> None:
+        self._start, self._stop = tree.span(node)
+        self.outside, self._rng = tree.n - (self._stop - self._start), rng
+        ids, sq_distances = (array[own] for array in neighbours)
+        is_far = (ids >= 0) & ((ids < self._start) | (ids >= self._stop))
+        ids = ids[is_far][np.argsort(sq_distances[is_far], kind="stable")]
+        self._near = ids[np.sort(np.unique(ids, return_index=True)[1])]
+        self._taken = 0
+
+    def take(self, count: int) -> np.ndarray:
+        """About `count` columns, half of them the nearest not taken yet; all once that many have been taken."""
+        self._taken += count
+        if self._taken >= self.outside:
+            return np.delete(
+                np.arange(self.outside + self._stop - self._start), slice(self._start, self._stop)
+            )
+        near, self._near = self._near[: count // 2], self._near[count // 2 :]
+        far = self._rng.integers(self.outside, size=count - len(near))
+        return np.union1d(near, np.where(far < self._start, far, far + self._stop - self._start))
+
+
+def _interpolated(
+    entries: Entries, own: np.ndarray, columns: _Columns, tolerances: Tolerances
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the skeleton among own, and P (m, r): K(own, far) is about P K(skeleton, far)."""
+    most = max(MOST_COLUMNS * len(own), FEW_COLUMNS)
+    seen = entries(own, columns.take(COLUMNS))
+    while True:
+        kept, P = row_interpolation(seen, tolerances)
+        full = len(kept) == min(len(own), tolerances.max_rank) and 2 * len(kept) <= seen.shape[1]
+        if full or seen.shape[1] == columns.outside or seen.shape[1] >= most:
+            break
+        new = entries(own, columns.take(seen.shape[1]))
+        allowed = max(tolerances.rtol * np.linalg.norm(new), tolerances.atol * np.sqrt(new.size))
+        if np.linalg.norm(new - P @ new[kept]) <= SLACK * allowed:
+            break
+        seen = new if new.shape[1] == columns.outside else np.concatenate([seen, new], axis=1)
+    return kept, _kernel_interpolation(entries, own, kept, tolerances.noise) if tolerances.definite else P
+
+
+def _kernel_interpolation(entries: Entries, own: np.ndarray, kept: np.ndarray, noise: float) -> np.ndarray:
+    """K(own, J) K(J, J)^-1: what is left, K - P K(J, J) P', is a Schur complement, semidefinite as K is.
+
+    So it is with a larger diagonal of K(J, J), which rounding may call for.
+    """
+    across = entries(own[kept], own)
+    K = across[:, kept]
+    diagonal, size = K.diagonal().copy(), max(float(np.abs(across).max()), 1e-300)
+    for jitter in JITTERS:
+        K.flat[:: len(K) + 1] = diagonal + jitter * size + noise
+        factor, failed = lapack.dpotrf(K, lower=1)
+        if not failed:
+            break
+    return lapack.dpotrs(factor, across, lower=1)[0].T
+
+
+def row_interpolation(A: np.ndarray, tolerances: Tolerances) -> tuple[np.ndarray, np.ndarray]:
+    """(rows J, P): A (m, s) is about P A[J], P[J] the identity: a pivoted QR of A' (Cheng et al. 2005)."""
+    floor = tolerances.atol * np.sqrt(A.shape[1])
+    if tolerances.rtol >= GRAM_RTOL:
+        R, pivots, sizes = _pivoted_gram(A, tolerances.rtol, floor)
+    else:
+        R, pivots = qr(A.T, mode="r", pivoting=True, check_finite=False)
+        sizes = np.abs(np.diag(R))
+    small = sizes <= max(floor, tolerances.rtol * sizes[0])
+    end = int(np.argmax(small)) if small.any() else len(sizes)
+    rank = max(1, min(end, tolerances.max_rank))
+    P = np.zeros((len(A), rank))
+    P[pivots[:rank]] = np.eye(rank)
+    if sizes[0] > TINY:
+        P[pivots[rank:]] = solve_triangular(R[:rank, :rank], R[:rank, rank:], check_finite=False).T
+    return pivots[:rank], P
+
+
+def _pivoted_gram(A: np.ndarray, rtol: float, floor: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """R, pivots and their sizes as of a pivoted QR of A', by Cholesky of A A': at the rate of products."""
+    G = A @ A.T
+    tol = max(floor**2, rtol**2 * float(G.diagonal().max()))
+    R, pivots, rank, _ = lapack.dpstrf(G, lower=0, tol=tol, overwrite_a=1)
+    sizes = np.abs(np.diag(R))
+    sizes[rank:] = 0.0
+    return R, pivots - 1, sizes

@@ -1,0 +1,62 @@
+"""Approximate nearest neighbours: rows that share a leaf in one of several random trees."""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+from streamsvm.data.rows import Rows
+from streamsvm.events import Events, ignore
+from streamsvm.graph import Engine
+from streamsvm.hss.tree import ClusterTree, order_rows, random_direction
+from streamsvm.kernels import inner_products
+
+LEAF_ROWS = 256
+
+
+def nearest_neighbours(
+    rows: Rows, k: int, trees: int, seed: list[int], engine: Engine, events: Events = ignore
+) -> tuple[np.ndarray, np.ndarray]:
+    """(n, k) int32 ids of near rows, nearest first, -1 where fewer were met, and float32 squared distances.
+
+    Dasgupta and Freund 2008: random projection trees; each row is compared with those of its leaves.
+    """
+    ids = np.full((len(rows), k), -1, np.int32)
+    sq_distances = np.full((len(rows), k), np.inf, np.float32)
+    tree = ClusterTree.of(len(rows), LEAF_ROWS)
+    leaves = tree.level(tree.depth)
+    for number in range(trees):
+        order = order_rows(rows, tree, random_direction, [*seed, number], engine)
+
+        def meet(leaf: int, order: np.ndarray = order) -> None:
+            here = np.sort(order[slice(*tree.span(leaf))])
+            block = rows.take(here)
+            inner = inner_products(block, block, np.float32)
+            norms = block.sq_norms.astype(np.float32)
+            _meet(inner, norms, here, ids, sq_distances)
+
+        for _ in engine.map(meet, leaves, window=16 * engine.threads):
+            pass
+        events.progress("neighbours", number + 1, trees)
+    return ids, sq_distances
+
+
+@nb.njit(nogil=True, cache=True)
+def _meet(inner, norms, here, ids, sq_distances):  # rows `here` learn of each other
+    m, k = len(here), ids.shape[1]
+    for i in range(m):
+        known, distances = ids[here[i]], sq_distances[here[i]]
+        for j in range(m):
+            sq = max(norms[i] + norms[j] - np.float32(2) * inner[i, j], np.float32(0))
+            if j == i or sq >= distances[k - 1]:
+                continue
+            twice = False
+            for p in range(k):
+                twice |= known[p] == here[j]
+            if twice:
+                continue
+            p = k - 1
+            while p > 0 and distances[p - 1] > sq:
+                distances[p], known[p] = distances[p - 1], known[p - 1]
+                p -= 1
+            distances[p], known[p] = sq, here[j]

@@ -1,0 +1,108 @@
+"""A balanced binary cluster tree: rows in an order in which near ones are neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from streamsvm.data.rows import Rows
+from streamsvm.events import Events, ignore
+from streamsvm.graph import Engine
+
+SAMPLE = 1000  # rows that a split's direction is found from
+POWER_STEPS = 10
+
+Direction = Callable[[Rows, np.random.Generator], np.ndarray]
+
+
+@dataclass(frozen=True)
+class ClusterTree:
+    """A complete binary tree over n ordered rows, halved `depth` times.
+
+    Nodes are numbered level by level from the root, 0: those below node i are 2i + 1 and 2i + 2.
+    """
+
+    n: int
+    depth: int
+
+    @classmethod
+    def of(cls, n: int, leaf_rows: int) -> ClusterTree:
+        """The least depth whose leaves have at most leaf_rows."""
+        return cls(n, max(0, int(np.ceil(np.log2(n / leaf_rows)))))
+
+    @property
+    def size(self) -> int:
+        """Nodes."""
+        return 2 ** (self.depth + 1) - 1
+
+    def level(self, number: int) -> range:
+        """The nodes of a level; 0 is the root's."""
+        return range(2**number - 1, 2 ** (number + 1) - 1)
+
+    def is_leaf(self, node: int) -> bool:
+        return node >= 2**self.depth - 1
+
+    def span(self, node: int) -> tuple[int, int]:
+        """First row of a node, and the one after its last."""
+        level = (node + 1).bit_length() - 1
+        place = node + 1 - 2**level
+        return place * self.n >> level, (place + 1) * self.n >> level
+
+    def below(self, node: int) -> Iterator[int]:
+        """The nodes under `node` and itself, every node after those under it."""
+        if not self.is_leaf(node):
+            yield from self.below(2 * node + 1)
+            yield from self.below(2 * node + 2)
+        yield node
+
+
+def order_rows(
+    rows: Rows,
+    tree: ClusterTree,
+    direction: Direction,
+    seed: list[int],
+    engine: Engine,
+    events: Events = ignore,
+) -> np.ndarray:
+    """(n,) the row at each place of the tree: nodes are split at the median of their projection on `direction`."""
+    order = np.arange(tree.n)
+
+    def split(node: int) -> np.ndarray:
+        start, stop = tree.span(node)
+        ids = order[start:stop]
+        here, rng = rows.take(ids), np.random.default_rng([*seed, node])
+        along = here.X @ direction(here, rng).astype(np.float32)
+        return ids[np.argpartition(along, tree.span(2 * node + 1)[1] - start)]
+
+    for level in range(tree.depth):
+        nodes = tree.level(level)
+        parts = engine.map(
+            split, nodes, phase=f"tree level {level}", events=events, window=16 * engine.threads
+        )
+        for node, part in zip(nodes, parts, strict=True):
+            order[slice(*tree.span(node))] = part
+    return order
+
+
+def principal_direction(rows: Rows, rng: np.random.Generator) -> np.ndarray:
+    """(d,) the direction of largest variance of a sample, by power iterations."""
+    X = rows.take(np.sort(rng.choice(len(rows), min(SAMPLE, len(rows)), replace=False))).X
+    mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
+    v = rng.normal(size=rows.d)
+    for _ in range(POWER_STEPS):
+        along = X @ v - mean @ v
+        v = X.T @ along - mean * along.sum()
+        norm = np.linalg.norm(v)
+        if norm == 0:  # all rows are equal
+            return np.ones(rows.d)
+        v /= norm
+    return v
+
+
+def random_direction(rows: Rows, rng: np.random.Generator) -> np.ndarray:
+    """(d,) from one row to another."""
+    X = Rows(rows.take(rng.integers(len(rows), size=2)).X.astype(np.float64)).dense()
+    v = X[1] - X[0]
+    return v if v.any() else rng.normal(size=rows.d)
