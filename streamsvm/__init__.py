@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from streamsvm.estimators.cutting_plane import CuttingPlaneRanker as CuttingPlaneRanker
     from streamsvm.estimators.cutting_plane import CuttingPlaneSVC as CuttingPlaneSVC
     from streamsvm.estimators.dcsvc import DCSVC as DCSVC
+    from streamsvm.estimators.hsssvc import HSSSVC as HSSSVC
     from streamsvm.persist import load_model as load_model
 
 __version__ = "0.1.0"
@@ -20,12 +21,14 @@ _HOMES = {
     "CuttingPlaneRanker": "streamsvm.estimators.cutting_plane",
     "CuttingPlaneSVC": "streamsvm.estimators.cutting_plane",
     "DCSVC": "streamsvm.estimators.dcsvc",
+    "HSSSVC": "streamsvm.estimators.hsssvc",
     "Store": "streamsvm.data.store",
     "load_model": "streamsvm.persist",
 }
 
 __all__ = [
     "DCSVC",
+    "HSSSVC",
     "BudgetedSVC",
     "CuttingPlaneRanker",
     "CuttingPlaneSVC",

@@ -27,7 +27,7 @@ class Checkpoints:
         if self.run_dir is not None:
             part = self.run_dir / "state.npz.part"
             with part.open("wb") as file:
-                np.savez(file, key=self._key(), **state)
+                np.savez(file, key=self.key(), **state)
             part.replace(self.run_dir / "state.npz")
 
     def load(self) -> dict[str, np.ndarray] | None:
@@ -36,12 +36,13 @@ class Checkpoints:
         if not self.resume or path is None or not path.exists():
             return None
         with np.load(path, allow_pickle=False) as state:
-            if str(state["key"]) != self._key():
+            if str(state["key"]) != self.key():
                 raise ConfigError(
                     f"{path} is the state of another store or configuration; drop --resume to start anew"
                 )
             return dict(state)
 
-    def _key(self) -> str:
+    def key(self) -> str:
+        """What tells a run's data and configuration from others."""
         resolved = self.config.model_copy(update={"memory_limit": None, "workers": None})
         return f"{self.store.fingerprint()} {resolved.model_dump_json()}"

@@ -173,10 +173,49 @@ class CuttingPlaneConfig(_Options):
     ] = None
 
 
+class HSSConfig(_Options):
+    """ADMM on a kernel matrix compressed and factorised once (Cipolla and Gondzio 2021; Chavez et al. 2020)."""
+
+    rtol: Annotated[Real, Field(gt=0, lt=1, description="Pivot over the first at which a basis ends")] = 1e-3
+    atol: Annotated[
+        Real, Field(ge=0, description="Size of entries, over the diagonal's, at which a basis ends")
+    ] = 1e-3
+    max_rank: Annotated[Whole, Field(ge=1, description="Most columns of a basis")] = 300
+    definite: Annotated[
+        bool | None,
+        Field(
+            description="Bases that keep the matrix positive semidefinite, or least squares; else by landmarks"
+        ),
+    ] = None
+    leaf: Annotated[Whole, Field(ge=2, description="Most rows of a leaf of the cluster tree")] = 128
+    neighbours: Annotated[
+        Whole, Field(ge=1, description="Near rows of each row, whose columns are compressed")
+    ] = 32
+    landmarks: Annotated[
+        Whole, Field(ge=0, description="Rows that explain the smooth part of the kernel first; 0: none")
+    ] = 256
+    storage: Annotated[Literal["float64", "float32"], Field(description="Numbers of matrix and factor")] = (
+        "float64"
+    )
+    beta: Annotated[
+        Annotated[Real, Field(gt=0)] | Literal["paper", "balance"],
+        Field(description="Shift of ADMM: number, 'paper' (from the rows) or 'balance' (by residuals)"),
+    ] = "paper"
+    iterations: Annotated[Whole, Field(ge=1, description="Most steps of ADMM")] = 50
+    residual: Annotated[
+        Real, Field(ge=0, description="Relative primal and dual residual at which ADMM ends sooner; 0: never")
+    ] = 0.0
+    polish: Annotated[
+        Whole, Field(ge=0, description="Most rounds of the exact solver afterwards, to tol; 0: none")
+    ] = 0
+
+
 class FitConfig(_Options):
     """All of a fit; frozen, and stored in the model it made."""
 
-    solver: Annotated[Literal["dcsvm", "bsgd", "cutting-plane"], Field(description="Algorithm")] = "dcsvm"
+    solver: Annotated[
+        Literal["dcsvm", "bsgd", "cutting-plane", "admm-hss"], Field(description="Algorithm")
+    ] = "dcsvm"
     task: Annotated[
         Literal["classify", "ordinal", "rank"] | None,
         Field(description="What is learned; else rank where cutting planes find a qid, classify elsewhere"),
@@ -198,6 +237,7 @@ class FitConfig(_Options):
     dcsvm: DCSVMConfig = DCSVMConfig()
     bsgd: BSGDConfig = BSGDConfig()
     cutting_plane: CuttingPlaneConfig = CuttingPlaneConfig()
+    hss: HSSConfig = HSSConfig()
 
     @model_validator(mode="after")
     def _merging_needs_rbf(self) -> FitConfig:

@@ -316,6 +316,39 @@ class BudgetModel(_Classifier):
 
 
 @dataclass(frozen=True)
+class ExpansionModel(_Classifier):
+    """f_c(x) = sum_i coef_ic K(x_i, x) + b_c, one column for two classes, else one for each class against the rest."""
+
+    kind: ClassVar[str] = "expansion"
+    header: Header
+    support: Rows  # already scaled
+    coef: np.ndarray  # (s, columns) y_i alpha_i
+    intercept: np.ndarray  # (columns,)
+    ids: np.ndarray  # (s,) int64 rows of the training store that they were
+
+    @property
+    def n_support(self) -> int:
+        return len(self.support)
+
+    def decision_function(self, rows: Rows) -> np.ndarray:
+        """(m,) for two classes (positive: the second one), else (m, k); rows are raw."""
+        rows = self.header.scaling.apply(rows)
+        decisions = self.header.kernel.apply(rows, self.support, self.coef) + self.intercept
+        return decisions[:, 0] if decisions.shape[1] == 1 else decisions
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays, attrs = self.header.to_state()
+        arrays |= rows_state("support", self.support)
+        return arrays | {"coef": self.coef, "intercept": self.intercept, "ids": self.ids}, attrs
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> ExpansionModel:
+        header = Header.from_state(arrays, attrs)
+        support = rows_from_state("support", arrays, header.d)
+        return cls(header, support, *(np.asarray(arrays[name]) for name in ("coef", "intercept", "ids")))
+
+
+@dataclass(frozen=True)
 class LinearModel(_Classifier):
     """f_c(x) = w_c'x + b_c, one column for two classes, else one for each class against the rest.
 

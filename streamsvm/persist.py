@@ -33,7 +33,9 @@ HOMES = {
     "local": "streamsvm.models:LocalModel",
     "budget": "streamsvm.models:BudgetModel",
     "linear": "streamsvm.models:LinearModel",
+    "expansion": "streamsvm.models:ExpansionModel",
 }
+FACTORISATIONS = {"hss": "streamsvm.hss.state:Factorisation"}
 _RESERVED = ("format", "version", "kind", "strings")
 
 
@@ -59,9 +61,17 @@ def save_model(model: Model, path: str | Path) -> None:
 
 def load_model(path: str | Path) -> Any:
     """The model saved at `path`. Raises NotFoundError, ModelError, CorruptDataError."""
-    path = Path(path)
+    return _load(Path(path), HOMES)
+
+
+def load_factorisation(path: str | Path) -> Any:
+    """The factorisation that `save_model` wrote to `path`. Raises NotFoundError, ModelError, CorruptDataError."""
+    return _load(Path(path), FACTORISATIONS)
+
+
+def _load(path: Path, homes: Mapping[str, str]) -> Any:
     attrs = read_attrs(path)
-    model_class = _resolve(path, attrs)
+    model_class = _resolve(path, attrs, homes)
     try:
         arrays = _Arrays(path, {name: _text(values) for name, values in attrs["strings"].items()})
         return model_class.from_state(arrays, {k: v for k, v in attrs.items() if k not in _RESERVED})
@@ -115,11 +125,11 @@ def _group_attrs(path: Path) -> dict[str, Any]:
     return attrs
 
 
-def _resolve(path: Path, attrs: dict[str, Any]) -> type[Model]:
+def _resolve(path: Path, attrs: dict[str, Any], homes: Mapping[str, str]) -> type[Model]:
     kind = attrs.get("kind")
-    if not isinstance(kind, str) or kind not in HOMES:
-        raise ModelError(f"{path}: found a model of kind {kind!r}, supported are {', '.join(HOMES)}")
-    module, _, name = HOMES[kind].partition(":")
+    if not isinstance(kind, str) or kind not in homes:
+        raise ModelError(f"{path}: found a model of kind {kind!r}, supported are {', '.join(homes)}")
+    module, _, name = homes[kind].partition(":")
     return getattr(import_module(module), name)
 
 

@@ -5,6 +5,7 @@ What all fits share (labels, scaling, kernel, weights) is `fits.base`; what a so
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +21,7 @@ FITS = {
     "dcsvm": "streamsvm.fits.dcsvm:DCSVMFit",
     "bsgd": "streamsvm.fits.bsgd:BSGDFit",
     "cutting-plane": "streamsvm.fits.cutting_plane:CuttingPlaneFit",
+    "admm-hss": "streamsvm.fits.admm:ADMMFit",
 }
 
 
@@ -46,6 +48,14 @@ def train_in_memory(store: Store, config: FitConfig, events: Events = ignore) ->
     """Trains and returns the model itself, and the report."""
     with closing(_fit(store, config, events)) as fit:
         return fit.model()
+
+
+def train_path(
+    store: Store, config: FitConfig, Cs: Sequence[float], events: Events = ignore
+) -> list[tuple[Any, dict[str, Any]]]:
+    """A model and a report for each C, of a solver that shares its work among them."""
+    with closing(_fit(store, config, events)) as fit:
+        return fit.path(Cs)
 
 
 def plan(store: Store, config: FitConfig) -> dict[str, Any]:

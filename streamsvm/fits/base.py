@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +45,10 @@ class Fit(ABC):
     @abstractmethod
     def model(self) -> tuple[Any, dict[str, Any]]:
         """Trains and returns the model itself, and the report."""
+
+    def path(self, Cs: Sequence[float]) -> list[tuple[Any, dict[str, Any]]]:
+        """A model and a report for each C."""
+        raise NotImplementedError(f"solver {self.config.solver} has no path of C")
 
     @abstractmethod
     def plan(self) -> dict[str, Any]:

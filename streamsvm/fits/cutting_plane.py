@@ -23,9 +23,9 @@ from streamsvm.nystroem import Nystroem, NystroemSamples
 from streamsvm.persist import save_model
 from streamsvm.risks import HingeRisk, LinearRisk, PairRisk, Passes
 from streamsvm.solvers.base import run
-from streamsvm.solvers.bsgd import n_columns
 from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
 from streamsvm.solvers.ordinal import rank_thresholds
+from streamsvm.solvers.pairs import n_columns
 
 LANDMARKS = 3  # of the seed's streams: which rows are landmarks
 SAVE_SECONDS = 30.0

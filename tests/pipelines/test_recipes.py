@@ -22,6 +22,7 @@ RECIPES = {
     "stream": ("stream_kills.py",),
     "digits": ("mnist8m.py", "--only", "store,budget,early"),
     "linear": ("linear_table.py",),
+    "hss": ("hss_table.py",),
 }
 RNG = np.random.default_rng(7)
 
@@ -218,3 +219,19 @@ def test_linear_problems(tables):
     assert all(float(row["MAP"]) > 0.9 for row in found["MQ2008, five folds"])
     assert found["Abalone, ordinal"][0]["mean absolute error"] < 1
     assert [row["task"] for row in found["Two classes and two ranks"]] == ["two classes", "two ranks"]
+
+
+def test_compressed_kernel_matrices(tables, folder):
+    found = tables("hss")
+    for name in ("ijcnn1", "a9a", "electricity", "skin", "covtype-100k", "w8a", "covtype-465k"):
+        (row,) = found[f"{name}, compressed"]
+        assert row["accuracy"] > row["its accuracy"] - 0.05
+    assert len(found["Ten values of C"]) == len(found["Grids against intelex"]) == 6
+    assert all(float(row["against LIBSVM's"]) < 1e-4 for row in found["Polished by the exact solver"])
+    assert [row["rows"] for row in found["Linear cost"]] == [400, 800]
+    assert all(float(row["solve"]) < 1e-10 for row in found["Errors over tolerances"])
+    assert {file.name for file in (folder / "hss").glob("*.svg")} == {
+        "hss-0.1.svg",
+        "hss-1.svg",
+        "hss-10.svg",
+    }

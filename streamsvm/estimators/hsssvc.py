@@ -1,0 +1,185 @@
+"""HSSSVC: kernel classification for many values of C by one factorisation, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from streamsvm.config import build_config
+from streamsvm.errors import ConfigError
+from streamsvm.estimators.base import StoreClassifier
+from streamsvm.events import Events
+from streamsvm.train import train_path
+
+HSS_OPTIONS = (
+    "rtol",
+    "atol",
+    "max_rank",
+    "definite",
+    "leaf",
+    "neighbours",
+    "landmarks",
+    "storage",
+    "beta",
+    "iterations",
+    "residual",
+    "polish",
+)
+
+
+class HSSSVC(StoreClassifier):
+    """Support vector classification with a bias, for one C or a whole path of them at about the same cost.
+
+    Minimises 1/2 a'YKYa - sum_i a_i over 0 <= a_i <= C_i, y'a = 0, as `SVC` does, approximately: the kernel matrix is
+    compressed (hierarchically semi-separable, HSS) and K + beta I factorised once; each step of ADMM is then a solve
+    of linear cost, of which every class and every C is one more right-hand side (Cipolla and Gondzio 2021). More than
+    two classes: each against the rest. `polish` goes on with the exact solver.
+
+    Parameters
+    ----------
+    C : float or sequence of float, default=1.0
+        Upper bound of the dual variables, times class and sample weights. Of several, `path_` holds the models, and
+        `choose` says which one predicts: at first that of the largest C.
+    kernel : {"rbf", "poly", "linear"}, default="rbf"
+    gamma, degree, coef0 : as in `SVC`, default="scale", 3, 0.0
+    tol : float, default=1e-3
+        Largest KKT violation at the end of polishing.
+    class_weight : dict, "balanced" or None, default=None
+        Factors on C by class.
+    random_state : int, RandomState or None, default=None
+        Draws samples of columns, landmarks and trees.
+    rtol, atol, max_rank : float, float, int, default=1e-3, 1e-3, 300
+        A basis ends where the pivots fall below rtol of the first, or what is left below atol an entry, or there.
+    definite : bool or None, default=None
+        True: bases that keep the matrix positive semidefinite at any tolerance. False: least squares, whose error goes
+        on falling with rtol, and which needs a beta above it. None: least squares where landmarks explain little,
+        which tells of a narrow kernel, and definite bases elsewhere, or where those turn out not to be enough.
+    leaf, neighbours, landmarks : int, default=128, 32, 256
+        Rows of a leaf of the cluster tree; near rows whose columns are compressed; rows that explain the smooth part
+        of the kernel beforehand, where they explain half of it and more (0: never).
+    storage : {"float64", "float32"}, default="float64"
+        Numbers of matrix and factor.
+    beta : float, "paper" or "balance", default="paper"
+        Shift of ADMM. "paper": 1e2 up to 1e5 rows, 1e3 up to 1e6, 1e4 above, and 10 below 1e4; "balance": mended by
+        the residuals, at a factorisation each time.
+    iterations, residual : int, float, default=50, 0.0
+        Most steps of ADMM, and the relative residuals at which it ends sooner.
+    polish : int, default=0
+        Most rounds of the exact solver from there on, until the KKT violation is below tol.
+    memory_limit : int, str or None, default=None
+        Bytes, or as "2GiB"; bounds the whole process. Rows and matrix have to fit.
+    n_jobs : int or None, default=None
+        Threads; None or -1 is every core.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels, sorted.
+    n_features_in_ : int
+        Number of features seen during fit.
+    path_ : dict of float to ExpansionModel
+        The model of each C.
+    reports_ : dict of float to dict
+        What `streamsvm fit --json` prints: ranks, bytes, estimated errors, residuals, seconds by phase.
+    C_ : float
+        The C that predicts.
+    model_ : ExpansionModel
+        Its model; `save` writes it, `streamsvm.load_model` reads it.
+    objective_, dual_gap_ : float
+        Dual objective and gap: under the compressed kernel, or exact after polishing; summed over classes.
+    n_iter_ : int
+        Steps of ADMM.
+    """
+
+    def __init__(
+        self,
+        *,
+        C: float | Sequence[float] = 1.0,
+        kernel: str = "rbf",
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-3,
+        class_weight: Any = None,
+        random_state: Any = None,
+        rtol: float = 1e-3,
+        atol: float = 1e-3,
+        max_rank: int = 300,
+        definite: bool | None = None,
+        leaf: int = 128,
+        neighbours: int = 32,
+        landmarks: int = 256,
+        storage: str = "float64",
+        beta: float | str = "paper",
+        iterations: int = 50,
+        residual: float = 0.0,
+        polish: int = 0,
+        memory_limit: int | str | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.tol = tol
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.rtol = rtol
+        self.atol = atol
+        self.max_rank = max_rank
+        self.definite = definite
+        self.leaf = leaf
+        self.neighbours = neighbours
+        self.landmarks = landmarks
+        self.storage = storage
+        self.beta = beta
+        self.iterations = iterations
+        self.residual = residual
+        self.polish = polish
+        self.memory_limit = memory_limit
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.
+
+        Warns where the kernel matrix compresses badly, and which solver to take. Raises ValueError for bad data or
+        parameters, MemoryError where memory_limit is too small.
+        """
+        self._train(X, y, sample_weight, _warn)
+        return self
+
+    def choose(self, C: float) -> Self:
+        """Lets the model of this C predict. Raises ValueError where there is none."""
+        check_is_fitted(self, "path_")
+        if C not in self.path_:
+            raise ValueError(f"C={C} is not on the path; expected one of {', '.join(map(str, self.path_))}")
+        self.C_, self.model_, report = C, self.path_[C], self.reports_[C]
+        self.objective_, self.dual_gap_, self.n_iter_ = report["objective"], report["gap"], report["steps"]
+        return self
+
+    def _learn(self, store: Any, config: Any, *sinks: Any) -> dict[str, Any]:
+        found = train_path(store, config, self._Cs(), Events(*sinks))
+        self.path_ = {report["C"]: model for model, report in found}
+        self.reports_ = {report["C"]: report for _, report in found}
+        return self.choose(max(self.path_)).reports_[self.C_]
+
+    def _Cs(self) -> list[float]:
+        """The values of C, each checked by the configuration. Raises ConfigError."""
+        values = list(np.ravel(np.asarray(self.C, dtype=object)))
+        if not values or len(set(values)) < len(values):
+            raise ConfigError(f"C: found {self.C!r}, expected one number above 0, or several different ones")
+        return [build_config((type(self).__name__, {"C": C})).C for C in values]
+
+    def _values(self) -> dict[str, Any]:
+        options = {name: getattr(self, name) for name in HSS_OPTIONS}
+        return {"solver": "admm-hss", "C": self._Cs()[0], "tol": self.tol, "hss": options}
+
+
+def _warn(record: dict[str, Any]) -> None:
+    if record["event"] == "warning":
+        warnings.warn(record["message"], stacklevel=2)

@@ -1,0 +1,319 @@
+"""ADMM on a compressed kernel matrix: compress and factorise once, then every class and every C together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from streamsvm.checkpoints import Checkpoints
+from streamsvm.config import FitConfig
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import StoreSamples
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError, NotFoundError
+from streamsvm.events import Events
+from streamsvm.fits.base import Fit
+from streamsvm.graph import Engine
+from streamsvm.hss.compress import Tolerances
+from streamsvm.hss.kernel import (
+    HSSOptions,
+    KernelMatrix,
+    ShiftedKernel,
+    approximate,
+    estimated_errors,
+    least_bytes,
+)
+from streamsvm.hss.state import Factorisation
+from streamsvm.memory import require_memory
+from streamsvm.models import ExpansionModel
+from streamsvm.persist import load_factorisation, save_model
+from streamsvm.problems import KernelDual
+from streamsvm.solvers import blockws
+from streamsvm.solvers.admm import ADMM, ADMMState, balanced, draw_margin, intercept, paper_beta
+from streamsvm.solvers.base import run
+from streamsvm.solvers.pairs import n_columns, signs
+
+SAVE_SECONDS = 30.0
+BALANCE_EVERY = 10  # steps between looks at beta
+BIAS_ROWS = (
+    1000  # margin support vectors, drawn for each column, whose exact decision values make its intercept
+)
+NEGLIGIBLE = 1e-3  # change of decision values that dropped coefficients may cause
+INCOMPRESSIBLE = 0.9  # mean share of the largest possible ranks from which compressing does not pay
+
+
+@dataclass
+class _Problem:
+    """What ADMM sees: y and upper (n, c) in tree order; factors are made when a beta is first asked for."""
+
+    y: np.ndarray
+    upper: np.ndarray
+    matrix: KernelMatrix
+    engine: Engine
+    inverse: ShiftedKernel
+    events: Events = field(repr=False)
+
+    def solve(self, beta: float, V: np.ndarray) -> np.ndarray:
+        if beta != self.inverse.factor.beta:
+            self.inverse = self.matrix.shifted(beta, self.engine, self.events)
+        return self.inverse.solve(V, self.engine.threads)
+
+
+class ADMMFit(Fit):
+    """One factorisation for all columns: one for two classes, else one for each class against the rest; times Cs."""
+
+    def __init__(self, store: Store, config: FitConfig, events: Events, checkpoints: Checkpoints) -> None:
+        super().__init__(store, config, events, checkpoints)
+        options = config.hss
+        self.options = HSSOptions(
+            Tolerances(options.rtol, options.atol, options.max_rank, options.definite),
+            options.leaf,
+            options.neighbours,
+            options.landmarks,
+            config.seed,
+            options.storage == "float32",
+        )
+        self.columns = n_columns(len(self.classes))
+        self.samples = StoreSamples(store, self.scaling)
+        self.limit_bytes = config.memory_limit or int(0.8 * psutil.virtual_memory().available)
+        self.bytes = {
+            "rows_bytes": int(2 * self.samples.nbytes),  # in store order and in the tree's
+            "vector_bytes": store.n * 8 * 10 * self.columns,
+            "least_hss_bytes": least_bytes(store.n, self.options),
+        }
+        require_memory(self.limit_bytes, sum(self.bytes.values()), "the compressed kernel matrix")
+
+    def plan(self) -> dict[str, Any]:
+        """Memory whatever the ranks will be."""
+        return self.bytes | {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
+
+    def to_file(self, path: Path) -> dict[str, Any]:
+        model, report = self.model()
+        with self.phase("save"):
+            save_model(model, path)
+        return report | self.phase.report()
+
+    def model(self) -> tuple[ExpansionModel, dict[str, Any]]:
+        return self.path([self.config.C])[0]
+
+    def path(self, Cs: Sequence[float]) -> list[tuple[ExpansionModel, dict[str, Any]]]:
+        """A model and a report for each C; what was shared is in every report."""
+        vectors = self.bytes["vector_bytes"] * (len(Cs) - 1)
+        require_memory(self.limit_bytes, sum(self.bytes.values()) + vectors, f"{len(Cs)} values of C")
+        with self.phase("read"):
+            rows = self.samples.load().rows
+        factorisation = self._factorised(rows)
+        order, matrix = factorisation.order, factorisation.matrix
+        rows = rows.take(order)
+        y = np.tile(signs(self.codes[order], len(self.classes)), len(Cs))
+        weights = (self.upper / self.config.C)[order]
+        upper = np.repeat(weights[:, None] * np.asarray(Cs), self.columns, axis=1)
+        problem = _Problem(y, upper, matrix, self.engine, factorisation.inverse, self.events)
+        with self.phase("admm"):
+            state = self._solve(problem)
+        with self.phase("bias"), self.engine.serial_blas():
+            z = balanced(state.z, y)
+            coef, dropped = _without_negligible(y * z, self.kernel.diag(rows))
+            bias = self._bias(rows, problem, z, coef)
+            f = matrix.product(y * z, self.engine.threads)
+        facts = self._facts(rows, problem, state)
+        models = []
+        for number, C in enumerate(Cs):
+            own = slice(number * self.columns, (number + 1) * self.columns)
+            solved = _Solved(coef[:, own], bias[own], *_objective(z, y, f, upper, bias, own))
+            own_facts: dict[str, Any] = {"C": C, "dropped_bound": float(dropped[own].max())}
+            if self.config.hss.polish:
+                solved, more = self._polished(rows, y[:, own], upper[:, own], z[:, own], solved)
+                own_facts |= more
+            models.append(self._model(rows, order, solved, facts | own_facts))
+        return models
+
+    def _factorised(self, rows: Rows) -> Factorisation:
+        """From the run directory where it is there, else made, and kept there."""
+        path = self.checkpoints.run_dir and self.checkpoints.run_dir / "factor.zarr"
+        if path and self.checkpoints.resume:
+            with suppress(NotFoundError):
+                found: Factorisation = load_factorisation(path)
+                if found.key == self.checkpoints.key():
+                    return found
+        order, matrix, inverse = self._made(rows, self.options)
+        self._warn_of_ranks(matrix)
+        made = Factorisation(order, matrix, inverse, self.checkpoints.key())
+        if path:
+            with self.phase("keep"):
+                save_model(made, path)
+        return made
+
+    def _made(self, rows: Rows, options: HSSOptions) -> tuple[np.ndarray, KernelMatrix, ShiftedKernel]:
+        """Order, matrix and factor; once more with definite bases where others were tried and are not enough."""
+        with self.phase("compress"):
+            order, matrix = approximate(
+                self.kernel, rows, options, self.engine, self.limit_bytes, self.events
+            )
+        try:
+            with self.phase("factorise"):
+                return order, matrix, matrix.shifted(self._beta(rows), self.engine, self.events)
+        except ConfigError as error:
+            if options.tolerances.definite is not None:
+                raise
+            self.events("warning", message=f"{error}; compressed again, with hss.definite")
+        definite = replace(options, tolerances=replace(options.tolerances, definite=True))
+        return self._made(rows, definite)
+
+    def _beta(self, rows: Rows) -> float:
+        """The given one, or the paper's, which is for kernels with a diagonal of 1."""
+        beta = self.config.hss.beta
+        return (
+            beta if isinstance(beta, float) else paper_beta(len(rows)) * float(self.kernel.diag(rows).mean())
+        )
+
+    def _warn_of_ranks(self, matrix: KernelMatrix) -> None:
+        if matrix.H.tree.depth < 3:  # too few blocks to tell, and nothing to save
+            return
+        share = matrix.H.fullness(self.config.hss.max_rank)
+        if share > INCOMPRESSIBLE:
+            other = "cutting-plane with a linear kernel, or dcsvm" if self.store.is_sparse else "dcsvm"
+            self.events(
+                "warning",
+                message=f"the kernel matrix compresses badly: ranks are {share:.0%} of what they could be at most; "
+                f"take solver {other} instead",
+            )
+
+    def _solve(self, problem: _Problem) -> ADMMState:
+        options = self.config.hss
+        solver = ADMM(problem.inverse.factor.beta, BALANCE_EVERY if options.beta == "balance" else 0)
+        saved = self.checkpoints.load()
+        state = ADMMState.from_arrays(saved) if saved is not None else None
+        saved_at = time.perf_counter()
+
+        def stop(state: ADMMState) -> bool:
+            return state.steps >= options.iterations or state.residual <= options.residual
+
+        def on_step(state: ADMMState) -> None:
+            nonlocal saved_at
+            facts = {"primal": float(state.primal.max()), "dual": float(state.dual.max()), "beta": state.beta}
+            self.events("step", step=state.steps, **facts)
+            self.events.progress("admm", state.steps, options.iterations, **facts)
+            if time.perf_counter() - saved_at > SAVE_SECONDS or stop(state):
+                saved_at = time.perf_counter()
+                self.checkpoints.save(**state.to_arrays())
+
+        with self.engine.serial_blas():
+            return run(solver, problem, state, stop=stop, on_step=on_step)
+
+    def _bias(self, rows: Rows, problem: _Problem, z: np.ndarray, coef: np.ndarray) -> np.ndarray:
+        """(c,) equation (7) with the exact kernel: that of the compressed one is off by its smooth error."""
+        seed = [self.config.seed, 5]  # of each column, so that it does not depend on the others
+        columns = zip(z.T, problem.upper.T, strict=True)
+        drawn = [draw_margin(a, C, BIAS_ROWS, np.random.default_rng(seed)) for a, C in columns]
+        chosen, places = np.unique(np.stack(drawn), return_inverse=True)
+        support = np.flatnonzero(coef.any(axis=1))
+        f = self.kernel.apply(rows.take(chosen), rows.take(support), coef[support], self.engine.threads)
+        return np.array(
+            [
+                intercept(f[place, c], *(array[ids, c] for array in (problem.y, z, problem.upper)))
+                for c, (ids, place) in enumerate(zip(drawn, places.reshape(len(drawn), -1), strict=True))
+            ]
+        )
+
+    def _polished(
+        self, rows: Rows, y: np.ndarray, upper: np.ndarray, z: np.ndarray, solved: _Solved
+    ) -> tuple[_Solved, dict[str, Any]]:
+        """The exact block solver from ADMM's point, column by column."""
+        coef, bias = np.empty_like(solved.coef), np.empty_like(solved.bias)
+        before = after = objective = 0.0
+        rounds, converged = 0, True
+        solver = blockws.BlockSolver(self.config.tol, bias=True)
+
+        def stop(state: blockws.BlockState) -> bool:
+            return solver.is_solved(state) or state.rounds >= self.config.hss.polish
+
+        def on_step(state: blockws.BlockState) -> None:
+            self.events("round", phase="polish", violation=state.violation, round=state.rounds)
+
+        with self.phase("polish"), self.engine.serial_blas():
+            for c in range(y.shape[1]):
+                dual = KernelDual(self.kernel, rows, y[:, c], upper[:, c], self.engine.threads)
+                start = solver.init(dual, z[:, c])
+                state = solver.unshrunk(dual, run(solver, dual, start, stop=stop, on_step=on_step))
+                before += blockws.duality_gap(dual, start)
+                after += blockws.duality_gap(dual, state)
+                objective, rounds = objective + state.objective, rounds + state.rounds
+                converged = converged and solver.is_solved(state)
+                coef[:, c], bias[c] = y[:, c] * state.alpha, state.bias
+        facts = {"gap_before_polish": before, "polish_rounds": rounds, "converged": converged}
+        return _Solved(coef, bias, objective, after), facts
+
+    def _facts(self, rows: Rows, problem: _Problem, state: ADMMState) -> dict[str, Any]:
+        with self.phase("errors"), self.engine.serial_blas():
+            errors = estimated_errors(
+                self.kernel, rows, problem.matrix, problem.inverse, self.config.seed, self.engine.threads
+            )
+        residuals = {"primal_residual": float(state.primal.max()), "dual_residual": float(state.dual.max())}
+        facts = {"beta": state.beta, "steps": state.steps} | residuals | errors | problem.matrix.facts()
+        facts["factor_bytes"] = problem.inverse.nbytes
+        self.events("hss", **facts)
+        return facts
+
+    def _model(
+        self, rows: Rows, order: np.ndarray, solved: _Solved, facts: dict[str, Any]
+    ) -> tuple[ExpansionModel, dict[str, Any]]:
+        kept = np.flatnonzero(solved.coef.any(axis=1))
+        exact = bool(self.config.hss.polish)
+        certificate = {
+            "objective": solved.objective,
+            "gap": solved.gap,
+            "tol": self.config.tol,
+            "exact": exact,
+        }
+        header = replace(
+            self.header(certificate),
+            config=self.config.model_copy(update={"C": facts["C"]}).model_dump(mode="json"),
+        )
+        coef = solved.coef[kept].astype(np.float32)
+        model = ExpansionModel(header, rows.take(kept), coef, solved.bias, order[kept])
+        return model, self.report(certificate, len(kept), **facts)
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """coef (n, columns) y_i z_i, bias (columns,), and their dual objective and gap, summed over columns."""
+
+    coef: np.ndarray
+    bias: np.ndarray
+    objective: float
+    gap: float
+
+
+def _objective(
+    z: np.ndarray, y: np.ndarray, f: np.ndarray, upper: np.ndarray, bias: np.ndarray, own: slice
+) -> tuple[float, float]:
+    """Dual objective and gap of some columns, under the compressed kernel."""
+    z, y, f, upper = z[:, own], y[:, own], f[:, own], upper[:, own]
+    quadratic = float(np.sum(z * y * f))
+    losses = float(np.sum(upper * np.maximum(0.0, 1.0 - y * (f + bias[own]))))
+    return 0.5 * quadratic - float(z.sum()), quadratic - float(z.sum()) + losses
+
+
+def _without_negligible(coef: np.ndarray, diagonal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The coefficients without the smallest of each column, and a bound on how that moves its decision values.
+
+    |K(x_i, x)| is at most sqrt(K_ii) sqrt(K(x, x)): the bound is for x of the largest norm among the rows.
+    """
+    coef, reach = coef.copy(), np.sqrt(diagonal * diagonal.max())
+    dropped = np.zeros(coef.shape[1])
+    for c in range(coef.shape[1]):
+        sizes = np.abs(coef[:, c]) * reach
+        order = np.argsort(sizes, kind="stable")
+        total = np.cumsum(sizes[order])
+        count = int(np.searchsorted(total, NEGLIGIBLE, side="right"))
+        coef[order[:count], c] = 0.0
+        dropped[c] = total[count - 1] if count else 0.0
+    return coef, dropped

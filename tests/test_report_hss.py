@@ -1,0 +1,39 @@
+"""The picture of a compressed matrix."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from streamsvm.data.rows import Rows
+from streamsvm.errors import ConfigError
+from streamsvm.graph import Engine
+from streamsvm.hss.compress import Tolerances
+from streamsvm.hss.kernel import HSSOptions, approximate
+from streamsvm.kernels import Kernel
+from streamsvm.report.hss import draw_ranks
+
+
+def matrix(n: int):
+    rows = Rows(np.random.default_rng(0).random((n, 2), np.float32))
+    options = HSSOptions(Tolerances(1e-3, 0.0, 50), leaf_rows=50, landmarks=0)
+    return approximate(Kernel("rbf", 5.0), rows, options, Engine(1))[1].H
+
+
+@pytest.mark.parametrize("n", [30, 400])
+def test_every_block_is_drawn(n, tmp_path):
+    drawn = matrix(n)
+    draw_ranks(drawn, tmp_path / "ranks.svg")
+    patches = re.findall(r'id="patch_\d+"', (tmp_path / "ranks.svg").read_text())
+    depth = drawn.tree.depth
+    assert len(patches) >= 2 * (2**depth - 1) + 2**depth
+
+
+def test_without_matplotlib(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ConfigError, match="pip install matplotlib"):
+        draw_ranks(matrix(100), tmp_path / "ranks.svg")
+    assert not list(tmp_path.iterdir())
