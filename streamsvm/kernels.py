@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
+from streamsvm.errors import ConfigError
 from streamsvm.strips import strips
 
 Keep = Callable[[slice, int, np.ndarray], None]
@@ -74,7 +75,8 @@ class Kernel:
     ) -> np.ndarray:
         """K(a, b) @ coef for coef (q,) or (q, k): (m,) or (m, k) float64; the block is never formed.
 
-        keep is shown each tile of it that is made: keep(columns, first row, tile).
+        keep is shown each tile of it that is made: keep(columns, first row, tile). Raises ConfigError where values
+        are beyond float32.
         """
         out = np.zeros((len(a), *coef.shape[1:]))
         coef = coef.astype(np.float32)
@@ -84,6 +86,11 @@ class Kernel:
             if len(part):
                 work = _accumulate(right, part, a, out, keep and partial(keep, columns))
                 strips(work, len(a), _height(len(part), a.d), threads)
+        if not np.isfinite(out).all():
+            raise ConfigError(
+                f"values of the {self.name} kernel are beyond float32: scale the features, or take a smaller "
+                "gamma, degree or C"
+            )
         return out
 
 
@@ -143,7 +150,10 @@ def _accumulate(
     def add(start: int, stop: int) -> None:
         tile = np.empty((stop - start, len(coef)), np.float32)
         right.tile(a.take(slice(start, stop)), tile)
-        out[start:stop] += tile @ coef
+        with np.errstate(
+            invalid="ignore"
+        ):  # BLAS sets the flag at times where all is finite; apply looks itself
+            out[start:stop] += tile @ coef
         if keep is not None:
             keep(start, tile)
 

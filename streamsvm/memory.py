@@ -17,6 +17,16 @@ ROW_BYTES = 160  # solver vectors of one row of a part
 LEAST_ROWS = 1024  # rows of a part below which dividing is pointless
 
 
+def free_bytes() -> int:
+    """What a fit without a limit may use: 80 % of what is free now."""
+    return int(0.8 * psutil.virtual_memory().available)
+
+
+def process_bytes() -> int:
+    """What the process holds, and compiled kernels and libraries still to come."""
+    return int(psutil.Process().memory_info().rss) + 64 * MiB
+
+
 @dataclass(frozen=True)
 class MemoryPlan:
     """Bytes: the limit; what the process holds already, vectors of all rows, rows held in memory, kernel rows kept."""
@@ -47,8 +57,8 @@ def plan_memory(
 
     raw: uint8 rows are used as stored, else as float32. cache_bytes: for kernel rows, less where memory is short.
     """
-    limit = limit_bytes or int(0.8 * psutil.virtual_memory().available)
-    process = psutil.Process().memory_info().rss + 64 * MiB  # compiled kernels and libraries still to come
+    limit = limit_bytes or free_bytes()
+    process = process_bytes()
     vectors = store.n * (32 + 24 * (n_classes - 1))
     row = store.nbytes / store.n * (1 if raw else _growth(store))
     rows = int(store.n * row)
@@ -72,8 +82,8 @@ def plan_memory(
 
 def require_memory(limit_bytes: int | None, needed_bytes: int, what: str) -> None:
     """Raises MemoryLimitError where this much does not fit beside what the process holds already."""
-    limit = limit_bytes or int(0.8 * psutil.virtual_memory().available)
-    total = psutil.Process().memory_info().rss + 64 * MiB + needed_bytes
+    limit = limit_bytes or free_bytes()
+    total = process_bytes() + needed_bytes
     if total > limit:
         raise MemoryLimitError(
             f"--memory-limit {limit / MiB:.0f} MiB is too small for {what}: give at least {-(-total // MiB)} MiB"

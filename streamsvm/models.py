@@ -297,8 +297,7 @@ class BudgetModel(_Classifier):
     def decision_function(self, rows: Rows) -> np.ndarray:
         """(m,) for two classes (positive: the second one), else (m, k); rows are raw."""
         rows = self.header.scaling.apply(rows)
-        decisions = self.header.kernel.apply(rows, self.support, self.coef) + self.bias
-        return decisions[:, 0] if decisions.shape[1] == 1 else decisions
+        return _flat(self.header.kernel.apply(rows, self.support, self.coef) + self.bias)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()
@@ -333,8 +332,7 @@ class ExpansionModel(_Classifier):
     def decision_function(self, rows: Rows) -> np.ndarray:
         """(m,) for two classes (positive: the second one), else (m, k); rows are raw."""
         rows = self.header.scaling.apply(rows)
-        decisions = self.header.kernel.apply(rows, self.support, self.coef) + self.intercept
-        return decisions[:, 0] if decisions.shape[1] == 1 else decisions
+        return _flat(self.header.kernel.apply(rows, self.support, self.coef) + self.intercept)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()
@@ -368,10 +366,8 @@ class LinearModel(_Classifier):
         """(m,) for one column, else (m, k); rows are raw."""
         rows = self.header.scaling.apply(rows)
         if self.landmarks is None:
-            scores = times(rows, self.coef) + self.intercept
-        else:
-            scores = self.header.kernel.apply(rows, self.landmarks, self.coef) + self.intercept
-        return scores[:, 0] if scores.shape[1] == 1 else scores
+            return _flat(times(rows, self.coef) + self.intercept)
+        return _flat(self.header.kernel.apply(rows, self.landmarks, self.coef) + self.intercept)
 
     def codes_of(self, decision: np.ndarray) -> np.ndarray:
         return (
@@ -397,6 +393,11 @@ class LinearModel(_Classifier):
         landmarks = rows_from_state("landmarks", arrays, header.d) if attrs["has_landmarks"] else None
         coef, intercept, thresholds = (np.asarray(arrays[n]) for n in ("coef", "intercept", "thresholds"))
         return cls(header, coef, intercept, attrs["task"], thresholds, landmarks)
+
+
+def _flat(decisions: np.ndarray) -> np.ndarray:
+    """(m,) for one column."""
+    return decisions[:, 0] if decisions.shape[1] == 1 else decisions
 
 
 def rows_state(name: str, rows: Rows) -> dict[str, np.ndarray]:

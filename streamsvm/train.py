@@ -54,7 +54,8 @@ def train_path(
     store: Store, config: FitConfig, Cs: Sequence[float], events: Events = ignore
 ) -> list[tuple[Any, dict[str, Any]]]:
     """A model and a report for each C, of a solver that shares its work among them."""
-    with closing(_fit(store, config, events)) as fit:
+    fit: Any = _fit(store, config, events)
+    with closing(fit):
         return fit.path(Cs)
 
 

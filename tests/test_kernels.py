@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
+from streamsvm.errors import ConfigError
 from streamsvm.kernels import COLUMNS, Kernel
 
 KERNELS = [
@@ -105,3 +106,9 @@ def test_exponential_is_accurate_over_its_whole_range(gamma, m):
     argument = gamma * (x.astype(np.float64) ** 2).ravel()
     error = Kernel("rbf", gamma).block(a, Rows(x))[0] / np.exp(-argument) - 1
     assert np.all(np.abs(error) <= 3e-7 + 5 * 2.0**-24 * argument)
+
+
+def test_values_beyond_float32_are_one_line():
+    wide = Rows(np.full((4, 2), 1e6, np.float32))
+    with pytest.raises(ConfigError, match="poly kernel are beyond float32"):
+        Kernel("poly", 1.0, 9).apply(wide, wide, np.ones(4))

@@ -264,6 +264,15 @@ def test_far_from_the_origin_distances_do_not_cancel():
     np.testing.assert_allclose(far.decision_function(Rows(far_rows)), near.decision_function(rows), atol=0.02)
 
 
+@pytest.mark.parametrize("solver", ["dcsvm", "admm-hss"])
+def test_kernel_values_beyond_float32_are_one_line(tmp_path, solver):
+    rows, y = data()
+    far = write(tmp_path / "far", Rows(rows.X * np.float32(1e6)), y)
+    steep = config(solver=solver, kernel={"name": "poly", "degree": 9, "gamma": 1.0})
+    with pytest.raises(ConfigError, match="values of the poly kernel reach .*: scale the features"):
+        train_in_memory(far, steep)
+
+
 def test_the_objective_is_that_of_the_twin():
     rows, y = data()
     model, report = train_in_memory(Store.from_arrays(rows.X, y), config())

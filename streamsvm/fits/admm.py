@@ -6,11 +6,9 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
 from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
@@ -31,7 +29,7 @@ from streamsvm.hss.kernel import (
     least_bytes,
 )
 from streamsvm.hss.state import Factorisation
-from streamsvm.memory import require_memory
+from streamsvm.memory import free_bytes, require_memory
 from streamsvm.models import ExpansionModel
 from streamsvm.persist import load_factorisation, save_model
 from streamsvm.problems import KernelDual
@@ -43,7 +41,7 @@ from streamsvm.solvers.pairs import n_columns, signs
 SAVE_SECONDS = 30.0
 BALANCE_EVERY = 10  # steps between looks at beta
 BIAS_ROWS = (
-    1000  # margin support vectors, drawn for each column, whose exact decision values make its intercept
+    1000  # margin support vectors of each column, drawn, whose exact decision values make its intercept
 )
 NEGLIGIBLE = 1e-3  # change of decision values that dropped coefficients may cause
 INCOMPRESSIBLE = 0.9  # mean share of the largest possible ranks from which compressing does not pay
@@ -82,7 +80,7 @@ class ADMMFit(Fit):
         )
         self.columns = n_columns(len(self.classes))
         self.samples = StoreSamples(store, self.scaling)
-        self.limit_bytes = config.memory_limit or int(0.8 * psutil.virtual_memory().available)
+        self.limit_bytes = config.memory_limit or free_bytes()
         self.bytes = {
             "rows_bytes": int(2 * self.samples.nbytes),  # in store order and in the tree's
             "vector_bytes": store.n * 8 * 10 * self.columns,
@@ -93,12 +91,6 @@ class ADMMFit(Fit):
     def plan(self) -> dict[str, Any]:
         """Memory whatever the ranks will be."""
         return self.bytes | {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
-
-    def to_file(self, path: Path) -> dict[str, Any]:
-        model, report = self.model()
-        with self.phase("save"):
-            save_model(model, path)
-        return report | self.phase.report()
 
     def model(self) -> tuple[ExpansionModel, dict[str, Any]]:
         return self.path([self.config.C])[0]

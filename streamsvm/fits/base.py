@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +24,10 @@ from streamsvm.events import Events
 from streamsvm.graph import Engine
 from streamsvm.kernels import Kernel
 from streamsvm.models import Header, encode, label_texts
+from streamsvm.persist import save_model
 from streamsvm.phases import Phases
+
+MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times coefficients must not
 
 
 class Fit(ABC):
@@ -38,17 +40,16 @@ class Fit(ABC):
         self.scaling, self.kernel = self._prepare()
         self.upper = self._upper(self.codes)
 
-    @abstractmethod
     def to_file(self, path: Path) -> dict[str, Any]:
         """Trains, writes the model, returns the report."""
+        model, report = self.model()
+        with self.phase("save"):
+            save_model(model, path)
+        return report | self.phase.report()
 
     @abstractmethod
     def model(self) -> tuple[Any, dict[str, Any]]:
         """Trains and returns the model itself, and the report."""
-
-    def path(self, Cs: Sequence[float]) -> list[tuple[Any, dict[str, Any]]]:
-        """A model and a report for each C."""
-        raise NotImplementedError(f"solver {self.config.solver} has no path of C")
 
     @abstractmethod
     def plan(self) -> dict[str, Any]:
@@ -105,6 +106,7 @@ class Fit(ABC):
             kernel = Kernel(options.name, gamma, options.degree, options.coef0)
             if scaling.kind == "none":
                 scaling = self._centred(kernel)
+            self._require_range(scaling, kernel)
         return scaling, kernel
 
     def _moments(self, block: tuple[int, int]) -> Moments:
@@ -133,6 +135,18 @@ class Fit(ABC):
         before, after = rows.sq_norms.max(), Rows(rows.dense() - mean).sq_norms.max()
         rounding = kernel.gamma * before * 2.0**-23
         return replace(none, kind="centre", offset=mean) if rounding > 1e-3 and after < before / 4 else none
+
+    def _require_range(self, scaling: Scaling, kernel: Kernel) -> None:
+        """Kernel values have to fit float32, as far as the first rows tell. Raises ConfigError."""
+        if kernel.name == "rbf":
+            return
+        with np.errstate(over="ignore"):
+            most = float(kernel.diag(scaling.apply(self.store.read(0, min(self.store.n, 1000)))).max())
+        if not most < MOST_VALUE:
+            raise ConfigError(
+                f"values of the {kernel.name} kernel reach {most:.0e}, expected at most {MOST_VALUE:.0e}: scale the "
+                "features, or take a smaller gamma or degree"
+            )
 
     def _upper(self, codes: np.ndarray) -> np.ndarray:
         """C times class and sample weights, (n,)."""

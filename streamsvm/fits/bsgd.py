@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from streamsvm.events import Events
 from streamsvm.fits.base import Fit
 from streamsvm.memory import MiB, require_memory
 from streamsvm.models import BudgetModel
-from streamsvm.persist import save_model
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
 from streamsvm.solvers.pairs import n_columns, signs
 
@@ -54,12 +52,6 @@ class BSGDFit(Fit):
         rows = self.store.n * self.config.bsgd.epochs
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
         return self.bytes | facts | {"steps": rows, "kernel_values": rows * self.config.bsgd.budget}
-
-    def to_file(self, path: Path) -> dict[str, Any]:
-        model, report = self.model()
-        with self.phase("save"):
-            save_model(model, path)
-        return report | self.phase.report()
 
     def model(self) -> tuple[BudgetModel, dict[str, Any]]:
         with self.engine.serial_blas(), self.phase("learn"):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
 from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
@@ -17,10 +15,9 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.events import Events
 from streamsvm.fits.base import Fit
-from streamsvm.memory import MiB, require_memory
+from streamsvm.memory import free_bytes, process_bytes, require_memory
 from streamsvm.models import Header, LinearModel
 from streamsvm.nystroem import Nystroem, NystroemSamples
-from streamsvm.persist import save_model
 from streamsvm.risks import HingeRisk, LinearRisk, PairRisk, Passes
 from streamsvm.solvers.base import run
 from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
@@ -47,7 +44,7 @@ class CuttingPlaneFit(Fit):
                 f"found {len(self.classes)} different labels, expected at most {MOST_RANKS} ranks"
             )
         self.samples = StoreSamples(store, self.scaling)
-        self.limit_bytes = config.memory_limit or int(0.8 * psutil.virtual_memory().available)
+        self.limit_bytes = config.memory_limit or free_bytes()
         plane_bytes = 4 * (1 + self._length) * self.columns
         self.most_idle = int(np.clip(self.limit_bytes // 8 // plane_bytes, LEAST_IDLE, MOST_IDLE))
         self.bytes = self._bytes(plane_bytes)
@@ -58,12 +55,6 @@ class CuttingPlaneFit(Fit):
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
         rows = {"held_bytes": self._held_bytes(), "pass_bytes": int(self._row_bytes * self.store.n)}
         return self.bytes | rows | facts
-
-    def to_file(self, path: Path) -> dict[str, Any]:
-        model, report = self.model()
-        with self.phase("save"):
-            save_model(model, path)
-        return report | self.phase.report()
 
     def model(self) -> tuple[LinearModel, dict[str, Any]]:
         features = self._features()
@@ -209,5 +200,5 @@ class CuttingPlaneFit(Fit):
 
     def _held_bytes(self) -> int:
         """Of rows that stay in memory."""
-        used = psutil.Process().memory_info().rss + 64 * MiB + sum(self.bytes.values())
+        used = process_bytes() + sum(self.bytes.values())
         return max(0, int(0.9 * self.limit_bytes) - used)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import psutil
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import MemoryLimitError
@@ -18,7 +17,7 @@ from streamsvm.hss.neighbours import nearest_neighbours
 from streamsvm.hss.tree import ClusterTree, order_rows, principal_direction
 from streamsvm.hss.ulv import ULVFactor, factorise
 from streamsvm.kernels import Kernel
-from streamsvm.memory import MiB
+from streamsvm.memory import MiB, process_bytes
 from streamsvm.strips import strips
 
 TREES = 8  # random trees that find neighbours: on ijcnn1 they know 98 % of the nearest 16
@@ -219,7 +218,7 @@ class _Budget:
 
     def __init__(self, n: int, options: HSSOptions, limit_bytes: int | None) -> None:
         self._n, self._options, self._limit = n, options, limit_bytes
-        self._held = psutil.Process().memory_info().rss + 64 * MiB
+        self._held = process_bytes()
         self._factor = 0.0
         if limit_bytes is not None:
             self._require(least_bytes(n, options), "before the first rank is known")
