@@ -1,7 +1,7 @@
 """Kernel blocks and their products, tiled so that GEMM, exp and the sum happen while a tile is in cache.
 
 Values are float32 (relative error about 1e-7 in the exponential, and gamma |x|^2 2^-24 from the distances);
-sums over tiles are float64.
+sums are float64, but for products with many columns, which are float32 within a tile.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ TILE_BYTES = 1 << 20  # half of a common L2: the other half holds the operands
 COLUMNS = 2048  # b is split so that a tile keeps at least TILE_BYTES / (4 * COLUMNS) rows
 SKIP = 0.25  # share of nonzeros below which skipping zeros beats GEMM where the right operand stays in L2: covtype 1.8,
 SKIP_COLUMNS = 256  # a9a 3 times as fast; with fewer columns finding the nonzeros takes longer than GEMM
+FEW = 8  # columns of coefficients up to which float64 sums cost less than half of what the tile does
 SCATTER = 0.03  # share of nonzeros below which CSR rows are met entry by entry, not as dense rows
 
 
@@ -79,10 +80,9 @@ class Kernel:
         are beyond float32.
         """
         out = np.zeros((len(a), *coef.shape[1:]))
-        coef = coef.astype(np.float32)
         for first in range(0, len(b), COLUMNS):
             columns = slice(first, first + COLUMNS)
-            right, part = _Right(self, b.take(columns)), np.ascontiguousarray(coef[columns])
+            right, part = _Right(self, b.take(columns)), coef[columns]
             if len(part):
                 work = _accumulate(right, part, a, out, keep and partial(keep, columns))
                 strips(work, len(a), _height(len(part), a.d), threads)
@@ -147,13 +147,18 @@ def _worth_skipping(right: np.ndarray) -> float:
 def _accumulate(
     right: _Right, coef: np.ndarray, a: Rows, out: np.ndarray, keep: Callable[[int, np.ndarray], None] | None
 ) -> Callable[[int, int], None]:
+    few = coef.ndim == 1 or coef.shape[1] <= FEW
+    columns = np.ascontiguousarray(np.atleast_2d(coef.T), np.float64 if few else np.float32)
+
     def add(start: int, stop: int) -> None:
         tile = np.empty((stop - start, len(coef)), np.float32)
         right.tile(a.take(slice(start, stop)), tile)
-        with np.errstate(
-            invalid="ignore"
-        ):  # BLAS sets the flag at times where all is finite; apply looks itself
-            out[start:stop] += tile @ coef
+        if few:
+            _add_products(tile, columns, out[start:stop].reshape(stop - start, -1))
+        else:
+            # BLAS sets the invalid flag at times where all is finite; apply looks itself
+            with np.errstate(invalid="ignore"):
+                out[start:stop] += tile @ columns.T
         if keep is not None:
             keep(start, tile)
 
@@ -200,6 +205,32 @@ def _poly(tile, gamma, coef0, degree):  # inner products -> (gamma t + coef0)^de
         for _ in range(degree):
             power *= base
         flat[i] = power
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def _add_products(tile, coef, out):  # out (m, k) += tile (m, q) @ coef (k, q)', in float64; four rows a pass
+    m, q = tile.shape
+    fours = m // 4 * 4
+    for i in range(0, fours, 4):
+        A, B, C, D = tile[i], tile[i + 1], tile[i + 2], tile[i + 3]
+        for c in range(len(coef)):
+            x = coef[c]
+            r, s, t, u = 0.0, 0.0, 0.0, 0.0
+            for j in range(q):
+                r += A[j] * x[j]
+                s += B[j] * x[j]
+                t += C[j] * x[j]
+                u += D[j] * x[j]
+            out[i, c] += r
+            out[i + 1, c] += s
+            out[i + 2, c] += t
+            out[i + 3, c] += u
+    for i in range(fours, m):
+        for c in range(len(coef)):
+            r = 0.0
+            for j in range(q):
+                r += tile[i, j] * coef[c, j]
+            out[i, c] += r
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True)

@@ -118,7 +118,7 @@ def label_texts(labels: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class KernelModel(_Classifier):
-    """f(x) = sum_i y_i alpha_i K(x_i, x), over support rows already scaled."""
+    """f(x) = sum_i y_i alpha_i K(x_i, x) + b of each pair of classes, over support rows already scaled."""
 
     kind: ClassVar[str] = "kernel"
     header: Header
@@ -126,6 +126,7 @@ class KernelModel(_Classifier):
     alpha: np.ndarray  # (s, k - 1) compact, see solvers.pairs
     codes: np.ndarray  # (s,) class codes of the support rows
     ids: np.ndarray  # (s,) int64 rows of the training store that they were
+    intercept: np.ndarray  # (n_pairs,)
 
     @property
     def n_support(self) -> int:
@@ -137,8 +138,12 @@ class KernelModel(_Classifier):
 
     def decision_function(self, rows: Rows) -> np.ndarray:
         """(m,) for two classes (positive: the second one), else (m, k); rows are raw."""
+        return self._scores(self.pair_decisions(rows))
+
+    def pair_decisions(self, rows: Rows) -> np.ndarray:
+        """(m, n_pairs) decision values of each pair (i, j), positive for j; rows are raw."""
         rows = self.header.scaling.apply(rows)
-        return self._scores(self.header.kernel.apply(rows, self.support, self._coefficients))
+        return self.header.kernel.apply(rows, self.support, self._coefficients) + self.intercept
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()
@@ -146,13 +151,15 @@ class KernelModel(_Classifier):
             "alpha": self.alpha,
             "codes": self.codes,
             "ids": self.ids,
+            "intercept": self.intercept,
         }, attrs
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> KernelModel:
         header = Header.from_state(arrays, attrs)
         support = rows_from_state("support", arrays, header.d)
-        return cls(header, support, *(np.asarray(arrays[name]) for name in ("alpha", "codes", "ids")))
+        names = ("alpha", "codes", "ids", "intercept")
+        return cls(header, support, *(np.asarray(arrays[name]) for name in names))
 
 
 @dataclass(frozen=True)
@@ -316,7 +323,10 @@ class BudgetModel(_Classifier):
 
 @dataclass(frozen=True)
 class ExpansionModel(_Classifier):
-    """f_c(x) = sum_i coef_ic K(x_i, x) + b_c, one column for two classes, else one for each class against the rest."""
+    """f_c(x) = sum_i coef_ic K(x_i, x) + b_c, one column for two classes, else one for each class against the rest.
+
+    Task regress: one column, and its value is the answer.
+    """
 
     kind: ClassVar[str] = "expansion"
     header: Header
@@ -324,6 +334,7 @@ class ExpansionModel(_Classifier):
     coef: np.ndarray  # (s, columns) y_i alpha_i
     intercept: np.ndarray  # (columns,)
     ids: np.ndarray  # (s,) int64 rows of the training store that they were
+    task: str = "classify"
 
     @property
     def n_support(self) -> int:
@@ -337,13 +348,19 @@ class ExpansionModel(_Classifier):
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()
         arrays |= rows_state("support", self.support)
-        return arrays | {"coef": self.coef, "intercept": self.intercept, "ids": self.ids}, attrs
+        arrays |= {"coef": self.coef, "intercept": self.intercept, "ids": self.ids}
+        return arrays, attrs | {"task": self.task}
+
+    def labels(self, decision: np.ndarray) -> np.ndarray:
+        """Labels; values themselves where the task is regress."""
+        return decision if self.task == "regress" else super().labels(decision)
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> ExpansionModel:
         header = Header.from_state(arrays, attrs)
         support = rows_from_state("support", arrays, header.d)
-        return cls(header, support, *(np.asarray(arrays[name]) for name in ("coef", "intercept", "ids")))
+        coef, intercept, ids = (np.asarray(arrays[name]) for name in ("coef", "intercept", "ids"))
+        return cls(header, support, coef, intercept, ids, attrs["task"])
 
 
 @dataclass(frozen=True)

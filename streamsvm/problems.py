@@ -15,14 +15,16 @@ from streamsvm.rowcache import WIDE, RowCache
 
 
 class DualQP(Protocol):
-    """min over a of 1/2 a'Qa - e'a, 0 <= a_i <= upper_i, with Q_ij = y_i y_j K(x_i, x_j) (Hsieh et al. 2014, (1)).
+    """min over a of 1/2 a'Qa + p'a, 0 <= a_i <= upper_i, with Q_ij = y_i y_j K(x_i, x_j).
 
-    y: (n,) float64, -1 or +1. upper: (n,) float64, C times the weights. parts: (n,) a part of each row, where it is
-    known that rows of different parts are far from each other; None elsewhere.
+    y: (n,) float64, -1 or +1. upper: (n,) float64, C times the weights. linear: p (n,), or -1 for classification
+    (Hsieh et al. 2014, (1)). parts: (n,) a part of each row, where it is known that rows of different parts are far
+    from each other; None elsewhere.
     """
 
     y: np.ndarray
     upper: np.ndarray
+    linear: np.ndarray | float
     parts: np.ndarray | None
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
@@ -43,6 +45,7 @@ class KernelDual:
     threads: int = 1
     parts: np.ndarray | None = None
     cache_bytes: int = 0
+    linear: np.ndarray | float = -1.0
     _view: tuple[np.ndarray, Rows] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -90,6 +93,39 @@ class KernelDual:
         return self._view[1]
 
 
+class RegressionDual:
+    """The dual of epsilon regression: f(x) within epsilon of targets t (n,), else a loss.
+
+    2 n variables, a and a* of f(x) = sum_i (a_i - a*_i) K(x_i, x) + b: labels +1 and -1, linear epsilon - t and
+    epsilon + t over the same rows twice (Smola and Schoelkopf 2004). half: the problem of the n rows, labels all 1.
+    """
+
+    parts = None
+
+    def __init__(self, half: KernelDual, targets: np.ndarray, epsilon: float) -> None:
+        n = len(targets)
+        self.y, self.upper = np.repeat([1.0, -1.0], n), np.tile(half.upper, 2)
+        self.linear: np.ndarray | float = np.concatenate([epsilon - targets, epsilon + targets])
+        self._half, self._n = half, n
+        self._view: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+    def gram(self, ids: np.ndarray) -> np.ndarray:
+        return _signed(self._half.gram(ids % self._n), self.y[ids])
+
+    def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        base, place = np.unique(ids % self._n, return_inverse=True)
+        coef = np.bincount(place, weights=delta * self.y[ids], minlength=len(base))
+        if rows is None:
+            product = self._half.apply(base, coef)
+            return np.concatenate([product, -product])
+        if (
+            self._view is None or self._view[0] is not rows
+        ):  # the halves of an active set, for the rounds that share it
+            self._view = rows, *np.unique(rows % self._n, return_inverse=True)
+        _, once, twice = self._view
+        return self._half.apply(base, coef, once)[twice] * self.y[rows]
+
+
 class StreamedDual:
     """The dual of one binary problem whose rows are read part by part, once for each product.
 
@@ -107,6 +143,7 @@ class StreamedDual:
         parts: np.ndarray | None = None,
     ) -> None:
         self.y, self.upper, self.parts = y, upper, parts
+        self.linear: np.ndarray | float = -1.0
         self._kernel, self._groups, self._engine = kernel, groups, engine
         position = np.full(max(int(ids.max()) + 1, 1), -1)
         position[ids] = np.arange(len(ids))

@@ -73,7 +73,7 @@ class RowCache:
     def product(self, places: np.ndarray, coef: np.ndarray, threads: int) -> np.ndarray:
         """(n columns,) float64: sum_k coef_k row_k."""
         out = np.zeros(len(self._columns))
-        coef = coef.astype(np.float32)
+        coef = coef.astype(np.float64)
 
         def add(start: int, stop: int) -> None:
             _add(self._rows, places, coef, start, out[start:stop])

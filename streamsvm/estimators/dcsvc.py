@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
-from scipy import sparse
-from sklearn.utils.validation import check_is_fitted
-
 from streamsvm.estimators.base import StoreClassifier
-from streamsvm.models import KernelModel
+from streamsvm.estimators.support import SupportVectors
 
 DCSVM_OPTIONS = (
     "early",
@@ -26,7 +22,7 @@ DCSVM_OPTIONS = (
 )
 
 
-class DCSVC(StoreClassifier):
+class DCSVC(SupportVectors, StoreClassifier):
     """Support vector classification by divide and conquer, exact or with early prediction.
 
     Each pair of classes gives one problem, min 1/2 a'Qa - e'a, 0 <= a_i <= C_i, with Q_ij = y_i y_j K(x_i, x_j):
@@ -159,41 +155,6 @@ class DCSVC(StoreClassifier):
         self._train(X, y, sample_weight, rounds)
         self.n_iter_ = rounds.n
         return self
-
-    @property
-    def support_(self) -> np.ndarray:
-        model, order = self._exact_model()
-        return model.ids[order]
-
-    @property
-    def support_vectors_(self) -> np.ndarray | sparse.csr_array:
-        model, order = self._exact_model()
-        X = model.support.take(order).X
-        return X + model.header.scaling.offset.astype(X.dtype) if model.header.scaling.kind == "centre" else X
-
-    @property
-    def dual_coef_(self) -> np.ndarray:
-        model, order = self._exact_model()
-        alpha, codes = model.alpha[order], model.codes[order]
-        if len(self.classes_) == 2:
-            return np.where(codes == 1, 1.0, -1.0) * alpha.T
-        # pair (i, j), i < j: positive for i, as in SVC; column c of row's alpha is the pair with class c + (c >= code)
-        is_first = np.arange(alpha.shape[1])[:, None] >= codes
-        return np.where(is_first, 1.0, -1.0) * alpha.T
-
-    @property
-    def n_support_(self) -> np.ndarray:
-        model, _ = self._exact_model()
-        return np.bincount(model.codes, minlength=len(self.classes_)).astype(np.int32)
-
-    def _exact_model(self) -> tuple[KernelModel, np.ndarray]:
-        """The model, and its support vectors' order class by class. Raises AttributeError for an early model."""
-        check_is_fitted(self)
-        if not isinstance(self.model_, KernelModel):
-            raise AttributeError(
-                "an early model has support vectors by part, in model_.part(p); fit with early=False"
-            )
-        return self.model_, np.argsort(self.model_.codes, kind="stable")
 
     def _values(self) -> dict[str, Any]:
         return {

@@ -237,7 +237,7 @@ class ADMMFit(Fit):
                 state = solver.unshrunk(dual, run(solver, dual, start, stop=stop, on_step=on_step))
                 before += blockws.duality_gap(dual, start)
                 after += blockws.duality_gap(dual, state)
-                objective, rounds = objective + state.objective, rounds + state.rounds
+                objective, rounds = objective + blockws.objective(dual, state), rounds + state.rounds
                 converged = converged and solver.is_solved(state)
                 coef[:, c], bias[c] = y[:, c] * state.alpha, state.bias
         facts = {"gap_before_polish": before, "polish_rounds": rounds, "converged": converged}

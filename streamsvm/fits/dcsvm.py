@@ -23,7 +23,7 @@ from streamsvm.models import KernelModel, LocalModel, rows_state
 from streamsvm.persist import ModelWriter, save_model
 from streamsvm.problems import StreamedDual
 from streamsvm.solvers.dcsvm import Climb, Dual, Level, default_levels, in_memory, several, solve_pairs
-from streamsvm.solvers.pairs import Pair, Targets
+from streamsvm.solvers.pairs import Pair, Targets, n_pairs
 
 
 class DCSVMFit(Fit):
@@ -152,7 +152,8 @@ class DCSVMFit(Fit):
         self._compare(support)
         rows = self.samples.take(support)
         header = self._header(objective, gap)
-        return KernelModel(header, rows, alpha[support], self.targets.codes[support], support)
+        codes, intercept = self.targets.codes[support], np.zeros(n_pairs(len(self.classes)))
+        return KernelModel(header, rows, alpha[support], codes, support, intercept)
 
     def _compare(self, support: np.ndarray) -> None:
         """Records how well each level knew the support vectors (figure 2 of the paper)."""

@@ -36,7 +36,7 @@ class Shrunk:
 
 @dataclass(frozen=True)
 class BlockState:
-    """alpha (n,), gradient Qa - e (n,; stale on shrunk rows), the last block, what is shrunk, and the violation.
+    """alpha (n,), gradient Qa + p (n,; stale on shrunk rows), the last block, what is shrunk, and the violation.
 
     bias: b of f(x) = sum_i y_i a_i K(x_i, x) + b; 0 without. Then violation is LIBSVM's m - M.
     """
@@ -50,10 +50,10 @@ class BlockState:
     rounds: int = 0
     bias: float = 0.0
 
-    @property
-    def objective(self) -> float:
-        """1/2 a'Qa - e'a; exact where nothing is shrunk."""
-        return float(0.5 * self.alpha @ (self.gradient - 1.0))
+
+def objective(problem: DualQP, state: BlockState) -> float:
+    """1/2 a'Qa + p'a; exact where nothing is shrunk."""
+    return float(0.5 * state.alpha @ (state.gradient + problem.linear))
 
 
 def duality_gap(problem: DualQP, state: BlockState) -> float:
@@ -103,9 +103,9 @@ class BlockSolver:
             alpha = np.clip(alpha.astype(np.float64), 0.0, problem.upper)
             alpha = balanced(alpha, problem.y) if self.bias else alpha
         if alpha is None or not alpha.any():
-            return self._measured(problem, BlockState(np.zeros(n), np.full(n, -1.0)))
+            return self._measured(problem, BlockState(np.zeros(n), np.zeros(n) + problem.linear))
         support = np.flatnonzero(alpha)
-        gradient = problem.apply(support, alpha[support]) - 1.0
+        gradient = problem.apply(support, alpha[support]) + problem.linear
         return self._measured(problem, BlockState(alpha, gradient))
 
     def is_solved(self, state: BlockState) -> bool:
@@ -311,7 +311,7 @@ def _block_descent(Q, diag, g, a, upper, y, tol, s):
         if s < q:
             if round_ > 0:
                 _lift_half(v, S)
-            _select_largest(v, S)
+            _select(v, g, y, S)
         _gather(Q, S, Q_S)
         a_S = a[S]
         tol_S = max(tol, np.float32(0.3) * worst)
@@ -463,6 +463,27 @@ def _lift_half(v, S):
     worse_half = S[np.argsort(-v[S])[: len(S) // 2]]
     for i in worse_half:
         v[i] += np.float32(1e20)
+
+
+@nb.njit(nogil=True, cache=True)
+def _select(v, g, y, S):
+    """Fills S with rows of largest v; with labels, one half of rows whose y a should rise, one where it should fall.
+
+    Of many equal ones the first might all be of one side, and then no pair could move.
+    """
+    if len(y) == 0:
+        _select_largest(v, S)
+        return
+    half, least = len(S) // 2, np.float32(1e-30)
+    side = np.empty_like(v)
+    for j in range(len(v)):
+        side[j] = v[j] if y[j] * g[j] < 0 else np.float32(0)
+    _select_largest(side, S[:half])
+    for j in range(len(v)):
+        side[j] = max(v[j], least) if y[j] * g[j] >= 0 else least
+    for j in S[:half]:
+        side[j] = 0
+    _select_largest(side, S[half:])
 
 
 @nb.njit(nogil=True, cache=True)

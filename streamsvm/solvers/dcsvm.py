@@ -74,7 +74,7 @@ def solve_pairs(
         problem = dual(pair)
         state = blockws.solve(problem, alpha[pair.ids, pair.columns], tol=tol, on_step=on_step)
         solved[pair.ids, pair.columns] = state.alpha
-        objective += state.objective
+        objective += blockws.objective(problem, state)
         gap += blockws.duality_gap(problem, state)
     return solved, objective, gap
 
