@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store as Store
+    from streamsvm.estimators.alfpgm import ALFPGMSVC as ALFPGMSVC
+    from streamsvm.estimators.alfpgm import ALFPGMSVR as ALFPGMSVR
     from streamsvm.estimators.budgeted import BudgetedSVC as BudgetedSVC
     from streamsvm.estimators.cutting_plane import CuttingPlaneRanker as CuttingPlaneRanker
     from streamsvm.estimators.cutting_plane import CuttingPlaneSVC as CuttingPlaneSVC
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ALFPGMSVC": "streamsvm.estimators.alfpgm",
+    "ALFPGMSVR": "streamsvm.estimators.alfpgm",
     "BudgetedSVC": "streamsvm.estimators.budgeted",
     "CuttingPlaneRanker": "streamsvm.estimators.cutting_plane",
     "CuttingPlaneSVC": "streamsvm.estimators.cutting_plane",
@@ -27,6 +31,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "ALFPGMSVC",
+    "ALFPGMSVR",
     "DCSVC",
     "HSSSVC",
     "BudgetedSVC",

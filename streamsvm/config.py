@@ -210,14 +210,45 @@ class HSSConfig(_Options):
     ] = 0
 
 
+class ALFPGMConfig(_Options):
+    """Decomposition by many pairs at a time (Aregbesola and Griva 2022)."""
+
+    pairs: Annotated[
+        Whole, Field(ge=1, description="Pairs that join a working set, of rows or of kept ones")
+    ] = 200
+    subproblem: Annotated[
+        Literal["pairs", "fpg"],
+        Field(
+            description="Two-variable steps, or the paper's augmented Lagrangian with fast projected gradient"
+        ),
+    ] = "pairs"
+    mu: Annotated[Real, Field(gt=0, description="Scaling parameter of the augmented Lagrangian")] = 0.1
+    min_alpha_check: Annotated[Count, Field(description="Rows among which partners are sought; else all")] = (
+        2000
+    )
+    min_alpha_opt: Annotated[
+        Count, Field(description="Working sets after which a row that has settled is left out; else never")
+    ] = None
+    max_alpha_opt: Annotated[
+        Count, Field(description="Working sets after which any row is left out; else never")
+    ] = None
+    delta_alpha: Annotated[Real, Field(ge=0, description="Change below which a row has settled")] = 1e-6
+    shrinking: Annotated[bool, Field(description="Leave out rows that are sure to stay at a bound")] = True
+    max_iter: Annotated[Count, Field(description="Most rounds of a problem; else until tol")] = None
+    break_ties: Annotated[
+        bool, Field(description="Equal votes are decided by confidence, not for the first class")
+    ] = False
+    epsilon: Annotated[Real, Field(ge=0, description="Error without loss, of task regress")] = 0.1
+
+
 class FitConfig(_Options):
     """All of a fit; frozen, and stored in the model it made."""
 
     solver: Annotated[
-        Literal["dcsvm", "bsgd", "cutting-plane", "admm-hss"], Field(description="Algorithm")
+        Literal["dcsvm", "bsgd", "cutting-plane", "admm-hss", "alfpgm"], Field(description="Algorithm")
     ] = "dcsvm"
     task: Annotated[
-        Literal["classify", "ordinal", "rank"] | None,
+        Literal["classify", "ordinal", "rank", "regress"] | None,
         Field(description="What is learned; else rank where cutting planes find a qid, classify elsewhere"),
     ] = None
     kernel: KernelConfig = KernelConfig()
@@ -238,6 +269,7 @@ class FitConfig(_Options):
     bsgd: BSGDConfig = BSGDConfig()
     cutting_plane: CuttingPlaneConfig = CuttingPlaneConfig()
     hss: HSSConfig = HSSConfig()
+    alfpgm: ALFPGMConfig = ALFPGMConfig()
 
     @model_validator(mode="after")
     def _merging_needs_rbf(self) -> FitConfig:
@@ -253,11 +285,19 @@ class FitConfig(_Options):
         return self
 
     @model_validator(mode="after")
+    def _task_and_solver_agree(self) -> FitConfig:
+        alone = {"ordinal": "cutting-plane", "rank": "cutting-plane", "regress": "alfpgm"}
+        if self.task in alone and self.solver != alone[self.task]:
+            raise ValueError(f"task is {self.task!r}, which goes with solver {alone[self.task]} alone")
+        if self.task == "regress" and (self.positive or self.class_weight):
+            raise ValueError("task is 'regress', which knows no classes; found positive or class_weight")
+        return self
+
+    @model_validator(mode="after")
     def _cutting_planes_are_linear(self) -> FitConfig:
         if self.solver != "cutting-plane":
-            if self.task not in (None, "classify"):
-                raise ValueError(f"task is {self.task!r}, which goes with solver cutting-plane alone")
-        elif self.kernel.name != "linear" and self.cutting_plane.landmarks is None:
+            return self
+        if self.kernel.name != "linear" and self.cutting_plane.landmarks is None:
             raise ValueError(
                 f"solver is 'cutting-plane', which is linear; expected kernel.name 'linear', or "
                 f"cutting_plane.landmarks (1000, say) to approximate {self.kernel.name}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numba as nb
 import numpy as np
@@ -148,7 +148,7 @@ def _accumulate(
     right: _Right, coef: np.ndarray, a: Rows, out: np.ndarray, keep: Callable[[int, np.ndarray], None] | None
 ) -> Callable[[int, int], None]:
     few = coef.ndim == 1 or coef.shape[1] <= FEW
-    columns = np.ascontiguousarray(np.atleast_2d(coef.T), np.float64 if few else np.float32)
+    columns: Any = np.ascontiguousarray(np.atleast_2d(coef.T), np.float64 if few else np.float32)
 
     def add(start: int, stop: int) -> None:
         tile = np.empty((stop - start, len(coef)), np.float32)

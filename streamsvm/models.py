@@ -127,23 +127,29 @@ class KernelModel(_Classifier):
     codes: np.ndarray  # (s,) class codes of the support rows
     ids: np.ndarray  # (s,) int64 rows of the training store that they were
     intercept: np.ndarray  # (n_pairs,)
+    break_ties: bool = True  # by confidence; else equal votes are the first class's, as in LIBSVM
 
     @property
     def n_support(self) -> int:
         return len(self.support)
 
     @cached_property
-    def _coefficients(self) -> np.ndarray:
+    def coefficients(self) -> np.ndarray:
+        """(s, n_pairs) float32 y_i alpha_i of each pair."""
         return pair_coefficients(self.alpha, self.codes, len(self.classes))
 
     def decision_function(self, rows: Rows) -> np.ndarray:
         """(m,) for two classes (positive: the second one), else (m, k); rows are raw."""
         return self._scores(self.pair_decisions(rows))
 
+    def codes_of(self, decision: np.ndarray) -> np.ndarray:
+        # votes are whole numbers, and confidence below 1/3 is added
+        return super().codes_of(decision if self.break_ties or decision.ndim == 1 else np.rint(decision))
+
     def pair_decisions(self, rows: Rows) -> np.ndarray:
         """(m, n_pairs) decision values of each pair (i, j), positive for j; rows are raw."""
         rows = self.header.scaling.apply(rows)
-        return self.header.kernel.apply(rows, self.support, self._coefficients) + self.intercept
+        return self.header.kernel.apply(rows, self.support, self.coefficients) + self.intercept
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()
@@ -152,14 +158,16 @@ class KernelModel(_Classifier):
             "codes": self.codes,
             "ids": self.ids,
             "intercept": self.intercept,
-        }, attrs
+        }, attrs | {"break_ties": self.break_ties}
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> KernelModel:
         header = Header.from_state(arrays, attrs)
         support = rows_from_state("support", arrays, header.d)
-        names = ("alpha", "codes", "ids", "intercept")
-        return cls(header, support, *(np.asarray(arrays[name]) for name in names))
+        alpha, codes, ids, intercept = (
+            np.asarray(arrays[name]) for name in ("alpha", "codes", "ids", "intercept")
+        )
+        return cls(header, support, alpha, codes, ids, intercept, attrs["break_ties"])
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,12 @@ class DualQP(Protocol):
     linear: np.ndarray | float
     parts: np.ndarray | None
 
+    def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """K(x_a, x_b), (len(a), len(b)) float32: no labels in it."""
+
+    def diagonal(self, ids: np.ndarray) -> np.ndarray:
+        """K(x_i, x_i), (len(ids),) float64."""
+
     def gram(self, ids: np.ndarray) -> np.ndarray:
         """Q[ids, ids], (q, q) float32."""
 
@@ -52,6 +58,12 @@ class KernelDual:
         few = self.rows.take(slice(1000)).X
         wide = np.count_nonzero(few.data if self.rows.is_sparse else few) >= WIDE * few.shape[0]
         self._cache = RowCache(len(self.y), self.cache_bytes if wide else 0)
+
+    def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self.kernel.block(self.rows.take(a), self.rows.take(b), self.threads)
+
+    def diagonal(self, ids: np.ndarray) -> np.ndarray:
+        return self.kernel.diag(self.rows.take(ids))
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
         K = np.empty((len(ids), len(ids)), np.float32)
@@ -100,7 +112,7 @@ class RegressionDual:
     epsilon + t over the same rows twice (Smola and Schoelkopf 2004). half: the problem of the n rows, labels all 1.
     """
 
-    parts = None
+    parts: np.ndarray | None = None
 
     def __init__(self, half: KernelDual, targets: np.ndarray, epsilon: float) -> None:
         n = len(targets)
@@ -108,6 +120,12 @@ class RegressionDual:
         self.linear: np.ndarray | float = np.concatenate([epsilon - targets, epsilon + targets])
         self._half, self._n = half, n
         self._view: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+    def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self._half.cross(a % self._n, b % self._n)
+
+    def diagonal(self, ids: np.ndarray) -> np.ndarray:
+        return self._half.diagonal(ids % self._n)
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
         return _signed(self._half.gram(ids % self._n), self.y[ids])
@@ -148,6 +166,12 @@ class StreamedDual:
         position = np.full(max(int(ids.max()) + 1, 1), -1)
         position[ids] = np.arange(len(ids))
         self._members = [_members(groups.ids(p), position) for p in range(groups.n_parts)]
+
+    def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self._kernel.block(self._gather(a), self._gather(b), self._engine.threads)
+
+    def diagonal(self, ids: np.ndarray) -> np.ndarray:
+        return self._kernel.diag(self._gather(ids))
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
         rows = self._gather(ids)

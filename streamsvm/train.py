@@ -22,6 +22,7 @@ FITS = {
     "bsgd": "streamsvm.fits.bsgd:BSGDFit",
     "cutting-plane": "streamsvm.fits.cutting_plane:CuttingPlaneFit",
     "admm-hss": "streamsvm.fits.admm:ADMMFit",
+    "alfpgm": "streamsvm.fits.alfpgm:ALFPGMFit",
 }
 
 

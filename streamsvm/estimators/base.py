@@ -79,23 +79,20 @@ class StoreEstimator(BaseEstimator):
 
     def _training_store(
         self, X: Any, y: Any, sample_weight: Any, qid: Any = None
-    ) -> tuple[Store, np.ndarray, np.ndarray]:
-        """(store with labels, classes as the caller names them, y)."""
+    ) -> tuple[Store, np.ndarray]:
+        """(store with labels, y as the caller names them)."""
         if isinstance(X, Store):
             if y is not None or sample_weight is not None or qid is not None:
                 raise ValueError(
                     "X is a Store, which brings its own y, sample_weight and qid; found them given as well"
                 )
             store, y = self._store(X, reset=True), X.y
-            sample_weight = store.sample_weight
         else:
             X, y = self._checked(X, y, reset=True)
             if sample_weight is not None:
                 sample_weight = _check_sample_weight(_computed(sample_weight), y)
             store = Store.from_arrays(X, y, sample_weight=sample_weight, qid=_computed(qid))
-        classes = np.unique(y)
-        _require_two_classes(classes, y, sample_weight)
-        return store, classes, y
+        return store, y
 
     def _store(self, X: Any, *, reset: bool) -> Store:
         """X as a store, its width checked."""
@@ -126,7 +123,8 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
     def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink) -> dict[str, Any]:
         """Checks, trains, and returns the report."""
         config = self._config()
-        store, classes, y = self._training_store(X, y, sample_weight)
+        store, y = self._training_store(X, y, sample_weight)
+        classes = classes_of(y, store.sample_weight)
         check_classification_targets(y)
         config = config.model_copy(update={"class_weight": self._class_weight(classes, y, store)})
         report = self._learn(store, config, *sinks)
@@ -170,14 +168,16 @@ def _computed(values: Any) -> Any:
     return values.compute() if _is_dask(values) else values
 
 
-def _require_two_classes(classes: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
-    """Raises ValueError, in the words of SVC, unless two classes are left."""
+def classes_of(y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """The classes. Raises ValueError, in the words of SVC, unless two are left."""
+    classes = np.unique(y)
     if len(classes) < 2:
         raise ValueError(f"The number of classes has to be greater than one; got {len(classes)} class")
     if weight is None:
-        return
+        return classes
     left = np.unique(y[weight > 0])
     if len(left) == 0:
         raise ValueError("Invalid input - all samples have zero or negative weights.")
     if len(left) == 1:
         raise ValueError("Invalid input - all samples with positive weights belong to the same class.")
+    return classes

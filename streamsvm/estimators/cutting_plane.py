@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.estimators.base import StoreClassifier, StoreEstimator
+from streamsvm.estimators.base import StoreClassifier, StoreEstimator, classes_of
 from streamsvm.metrics import ranking
 
 
@@ -218,7 +218,8 @@ class CuttingPlaneRanker(_Linear):
         config = self._config()
         if qid is not None and not isinstance(X, Store):
             check_consistent_length(X, qid)
-        store, classes, _ = self._training_store(X, y, sample_weight, qid)
+        store, y = self._training_store(X, y, sample_weight, qid)
+        classes = classes_of(y, store.sample_weight)
         task = "ordinal" if store.qid is None else "rank"
         self._found(self._learn(store, config.model_copy(update={"task": task})))
         self.classes_ = classes

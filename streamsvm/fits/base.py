@@ -68,6 +68,10 @@ class Fit(ABC):
     def _labels(self) -> tuple[np.ndarray, np.ndarray]:
         """The classes, and each row's code."""
         y, positive = self.store.y, self.config.positive
+        if self.config.task == "regress":
+            if y.dtype.kind not in "iuf":
+                raise DataError(f"{self.store.url or 'y'} holds text, expected numbers to regress on")
+            return np.empty(0), np.zeros(len(y), np.int32)
         if positive:
             known = np.unique(label_texts(np.unique(y)))
             missing = [label for label in positive if label not in known]

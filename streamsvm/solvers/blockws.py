@@ -12,8 +12,9 @@ move two coefficients, one of each (Fan, Chen and Lin 2005, as in LIBSVM).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numba as nb
 import numpy as np
@@ -34,6 +35,9 @@ class Shrunk:
     alpha: np.ndarray
 
 
+_SAVED = ("alpha", "gradient", "active", "block", "violation", "rounds", "bias")
+
+
 @dataclass(frozen=True)
 class BlockState:
     """alpha (n,), gradient Qa + p (n,; stale on shrunk rows), the last block, what is shrunk, and the violation.
@@ -49,6 +53,21 @@ class BlockState:
     violation: float = np.inf
     rounds: int = 0
     bias: float = 0.0
+
+    def to_arrays(self) -> dict[str, Any]:
+        """All of it under names, for a checkpoint."""
+        arrays = {name: value for name, value in vars(self).items() if name in _SAVED and value is not None}
+        for number, group in enumerate(self.shrunk):
+            arrays |= {f"shrunk{number}_ids": group.ids, f"shrunk{number}_alpha": group.alpha}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> BlockState:
+        numbers = range(sum(name.endswith("_ids") for name in arrays))
+        shrunk = (Shrunk(arrays[f"shrunk{i}_ids"], arrays[f"shrunk{i}_alpha"]) for i in numbers)
+        found = {name: np.asarray(arrays[name]) for name in _SAVED if name in arrays}
+        plain: dict[str, Any] = {name: v if v.ndim else v.item() for name, v in found.items()}
+        return BlockState(**plain, shrunk=tuple(shrunk))
 
 
 def objective(problem: DualQP, state: BlockState) -> float:
@@ -98,15 +117,18 @@ class BlockSolver:
         return 0.5 * self.tol if self.bias else self.tol
 
     def init(self, problem: DualQP, alpha: np.ndarray | None = None) -> BlockState:
+        return self._measured(problem, self._start(problem, alpha))
+
+    def _start(self, problem: DualQP, alpha: np.ndarray | None) -> BlockState:
         n = len(problem.y)
         if alpha is not None:
             alpha = np.clip(alpha.astype(np.float64), 0.0, problem.upper)
             alpha = balanced(alpha, problem.y) if self.bias else alpha
         if alpha is None or not alpha.any():
-            return self._measured(problem, BlockState(np.zeros(n), np.zeros(n) + problem.linear))
+            return BlockState(np.zeros(n), np.zeros(n) + problem.linear)
         support = np.flatnonzero(alpha)
         gradient = problem.apply(support, alpha[support]) + problem.linear
-        return self._measured(problem, BlockState(alpha, gradient))
+        return BlockState(alpha, gradient)
 
     def is_solved(self, state: BlockState) -> bool:
         return state.violation <= self.tol and not state.shrunk
@@ -137,23 +159,31 @@ class BlockSolver:
         gradient[active] += problem.apply(block[moved], delta, state.active)
         if self.bias and delta @ (state.gradient + gradient)[block[moved]] >= 0:
             raise self._stuck(state)  # twice what the objective gained: nothing, but for rounding
-        state = replace(state, alpha=alpha, gradient=gradient, block=block, rounds=state.rounds + 1)
-        return self._measured(problem, state)
+        after = replace(state, alpha=alpha, gradient=gradient, block=block, rounds=state.rounds + 1)
+        return self._measured(problem, self._moved(problem, state, after))
 
     def unshrunk(self, problem: DualQP, state: BlockState) -> BlockState:
         """All rows active again, and measured: for a run that stops before its tolerance."""
         return self._measured(problem, _unshrink(problem, state))
 
+    def _candidates(self, state: BlockState) -> np.ndarray | slice:
+        """The rows that may move."""
+        return slice(None) if state.active is None else state.active
+
+    def _moved(self, problem: DualQP, before: BlockState, after: BlockState) -> BlockState:
+        """What a solver notes of a block that has moved."""
+        return after
+
     def _measured(self, problem: DualQP, state: BlockState) -> BlockState:
-        active = slice(None) if state.active is None else state.active
+        rows = self._candidates(state)
         if not self.bias:
-            return replace(state, violation=float(_violations(problem, state, active).max()))
-        levels, up, low = _levels(problem, state, active)
-        m, M = levels[up].max(initial=-np.inf), levels[low].min(initial=np.inf)
+            return replace(state, violation=float(row_violations(problem, state, rows).max()))
+        level, up, low = levels(problem, state, rows)
+        m, M = level[up].max(initial=-np.inf), level[low].min(initial=np.inf)
         state = replace(state, violation=max(float(m - M), 0.0), bias=_middle(m, M))
         free = up & low
         if self.is_solved(state) and free.any():  # as LIBSVM reports it
-            return replace(state, bias=float(levels[free].mean()))
+            return replace(state, bias=float(level[free].mean()))
         return state
 
     def _shrink(self, problem: DualQP, state: BlockState) -> BlockState:
@@ -178,13 +208,13 @@ class BlockSolver:
         """
         active = slice(None) if state.active is None else state.active
         v = np.zeros(len(state.alpha))
-        v[active] = _violations(problem, state, active)
+        v[active] = row_violations(problem, state, active)
         sides = -np.sign(problem.y * _shifted(problem, state, slice(None))) if self.bias else problem.y
         kept, free = state.block, np.empty(0, np.intp)
         if state.active is not None:  # a row shrunk since then has no gradient to go by
             kept = kept[np.isin(kept, state.active)]
         if problem.parts is not None:
-            is_free = (state.alpha > 0) & (state.alpha < problem.upper)
+            is_free = free_rows(problem, state, np.arange(len(v)))
             chosen = self._neediest(problem.parts, v, is_free)
             if self.bias:  # without its worst pair a block may have no pair to move
                 chosen[[np.argmax(np.where(sides == side, v, 0.0)) for side in (1.0, -1.0)]] = True
@@ -214,7 +244,7 @@ class BlockSolver:
         a, upper = state.alpha[block].astype(number), problem.upper[block].astype(number)
         before = a.copy()
         # a tenth of the block's violation is enough: more would be undone by the next block
-        worst = _violations(problem, state, block).max()
+        worst = row_violations(problem, state, block).max()
         tol = np.float32(max(0.1 * worst, 0.5 * self.row_tol))
         _block_descent(
             Q,
@@ -246,11 +276,18 @@ def _shifted(problem: DualQP, state: BlockState, rows: np.ndarray | slice) -> np
     return g + state.bias * problem.y[rows] if state.bias else g
 
 
-def _violations(problem: DualQP, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
+def row_violations(problem: DualQP, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
+    """`violations` of some rows, of the shifted gradient."""
     return violations(state.alpha[rows], _shifted(problem, state, rows), problem.upper[rows])
 
 
-def _levels(
+def free_rows(problem: DualQP, state: BlockState, rows: np.ndarray) -> np.ndarray:
+    """Which of some rows have coefficients away from both bounds."""
+    a = state.alpha[rows]
+    return (a > 0) & (a < problem.upper[rows])
+
+
+def levels(
     problem: DualQP, state: BlockState, rows: np.ndarray | slice
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """-y g of some rows, the b with which each has y (f + b) = 1; in I_up: may y a rise; in I_low: may it fall."""

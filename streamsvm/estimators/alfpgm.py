@@ -1,0 +1,313 @@
+"""ALFPGMSVC and ALFPGMSVR: LIBSVM's problems, exactly, under the names of scikit-learn's SVC and SVR."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from streamsvm.data.store import Store
+from streamsvm.estimators.base import StoreClassifier, StoreEstimator
+from streamsvm.estimators.support import SupportVectors
+from streamsvm.models import KernelModel
+
+ALFPGM_OPTIONS = (
+    "pairs",
+    "subproblem",
+    "mu",
+    "min_alpha_check",
+    "min_alpha_opt",
+    "max_alpha_opt",
+    "delta_alpha",
+    "shrinking",
+)
+
+
+class _ALFPGM(StoreEstimator):
+    """What classification and regression share."""
+
+    C: float
+    tol: float
+    cache_size: float
+    max_iter: int
+    shape_fit_: tuple[int, int]
+
+    def _values(self) -> dict[str, Any]:
+        options = {name: getattr(self, name) for name in ALFPGM_OPTIONS}
+        options["max_iter"] = None if self.max_iter == -1 else self.max_iter
+        return {
+            "solver": "alfpgm",
+            "C": self.C,
+            "tol": self.tol,
+            "cache_size": f"{self.cache_size}MiB",
+            "alfpgm": options,
+        }
+
+    def _told(self, store: Store, report: dict[str, Any]) -> None:
+        self.n_iter_ = np.array(report["rounds"], np.int32)
+        self.fit_status_ = int(not report["converged"])
+        self.shape_fit_ = (store.n, store.d)
+        if self.fit_status_:
+            message = (
+                f"stopped at a violation of {report['violation']:.2g}; a larger max_iter, or scaled features"
+            )
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+
+    @property
+    def coef_(self) -> np.ndarray | sparse.csr_array:
+        """Weights of the features, one row for each problem. Raises AttributeError unless the kernel is linear."""
+        if self.kernel != "linear":
+            raise AttributeError(f"coef_ is there with kernel='linear' alone; the kernel is {self.kernel!r}")
+        check_is_fitted(self)
+        X: Any = self.model_.support.X.astype(np.float64)
+        return (X.T @ self._coefficients()).T
+
+
+class ALFPGMSVC(_ALFPGM, SupportVectors, StoreClassifier):
+    """Support vector classification with a bias, exactly LIBSVM's problem, many pairs at a time; for code with `SVC`.
+
+    Minimises 1/2 a'Qa - e'a over 0 <= a_i <= C_i, y'a = 0 for each pair of classes (Aregbesola and Griva 2022). Rows
+    have to fit in memory; `DCSVC` reads them from disk.
+
+    Parameters
+    ----------
+    C, kernel, degree, gamma, coef0, shrinking, tol, cache_size, class_weight, max_iter, decision_function_shape, \
+break_ties, random_state : as in `SVC`
+        kernel is "rbf", "poly" or "linear", coef0 at least 0; tol bounds m - M as LIBSVM's does; max_iter counts
+        working sets, -1 for no limit; cache_size is MB, used for rows of 128 nonzeros and more. Nothing is random.
+    pairs : int, default=200
+        Pairs p that join a working set; with free support vectors of the last one it has up to 4 p rows.
+    subproblem : {"pairs", "fpg"}, default="pairs"
+        How working sets are solved: two-variable steps, or the paper's augmented Lagrangian with fast projected
+        gradient, which is slower.
+    mu : float, default=0.1
+        Scaling parameter of the augmented Lagrangian.
+    min_alpha_check : int or None, default=2000
+        Rows among which partners are sought (None: all).
+    min_alpha_opt, max_alpha_opt, delta_alpha : int or None, int or None, float, default=None, None, 1e-6
+        Working sets after which a row at a bound, or one that moved by less than delta_alpha, is left out, and after
+        which any row is; None: never. They come back before the last check of optimality. The paper takes 5 and 20.
+    memory_limit : int, str or None, default=None
+        Bytes, or as "2GiB"; bounds the whole process.
+    n_jobs : int or None, default=None
+        Threads; None or -1 is every core.
+
+    Attributes
+    ----------
+    classes_, class_weight_, coef_, dual_coef_, fit_status_, intercept_, n_features_in_, n_iter_, n_support_, \
+support_, support_vectors_, shape_fit_ : as in `SVC`
+        n_iter_ counts working sets.
+    model_ : KernelModel
+        The trained model; `save` writes it, `streamsvm.load_model` reads it.
+    objective_, dual_gap_ : float
+        Dual objective, and primal minus dual objective, summed over pairs.
+    """
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        kernel: str = "rbf",
+        degree: int = 3,
+        gamma: float | str = "scale",
+        coef0: float = 0.0,
+        shrinking: bool = True,
+        tol: float = 1e-3,
+        cache_size: float = 200,
+        class_weight: Any = None,
+        max_iter: int = -1,
+        decision_function_shape: str = "ovr",
+        break_ties: bool = False,
+        random_state: Any = None,
+        pairs: int = 200,
+        subproblem: str = "pairs",
+        mu: float = 0.1,
+        min_alpha_check: int | None = 2000,
+        min_alpha_opt: int | None = None,
+        max_alpha_opt: int | None = None,
+        delta_alpha: float = 1e-6,
+        memory_limit: int | str | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.C = C
+        self.kernel = kernel
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.shrinking = shrinking
+        self.tol = tol
+        self.cache_size = cache_size
+        self.class_weight = class_weight
+        self.max_iter = max_iter
+        self.decision_function_shape = decision_function_shape
+        self.break_ties = break_ties
+        self.random_state = random_state
+        self.pairs = pairs
+        self.subproblem = subproblem
+        self.mu = mu
+        self.min_alpha_check = min_alpha_check
+        self.min_alpha_opt = min_alpha_opt
+        self.max_alpha_opt = max_alpha_opt
+        self.delta_alpha = delta_alpha
+        self.memory_limit = memory_limit
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.
+
+        Warns (ConvergenceWarning) where max_iter ends it. Raises ValueError for bad data or parameters, MemoryError
+        where memory_limit is too small.
+        """
+        if self.decision_function_shape not in ("ovr", "ovo"):
+            raise ValueError(
+                f"decision_function_shape is {self.decision_function_shape!r}, expected 'ovr' or 'ovo'"
+            )
+        self._train(X, y, sample_weight)
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """(n,) for two classes, positive for classes_[1]; else (n, n_classes) of shape "ovr", or for "ovo"
+        (n, n_classes * (n_classes - 1) / 2), positive for the first class of each pair."""
+        if self.decision_function_shape == "ovr" or len(self._known_classes()) == 2:
+            return super().decision_function(X)
+        store, model = self._store(X, reset=False), self.model_
+        return np.concatenate([-model.pair_decisions(store.read(*block)) for block in store.blocks()])
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(n,) labels by LIBSVM's vote; equal votes are the first class's, or decided by confidence (break_ties)."""
+        self._known_classes()
+        if self.break_ties and self.decision_function_shape == "ovo":
+            raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
+        return super().predict(X)
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        model, _ = self._exact_model()
+        return model.intercept if len(self.classes_) == 2 else -model.intercept
+
+    def _learn(self, store: Any, config: Any, *sinks: Any) -> dict[str, Any]:
+        report = super()._learn(store, config, *sinks)
+        self.class_weight_ = self._weights(config, store)
+        self._told(store, report)
+        return report
+
+    def _weights(self, config: Any, store: Store) -> np.ndarray:
+        """(n_classes,) the factors on C."""
+        labels, counts = np.unique(store.y, return_counts=True)
+        if config.class_weight is None:
+            return np.ones(len(labels))
+        if config.class_weight == "balanced":
+            return store.n / (len(labels) * counts)
+        return np.array(list(config.class_weight.values()))
+
+    def _known_classes(self) -> np.ndarray:
+        check_is_fitted(self)
+        return self.classes_
+
+    def _coefficients(self) -> np.ndarray:
+        model: KernelModel = self.model_
+        return model.coefficients if len(self.classes_) == 2 else -model.coefficients
+
+    def _values(self) -> dict[str, Any]:
+        values = super()._values()
+        return values | {"alfpgm": values["alfpgm"] | {"break_ties": self.break_ties}}
+
+
+class ALFPGMSVR(RegressorMixin, _ALFPGM):
+    """Epsilon support vector regression, exactly LIBSVM's problem, many pairs at a time; for code with `SVR`.
+
+    f(x) = sum_i (a_i - a*_i) K(x_i, x) + b, whose errors beyond epsilon cost C each. Parameters and attributes are
+    those of `SVR` and, below them, of `ALFPGMSVC`.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: str = "rbf",
+        degree: int = 3,
+        gamma: float | str = "scale",
+        coef0: float = 0.0,
+        tol: float = 1e-3,
+        C: float = 1.0,
+        epsilon: float = 0.1,
+        shrinking: bool = True,
+        cache_size: float = 200,
+        max_iter: int = -1,
+        pairs: int = 200,
+        subproblem: str = "pairs",
+        mu: float = 0.1,
+        min_alpha_check: int | None = 2000,
+        min_alpha_opt: int | None = None,
+        max_alpha_opt: int | None = None,
+        delta_alpha: float = 1e-6,
+        memory_limit: int | str | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.tol = tol
+        self.C = C
+        self.epsilon = epsilon
+        self.shrinking = shrinking
+        self.cache_size = cache_size
+        self.max_iter = max_iter
+        self.pairs = pairs
+        self.subproblem = subproblem
+        self.mu = mu
+        self.min_alpha_check = min_alpha_check
+        self.min_alpha_opt = min_alpha_opt
+        self.max_alpha_opt = max_alpha_opt
+        self.delta_alpha = delta_alpha
+        self.memory_limit = memory_limit
+        self.n_jobs = n_jobs
+
+    random_state = None
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Trains on X (n, d) and targets y (n,); inputs, warnings and errors as `ALFPGMSVC.fit`."""
+        config = self._config()
+        store, _ = self._training_store(X, y, sample_weight)
+        self._told(store, self._learn(store, config))
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(n,) values."""
+        return np.concatenate(list(self._decisions(X)))
+
+    @property
+    def support_(self) -> np.ndarray:
+        return self._fitted().ids
+
+    @property
+    def support_vectors_(self) -> np.ndarray | sparse.csr_array:
+        return self._fitted().support.X
+
+    @property
+    def dual_coef_(self) -> np.ndarray:
+        return self._fitted().coef.T
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        return self._fitted().intercept
+
+    @property
+    def n_support_(self) -> np.ndarray:
+        return np.array([len(self._fitted().ids)], np.int32)
+
+    def _fitted(self) -> Any:
+        check_is_fitted(self)
+        return self.model_
+
+    def _coefficients(self) -> np.ndarray:
+        return self._fitted().coef
+
+    def _values(self) -> dict[str, Any]:
+        values = super()._values()
+        return values | {"task": "regress", "alfpgm": values["alfpgm"] | {"epsilon": self.epsilon}}
