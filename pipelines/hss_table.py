@@ -72,7 +72,7 @@ class Data:
 @cache
 def data(name: str, bench: Bench) -> Data:
     few = slice(0, bench.sizes.train_rows)
-    X, y, X_test, y_test = (array[few] for array in _arrays(name, bench))
+    X, y, X_test, y_test = (array[few] for array in arrays(name, bench))
     file = bench.work / f"hss.{name}.{len(y)}"
     for part, rows, labels in (("train", X, y), ("test", X_test, y_test)):
         if not Path(f"{file}.{part}.npz").exists():
@@ -339,7 +339,7 @@ def _susy(n: int) -> np.ndarray:
     return np.hstack([low, np.abs(mixed) + np.float32(0.1) * rng.standard_normal((n, 10), np.float32)])
 
 
-def _arrays(name: str, bench: Bench) -> tuple[np.ndarray, ...]:
+def arrays(name: str, bench: Bench) -> tuple[np.ndarray, ...]:
     """Training and test rows as float32, labels -1 and +1; what is neither binary nor scaled goes to [0, 1]."""
     if name.startswith("covtype"):
         train, test = (Store.open(store) for store in bench.stores("covtype"))

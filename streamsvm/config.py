@@ -215,7 +215,7 @@ class ALFPGMConfig(_Options):
 
     pairs: Annotated[
         Whole, Field(ge=1, description="Pairs that join a working set, of rows or of kept ones")
-    ] = 200
+    ] = 500
     subproblem: Annotated[
         Literal["pairs", "fpg"],
         Field(

@@ -52,6 +52,17 @@ def mean_absolute_error(counts: np.ndarray) -> float:
     return float(np.sum(np.abs(rank[:, None] - rank) * counts) / counts.sum())
 
 
+def regression(y: np.ndarray, values: np.ndarray) -> dict[str, float | None]:
+    """r2, mean_squared_error and mean_absolute_error of predicted values (n,); r2 None where y is constant."""
+    error, spread = values - y, float(np.square(y - y.mean()).sum())
+    squares = float(np.square(error).sum())
+    return {
+        "r2": 1.0 - squares / spread if spread > 0 else None,
+        "mean_squared_error": squares / len(y),
+        "mean_absolute_error": float(np.abs(error).mean()),
+    }
+
+
 def break_even(positive: np.ndarray, scores: np.ndarray) -> float | None:
     """Precision among as many top rows as are positive, where it equals the recall; None without positive rows.
 

@@ -19,12 +19,21 @@ from streamsvm.data.store import Store
 from streamsvm.data.target import Target, storage_errors
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.events import Events, ignore
-from streamsvm.metrics import break_even, confusion, mean_absolute_error, per_class, ranking, roc_auc
+from streamsvm.metrics import (
+    break_even,
+    confusion,
+    mean_absolute_error,
+    per_class,
+    ranking,
+    regression,
+    roc_auc,
+)
 from streamsvm.persist import ArrayWriter
 
 if TYPE_CHECKING:
     from streamsvm.graph import Engine
 
+ANSWERS = {"rank": "score", "regress": "value"}  # what a task predicts in place of a label
 PREDICTIONS = "streamsvm_predictions"  # group attribute of what `predict` writes as zarr
 
 
@@ -68,13 +77,13 @@ def write_predictions(
 
     .csv: a header, then label and, with `decision`, the decision values; .zarr: arrays `label` and `decision`;
     .npy: one array, the labels or, with `decision`, the decision values. A ranking has a `score` in place of the
-    label. Raises ConfigError, StorageError.
+    label, a regression a `value`. Raises ConfigError, StorageError.
     """
     writers = {".csv": _write_csv, ".npy": _write_npy, ".zarr": _write_zarr}
     if out.suffix not in writers:
         raise ConfigError(f"--out {out}: expected a name ending in .csv, .npy or .zarr")
     blocks = predict_blocks(model, store, engine=engine, events=events)
-    answer = "score" if model.task == "rank" else "label"
+    answer = ANSWERS.get(model.task, "label")
     named = (
         {answer: model.labels(values)} | ({"decision": values} if decision else {}) for _, _, values in blocks
     )
@@ -86,23 +95,25 @@ def evaluate(model: Predictor, store: Store, *, engine: Engine, events: Events =
 
     accuracy, per_class and confusion; for two classes roc_auc and break_even (precision = recall); for ranks
     mean_absolute_error; ndcg, map, swapped_pairs and kendall_tau (see `metrics.ranking`) where rows have one score
-    and the store has queries, or the task is ordinal. Of task rank, these alone.
+    and the store has queries, or the task is ordinal. Of task rank, these alone; of task regress `metrics.regression`.
     Rows whose label the model never saw count as wrong; `n_unknown_labels` says how many there are.
     """
-    k, ranks = len(model.classes), model.task == "rank"
-    truth = np.zeros(store.n, np.int32) if ranks else model.encode_labels(store.y)
+    k, classless = len(model.classes), model.task in ANSWERS
+    truth = np.zeros(store.n, np.int32) if classless else model.encode_labels(store.y)
     counts = np.zeros((k, k), np.int64)
-    scored = ranks or k == 2 or model.task == "ordinal"
+    scored = classless or k == 2 or model.task == "ordinal"
     scores = np.empty(store.n if scored else 0)
     for start, stop, values in predict_blocks(model, store, engine=engine, phase="evaluate", events=events):
         if scored:
             scores[start:stop] = values
-        if not ranks:
+        if not classless:
             known = truth[start:stop] >= 0
             predicted = _positions(model.classes, model.labels(values))
             counts += confusion(truth[start:stop][known], predicted[known], k)
-    summary = {"accuracy": None, "n": store.n} if ranks else _summary(model, truth, counts, scores)
-    if ranks or model.task == "ordinal" or (scored and store.qid is not None):
+    summary = {"accuracy": None, "n": store.n} if classless else _summary(model, truth, counts, scores)
+    if model.task == "regress":
+        return summary | regression(store.y, scores)
+    if classless or model.task == "ordinal" or (scored and store.qid is not None):
         summary |= _ranking(store, scores)
     return summary
 

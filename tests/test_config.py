@@ -123,7 +123,7 @@ def test_other_sizes_are_refused(text):
         ({"positive": ["a", "a"]}, "positive: found ['a', 'a'], expected labels, each named once"),
         (
             {"solver": "magic"},
-            "solver: found 'magic', expected 'dcsvm', 'bsgd', 'cutting-plane' or 'admm-hss'",
+            "solver: found 'magic', expected 'dcsvm', 'bsgd', 'cutting-plane', 'admm-hss' or 'alfpgm'",
         ),
         ({"dcsvm": {"levels": 2, "early_level": 3}}, "dcsvm: early_level is 3, expected at most levels, 2"),
         (
@@ -193,5 +193,5 @@ def test_every_option_has_a_description_and_a_default():
     for model in (FitConfig, KernelConfig, DCSVMConfig, BSGDConfig, CuttingPlaneConfig):
         model()
         for name, field in model.model_fields.items():
-            assert field.description or name in ("kernel", "dcsvm", "bsgd", "cutting_plane", "hss")
+            assert field.description or name in ("kernel", "dcsvm", "bsgd", "cutting_plane", "hss", "alfpgm")
     assert "dcsvm.early_level" in set(option_names())

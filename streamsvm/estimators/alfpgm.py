@@ -80,7 +80,7 @@ class ALFPGMSVC(_ALFPGM, SupportVectors, StoreClassifier):
 break_ties, random_state : as in `SVC`
         kernel is "rbf", "poly" or "linear", coef0 at least 0; tol bounds m - M as LIBSVM's does; max_iter counts
         working sets, -1 for no limit; cache_size is MB, used for rows of 128 nonzeros and more. Nothing is random.
-    pairs : int, default=200
+    pairs : int, default=500
         Pairs p that join a working set; with free support vectors of the last one it has up to 4 p rows.
     subproblem : {"pairs", "fpg"}, default="pairs"
         How working sets are solved: two-variable steps, or the paper's augmented Lagrangian with fast projected
@@ -124,7 +124,7 @@ support_, support_vectors_, shape_fit_ : as in `SVC`
         decision_function_shape: str = "ovr",
         break_ties: bool = False,
         random_state: Any = None,
-        pairs: int = 200,
+        pairs: int = 500,
         subproblem: str = "pairs",
         mu: float = 0.1,
         min_alpha_check: int | None = 2000,
@@ -238,7 +238,7 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         shrinking: bool = True,
         cache_size: float = 200,
         max_iter: int = -1,
-        pairs: int = 200,
+        pairs: int = 500,
         subproblem: str = "pairs",
         mu: float = 0.1,
         min_alpha_check: int | None = 2000,

@@ -45,10 +45,6 @@ class StoreEstimator(BaseEstimator):
         self.objective_, self.dual_gap_ = report["objective"], report["gap"]
         return report
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """(n,) for two classes, positive for classes_[1]; else (n, n_classes)."""
-        return np.concatenate(list(self._decisions(X)))
-
     def save(self, path: str | Path) -> None:
         """Writes `model_` to a folder that `streamsvm.load_model` and the command line read. Raises OSError."""
         check_is_fitted(self)
@@ -130,6 +126,10 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         report = self._learn(store, config, *sinks)
         self.classes_ = classes
         return report
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """(n,) for two classes, positive for classes_[1]; else (n, n_classes)."""
+        return np.concatenate(list(self._decisions(X)))
 
     def predict(self, X: Any) -> np.ndarray:
         """(n,) labels; a dask array or Store is read block by block."""

@@ -225,6 +225,10 @@ class CuttingPlaneRanker(_Linear):
         self.classes_ = classes
         return self
 
+    def decision_function(self, X: Any) -> np.ndarray:
+        """(n,) scores: the higher, the later in the order of the labels."""
+        return np.concatenate(list(self._decisions(X)))
+
     def predict(self, X: Any) -> np.ndarray:
         """(n,) labels where fit was given no queries, else scores."""
         f = self.decision_function(X)

@@ -144,8 +144,10 @@ class Fit(ABC):
         """Kernel values have to fit float32, as far as the first rows tell. Raises ConfigError."""
         if kernel.name == "rbf":
             return
+        rows = self.store.read(0, min(self.store.n, 1000))
+        require_finite(self.store, rows, 0)
         with np.errstate(over="ignore"):
-            most = float(kernel.diag(scaling.apply(self.store.read(0, min(self.store.n, 1000)))).max())
+            most = float(kernel.diag(scaling.apply(rows)).max())
         if not most < MOST_VALUE:
             raise ConfigError(
                 f"values of the {kernel.name} kernel reach {most:.0e}, expected at most {MOST_VALUE:.0e}: scale the "

@@ -11,7 +11,7 @@ from contracts.layouts import DENSE, LAYOUTS
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from streamsvm import DCSVC, HSSSVC, BudgetedSVC, CuttingPlaneSVC, Store, load_model
+from streamsvm import ALFPGMSVC, DCSVC, HSSSVC, BudgetedSVC, CuttingPlaneSVC, Store, load_model
 
 DIVIDED = {"levels": 1, "part_rows": 100}
 ESTIMATORS = {
@@ -34,6 +34,7 @@ ESTIMATORS = {
     "compressed, polished": HSSSVC(
         C=[0.5, 5.0], gamma=0.5, leaf=100, iterations=20, polish=1000, random_state=0
     ),
+    "many pairs": ALFPGMSVC(C=5.0, gamma=0.5, pairs=20),
     "landmarks": CuttingPlaneSVC(C=5.0, kernel="rbf", gamma=0.5, landmarks=50, random_state=0),
 }
 LABELS = {"two": np.array(["no", "yes"]), "three": np.array([-3, 0, 8])}

@@ -167,14 +167,7 @@ def test_a_limit_too_small_is_refused_at_once():
 
 def test_a_limit_that_the_ranks_do_not_meet_is_refused_after_them(monkeypatch):
     """A process of constant size, so that only the bytes of the matrix count."""
-
-    class Process:
-        def memory_info(self) -> Process:
-            return self
-
-        rss = 0
-
-    monkeypatch.setattr("streamsvm.hss.kernel.psutil.Process", Process)
+    monkeypatch.setattr("streamsvm.hss.kernel.process_bytes", lambda: 64 * MiB)
     wanted = options(1e-6, landmarks=0)
     limit = 64 * MiB + least_bytes(300, wanted) + 1
     with pytest.raises(MemoryLimitError, match=r"ranks of \d+ in the mean, \d+ at most.*about \d+ MiB"):

@@ -1,0 +1,170 @@
+"""ALFPGM: its subproblem against a dense twin, its answer by certificate, the limiter, and its saved state."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import reference
+from sklearn.svm import SVR
+
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import MemoryGroups, MemorySamples
+from streamsvm.graph import Engine
+from streamsvm.kernels import Kernel
+from streamsvm.problems import KernelDual, RegressionDual, StreamedDual
+from streamsvm.solvers import base, blockws
+from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState, augmented_lagrangian, spectral_norm
+
+KERNELS = {"rbf": Kernel("rbf", 1.0), "poly": Kernel("poly", 0.5, 3, 1.0), "linear": Kernel("linear")}
+
+
+def problem(n=240, kernel="rbf", C=1.0, seed=0) -> KernelDual:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4)).astype(np.float32)
+    y = np.where(X[:, 0] * X[:, 1] + 0.4 * rng.normal(size=n) > 0, 1.0, -1.0)
+    return KernelDual(KERNELS[kernel], Rows(X), y, np.full(n, C))
+
+
+def Q_of(p: KernelDual) -> np.ndarray:
+    return p.y[:, None] * reference.kernel_matrix(p.kernel, p.rows.X, p.rows.X) * p.y
+
+
+def solve(p, solver: ALFPGM, on_step=lambda state: None) -> ALFPGMState:
+    return base.run(
+        solver,
+        p,
+        solver.init(p),
+        stop=lambda s: solver.is_solved(s) or solver.out_of_rounds(s, 5000),
+        on_step=on_step,
+    )
+
+
+def solver(**options) -> ALFPGM:
+    return ALFPGM(1e-4, **({"block_rows": 40} | options))
+
+
+@pytest.mark.parametrize("C", [0.1, 3.0])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_augmented_lagrangian_solves_a_block(kernel, C):
+    p = problem(60, kernel, C)
+    Q, zero = Q_of(p), np.zeros(60)
+    L, mu = spectral_norm(Q, p.y), 0.1
+    assert np.linalg.eigvalsh(Q)[-1] <= L
+    mu = max(mu, L / 60)
+    accuracy = 1e-5 * np.abs(Q).max()
+    a, lam, fell = augmented_lagrangian(Q, zero, zero - 1, p.upper, p.y, mu, L + 60 * mu, 0.0, accuracy)
+    best, b = reference.solve_dual_with_bias(Q, p.upper, p.y)
+    assert np.all((a >= 0) & (a <= p.upper))
+    assert abs(p.y @ a) <= 1e-12 * a.sum()
+    assert -fell == pytest.approx(reference.dual_objective(Q, best), rel=1e-4)
+    assert reference.dual_objective(Q, a) == pytest.approx(-fell, rel=1e-9)
+    if np.any((best > 0) & (best < p.upper)):
+        assert lam == pytest.approx(-b, abs=1e-2 * np.abs(Q).max())
+
+
+@pytest.mark.parametrize("candidates", [None, 15])
+@pytest.mark.parametrize(("kernel", "C"), [("rbf", 0.1), ("rbf", 10.0), ("linear", 10.0), ("poly", 0.1)])
+@pytest.mark.parametrize("subproblem", ["pairs", "fpg"])
+def test_reaches_the_optimum_of_the_twin(subproblem, kernel, C, candidates):
+    p = problem(kernel=kernel, C=C)
+    state = solve(p, solver(subproblem=subproblem, candidates=candidates))
+    Q = Q_of(p)
+    assert np.all((state.alpha >= 0) & (state.alpha <= p.upper))
+    assert abs(p.y @ state.alpha) <= 1e-9 * state.alpha.sum()
+    m, M = reference.levels(Q, state.alpha, p.upper, p.y)
+    assert m - M <= 1e-3
+    best, _ = reference.solve_dual_with_bias(Q, p.upper, p.y)
+    assert blockws.objective(p, state) == pytest.approx(reference.dual_objective(Q, best), rel=1e-4)
+    assert 0 <= blockws.duality_gap(p, state) <= 1e-3 * p.upper.sum()
+
+
+def test_working_sets_are_pairs_and_free_rows_of_the_last_one():
+    p, blocks = problem(C=10.0), []
+    solve(p, solver(shrinking=False), lambda state: blocks.append(state))
+    assert len(blocks) > 3
+    for before, state in zip(blocks, blocks[1:], strict=False):
+        kept = np.intersect1d(state.block, before.block)
+        assert len(np.setdiff1d(state.block, before.block)) <= 20
+        assert len(state.block) <= 40
+        free = (before.alpha[before.block] > 0) & (before.alpha[before.block] < 10)
+        assert len(kept) >= min(20, np.count_nonzero(free))
+
+
+@pytest.mark.parametrize("limits", [{"least_uses": 1}, {"most_uses": 2}, {"least_uses": 2, "most_uses": 3}])
+def test_what_the_limiter_leaves_out_comes_back(limits):
+    p = problem(C=10.0)
+    free, limited = solve(p, solver()), solve(p, solver(**limits))
+    assert limited.releases > 0
+    assert limited.violation <= 1e-4
+    m, M = reference.levels(Q_of(p), limited.alpha, p.upper, p.y)
+    assert m - M <= 1e-3
+    assert blockws.objective(p, limited) == pytest.approx(blockws.objective(p, free), rel=1e-5)
+
+
+def test_a_saved_state_goes_on_bit_by_bit():
+    p, states = problem(600, C=10.0), []
+    wanted = solve(p, solver(most_uses=3), states.append)
+    for state in (states[0], states[len(states) // 2]):
+        again = ALFPGMState.from_arrays({name: np.asarray(v) for name, v in state.to_arrays().items()})
+        s = solver(most_uses=3)
+        found = base.run(s, p, again, stop=s.is_solved)
+        np.testing.assert_array_equal(found.alpha, wanted.alpha)
+        assert (found.bias, found.rounds) == (wanted.bias, wanted.rounds)
+
+
+def test_shrunk_groups_are_saved_too():
+    state = blockws.BlockState(
+        np.ones(3),
+        np.zeros(3),
+        np.array([2]),
+        shrunk=(blockws.Shrunk(np.array([0]), np.zeros(3)), blockws.Shrunk(np.array([1]), np.ones(3))),
+        violation=0.5,
+        rounds=7,
+    )
+    again = blockws.BlockState.from_arrays(state.to_arrays())
+    assert (again.violation, again.rounds, again.bias) == (0.5, 7, 0.0)
+    np.testing.assert_array_equal(again.active, [2])
+    for group, wanted in zip(again.shrunk, state.shrunk, strict=True):
+        np.testing.assert_array_equal(group.ids, wanted.ids)
+        np.testing.assert_array_equal(group.alpha, wanted.alpha)
+
+
+def test_rows_from_parts_give_the_same_answer():
+    p = problem(C=10.0)
+    groups = MemoryGroups(MemorySamples(p.rows), np.arange(240) % 5, 5)
+    streamed = StreamedDual(p.kernel, groups, np.arange(240), p.y, p.upper, Engine(2))
+    there, here = solve(streamed, solver()), solve(p, solver())
+    assert blockws.objective(streamed, there) == pytest.approx(blockws.objective(p, here), rel=1e-5)
+
+
+class TestRegression:
+    @staticmethod
+    def dual(n=200, epsilon=0.1) -> tuple[RegressionDual, np.ndarray, np.ndarray]:
+        rng = np.random.default_rng(0)
+        X = rng.uniform(-2, 2, size=(n, 2)).astype(np.float32)
+        t = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=n)
+        half = KernelDual(Kernel("rbf", 0.7), Rows(X), np.ones(n), np.full(n, 5.0))
+        return RegressionDual(half, t, epsilon), X, t
+
+    def test_products_are_those_of_the_doubled_matrix(self):
+        dual, X, _ = self.dual()
+        K = reference.kernel_matrix(Kernel("rbf", 0.7), X, X)
+        Q = np.block([[K, -K], [-K, K]])
+        rng = np.random.default_rng(1)
+        ids, rows = rng.choice(400, 50, replace=False), np.sort(rng.choice(400, 120, replace=False))
+        delta = rng.normal(size=50)
+        np.testing.assert_allclose(dual.gram(ids), Q[np.ix_(ids, ids)], atol=1e-6)
+        np.testing.assert_allclose(dual.apply(ids, delta), Q[:, ids] @ delta, atol=1e-5)
+        for _ in range(2):
+            np.testing.assert_allclose(dual.apply(ids, delta, rows), Q[np.ix_(rows, ids)] @ delta, atol=1e-5)
+
+    @pytest.mark.parametrize("subproblem", ["pairs", "fpg"])
+    @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.5])
+    def test_agrees_with_libsvm(self, subproblem, epsilon):
+        dual, X, t = self.dual(epsilon=epsilon)
+        state = solve(dual, solver(subproblem=subproblem))
+        svr = SVR(C=5.0, gamma=0.7, epsilon=epsilon, tol=1e-5).fit(X, t)
+        coef = state.alpha[:200] - state.alpha[200:]
+        K = reference.kernel_matrix(Kernel("rbf", 0.7), X, X)
+        np.testing.assert_allclose(K @ coef + state.bias, svr.predict(X), atol=2e-3)
+        assert 0 <= blockws.duality_gap(dual, state) <= 1e-4 * dual.upper.sum()
