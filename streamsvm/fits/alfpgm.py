@@ -185,10 +185,18 @@ class ALFPGMFit(Fit):
 
             yield from self.engine.map(solve, duals, phase="pairs", events=self.events, window=16 * threads)
             return
-        for make in duals:
+        for number, make in enumerate(duals):
+
+            def on_step(state: ALFPGMState, number: int = number) -> None:
+                facts = {"round": state.rounds, "violation": state.violation}
+                self.events("round", phase="solve", **facts)
+                self.events.progress("solve", number, len(duals), **facts)
+                keep(state)
+
             start = ALFPGMState.from_arrays(running) if running else None
             running = {}
-            yield self._solve(make(threads, cache_bytes), start, self._watch(keep))
+            yield self._solve(make(threads, cache_bytes), start, on_step)
+        self.events.progress("solve", len(duals), len(duals))
 
     def _solve(
         self, dual: DualQP, start: ALFPGMState | None, on_step: Callable[[Any], None]
@@ -202,10 +210,3 @@ class ALFPGMFit(Fit):
         state = self.solver.unshrunk(dual, state)
         objective, gap = blockws.objective(dual, state), blockws.duality_gap(dual, state)
         return state.alpha, Facts(state.bias, objective, gap, state.rounds, state.violation)
-
-    def _watch(self, keep: Callable[[ALFPGMState], None]) -> Callable[[ALFPGMState], None]:
-        def on_step(state: ALFPGMState) -> None:
-            self.events("round", phase="solve", violation=state.violation, round=state.rounds)
-            keep(state)
-
-        return on_step

@@ -23,6 +23,7 @@ RECIPES = {
     "digits": ("mnist8m.py", "--only", "store,budget,early"),
     "linear": ("linear_table.py",),
     "hss": ("hss_table.py",),
+    "alfpgm": ("alfpgm_table.py",),
 }
 RNG = np.random.default_rng(7)
 
@@ -69,8 +70,13 @@ def queries(path, n):
     path.write_bytes(bz2.compress("\n".join([*rows, ""]).encode()))
 
 
-def abalone(path, n):
-    X = RNG.random((n, 8))
+def magic(path, n):
+    rows = [",".join([*(f"{v:.3f}" for v in x), "gh"[int(x[0] > 0)]]) for x in RNG.normal(size=(n, 10))]
+    path.write_bytes(gzip.compress("\n".join([*rows, ""]).encode()))
+
+
+def abalone(path, n, d=8):
+    X = RNG.random((n, d))
     rows = [f"{1 + int(10 * x[0])} {' '.join(f'{j + 1}:{v:.3f}' for j, v in enumerate(x))}" for x in X]
     path.write_bytes(bz2.compress("\n".join([*rows, ""]).encode()))
 
@@ -103,6 +109,8 @@ def data(tmp_path_factory):
         images[np.isin(labels, (0, 3, 6, 8, 9)), :14] //= 4
         idx(folder / f"{name}-images-idx3-ubyte.gz", images)
         idx(folder / f"{name}-labels-idx1-ubyte.gz", labels)
+    magic(folder / "magic04.csv.gz", 300)
+    abalone(folder / "letter.bz2", 300, 16)
     return folder
 
 
@@ -235,3 +243,18 @@ def test_compressed_kernel_matrices(tables, folder):
         "hss-1.svg",
         "hss-10.svg",
     }
+
+
+def test_many_pairs_and_libsvm(tables):
+    found = tables("alfpgm")
+    assert {row["solver"] for row in found["C = 100"]} == {
+        "ALFPGM",
+        "ALFPGM, fpg, p = 50",
+        "LIBSVM",
+        "intelex",
+    }
+    for row in found["Against LIBSVM's answer"]:
+        assert row["objective apart"] < (1e-4 if row["tol"] == 1e-3 else 1e-6)
+        assert row["same labels"] >= 0.99
+    assert len(found["Seconds over pairs"]) == 6
+    assert len(found["Block solver and ALFPGM, seconds at C = 100"]) == 3
