@@ -92,7 +92,10 @@ def test_ranks_and_two_classes_with_queries(text, tmp_path, capfd):
     ("options", "said"),
     [
         (("--kernel", "rbf"), "solver is 'cutting-plane', which is linear"),
-        (("--kernel", "linear", "--task", "regress"), "task is 'regress', which goes with solver alfpgm alone"),
+        (
+            ("--kernel", "linear", "--task", "regress"),
+            "task is 'regress', which goes with solver alfpgm alone",
+        ),
         (("--kernel", "linear", "--set", "cutting_plane.landmarks=5"), "landmarks go with rbf and poly"),
     ],
 )
