@@ -117,7 +117,8 @@ class ALFPGM(BlockSolver):
         partners = _partners(
             problem.cross(a, b), problem.diagonal(a), problem.diagonal(b), level[first], level[second]
         )
-        new = np.concatenate([a, b[partners[partners >= 0]]])
+        # b[:1], the lowest level, too: near twins gain much by steps so small that a block of them alone would not move
+        new = np.union1d(a, b[np.append(partners[partners >= 0], 0)])
         kept = np.intersect1d(state.block, rows)
         kept = np.setdiff1d(kept[free_rows(problem, state, kept)], new)
         worst = row_violations(problem, state, kept)
