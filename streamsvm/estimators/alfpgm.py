@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamsvm.data.store import Store
 from streamsvm.estimators.base import StoreClassifier, StoreEstimator
-from streamsvm.estimators.support import SupportVectors
+from streamsvm.estimators.support import SupportVectors, shifted_back
 from streamsvm.models import KernelModel
 
 ALFPGM_OPTIONS = (
@@ -287,7 +287,8 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
 
     @property
     def support_vectors_(self) -> np.ndarray | sparse.csr_array:
-        return self._fitted().support.X
+        model = self._fitted()
+        return shifted_back(model.support, model.header.scaling)
 
     @property
     def dual_coef_(self) -> np.ndarray:

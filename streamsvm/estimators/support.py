@@ -8,7 +8,14 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from streamsvm.data.rows import Rows
+from streamsvm.data.scaling import Scaling
 from streamsvm.models import KernelModel
+
+
+def shifted_back(rows: Rows, scaling: Scaling) -> np.ndarray | sparse.csr_array:
+    """Support vectors as they were given: a shift to the origin is the fit's own, no option of the caller's."""
+    return rows.X + scaling.offset.astype(rows.X.dtype) if scaling.kind == "centre" else rows.X
 
 
 class SupportVectors:
@@ -25,8 +32,7 @@ class SupportVectors:
     @property
     def support_vectors_(self) -> np.ndarray | sparse.csr_array:
         model, order = self._exact_model()
-        X = model.support.take(order).X
-        return X + model.header.scaling.offset.astype(X.dtype) if model.header.scaling.kind == "centre" else X
+        return shifted_back(model.support.take(order), model.header.scaling)
 
     @property
     def dual_coef_(self) -> np.ndarray:
