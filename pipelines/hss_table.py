@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from bench import HERE, Bench, print_tables
 from sklearn.datasets import load_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
@@ -312,10 +313,10 @@ def _peer(
 
 
 def _nystroem(d: Data, seconds: float, C: float, h: float) -> tuple[int, float]:
-    """Components and accuracy of the largest Nystroem map that is not slower."""
+    """Components and accuracy of the largest Nystroem map that is not slower, and fits in memory."""
     found = (0, 0.0)
-    components = 50
-    while components < min(len(d.y), MOST_COMPONENTS):
+    components, memory = 50, psutil.virtual_memory().available
+    while components < min(len(d.y), MOST_COMPONENTS) and 32 * components * len(d.y) < memory:
         start = time.perf_counter()
         features = Nystroem(gamma=1 / (2 * h * h), n_components=components, random_state=0)
         svm = make_pipeline(features, LinearSVC(C=C, loss="hinge", max_iter=300))
