@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
@@ -110,7 +111,15 @@ def is_model(path: Path) -> bool:
         return False
 
 
+def _require_local(path: Path) -> None:
+    if re.match(r"[a-z0-9+]+:/", str(path)):
+        raise ModelError(
+            f"{path}: a model is a local folder, found a URL; copy the folder there or from there"
+        )
+
+
 def _group_attrs(path: Path) -> dict[str, Any]:
+    _require_local(path)
     if not path.exists():
         raise NotFoundError(f"{path}: no such model")
     try:
@@ -211,6 +220,7 @@ class ModelWriter:
 
     def __init__(self, path: str | Path, kind: str) -> None:
         self.attrs: dict[str, Any] = {}
+        _require_local(Path(path))
         self._kind = kind
         self._target = Target(str(path), overwrite=is_model(Path(path)))
         self._columns: dict[str, ArrayWriter] = {}

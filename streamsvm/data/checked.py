@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,14 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import LocalStore
 
-from streamsvm.errors import CorruptDataError, DataError
+from streamsvm.data.target import is_remote_failure
+from streamsvm.errors import CorruptDataError, DataError, StorageError, StreamSVMError
 
+PAUSES_S = (
+    1.0,
+    4.0,
+    0.0,
+)  # after a try to read from an object store; its client has tried several times in each
 _ABSENT = np.uint64(2**64 - 1)  # a shard index holds this for a chunk that was never written
 
 
@@ -48,6 +55,20 @@ class CheckedArray:
         """Entries start..stop of the first axis. Raises CorruptDataError naming array, chunk and rows."""
         if start >= stop:
             return np.empty((0, *self.shape[1:]), dtype=self.dtype)
+        for pause in PAUSES_S:
+            try:
+                return self._read(start, stop)
+            except Exception as error:
+                if self._is_local or isinstance(error, StreamSVMError) or not is_remote_failure(error):
+                    raise
+                last = error
+                time.sleep(pause)
+        raise StorageError(
+            f"array {self.name!r}: entries {start} to {stop - 1} could not be fetched, {len(PAUSES_S)} times "
+            f"({_brief(last)}); is {self.array.store} still there?"
+        ) from last
+
+    def _read(self, start: int, stop: int) -> np.ndarray:
         for chunk in range(start // self._file_rows, -(-stop // self._file_rows)):
             self._require(chunk, start, stop)
         try:
@@ -55,7 +76,18 @@ class CheckedArray:
         except MemoryError:
             raise
         except Exception as error:  # codecs raise what they like: ValueError, RuntimeError, zlib.error, ...
+            if not self._is_local:
+                self._fetch(start)  # raises again what was no damage
             raise self._damage(start, stop, error) from error
+
+    @property
+    def _is_local(self) -> bool:
+        return isinstance(self.array.store, LocalStore)
+
+    def _fetch(self, row: int) -> None:
+        """The bytes of a row's file, as they are."""
+        key = self.array.metadata.encode_chunk_key((row // self._file_rows,) + (0,) * (len(self.shape) - 1))
+        sync((self.array.store_path / key).get(default_buffer_prototype()))
 
     def all(self) -> np.ndarray:
         return self.read(0, len(self))
@@ -89,7 +121,8 @@ class CheckedArray:
 
     def _exists(self, key: str) -> bool:
         where = self.array.store_path
-        if isinstance(where.store, LocalStore):
+        if self._is_local:
+            assert isinstance(where.store, LocalStore)
             return os.path.exists(os.path.join(where.store.root, where.path, key))
         return sync((where / key).exists())
 

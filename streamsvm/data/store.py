@@ -15,8 +15,8 @@ from streamsvm.ahead import ahead
 from streamsvm.data.checked import CheckedArray
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.sources import CSRSource, DenseSource, Source, default_chunk_rows, source_of
-from streamsvm.data.target import PARTIAL, local_path
-from streamsvm.errors import DataError, NotFoundError
+from streamsvm.data.target import PARTIAL, is_remote_failure, local_path
+from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
 
 READERS = 2  # threads that read ahead: more gain nothing where zarr packs and unpacks in one
 
@@ -81,7 +81,8 @@ class Store:
 
     def __reduce__(self) -> Any:
         if self.url is not None:
-            return _reopen, (self.url, self._names)
+            path = local_path(self.url)  # absolute: whoever opens it may be in another folder
+            return _reopen, (self.url if path is None else str(path.absolute()), self._names)
         return _rebuild, (self._source, self._columns)
 
     def __repr__(self) -> str:
@@ -228,8 +229,15 @@ def open_group(url: str | os.PathLike[str]) -> zarr.Group:
     except FileNotFoundError:
         what = "is a directory but not a zarr group" if path else "holds no zarr group"
         raise NotFoundError(f"{url} {what}; expected a store that `streamsvm ingest` or zarr wrote") from None
-    except (ValueError, ImportError, KeyError, TypeError, OSError) as error:
-        raise DataError(f"{url} cannot be opened as a zarr group: {' '.join(str(error).split())}") from error
+    except ImportError as error:
+        raise ConfigError(f"{url}: {error}; pip install 'streamsvm[s3]' or the like") from None
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        if path is None and is_remote_failure(error):
+            raise StorageError(f"{url} cannot be reached: {reason}") from error
+        if isinstance(error, ValueError | KeyError | TypeError | OSError):
+            raise DataError(f"{url} cannot be opened as a zarr group: {reason}") from error
+        raise
 
 
 def _open_source(group: zarr.Group, x: str, url: str) -> Source:

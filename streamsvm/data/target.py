@@ -18,6 +18,7 @@ import zarr
 from streamsvm.errors import StorageError, StreamSVMError
 
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "google")  # packages of object stores
 PARTIAL = (
     "streamsvm_partial"  # group attribute while a writer is at work: such a group does not open as a store
 )
@@ -31,6 +32,11 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
     return None if "://" in text or "::" in text else Path(text)
 
 
+def is_remote_failure(error: BaseException) -> bool:
+    """Whether a file system or the client of an object store raised it; these have errors of their own."""
+    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in CLIENTS
+
+
 @contextmanager
 def storage_errors(url: str) -> Iterator[None]:
     """Turns what the operating system says about writing to url into a StorageError of one line."""
@@ -38,8 +44,11 @@ def storage_errors(url: str) -> Iterator[None]:
         yield
     except StreamSVMError:
         raise
-    except OSError as error:
-        raise StorageError(f"writing {url} failed: {error.strerror or error}; nothing was kept") from error
+    except Exception as error:
+        if not is_remote_failure(error):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise StorageError(f"writing {url} failed: {reason}; nothing was kept") from error
 
 
 class Target:
