@@ -11,7 +11,7 @@ All columns share one support set of at most `budget` points, so that kernel wor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -131,6 +131,33 @@ class BudgetLearner:
             self._learn_block(rows.take(here), Y[here], weight[here], threads, decisions[here])
         return decisions
 
+    def absorb(self, others: Sequence[BudgetLearner]) -> None:
+        """Becomes the mean of itself and other learners, within the budget. Supports that they share count once.
+
+        Raises ValueError with `average`, whose sums over steps have no common order.
+        """
+        if self.options.average:
+            raise ValueError("learners that average their steps cannot be merged")
+        every = (self, *others)
+        t = round(sum(learner.t for learner in every) / len(every))
+        scales = np.array([t / (max(learner.t, 1) * len(every)) for learner in every])
+        self.bias = scales @ [learner.bias for learner in every]
+        X = np.concatenate([learner.X[: learner.n_support] for learner in every])
+        A = np.concatenate(
+            [s * learner.A[: learner.n_support] for s, learner in zip(scales, every, strict=True)]
+        )
+        _, first, place = np.unique(X, axis=0, return_index=True, return_inverse=True)
+        sums = np.zeros((len(first), A.shape[1]))
+        np.add.at(sums, place.ravel(), A)
+        order = np.argsort(first)
+        X, A = X[first[order]], sums[order]
+        self.counts[[core.STEPS, core.SUPPORTS]] = t, 0
+        ones = np.ones(self.block_rows)
+        for start in range(0, len(X), self.block_rows):
+            here = slice(start, start + self.block_rows)
+            Y = A[here]
+            self._learn_block(Rows(X[here]), Y, ones[: len(Y)], 1, np.empty(Y.shape), forced=True)
+
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         """(n_support, columns) coefficients and (columns,) bias of the function learnt so far."""
         n, t = self.n_support, self.t
@@ -188,16 +215,23 @@ class BudgetLearner:
         self.bias = np.append(self.bias, -self.options.lam * self.t)
 
     def _learn_block(
-        self, rows: Rows, Y: np.ndarray, weight: np.ndarray, threads: int, decisions: np.ndarray
+        self,
+        rows: Rows,
+        Y: np.ndarray,
+        weight: np.ndarray,
+        threads: int,
+        decisions: np.ndarray,
+        *,
+        forced: bool = False,
     ) -> None:
         block = np.ascontiguousarray(rows.dense(), np.float32)
         norms = core.sq_norms(block)
         Y, weight = np.ascontiguousarray(Y, np.float64), np.ascontiguousarray(weight, np.float64)
         W, F = self._meet(block, norms, threads)
         entries, V = self._meet_inside(block, norms, Y, F, threads)
-        self._steps(block, W, entries, V, F, Y, weight, decisions)
+        self._steps(block, W, entries, V, F, Y, weight, decisions, forced=forced)
 
-    def _steps(self, *block: np.ndarray) -> None:
+    def _steps(self, *block: np.ndarray, forced: bool = False) -> None:
         rows, W, entries, V, F, Y, weight, decisions = block
         o = self.options
         core.steps(
@@ -218,7 +252,16 @@ class BudgetLearner:
             self.counts,
             self.sums,
             core.merge_tables(),
-            (o.lam, STRATEGIES[o.strategy], o.merge, o.budget, o.bias, self.is_rbf, self.gamma),
+            (
+                o.lam,
+                STRATEGIES[o.strategy],
+                o.merge,
+                o.budget,
+                o.bias and not forced,
+                self.is_rbf,
+                self.gamma,
+                forced,
+            ),
             decisions,
         )
 

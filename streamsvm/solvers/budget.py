@@ -90,6 +90,8 @@ def steps(
 ):
     """One SGD step for each row of a block, in order; all arrays but the block's own are the learner's and change.
 
+    forced, of options: no steps, but rows that become supports whose coefficients are Y.
+
     X (slots, d) supports, norms (slots,) their squared norms, D (slots, slots) their values, born (slots,) their ages,
     A and U (slots, k) coefficients and what averaging needs (k or 0 columns), bias (k,); coefficients stand for
     A / (lambda t).
@@ -97,7 +99,7 @@ def steps(
     (entries[i] = -1: not known yet), F (k, b) sum_j A_j K(s_j, x); Y (b, k) -1 or +1, weight (b,) of the loss.
     decisions (b, k): of each row before its step.
     """
-    lam, strategy, merges, budget, use_bias, rbf, gamma = options
+    lam, strategy, merges, budget, use_bias, rbf, gamma, forced = options
     b, k = Y.shape
     delta = np.empty(k)
     stamp = np.empty(2, np.int64)
@@ -109,9 +111,9 @@ def steps(
         for c in range(k):
             f = scale * (F[c, i] + bias[c])
             decisions[i, c] = f
-            delta[c] = Y[i, c] * weight[i] if Y[i, c] * f < 1 else 0.0
+            delta[c] = Y[i, c] * weight[i] if forced or Y[i, c] * f < 1 else 0.0
             violated |= delta[c] != 0
-        counts[STEPS] = t + 1
+        counts[STEPS] = t if forced else t + 1
         if violated:
             if use_bias:
                 _add_scaled(bias, 1.0, delta)

@@ -97,11 +97,12 @@ def test_blocks_and_rows_one_by_one_give_the_same_model(strategy, layout):
         X = np.abs(X * 2).astype(np.uint8)
     rows = Rows(sparse.csr_array(X) if layout == "csr" else X)
     whole, single, pieces = (learner(2, strategy=strategy, budget=60, bias=True) for _ in range(3))
-    whole.learn(rows, Y, threads=2)
+    weight = weights(700)
+    whole.learn(rows, Y, weight, threads=2)
     for i in range(700):
-        single.learn(rows.take(slice(i, i + 1)), Y[i : i + 1])
+        single.learn(rows.take(slice(i, i + 1)), Y[i : i + 1], weight[i : i + 1])
     for i in range(0, 700, 37):
-        pieces.learn(rows.take(slice(i, i + 37)), Y[i : i + 37])
+        pieces.learn(rows.take(slice(i, i + 37)), Y[i : i + 37], weight[i : i + 37])
     expected = decide(whole, rows)
     rounding = 3e-2 if strategy == "project" else 2e-3  # nearly singular equations
     for other in (single, pieces):
@@ -198,3 +199,49 @@ def test_maintenance_time_is_told():
     assert stats.maintenances > 100
     assert 0 < stats.maintenance_seconds < 60
     assert stats.steps == 3000
+
+
+class TestAbsorb:
+    def learners(self, budget: int, columns: int = 2, **options) -> list[BudgetLearner]:
+        """Three that began as the same one."""
+        rows, Y = stream(240, columns)
+        common = learner(columns, budget=budget, bias=True, **options)
+        common.learn(rows.take(slice(60)), Y[:60])
+        made = []
+        for first, last in ((60, 120), (120, 180), (180, 240)):
+            made.append(learner(columns, budget=budget, bias=True, **options))
+            made[-1].restore(common.to_state())
+            made[-1].learn(rows.take(slice(first, last)), Y[first:last])
+        return made
+
+    def test_with_room_for_all_it_is_their_mean(self):
+        one, *others = self.learners(500)
+        rows, _ = stream(100, 2, seed=5)
+        expected = np.mean([decide(part, rows) for part in (one, *others)], axis=0)
+        supports = {row.tobytes() for part in (one, *others) for row in part.supports().X}
+        one.absorb(others)
+        np.testing.assert_allclose(decide(one, rows), expected, atol=1e-5 * np.abs(expected).max())
+        assert (one.n_support, one.t) == (len(supports), 120)
+
+    @pytest.mark.parametrize("strategy", STRATEGIES)
+    def test_the_budget_is_kept_and_the_mean_nearly(self, strategy):
+        one, *others = self.learners(25, strategy=strategy)
+        rows, _ = stream(100, 2, seed=5)
+        expected = np.mean([decide(part, rows) for part in (one, *others)], axis=0)
+        one.absorb(others)
+        assert one.n_support <= 25
+        error = np.linalg.norm(decide(one, rows) - expected) / np.linalg.norm(expected)
+        assert error < (0.3 if strategy != "remove" else 1.0)
+
+    def test_it_goes_on_learning_as_from_its_state(self):
+        one, *others = self.learners(25)
+        one.absorb(others)
+        again = learner(2, budget=25, bias=True)
+        again.restore(one.to_state())
+        rows, Y = stream(80, 2, seed=6)
+        np.testing.assert_array_equal(one.learn(rows, Y), again.learn(rows, Y))
+
+    def test_averages_are_refused(self):
+        one, *others = self.learners(25, average=True)
+        with pytest.raises(ValueError, match="cannot be merged"):
+            one.absorb(others)
