@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+BLOCK = 1 << 16  # bytes looked at, at once, for the end of a line
 
 Sink = Callable[[dict[str, Any]], None]
 
@@ -40,15 +44,40 @@ ignore = Events()
 
 
 class JsonLines:
-    """A sink that appends every record but progress to a file, one JSON object a line, flushed at once."""
+    """A sink that appends every record but progress to a file, one JSON object a line, flushed at once.
+
+    A last line that a kill has torn is removed first. A disk that is full ends no run: what does not fit is not there.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("a", encoding="utf-8")
+        _mend(path)
+        self._file = path.open("ab", buffering=0)
 
     def __call__(self, record: dict[str, Any]) -> None:
-        if record["event"] != "progress":
-            self._file.write(json.dumps(record) + "\n")
-            self._file.flush()
+        if record["event"] == "progress":
+            return
+        line, end = (json.dumps(record) + "\n").encode(), self._file.tell()
+        with suppress(OSError):
+            if self._file.write(line) == len(line):
+                return
+        self._file.truncate(end)
 
     def close(self) -> None:
         self._file.close()
+
+
+def _mend(path: Path) -> None:
+    """Cuts what follows the last line's end."""
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - BLOCK)
+            file.seek(start)
+            last = file.read(end - start).rfind(b"\n")
+            if last >= 0:
+                file.truncate(start + last + 1)
+                return
+            end = start
+        file.truncate(0)
