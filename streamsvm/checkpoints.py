@@ -1,48 +1,205 @@
-"""The state of an unfinished run in its folder: written whole or not at all, taken up by the same run only."""
+"""The state of an unfinished run in its folder: numbered files, each written whole or not at all, the last two kept.
+
+A state is named arrays and numbers in an uncompressed .npz; reading one takes no pickle and no more memory than the
+file has bytes.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import fcntl
+import io
+import json
+import math
+import os
+import socket
+import struct
+import time
+import tokenize
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from streamsvm import __version__
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
-from streamsvm.errors import ConfigError
+from streamsvm.data.target import storage_errors
+from streamsvm.errors import ConfigError, CorruptDataError, StorageError
+from streamsvm.events import Events, ignore
+
+KEPT = 2
+MOST_SHARE = 0.05  # of a run's time that goes into keeping its state
+# how a run is done, not what it comes to: these may differ when it goes on
+EXECUTION = ("memory_limit", "threads", "workers", "scheduler", "checkpoint_every")
+# what zipfile and NumPy raise at bytes that nobody wrote so
+DAMAGE = (
+    ValueError,
+    OSError,
+    EOFError,
+    KeyError,
+    RuntimeError,
+    SyntaxError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+)
 
 
-@dataclass
 class Checkpoints:
-    """The last state of a run, in the run directory; without one nothing is kept."""
+    """The states of a run, in the run directory; without one nothing is kept."""
 
-    run_dir: Path | None
-    store: Store
-    config: FitConfig
-    resume: bool
+    def __init__(
+        self, run_dir: Path | None, store: Store, config: FitConfig, resume: bool, events: Events = ignore
+    ) -> None:
+        self.run_dir, self.resume = run_dir, resume
+        self.identity = _identity(store, config)
+        self._events = events
+        self._every = config.checkpoint_every
+        self._steps, self._saved_at, self._cost_s = 0, time.perf_counter(), 0.0
+        if run_dir is not None and not resume and _numbered(run_dir):
+            message = f"{run_dir} holds the state of an earlier run, which this one starts to replace"
+            events("warning", message=f"{message}; --resume would go on from it")
 
-    def save(self, **state: Any) -> None:
-        """Keeps named arrays and numbers in place of the state before."""
-        if self.run_dir is not None:
-            part = self.run_dir / "state.npz.part"
+    def offer(self, state: Callable[[], Mapping[str, Any]], *, last: bool = False) -> None:
+        """To be called after every step: keeps `state()` where it is time to, and after the last step.
+
+        A disk that is full ends no run: the state before is kept, and a warning says so.
+        """
+        self._steps += 1
+        if self.run_dir is None or not (last or self._is_time()):
+            return
+        began = time.perf_counter()
+        try:
+            self._save(self.run_dir, {"identity": json.dumps(self.identity), **state()})
+        except OSError as error:
+            message = f"no state could be kept in {self.run_dir} ({error.strerror or error})"
+            self._events("warning", message=f"{message}: --resume would go on from an older one")
+        self._steps, self._saved_at = 0, time.perf_counter()
+        self._cost_s = self._saved_at - began
+
+    def _is_time(self) -> bool:
+        if isinstance(self._every, str):
+            return self._steps >= int(self._every.split()[0])
+        return time.perf_counter() - self._saved_at >= max(self._every, self._cost_s / MOST_SHARE)
+
+    @staticmethod
+    def _save(run_dir: Path, arrays: Mapping[str, Any]) -> None:
+        numbered = _numbered(run_dir)
+        number = max(numbered, default=0) + 1
+        part = run_dir / "state.part"
+        try:
             with part.open("wb") as file:
-                np.savez(file, key=self.key(), **state)
-            part.replace(self.run_dir / "state.npz")
+                np.savez(file, allow_pickle=False, **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(run_dir / f"state-{number:06d}.npz")
+        finally:
+            part.unlink(missing_ok=True)
+        _sync_folder(run_dir)
+        for old in sorted(numbered)[: 1 - KEPT]:
+            numbered[old].unlink()
 
     def load(self) -> dict[str, np.ndarray] | None:
-        """The state to go on from, or None. Raises ConfigError where it is another run's."""
-        path = self.run_dir / "state.npz" if self.run_dir else None
-        if not self.resume or path is None or not path.exists():
+        """The newest whole state to go on from, or None. Raises ConfigError where it is another run's."""
+        if not self.resume or self.run_dir is None:
             return None
-        with np.load(path, allow_pickle=False) as state:
-            if str(state["key"]) != self.key():
-                raise ConfigError(
-                    f"{path} is the state of another store or configuration; drop --resume to start anew"
-                )
-            return dict(state)
+        numbered = _numbered(self.run_dir)
+        for number in sorted(numbered, reverse=True):
+            try:
+                state = read_state(numbered[number])
+            except CorruptDataError as error:
+                self._events("warning", message=f"{error}; going on from the state before, if there is one")
+                continue
+            self._require_own(numbered[number], str(state.pop("identity", "{}")))
+            return state
+        self._events("warning", message=f"{self.run_dir} holds no whole state: the run starts anew")
+        return None
 
-    def key(self) -> str:
-        """What tells a run's data and configuration from others."""
-        resolved = self.config.model_copy(update={"memory_limit": None, "workers": None})
-        return f"{self.store.fingerprint()} {resolved.model_dump_json()}"
+    def _require_own(self, path: Path, identity: str) -> None:
+        """Raises ConfigError where the state is of other data, options or another version."""
+        try:
+            found = json.loads(identity)
+        except ValueError:
+            found = {}
+        for name, expected in self.identity.items():
+            if not isinstance(found, dict) or found.get(name) != expected:
+                was = found.get(name) if isinstance(found, dict) else None
+                raise ConfigError(
+                    f"{path} is the state of another store or configuration ({name} was {was}, is {expected}); "
+                    "drop --resume to start anew"
+                )
+
+
+def read_state(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a state. Raises CorruptDataError."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            if any(m.compress_type != zipfile.ZIP_STORED for m in members):
+                raise ValueError("compressed members, expected plain ones")
+            if sum(m.file_size for m in members) > path.stat().st_size:
+                raise ValueError("members larger than the file")
+            return {m.filename.removesuffix(".npy"): _array(archive.read(m)) for m in members}
+    except DAMAGE as error:
+        raise CorruptDataError(f"{path}: the state is damaged ({error})") from None
+
+
+def _array(raw: bytes) -> np.ndarray:
+    file = io.BytesIO(raw)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("an array of another format")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(raw) - file.tell():
+        raise ValueError("an array whose size is not what its header says")
+    flat = np.frombuffer(raw, dtype, offset=file.tell()) if math.prod(shape) else np.empty(0, dtype)
+    return flat.reshape(shape, order="F" if fortran else "C").copy()
+
+
+def _numbered(run_dir: Path) -> dict[int, Path]:
+    """The states in a run directory by number."""
+    found = (path for path in run_dir.glob("state-*.npz") if path.stem[6:].isdecimal())
+    return {int(path.stem[6:]): path for path in found}
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _identity(store: Store, config: FitConfig) -> dict[str, Any]:
+    """What tells a run's data, options and program from others."""
+    options = config.model_dump(mode="json", exclude=set(EXECUTION))
+    flat = {
+        f"{group}.{name}": value
+        for group, values in options.items()
+        for name, value in (values.items() if isinstance(values, dict) else [("", values)])
+    }
+    options = {name.removesuffix("."): value for name, value in flat.items()}
+    return {"store": store.fingerprint(), "streamsvm": __version__, **options}
+
+
+@contextmanager
+def run_folder(path: Path) -> Iterator[Path]:
+    """The folder of a run, made where it is not there, and locked against a second writer. Raises StorageError."""
+    with storage_errors(str(path)):
+        path.mkdir(parents=True, exist_ok=True)
+        file = (path / "lock").open("a+")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise StorageError(
+                f"{path} is in use by {file.read().strip() or 'another process'}; "
+                "wait until that has ended, or take another --run-dir"
+            ) from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield path

@@ -67,6 +67,14 @@ def _class_weight(value: Any) -> Any:
     return {label: float(weight) for label, weight in weights.items()}
 
 
+def _every(value: Any) -> Any:
+    """Seconds as a number, steps as text."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)s?|([1-9]\d*) ?steps?", str(value).strip())
+    if isinstance(value, bool) or match is None:
+        raise ValueError("expected seconds like 30 or 2.5s, or steps like '5 steps'")
+    return f"{match[2]} steps" if match[2] else float(match[1])
+
+
 def _labels(value: Any) -> Any:
     values = value.split(",") if isinstance(value, str) else value
     if not isinstance(values, list | tuple):
@@ -85,6 +93,7 @@ Size = Annotated[int, BeforeValidator(parse_size)]
 Bytes = Annotated[Size, Field(gt=0)] | None
 Labels = Annotated[tuple[str, ...], BeforeValidator(_labels)]
 ClassWeight = Annotated[dict[str, float] | Literal["balanced"] | None, BeforeValidator(_class_weight)]
+Every = Annotated[float | str, BeforeValidator(_every)]
 Scale = Literal["none", "minmax", "standard", "maxabs"]
 
 
@@ -149,11 +158,20 @@ class BSGDConfig(_Options):
     average: Annotated[
         bool, Field(description="Decide by the mean of all steps weighted by t, not the last")
     ] = False
+    partitions: Annotated[
+        Whole,
+        Field(ge=1, description="Learners side by side, whose mean goes on; 1: the sequential algorithm"),
+    ] = 1
+    rounds: Annotated[
+        Whole, Field(ge=1, description="Times in an epoch that they become one, where there are partitions")
+    ] = 10
 
     @model_validator(mode="after")
     def _merge_fits(self) -> BSGDConfig:
         if self.merge > self.budget:
             raise ValueError(f"merge is {self.merge}, expected at most the budget, {self.budget}")
+        if self.partitions > 1 and self.average:
+            raise ValueError(f"partitions is {self.partitions}, which does not go with average")
         return self
 
 
@@ -264,7 +282,14 @@ class FitConfig(_Options):
     cache_size: Annotated[Size, Field(ge=0, description="Kernel rows kept by solvers in memory, in all")] = (
         200 << 20
     )
-    workers: Annotated[Count, Field(description="Worker threads; else every core")] = None
+    threads: Annotated[Count, Field(description="Threads of this process; else every core")] = None
+    workers: Annotated[Count, Field(description="Processes on this machine that do the work, if any")] = None
+    scheduler: Annotated[
+        str | None, Field(description="Address of a dask.distributed scheduler whose workers do the work")
+    ] = None
+    checkpoint_every: Annotated[
+        Every, Field(description="How often the run directory gets the state: seconds, or 'N steps'")
+    ] = 30.0
     dcsvm: DCSVMConfig = DCSVMConfig()
     bsgd: BSGDConfig = BSGDConfig()
     cutting_plane: CuttingPlaneConfig = CuttingPlaneConfig()

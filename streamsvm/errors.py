@@ -29,5 +29,9 @@ class MemoryLimitError(StreamSVMError, MemoryError):
     """The plan needs more memory than the limit allows; says the least that works."""
 
 
+class ClusterError(StreamSVMError, ConnectionError):
+    """The scheduler or its workers cannot be reached, or were lost too often."""
+
+
 class StorageError(StreamSVMError, OSError):
     """Writing failed: disk full, permission denied, target exists."""

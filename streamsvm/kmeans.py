@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block, Samples
 from streamsvm.events import Events, ignore
+from streamsvm.gather import gather
 from streamsvm.graph import Engine
 from streamsvm.kernels import Kernel
 
@@ -220,17 +223,17 @@ def partition(
     if candidates is None or len(candidates) < n_parts:
         candidates = np.arange(samples.n)
     todo = {0: min(n_parts, MOST_CENTRES)} if n_parts > 1 else _too_large(parts, max_rows, tree.solid)
+    read, blocks = engine.share(samples), samples.blocks()
     while todo:
         centres = _fit_parts(samples, engine, parts, todo, sample, kernel, rng, candidates)
         todo_parts, before = list(todo), np.bincount(parts, minlength=tree.n_leaves)
         leaves = [tree.split(part, c) for part, c in zip(todo_parts, centres, strict=True)]
         routes = dict(zip(todo_parts, zip(centres, leaves, strict=True), strict=True))
 
-        def relabel(block: Block, routes: Routes = routes, parts: np.ndarray = parts) -> np.ndarray:
-            return _relabel(samples.read(*block), parts[slice(*block)], routes)
-
-        blocks = samples.blocks()
-        parts = np.concatenate(list(engine.map(relabel, blocks, phase="assign", events=events)))
+        old = (parts[slice(*block)] for block in blocks)
+        shared = (read, engine.share(routes))
+        new = engine.map(_relabel, blocks, old, shared=shared, phase="assign", events=events)
+        parts = np.concatenate(list(new))
         counts = np.bincount(parts, minlength=tree.n_leaves)
         for part, children in zip(todo_parts, leaves, strict=True):
             tree.note(children, int(before[part]), counts[children])
@@ -242,8 +245,8 @@ def partition(
 Routes = dict[int, tuple[Centres, np.ndarray]]
 
 
-def _relabel(rows: Rows, parts: np.ndarray, routes: Routes) -> np.ndarray:
-    out = parts.copy()
+def _relabel(samples: Samples, routes: Routes, block: Block, parts: np.ndarray) -> np.ndarray:
+    rows, out = samples.read(*block), parts.copy()
     for part, (centres, leaves) in routes.items():
         here = np.flatnonzero(parts == part)
         if len(here):
@@ -274,17 +277,15 @@ def _fit_parts(
         ids = candidates if candidates is not None else np.flatnonzero(parts == part)
         m = min(len(ids), sample if candidates is not None else min(sample, 64 * k))
         drawn.append(np.sort(rng.choice(ids, m, replace=False)))
-    gathered = samples.take(np.concatenate(drawn))
+    gathered = gather(samples, np.concatenate(drawn), engine)
     bounds = np.cumsum([0, *map(len, drawn)])
-    jobs = [
-        (gathered.take(slice(lo, hi)), k, stream)
-        for lo, hi, k, stream in zip(bounds, bounds[1:], todo.values(), rng.spawn(len(todo)), strict=False)
-    ]
+    sampled = [gathered.take(slice(lo, hi)) for lo, hi in pairwise(bounds)]
+    jobs = (sampled, todo.values(), rng.spawn(len(todo)))
+    return list(engine.map(partial(_fit_part, kernel), *jobs, phase="centres"))
 
-    def fit(job: tuple[Rows, int, np.random.Generator]) -> Centres:
-        return fit_centres(job[0], min(job[1], len(job[0])), kernel, job[2])
 
-    return list(engine.map(fit, jobs, phase="centres"))
+def _fit_part(kernel: Kernel, sample: Rows, k: int, rng: np.random.Generator) -> Centres:
+    return fit_centres(sample, min(k, len(sample)), kernel, rng)
 
 
 class _Tree:

@@ -52,23 +52,26 @@ def plan_memory(
     *,
     raw: bool,
     cache_bytes: int,
+    on_worker: bool = False,
 ) -> MemoryPlan:
     """How a fit stays under the limit (None: 80 % of what is free now). Raises MemoryLimitError.
 
     raw: uint8 rows are used as stored, else as float32. cache_bytes: for kernel rows, less where memory is short.
+    on_worker: the limit and threads are those of a cluster's worker, which sees parts only.
     """
     limit = limit_bytes or free_bytes()
     process = process_bytes()
-    vectors = store.n * (32 + 24 * (n_classes - 1))
+    vectors = 0 if on_worker else store.n * (32 + 24 * (n_classes - 1))
     row = store.nbytes / store.n * (1 if raw else _growth(store))
     rows = int(store.n * row)
-    in_memory = process + vectors + 1.5 * rows + threads * (TASK_BYTES + LEAST_ROWS * 3 * row) < 0.7 * limit
+    held = process + vectors + 1.5 * rows + threads * (TASK_BYTES + LEAST_ROWS * 3 * row)
+    in_memory = held < 0.7 * limit and not on_worker
     free = limit - process - vectors - (int(1.2 * rows) if in_memory else 0)
     per_row = 3 * row * (1 if not raw else 4) + ROW_BYTES
     least_part = int((TASK_BYTES + LEAST_ROWS * per_row) / 0.8)
     cache = min(cache_bytes, max(free - least_part, 0) // 4) if row >= 4 * WIDE else 0
     free -= cache
-    while threads > 1 and 0.8 * free / threads < TASK_BYTES + 4 * LEAST_ROWS * per_row:
+    while not on_worker and threads > 1 and 0.8 * free / threads < TASK_BYTES + 4 * LEAST_ROWS * per_row:
         threads -= 1
     max_part_rows = int((0.8 * free / threads - TASK_BYTES) / per_row)
     if max_part_rows < LEAST_ROWS:

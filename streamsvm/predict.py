@@ -63,11 +63,14 @@ def predict_blocks(
             f"{store.url or 'the data'} has {store.d} columns, the model was trained on {model.d}"
         )
     blocks = store.blocks()
-    decisions = engine.map(
-        lambda block: model.decision_function(store.read(*block)), blocks, phase=phase, events=events
-    )
+    shared = engine.share(model), engine.share(store)
+    decisions = engine.map(_decisions, blocks, shared=shared, phase=phase, events=events)
     for (start, stop), decision in zip(blocks, decisions, strict=True):
         yield start, stop, decision
+
+
+def _decisions(model: Predictor, store: Store, block: tuple[int, int]) -> np.ndarray:
+    return model.decision_function(store.read(*block))
 
 
 def write_predictions(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 
 from streamsvm.data.rows import Rows, concat
-from streamsvm.data.samples import Groups
 from streamsvm.graph import Engine
+from streamsvm.groups import Groups, PartReader
 from streamsvm.kernels import Kernel
 from streamsvm.rowcache import WIDE, RowCache
 
@@ -162,10 +163,11 @@ class StreamedDual:
     ) -> None:
         self.y, self.upper, self.parts = y, upper, parts
         self.linear: np.ndarray | float = -1.0
-        self._kernel, self._groups, self._engine = kernel, groups, engine
+        self._kernel, self._engine = kernel, engine
         position = np.full(max(int(ids.max()) + 1, 1), -1)
         position[ids] = np.arange(len(ids))
         self._members = [_members(groups.ids(p), position) for p in range(groups.n_parts)]
+        self._rows = engine.hold(_part, range(groups.n_parts), shared=(engine.share(groups.reader),))
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self._kernel.block(self._gather(a), self._gather(b), self._engine.threads)
@@ -184,37 +186,44 @@ class StreamedDual:
         if rows is not None:
             wanted[:] = False
             wanted[rows] = True
-        right, coefficients = self._gather(ids), delta * self.y[ids]
+        right = self._engine.share((self._gather(ids), delta * self.y[ids]))
         out = np.zeros(len(self.y))
-
-        def multiply(part: int) -> tuple[np.ndarray, np.ndarray]:
-            local, members = self._members[part]
-            here = wanted[members]
-            block = self._groups.rows(part).take(local[here])
-            return members[here], self._kernel.apply(block, right, coefficients)
-
-        parts = [p for p, (_, members) in enumerate(self._members) if wanted[members].any()]
-        for members, product in self._engine.map(multiply, parts):
-            out[members] = product
+        held, chosen, members = self._chosen(wanted)
+        products = self._engine.map(partial(_multiply, self._kernel), held, chosen, shared=(right,))
+        for here, product in zip(members, products, strict=True):
+            out[here] = product
         out *= self.y
         return out if rows is None else out[rows]
 
     def _gather(self, ids: np.ndarray) -> Rows:
         """Rows by problem ids, in their order."""
-        chosen = np.zeros(len(self.y), bool)
-        chosen[ids] = True
-
-        def pick(part: int) -> tuple[np.ndarray, Rows]:
-            local, members = self._members[part]
-            here = chosen[members]
-            return members[here], self._groups.rows(part).take(local[here])
-
-        parts = [p for p, (_, members) in enumerate(self._members) if chosen[members].any()]
-        found = list(self._engine.map(pick, parts))
-        order = np.argsort(np.concatenate([members for members, _ in found]))
+        wanted = np.zeros(len(self.y), bool)
+        wanted[ids] = True
+        held, chosen, members = self._chosen(wanted)
+        found = list(self._engine.map(Rows.take, held, chosen))
+        order = np.argsort(np.concatenate(members))
         back = np.empty(len(ids), np.intp)
         back[np.argsort(ids)] = order
-        return concat([rows for _, rows in found]).take(back)
+        return concat(found).take(back)
+
+    def _chosen(self, wanted: np.ndarray) -> tuple[list[Any], list[np.ndarray], list[np.ndarray]]:
+        """Of the parts that have wanted rows of the problem: their rows, which of them, and these in the problem."""
+        held, chosen, found = [], [], []
+        for rows, (local, members) in zip(self._rows, self._members, strict=True):
+            here = wanted[members]
+            if here.any():
+                held.append(rows)
+                chosen.append(local[here])
+                found.append(members[here])
+        return held, chosen, found
+
+
+def _part(reader: PartReader, part: int) -> Rows:
+    return reader.rows(part)
+
+
+def _multiply(kernel: Kernel, right: tuple[Rows, np.ndarray], rows: Rows, chosen: np.ndarray) -> np.ndarray:
+    return kernel.apply(rows.take(chosen), *right)
 
 
 def _signed(K: np.ndarray, y: np.ndarray) -> np.ndarray:

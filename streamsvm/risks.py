@@ -7,6 +7,7 @@ scores, the risk and its slope; along a line whose scores are known, the minimum
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.optimize import brentq
 
 from streamsvm.data.held import HeldSamples
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import Block
+from streamsvm.data.samples import read_blocks
 from streamsvm.events import Events, ignore
 from streamsvm.graph import Engine
 from streamsvm.products import times, transposed_times
@@ -64,31 +65,61 @@ class Passes:
     ) -> None:
         self.n, self.d = samples.n, samples.d + (bias != 0)
         self.count, self.note = 0, dict[str, Any]()
-        self._samples, self._engine, self.bias, self._events = samples, engine, bias, events
+        self._engine, self.bias, self._events = engine, bias, events
+        self._blocks = samples.blocks()
+        if engine.is_local:
+            self._rows = engine.hold(samples.read, *zip(*self._blocks, strict=True))
+        else:  # workers hold what they read
+            groups, source = list(samples.groups.values()), engine.share(samples.source)
+            self._rows = engine.hold(read_blocks, groups, shared=(source,))
 
-    def map(self, visit: Callable[[Block, Rows], tuple[np.ndarray, ...]]) -> list[tuple[np.ndarray, ...]]:
-        """visit(block, rows) of each block, in order."""
+    def over(
+        self, visit: Callable[..., tuple[Any, Any]], *columns: np.ndarray, shared: tuple[Any, ...] = ()
+    ) -> tuple[list[Any], Any]:
+        """visit(*shared, rows, ...) of each block, with its rows of the columns: what is the rows' own, and the sum."""
         self.count += 1
+        blocks = self._blocks
+        parts = ([column[slice(*block)] for block in blocks] for column in columns)
+        shared = tuple(self._engine.share(value) for value in shared)
+        events = Events(self._progress)
+        return self._engine.map_reduce(visit, _sum, self._rows, *parts, shared=shared, events=events)
 
-        def read_and_visit(block: Block) -> tuple[np.ndarray, ...]:
-            return visit(block, self._samples.read(*block))
+    def _progress(self, record: dict[str, Any]) -> None:
+        """Blocks done, told as rows."""
+        stop = self._blocks[record["done"] - 1][1]
+        self._events.progress("rows", stop, self.n, **{"pass": self.count}, **self.note)
 
-        found, blocks = [], self._samples.blocks()
-        for (_, stop), result in zip(blocks, self._engine.map(read_and_visit, blocks), strict=True):
-            found.append(result)
-            self._events.progress("rows", stop, self.n, **{"pass": self.count}, **self.note)
-        return found
 
-    def scores(self, rows: Rows, W: np.ndarray) -> np.ndarray:
-        """(m, q) X W of a block's rows."""
-        if not self.bias:
-            return times(rows, W)
-        return times(rows, W[:-1]) + self.bias * W[-1]
+def _sum(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
 
-    def slopes(self, rows: Rows, G: np.ndarray) -> np.ndarray:
-        """(d, q) X'G."""
-        A = transposed_times(rows, G)
-        return np.vstack([A, self.bias * G.sum(axis=0)]) if self.bias else A
+
+def _scores(rows: Rows, W: np.ndarray, bias: float) -> np.ndarray:
+    """(m, q) X W of a block's rows."""
+    return times(rows, W[:-1]) + bias * W[-1] if bias else times(rows, W)
+
+
+def _slopes(rows: Rows, G: np.ndarray, bias: float) -> np.ndarray:
+    """(d, q) X'G."""
+    A = transposed_times(rows, G)
+    return np.vstack([A, bias * G.sum(axis=0)]) if bias else A
+
+
+def _hinge_of(
+    positive: np.ndarray, bias: float, W: np.ndarray, rows: Rows, codes: np.ndarray, upper: np.ndarray
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    F = _scores(rows, W, bias)
+    G, values = np.empty_like(F), np.zeros(len(positive))
+    _hinge(F, codes, positive, upper, G, values)
+    return F, (values, _slopes(rows, G, bias))
+
+
+def _scores_of(bias: float, W: np.ndarray, rows: Rows) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    return _scores(rows, W, bias), ()
+
+
+def _slopes_of(bias: float, rows: Rows, G: np.ndarray) -> tuple[None, tuple[np.ndarray, ...]]:
+    return None, (_slopes(rows, G, bias),)
 
 
 class HingeRisk:
@@ -106,15 +137,9 @@ class HingeRisk:
     def at(self, W: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         positive = self._positive[columns]
 
-        def visit(block: Block, rows: Rows) -> tuple[np.ndarray, ...]:
-            here = slice(*block)
-            F = self._passes.scores(rows, W)
-            G, values = np.empty_like(F), np.zeros(len(positive))
-            _hinge(F, self._codes[here], positive, self._upper[here], G, values)
-            return F, values, self._passes.slopes(rows, G)
-
-        F, values, slopes = zip(*self._passes.map(visit), strict=True)
-        return np.concatenate(F), sum(values), sum(slopes)  # type: ignore[return-value]
+        visit = partial(_hinge_of, positive, self._passes.bias)
+        F, (values, slopes) = self._passes.over(visit, self._codes, self._upper, shared=(W,))
+        return np.concatenate(F), values, slopes
 
     def value(self, column: int, f: np.ndarray) -> float:
         return _hinge_value(f, self._codes, self._positive[column], self._upper)
@@ -155,12 +180,12 @@ class PairRisk:
         self._known: tuple[np.ndarray, tuple[float, np.ndarray]] | None = None
 
     def at(self, W: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        found = self._passes.map(lambda block, rows: (self._passes.scores(rows, W),))
-        F = np.concatenate([scores for (scores,) in found])
+        bias = self._passes.bias
+        F = np.concatenate(self._passes.over(partial(_scores_of, bias), shared=(W,))[0])
         value, g = self._pairs.mean_loss(F[:, 0])
         G = (self._scale * g)[:, None]
-        slopes = self._passes.map(lambda block, rows: (self._passes.slopes(rows, G[slice(*block)]),))
-        return F, np.array([self._scale * value]), sum(slope for (slope,) in slopes)  # type: ignore[return-value]
+        _, (slopes,) = self._passes.over(partial(_slopes_of, bias), G)
+        return F, np.array([self._scale * value]), slopes
 
     def value(self, column: int, f: np.ndarray) -> float:
         return self._scale * self._loss(f)[0]

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from streamsvm.checkpoints import Checkpoints
+from streamsvm.checkpoints import Checkpoints, run_folder
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.events import Events, JsonLines, ignore
@@ -38,7 +38,7 @@ def train(
     """Trains, writes the model, returns the report that `fit --json` prints. Raises StreamSVMError."""
     with ExitStack() as stack:
         if run_dir is not None:
-            run_dir.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(run_folder(run_dir))
             log = stack.enter_context(closing(JsonLines(run_dir / "events.jsonl")))
             events = events.also(log)
         fit = _fit(store, config, events, run_dir, resume)
@@ -71,7 +71,7 @@ def _fit(
     config = _with_task(config, store)
     module, _, name = FITS[config.solver].partition(":")
     return getattr(import_module(module), name)(
-        store, config, events, Checkpoints(run_dir, store, config, resume)
+        store, config, events, Checkpoints(run_dir, store, config, resume, events)
     )
 
 

@@ -23,7 +23,6 @@ from streamsvm.config import ALFPGMConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError, MemoryLimitError
 from streamsvm.events import Events
-from streamsvm.fits import alfpgm
 from streamsvm.train import plan, train
 
 WEIGHTS = {
@@ -243,13 +242,23 @@ def test_too_little_memory_is_said_before_the_start(tmp_path):
         plan(store, config(memory_limit="1MiB"))
 
 
+@pytest.mark.parametrize("estimator", [ALFPGMSVC, ALFPGMSVR])
+def test_support_vectors_far_from_the_origin_are_the_rows_given(estimator):
+    """Such rows are shifted inside, which nobody asked for."""
+    X = np.random.default_rng(0).normal(1e4, 1.0, (80, 3))
+    fitted = estimator(gamma=0.3).fit(X, X[:, 0] > 1e4)
+    assert fitted.model_.header.scaling.kind == "centre"
+    np.testing.assert_allclose(fitted.support_vectors_, X[fitted.support_], rtol=1e-6)
+
+
 @pytest.mark.parametrize("task", ["classify", "regress"])
-def test_a_killed_run_goes_on_and_ends_the_same(tmp_path, monkeypatch, task):
+def test_a_killed_run_goes_on_and_ends_the_same(tmp_path, task):
     """Saved at every round; killed at several of them."""
     X, y = load_digits(n_class=3, return_X_y=True)
     store = write(tmp_path / "s", Rows(X.astype(np.float32)), y, step=100)
-    monkeypatch.setattr(alfpgm, "SAVE_SECONDS", 0.0)
-    options = config(task=task, alfpgm={"pairs": 5}, kernel={"gamma": 1e-3}, workers=1)
+    options = config(
+        task=task, alfpgm={"pairs": 5}, kernel={"gamma": 1e-3}, threads=1, checkpoint_every="1 step"
+    )
     wanted = train(store, options, model_path=tmp_path / "wanted")
     for killed_at in (1, 4, 9):
         run_dir = tmp_path / f"run{killed_at}"

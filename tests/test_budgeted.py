@@ -43,7 +43,8 @@ def data(k: int = 2, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
 
 def config(**options):
     bsgd = {"budget": 25, "epochs": 3} | options.pop("bsgd", {})
-    return build_config(("test", {"solver": "bsgd", "kernel": {"gamma": 0.5}, "bsgd": bsgd} | options))
+    values = {"solver": "bsgd", "kernel": {"gamma": 0.5}, "bsgd": bsgd, "checkpoint_every": "1 step"}
+    return build_config(("test", values | options))
 
 
 class TestPartialFit:
@@ -95,22 +96,32 @@ class TestPartialFit:
 
 class TestFit:
     @pytest.mark.parametrize("k", [2, 3])
-    def test_stopped_and_resumed_is_uninterrupted(self, k, tmp_path, monkeypatch):
+    @pytest.mark.parametrize("bsgd", [{}, {"partitions": 2, "rounds": 2}], ids=["alone", "together"])
+    def test_stopped_and_resumed_is_uninterrupted(self, k, bsgd, tmp_path, monkeypatch):
         """Stopped inside an epoch, at every window."""
         monkeypatch.setattr(recipe, "WINDOW_BYTES", 0)
-        monkeypatch.setattr(recipe, "SAVE_SECONDS", 0.0)
         X, y = data(k, 2500)  # windows of 1024 rows
         store = write(tmp_path / "s", Rows(X), y, chunk_rows=300)
-        train(store, config(), model_path=tmp_path / "whole")
+        train(store, config(bsgd=bsgd), model_path=tmp_path / "whole")
         for stop in range(1, 9):
             run = tmp_path / f"run{stop}"
             with pytest.raises(KeyboardInterrupt):
-                train(store, config(), model_path=run / "m", run_dir=run, events=Events(_Stop(stop)))
-            train(store, config(), model_path=run / "m", run_dir=run, resume=True)
+                train(store, config(bsgd=bsgd), model_path=run / "m", run_dir=run, events=Events(_Stop(stop)))
+            train(store, config(bsgd=bsgd), model_path=run / "m", run_dir=run, resume=True)
             expected, found = (load_model(path).to_state()[0] for path in (tmp_path / "whole", run / "m"))
             for name, array in expected.items():
                 if name != "learner_counts":  # one of them is a time
                     np.testing.assert_array_equal(found[name], array)
+
+    def test_learners_side_by_side_learn_as_well(self, tmp_path):
+        X, y = data(2, 4000)
+        test, labels = data(2, 2000)
+        store = write(tmp_path / "s", Rows(X), y, chunk_rows=300)
+        right = []
+        for partitions in (1, 4):
+            model, _ = train_in_memory(store, config(bsgd={"partitions": partitions}))
+            right.append(np.mean(model.labels(model.decision_function(Rows(test))) == labels))
+        assert right[1] > right[0] - 0.02
 
     def test_chunks_do_not_change_the_model(self, tmp_path, monkeypatch):
         monkeypatch.setattr(recipe, "WINDOW_BYTES", 0)

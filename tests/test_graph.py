@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from streamsvm.events import Events
-from streamsvm.graph import Engine
+from streamsvm.graph import Engine, merged_in_tree
 
 
 def test_results_come_in_the_order_of_the_items():
@@ -15,9 +15,27 @@ def test_results_come_in_the_order_of_the_items():
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_reduction_goes_from_left_to_right(threads):
+def test_reduction_keeps_the_order(threads):
     """String concatenation is not commutative."""
-    assert Engine(threads).map_reduce(str, lambda a, b: a + b, range(30)) == "".join(map(str, range(30)))
+    owns, merged = Engine(threads).map_reduce(lambda x: (-x, str(x)), lambda a, b: a + b, range(30))
+    assert owns == [-x for x in range(30)]
+    assert merged == "".join(map(str, range(30)))
+
+
+@pytest.mark.parametrize(
+    ("count", "tree"),
+    [(1, "0"), (2, "(01)"), (3, "((01)2)"), (5, "(((01)(23))4)"), (7, "(((01)(23))((45)6))")],
+)
+def test_the_tree_of_a_reduction_follows_from_the_number_of_items(count, tree):
+    assert merged_in_tree(lambda a, b: f"({a}{b})", map(str, range(count))) == tree
+
+
+def test_what_is_shared_comes_first_and_what_is_held_is_read_in_the_task():
+    engine, reads = Engine(2), []
+    held = engine.hold(lambda base, x: reads.append(x) or base + x, range(4), shared=(10,))
+    assert reads == []
+    assert list(engine.map(lambda a, x, y: (a, x, y), held, "wxyz", shared=("s",)))[3] == ("s", 13, "z")
+    assert sorted(reads) == [0, 1, 2, 3]
 
 
 def test_one_window_is_made_while_another_is_taken():

@@ -215,7 +215,8 @@ class TestFits:
     def test_another_runs_factor_is_not_taken(self, tmp_path):
         store = Store.from_arrays(*two_moons())
         train(store, options(), model_path=tmp_path / "a", run_dir=tmp_path / "run")
-        (tmp_path / "run" / "state.npz").unlink()
+        for state in (tmp_path / "run").glob("state-*.npz"):
+            state.unlink()
         found = train(
             store, options(leaf=50), model_path=tmp_path / "b", run_dir=tmp_path / "run", resume=True
         )

@@ -18,7 +18,7 @@ LAYERS = (
     ("errors", "jsonable", "strips", "ahead"),
     ("config", "events"),
     ("data",),
-    ("kernels", "products", "rowcache", "graph", "cluster", "memory"),
+    ("kernels", "products", "rowcache", "graph", "cluster", "memory", "check", "gather", "groups"),
     ("problems", "risks", "nystroem", "kmeans", "hss"),
     ("solvers",),
     ("models", "persist", "checkpoints", "metrics", "phases"),

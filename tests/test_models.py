@@ -43,7 +43,7 @@ def trained(kind: str, layout: str, k: int, scale: str = "none") -> tuple[Any, R
     X = np.where(rng.random((300, 4)) < 0.7, rng.integers(0, 6, (300, 4)), 0).astype(np.float32)
     codes = (X[:, 0] > X[:, 1]).astype(int) + (k - 2) * (X[:, 2] > 3)
     y = np.array(["ant", "bee", "cat"])[codes]
-    values = {"C": 3.0, "kernel": {"gamma": 0.2}, "scale": scale, "workers": 2, "dcsvm": KINDS[kind]}
+    values = {"C": 3.0, "kernel": {"gamma": 0.2}, "scale": scale, "threads": 2, "dcsvm": KINDS[kind]}
     rows, layers = Rows(wrap(X, layout)), (("test", values), ("solver", SOLVERS.get(kind, {})))
     return train_in_memory(Store.from_arrays(rows.X, y), build_config(*layers))[0], rows, y
 

@@ -10,8 +10,9 @@ import reference
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import MemoryGroups, MemorySamples, SpooledGroups
+from streamsvm.data.samples import MemorySamples
 from streamsvm.graph import Engine
+from streamsvm.groups import MemoryGroups, SpooledGroups
 from streamsvm.kernels import Kernel
 from streamsvm.problems import KernelDual, StreamedDual
 from streamsvm.solvers import blockws
@@ -36,7 +37,7 @@ def duals(layout: str, where: str, folder: Path) -> tuple[KernelDual, StreamedDu
     groups = (
         MemoryGroups(samples, parts, 7)
         if where == "memory"
-        else SpooledGroups(samples, parts, 7, folder / "g")
+        else SpooledGroups(samples, parts, 7, folder / "g", Engine(2))
     )
     return KernelDual(KERNEL, X.take(ids), y, upper), StreamedDual(KERNEL, groups, ids, y, upper, Engine(2))
 
@@ -78,8 +79,11 @@ def test_spooled_parts_are_those_in_memory(layout, tmp_path):
     X, parts = rows(layout), np.random.default_rng(2).integers(0, 5, N)
     samples = MemorySamples(X)
     samples.blocks = lambda: [(lo, min(N, lo + 37)) for lo in range(0, N, 37)]  # parts grow over many blocks
-    held, spooled = MemoryGroups(samples, parts, 5), SpooledGroups(samples, parts, 5, tmp_path / "groups")
+    held, spooled = (
+        MemoryGroups(samples, parts, 5),
+        SpooledGroups(samples, parts, 5, tmp_path / "groups", Engine(2)),
+    )
     for part in range(5):
         np.testing.assert_array_equal(spooled.ids(part), np.flatnonzero(parts == part))
-        np.testing.assert_array_equal(spooled.rows(part).dense(), held.rows(part).dense())
-        np.testing.assert_array_equal(spooled.rows(part).dense(), X.dense()[parts == part])
+        np.testing.assert_array_equal(spooled.reader.rows(part).dense(), held.rows(part).dense())
+        np.testing.assert_array_equal(spooled.reader.rows(part).dense(), X.dense()[parts == part])

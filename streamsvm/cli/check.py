@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from streamsvm.cli.options import AsJson, XName, YName, open_store
+from streamsvm.cli.options import AsJson, Scheduler, Workers, XName, YName, engine, open_store
 from streamsvm.cli.output import emit, progress
 
 
@@ -14,12 +14,14 @@ def check(
     store: Annotated[str, typer.Argument(help="Path or URL of a store.", metavar="STORE")],
     x: XName = None,
     y: YName = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
     """Read every chunk: checksums, NaN and infinity, labels. Exits 2 at the first thing wrong."""
-    from streamsvm.data.check import check as check_store
+    from streamsvm.check import check as check_store
 
     opened = open_store(store, x, y)
-    with progress() as events:
-        found = check_store(opened, events)
+    with progress() as events, engine(workers, scheduler, events) as tasks:
+        found = check_store(opened, tasks, events)
     emit(found, as_json=as_json, title=f"{store}: all in order")

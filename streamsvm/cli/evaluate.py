@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.options import AsJson, ModelIn, XName, YName, open_store
+from streamsvm.cli.options import AsJson, ModelIn, Scheduler, Workers, XName, YName, engine, open_store
 from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress, usage_so_far
 
 
@@ -15,16 +15,17 @@ def evaluate(
     store: Annotated[str, typer.Option("--store", help="Rows and labels to test on.", metavar="STORE")],
     x: XName = None,
     y: YName = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
     """Score a model: accuracy, precision and recall by class, confusion, ROC AUC."""
-    from streamsvm.graph import Engine
     from streamsvm.persist import load_model
     from streamsvm.predict import evaluate as score
 
     rows = open_store(store, x, y)
-    with progress() as events:
-        result = score(load_model(model), rows, engine=Engine(), events=events)
+    with progress() as events, engine(workers, scheduler, events) as tasks:
+        result = score(load_model(model), rows, engine=tasks, events=events)
     result |= usage_so_far()
     emit(result, as_json=as_json, title=f"{model} on {store}", rows=_headline(result))
     if not as_json and "per_class" in result:

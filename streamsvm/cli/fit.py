@@ -54,6 +54,7 @@ def fit(
     ] = None,
     memory_limit: Annotated[str | None, _flag("--memory-limit", "memory_limit", metavar="SIZE")] = None,
     workers: Annotated[int | None, _flag("--workers", "workers")] = None,
+    scheduler: Annotated[str | None, _flag("--scheduler", "scheduler", metavar="tcp://HOST:PORT")] = None,
     seed: Annotated[int | None, _flag("--seed", "seed")] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="A TOML file, or a model to repeat.")
@@ -63,6 +64,9 @@ def fit(
         typer.Option("--set", help="Any option by name, over flags and file.", metavar="NAME=VALUE"),
     ] = None,
     run_dir: Annotated[Path | None, typer.Option("--run-dir", help="Folder for events and state.")] = None,
+    checkpoint_every: Annotated[
+        str | None, _flag("--checkpoint-every", "checkpoint_every", metavar="SECONDS|'N steps'")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the state in --run-dir.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the memory and time plan only.")] = False,
     x: XName = None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streamsvm.cli.options import AsJson, ModelIn, XName, open_store
+from streamsvm.cli.options import AsJson, ModelIn, Scheduler, Workers, XName, engine, open_store
 from streamsvm.cli.output import emit, progress, usage_so_far
 
 
@@ -19,14 +19,15 @@ def predict(
         bool, typer.Option("--decision", help="Decision values too (.npy: instead).")
     ] = False,
     x: XName = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the predicted label of every row, block by block."""
-    from streamsvm.graph import Engine
     from streamsvm.persist import load_model
     from streamsvm.predict import write_predictions
 
     rows = open_store(store, x)
-    with progress() as events:
-        write_predictions(load_model(model), rows, out, decision=decision, engine=Engine(), events=events)
+    with progress() as events, engine(workers, scheduler, events) as tasks:
+        write_predictions(load_model(model), rows, out, decision=decision, engine=tasks, events=events)
     emit({"out": str(out), "n": rows.n, **usage_so_far()}, as_json=as_json, title="Predictions")

@@ -25,15 +25,15 @@ class HeldSamples:
 
     def __init__(self, samples: Samples, keep_bytes: int, folder: Callable[[], Path]) -> None:
         self.n, self.d = samples.n, samples.d
-        self._samples = samples
+        self.source = samples
         self._keep_rows = int(keep_bytes / samples.nbytes * samples.n)
         self._folder = folder() if self._keep_rows < samples.n else None
-        self._groups = {(group[0][0], group[-1][1]): group for group in windows(samples, PASS_BYTES)}
+        self.groups = {(group[0][0], group[-1][1]): group for group in windows(samples, PASS_BYTES)}
         self._kept: dict[Block, Rows] = {}
         self._files: dict[Block, _BlockFile] = {}
 
     def blocks(self) -> list[Block]:
-        return list(self._groups)
+        return list(self.groups)
 
     def read(self, start: int, stop: int) -> Rows:
         """The rows of one of `blocks()`."""
@@ -42,7 +42,7 @@ class HeldSamples:
             return self._kept[block]
         if block in self._files:
             return self._files[block].read()
-        rows = read_blocks(self._samples, self._groups[block])[1]
+        rows = read_blocks(self.source, self.groups[block])
         if self._folder is None or stop <= self._keep_rows:
             self._kept[block] = rows
         else:

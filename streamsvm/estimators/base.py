@@ -69,7 +69,7 @@ class StoreEstimator(BaseEstimator):
             "kernel": {"name": self.kernel} | {name: getattr(self, name) for name in KERNEL_OPTIONS},
             "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
             "memory_limit": self.memory_limit,
-            "workers": threads(self.n_jobs),
+            "threads": threads(self.n_jobs),
         }
         return build_config((type(self).__name__, common | self._values()))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -38,11 +38,8 @@ from streamsvm.solvers.admm import ADMM, ADMMState, balanced, draw_margin, inter
 from streamsvm.solvers.base import run
 from streamsvm.solvers.pairs import n_columns, signs
 
-SAVE_SECONDS = 30.0
 BALANCE_EVERY = 10  # steps between looks at beta
-BIAS_ROWS = (
-    1000  # margin support vectors of each column, drawn, whose exact decision values make its intercept
-)
+BIAS_ROWS = 1000  # of each column's margin support vectors: their exact decision values make its intercept
 NEGLIGIBLE = 1e-3  # change of decision values that dropped coefficients may cause
 INCOMPRESSIBLE = 0.9  # mean share of the largest possible ranks from which compressing does not pay
 
@@ -130,14 +127,15 @@ class ADMMFit(Fit):
     def _factorised(self, rows: Rows) -> Factorisation:
         """From the run directory where it is there, else made, and kept there."""
         path = self.checkpoints.run_dir and self.checkpoints.run_dir / "factor.zarr"
+        key = json.dumps(self.checkpoints.identity)
         if path and self.checkpoints.resume:
             with suppress(NotFoundError):
                 found: Factorisation = load_factorisation(path)
-                if found.key == self.checkpoints.key():
+                if found.key == key:
                     return found
         order, matrix, inverse = self._made(rows, self.options)
         self._warn_of_ranks(matrix)
-        made = Factorisation(order, matrix, inverse, self.checkpoints.key())
+        made = Factorisation(order, matrix, inverse, key)
         if path:
             with self.phase("keep"):
                 save_model(made, path)
@@ -183,19 +181,15 @@ class ADMMFit(Fit):
         solver = ADMM(problem.inverse.factor.beta, BALANCE_EVERY if options.beta == "balance" else 0)
         saved = self.checkpoints.load()
         state = ADMMState.from_arrays(saved) if saved is not None else None
-        saved_at = time.perf_counter()
 
         def stop(state: ADMMState) -> bool:
             return state.steps >= options.iterations or state.residual <= options.residual
 
         def on_step(state: ADMMState) -> None:
-            nonlocal saved_at
             facts = {"primal": float(state.primal.max()), "dual": float(state.dual.max()), "beta": state.beta}
             self.events("step", step=state.steps, **facts)
             self.events.progress("admm", state.steps, options.iterations, **facts)
-            if time.perf_counter() - saved_at > SAVE_SECONDS or stop(state):
-                saved_at = time.perf_counter()
-                self.checkpoints.save(**state.to_arrays())
+            self.checkpoints.offer(state.to_arrays, last=stop(state))
 
         with self.engine.serial_blas():
             return run(solver, problem, state, stop=stop, on_step=on_step)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from streamsvm.data.samples import StoreSamples
 from streamsvm.data.store import Store
 from streamsvm.events import Events
 from streamsvm.fits.base import Fit
+from streamsvm.kernels import Kernel
 from streamsvm.memory import require_memory
 from streamsvm.models import ExpansionModel, KernelModel
 from streamsvm.problems import DualQP, KernelDual, RegressionDual
@@ -24,10 +26,9 @@ from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
 from streamsvm.solvers.base import run
 from streamsvm.solvers.pairs import Targets, n_pairs, pairs
 
-SAVE_SECONDS = 30.0
 ROW_BYTES = 300  # solver vectors of one row
 
-MakeDual = Callable[[int, int], DualQP]  # from threads and cache bytes
+MakeDual = Callable[[Rows, int, int], DualQP]  # from all rows, threads and cache bytes
 
 
 @dataclass(frozen=True)
@@ -80,49 +81,34 @@ class ALFPGMFit(Fit):
     def _classified(self, rows: Rows) -> tuple[KernelModel, dict[str, Any]]:
         targets = Targets(self.codes, self.upper, len(self.classes), np.zeros(len(rows), np.int32))
         problems = list(pairs(targets, single=False))
-
-        def dual(pair: Any) -> MakeDual:
-            def make(threads: int, cache_bytes: int) -> KernelDual:
-                part = rows if len(pair.ids) == len(rows) else rows.take(pair.ids)
-                upper = self.upper[pair.ids]
-                return KernelDual(self.kernel, part, pair.y, upper, threads, cache_bytes=cache_bytes)
-
-            return make
-
         alpha = np.zeros((len(rows), len(self.classes) - 1))
-        solved, facts = self._solved([dual(pair) for pair in problems], [len(pair.ids) for pair in problems])
+        duals = [_PairDual(self.kernel, pair.ids, pair.y, self.upper[pair.ids]) for pair in problems]
+        solved, facts = self._solved(rows, duals, [len(pair.ids) for pair in problems])
         for pair, found in zip(problems, solved, strict=True):
             alpha[pair.ids, pair.columns] = found
         support = np.flatnonzero(alpha.any(axis=1))
         certificate, report = self._told(facts, len(support))
-        intercept = np.array([f.intercept for f in facts])
-        header, kept = self.header(certificate), rows.take(support)
-        return KernelModel(
-            header,
-            kept,
+        model = KernelModel(
+            self.header(certificate),
+            rows.take(support),
             alpha[support],
             self.codes[support],
             support,
-            intercept,
+            np.array([f.intercept for f in facts]),
             self.config.alfpgm.break_ties,
-        ), report
+        )
+        return model, report
 
     def _regressed(self, rows: Rows) -> tuple[ExpansionModel, dict[str, Any]]:
         n, target = len(rows), self.store.y.astype(np.float64)
-
-        def make(threads: int, cache_bytes: int) -> RegressionDual:
-            half = KernelDual(self.kernel, rows, np.ones(n), self.upper, threads, cache_bytes=cache_bytes)
-            return RegressionDual(half, target, self.config.alfpgm.epsilon)
-
-        [alpha], facts = self._solved([make], [2 * n])
+        dual = _TargetDual(self.kernel, self.upper, target, self.config.alfpgm.epsilon)
+        [alpha], facts = self._solved(rows, [dual], [2 * n])
         coef = alpha[:n] - alpha[n:]
         support = np.flatnonzero(coef)
         certificate, report = self._told(facts, len(support))
-        intercept = np.array([f.intercept for f in facts])
-        header = self.header(certificate)
-        return ExpansionModel(
-            header, rows.take(support), coef[support, None], intercept, support, "regress"
-        ), report
+        intercept, header = np.array([facts[0].intercept]), self.header(certificate)
+        model = ExpansionModel(header, rows.take(support), coef[support, None], intercept, support, "regress")
+        return model, report
 
     def _told(self, facts: list[Facts], n_support: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """The certificate, and the report."""
@@ -145,7 +131,7 @@ class ALFPGMFit(Fit):
         )
 
     def _solved(
-        self, duals: Sequence[MakeDual], sizes: Sequence[int]
+        self, rows: Rows, duals: Sequence[MakeDual], sizes: Sequence[int]
     ) -> tuple[list[np.ndarray], list[Facts]]:
         """Coefficients and facts of all problems, those of a checkpoint first."""
         alphas, facts = [], []
@@ -154,38 +140,40 @@ class ALFPGMFit(Fit):
         alphas += np.split(saved["alpha"], np.cumsum(sizes[:done]))[:done]
         facts += [Facts(b, f, gap, int(rounds), v) for b, f, gap, rounds, v in saved["facts"].tolist()]
         running = {name[8:]: value for name, value in saved.items() if name.startswith("running_")}
-        saved_at = time.perf_counter()
+
+        def so_far(state: ALFPGMState | None = None) -> dict[str, Any]:
+            now = {f"running_{name}": value for name, value in (state.to_arrays() if state else {}).items()}
+            table = np.array([astuple(f) for f in facts]).reshape(-1, 5)
+            return {"alpha": np.concatenate([*alphas, np.empty(0)]), "facts": table} | now
 
         def keep(state: ALFPGMState | None = None) -> None:
-            nonlocal saved_at
-            if time.perf_counter() - saved_at > SAVE_SECONDS:
-                saved_at = time.perf_counter()
-                now = {
-                    f"running_{name}": value for name, value in (state.to_arrays() if state else {}).items()
-                }
-                table = np.array([astuple(f) for f in facts]).reshape(-1, 5)
-                self.checkpoints.save(alpha=np.concatenate([*alphas, np.empty(0)]), facts=table, **now)
+            self.checkpoints.offer(partial(so_far, state), last=len(facts) == len(duals))
 
         with self.phase("solve"), self.engine.serial_blas():
-            for alpha, found in self._solutions(duals[done:], running, keep):
+            for alpha, found in self._solutions(rows, duals[done:], running, keep):
                 alphas.append(alpha)
                 facts.append(found)
                 keep()
         return alphas, facts
 
     def _solutions(
-        self, duals: Sequence[MakeDual], running: dict[str, np.ndarray], keep: Callable[..., None]
+        self,
+        rows: Rows,
+        duals: Sequence[MakeDual],
+        running: dict[str, np.ndarray],
+        keep: Callable[..., None],
     ) -> Iterator[tuple[np.ndarray, Facts]]:
-        """Few problems one after the other, each on all threads; many side by side."""
-        cache_bytes, threads = self.config.cache_size, self.engine.threads
-        if len(duals) >= 4 * threads and not running:
-
-            def solve(make: MakeDual) -> tuple[np.ndarray, Facts]:
-                return self._solve(make(1, cache_bytes // threads), None, lambda state: None)
-
-            yield from self.engine.map(solve, duals, phase="pairs", events=self.events, window=16 * threads)
+        """Few problems one after the other in this process, each on all threads; many side by side."""
+        cache_bytes, slots = self.config.cache_size, self.engine.slots
+        solve = partial(_solve, self.solver, self.config.alfpgm.max_iter or math.inf)
+        if len(duals) >= 4 * slots and not running:
+            alone = partial(solve, 1, cache_bytes // self.engine.worker_memory()[1])
+            shared = (self.engine.share(rows),)
+            yield from self.engine.map(
+                alone, duals, shared=shared, window=16 * slots, phase="pairs", events=self.events
+            )
             return
-        for number, make in enumerate(duals):
+        for number, dual in enumerate(duals):
 
             def on_step(state: ALFPGMState, number: int = number) -> None:
                 facts = {"round": state.rounds, "violation": state.violation}
@@ -195,18 +183,54 @@ class ALFPGMFit(Fit):
 
             start = ALFPGMState.from_arrays(running) if running else None
             running = {}
-            yield self._solve(make(threads, cache_bytes), start, on_step)
+            yield solve(self.engine.threads, cache_bytes, rows, dual, start, on_step)
         self.events.progress("solve", len(duals), len(duals))
 
-    def _solve(
-        self, dual: DualQP, start: ALFPGMState | None, on_step: Callable[[Any], None]
-    ) -> tuple[np.ndarray, Facts]:
-        most = self.config.alfpgm.max_iter or np.inf
 
-        def stop(state: Any) -> bool:
-            return self.solver.is_solved(state) or state.rounds >= most
+@dataclass(frozen=True)
+class _PairDual:
+    """The problem of two classes, over some of the rows."""
 
-        state = run(self.solver, dual, start, stop=stop, on_step=on_step)
-        state = self.solver.unshrunk(dual, state)
-        objective, gap = blockws.objective(dual, state), blockws.duality_gap(dual, state)
-        return state.alpha, Facts(state.bias, objective, gap, state.rounds, state.violation)
+    kernel: Kernel
+    ids: np.ndarray
+    y: np.ndarray
+    upper: np.ndarray
+
+    def __call__(self, rows: Rows, threads: int, cache_bytes: int) -> KernelDual:
+        part = rows if len(self.ids) == len(rows) else rows.take(self.ids)
+        return KernelDual(self.kernel, part, self.y, self.upper, threads, cache_bytes=cache_bytes)
+
+
+@dataclass(frozen=True)
+class _TargetDual:
+    """The problem of a regression."""
+
+    kernel: Kernel
+    upper: np.ndarray
+    target: np.ndarray
+    epsilon: float
+
+    def __call__(self, rows: Rows, threads: int, cache_bytes: int) -> RegressionDual:
+        ones = np.ones(len(rows))
+        half = KernelDual(self.kernel, rows, ones, self.upper, threads, cache_bytes=cache_bytes)
+        return RegressionDual(half, self.target, self.epsilon)
+
+
+def _solve(
+    solver: ALFPGM,
+    most_rounds: float,
+    threads: int,
+    cache_bytes: int,
+    rows: Rows,
+    make: MakeDual,
+    start: ALFPGMState | None = None,
+    on_step: Callable[[Any], None] = lambda state: None,
+) -> tuple[np.ndarray, Facts]:
+    dual = make(rows, threads, cache_bytes)
+
+    def stop(state: Any) -> bool:
+        return solver.is_solved(state) or state.rounds >= most_rounds
+
+    state = solver.unshrunk(dual, run(solver, dual, start, stop=stop, on_step=on_step))
+    objective, gap = blockws.objective(dual, state), blockws.duality_gap(dual, state)
+    return state.alpha, Facts(state.bias, objective, gap, state.rounds, state.violation)

@@ -21,7 +21,7 @@ from streamsvm.data.scaling import Scaling, from_moments, require_zeros_kept
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events
-from streamsvm.graph import Engine
+from streamsvm.graph import open_engine
 from streamsvm.kernels import Kernel
 from streamsvm.models import Header, encode, label_texts
 from streamsvm.persist import save_model
@@ -35,7 +35,10 @@ class Fit(ABC):
 
     def __init__(self, store: Store, config: FitConfig, events: Events, checkpoints: Checkpoints) -> None:
         self.store, self.config, self.events, self.checkpoints = store, config, events, checkpoints
-        self.phase, self.engine = Phases(), Engine(config.workers)
+        self.phase = Phases()
+        self.engine = open_engine(
+            config.threads, config.workers, config.scheduler, config.memory_limit, events
+        )
         self.classes, self.codes = self._labels()
         self.scaling, self.kernel = self._prepare()
         self.upper = self._upper(self.codes)
@@ -61,7 +64,8 @@ class Fit(ABC):
         return Path(tempfile.mkdtemp(prefix="streamsvm-scratch-", dir=self.checkpoints.run_dir))
 
     def close(self) -> None:
-        """Removes scratch files."""
+        """Removes scratch files, and ends what computed."""
+        self.engine.close()
         if "scratch" in self.__dict__:
             shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -101,8 +105,9 @@ class Fit(ABC):
             if self.config.scale != "none" or (options.gamma == "scale" and options.name != "linear"):
                 if self.store.is_sparse:
                     require_zeros_kept(self.config.scale)
-                stats = self.engine.map_reduce(
-                    self._moments, merge, self.store.blocks(), phase="scale", events=self.events
+                store = self.engine.share(self.store)
+                _, stats = self.engine.map_reduce(
+                    _moments, merge, self.store.blocks(), shared=(store,), phase="scale", events=self.events
                 )
             if stats is not None and self.config.scale != "none":
                 scaling = from_moments(self.config.scale, stats)
@@ -112,11 +117,6 @@ class Fit(ABC):
                 scaling = self._centred(kernel)
             self._require_range(scaling, kernel)
         return scaling, kernel
-
-    def _moments(self, block: tuple[int, int]) -> Moments:
-        rows = self.store.read(*block)
-        require_finite(self.store, rows, block[0])
-        return moments_of(rows)
 
     def _gamma(self, stats: Moments | None, scaling: Scaling) -> float:
         gamma = self.config.kernel.gamma
@@ -193,6 +193,12 @@ class Fit(ABC):
             "gap": certificate["gap"],
             "gamma": self.kernel.gamma,
             **facts,
-            "threads": self.engine.threads,
+            **self.engine.facts(),
             **self.phase.report(),
         }
+
+
+def _moments(store: Store, block: tuple[int, int]) -> tuple[None, Moments]:
+    rows = store.read(*block)
+    require_finite(store, rows, block[0])
+    return None, moments_of(rows)

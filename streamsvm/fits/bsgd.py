@@ -7,8 +7,9 @@ rows are shuffled inside. Rows in an order of classes over more than a window wa
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
 from streamsvm.data.check import require_finite
 from streamsvm.data.rows import Rows
+from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.events import Events
 from streamsvm.fits.base import Fit
@@ -27,7 +29,6 @@ from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
 from streamsvm.solvers.pairs import n_columns, signs
 
 SHUFFLE = 2  # of the seed's streams: which windows come when, and in which order their rows
-SAVE_SECONDS = 30.0
 WINDOW_BYTES = 32 * MiB
 
 
@@ -41,10 +42,13 @@ class BSGDFit(Fit):
         self.weight = self.upper / config.C
         row = store.nbytes / store.n * (1 if store.is_sparse else 4 / store.dtype.itemsize)  # as float32
         rows = int(max(1024, WINDOW_BYTES // row))
+        if o.partitions > 1:
+            rows = min(rows, -(-store.n // (o.partitions * o.rounds)))
         self.windows = [(start, min(start + rows, store.n)) for start in range(0, store.n, rows)]
         self.bytes = self._bytes(rows * row)
         require_memory(config.memory_limit, sum(self.bytes.values()), f"a budget of {o.budget}")
-        self.learner = BudgetLearner(self.kernel, store.d, n_columns(len(self.classes)), options)
+        self._learner = partial(BudgetLearner, self.kernel, store.d, n_columns(len(self.classes)), options)
+        self.learner = self._learner()
         self.loss = 0.0  # mean hinge loss of the last epoch's rows, each before its step
 
     def plan(self) -> dict[str, Any]:
@@ -78,12 +82,13 @@ class BSGDFit(Fit):
 
     def _learn_epoch(self, epoch: int, order: np.ndarray, start: int, counted: np.ndarray) -> None:
         """counted: rows predicted right, their hinge losses, and rows of this epoch so far; goes on counting."""
-        saved = began = time.perf_counter()
+        began = time.perf_counter()
         before = int(counted[2])
-        for number, (rows, ids) in enumerate(self._blocks(epoch, order[start:]), start + 1):
-            Y = signs(self.codes[ids], len(self.classes))
-            decisions = self.learner.learn(rows, Y, self.weight[ids], self.engine.threads)
-            counted += _score(decisions, Y, self.weight[ids])
+        number = start
+        learnt = self._alone if self.config.bsgd.partitions == 1 else self._together
+        for windows, score in learnt(epoch, order[start:]):
+            number += windows
+            counted += score
             seconds = time.perf_counter() - began
             self.events.progress(
                 f"epoch {epoch + 1}",
@@ -93,14 +98,50 @@ class BSGDFit(Fit):
                 supports=self.learner.n_support,
                 rows_s=(counted[2] - before) / seconds,
             )
-            if time.perf_counter() - saved > SAVE_SECONDS or number == len(order):
-                saved = time.perf_counter()
-                state = {f"learner_{name}": array for name, array in self.learner.to_state().items()}
-                self.checkpoints.save(epoch=epoch, block=number, counted=counted, **state)
+            place = {"epoch": epoch, "block": number, "counted": counted}
+            self.checkpoints.offer(partial(self._state, place), last=number == len(order))
         stats = asdict(self.learner.stats())
         self.events(
             "epoch", epoch=epoch + 1, accuracy=counted[0] / counted[2], loss=counted[1] / counted[2], **stats
         )
+
+    def _alone(self, epoch: int, order: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """(1, score) of each window, learnt one after the other."""
+        read = partial(_window, self.store, self.scaling)
+        windows = ahead(lambda number: (number, read(*self._place(epoch, number))), order)
+        for number, (rows, shuffled) in windows:
+            ids = self.windows[number][0] + shuffled
+            Y, weight = signs(self.codes[ids], len(self.classes)), self.weight[ids]
+            yield 1, _score(self.learner.learn(rows, Y, weight, self.engine.threads), Y, weight)
+
+    def _together(self, epoch: int, order: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """(windows, score) of each round: a window for each partition, learnt side by side; then their mean goes on.
+
+        An approximation: no row of a round sees what the others change (McDonald, Hall and Mann 2010 for linear ones).
+        """
+        source, partitions = self.engine.share((self.store, self.scaling)), self.config.bsgd.partitions
+        learn = partial(_learn_window, self._learner, len(self.classes))
+        for first in range(0, len(order), partitions):
+            chosen = order[first : first + partitions]
+            places = [self._place(epoch, number) for number in chosen]
+            codes, weight = ([of[slice(*place[0])] for place in places] for of in (self.codes, self.weight))
+            shared = source, self.engine.share(self.learner.to_state())
+            states, scores = zip(*self.engine.map(learn, places, codes, weight, shared=shared), strict=True)
+            self.learner, *others = map(self._restored, states)
+            self.learner.absorb(others)
+            yield len(chosen), sum(scores)
+
+    def _restored(self, state: Mapping[str, np.ndarray]) -> BudgetLearner:
+        learner = self._learner()
+        learner.restore(state)
+        return learner
+
+    def _place(self, epoch: int, number: int) -> tuple[tuple[int, int], list[int]]:
+        """A window's rows, and the seed of their order."""
+        return self.windows[number], [self.config.seed, SHUFFLE, epoch, int(number)]
+
+    def _state(self, place: dict[str, Any]) -> dict[str, Any]:
+        return place | {f"learner_{name}": array for name, array in self.learner.to_state().items()}
 
     def _resumed(self) -> tuple[int, int, np.ndarray]:
         """Epoch and block to go on with, and what was counted in that epoch."""
@@ -112,19 +153,6 @@ class BSGDFit(Fit):
         if block == len(self.windows) and epoch + 1 < self.config.bsgd.epochs:
             return epoch + 1, 0, np.zeros(3)
         return epoch, block, saved["counted"]
-
-    def _blocks(self, epoch: int, order: np.ndarray) -> Iterator[tuple[Rows, np.ndarray]]:
-        """Scaled rows and their ids, window by window, the next one read ahead."""
-
-        def read(number: int) -> tuple[Rows, np.ndarray]:
-            start, stop = self.windows[number]
-            rows = self.store.read(start, stop)
-            require_finite(self.store, rows, start)
-            rng = np.random.default_rng([self.config.seed, SHUFFLE, epoch, int(number)])
-            shuffled = rng.permutation(stop - start)
-            return self.scaling.apply(rows).take(shuffled), start + shuffled
-
-        return ahead(read, order)
 
     def _objective(self) -> float:
         """lambda/2 |w|^2 + mean loss, summed over columns; the loss is that of rows before their steps."""
@@ -141,6 +169,34 @@ class BSGDFit(Fit):
             "vector_bytes": store.n * 28,
             "window_bytes": int(4 * window_bytes) + 32 * MiB,
         }
+
+
+def _window(
+    store: Store, scaling: Scaling, window: tuple[int, int], seed: list[int]
+) -> tuple[Rows, np.ndarray]:
+    """Scaled rows in a random order, and this order."""
+    rows = store.read(*window)
+    require_finite(store, rows, window[0])
+    shuffled = np.random.default_rng(seed).permutation(len(rows))
+    return scaling.apply(rows).take(shuffled), shuffled
+
+
+def _learn_window(
+    learner: Callable[[], BudgetLearner],
+    n_classes: int,
+    source: tuple[Store, Scaling],
+    state: Mapping[str, np.ndarray],
+    place: tuple[tuple[int, int], list[int]],
+    codes: np.ndarray,
+    weight: np.ndarray,
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """A learner's state after a window more, and its score there."""
+    own = learner()
+    own.restore(state)
+    rows, shuffled = _window(*source, *place)
+    Y, weight = signs(codes[shuffled], n_classes), weight[shuffled]
+    decisions = own.learn(rows, Y, weight)
+    return own.to_state(), _score(decisions, Y, weight)
 
 
 def _score(decisions: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:

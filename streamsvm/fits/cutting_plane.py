@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
@@ -15,6 +16,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.events import Events
 from streamsvm.fits.base import Fit
+from streamsvm.gather import gather
 from streamsvm.memory import free_bytes, process_bytes, require_memory
 from streamsvm.models import Header, LinearModel
 from streamsvm.nystroem import Nystroem, NystroemSamples
@@ -25,7 +27,6 @@ from streamsvm.solvers.ordinal import rank_thresholds
 from streamsvm.solvers.pairs import n_columns
 
 LANDMARKS = 3  # of the seed's streams: which rows are landmarks
-SAVE_SECONDS = 30.0
 MOST_RANKS = 1000
 LEAST_IDLE = 10  # see CuttingPlane: where memory is short
 
@@ -106,10 +107,10 @@ class CuttingPlaneFit(Fit):
         state, solver = None, self._solver
         if saved is not None:
             state, passes.count = BundleState.from_arrays(saved), int(saved["passes"])
-        last = saved_at = time.perf_counter()
+        last = time.perf_counter()
 
         def on_step(state: BundleState) -> None:
-            nonlocal last, saved_at
+            nonlocal last
             now = time.perf_counter()
             gap = (state.objective - state.bound) / state.objective
             facts = {"gap": gap, "rows_s": self.store.n / (now - last)}
@@ -122,9 +123,9 @@ class CuttingPlaneFit(Fit):
                 planes=state.planes,
                 **facts,
             )
-            if now - saved_at > SAVE_SECONDS or self._stop(state, passes):
-                saved_at = now
-                self.checkpoints.save(passes=passes.count, **state.to_arrays())
+            self.checkpoints.offer(
+                lambda: {"passes": passes.count, **state.to_arrays()}, last=self._stop(state, passes)
+            )
 
         return run(solver, risk, state, stop=lambda state: self._stop(state, passes), on_step=on_step)
 
@@ -163,14 +164,15 @@ class CuttingPlaneFit(Fit):
         with self.phase("landmarks"):
             rng = np.random.default_rng([self.config.seed, LANDMARKS])
             ids = rng.choice(self.store.n, min(self.options.landmarks, self.store.n), replace=False)
-            return Nystroem.of(self.kernel, self.samples.take(np.sort(ids)))
+            return Nystroem.of(self.kernel, gather(self.samples, np.sort(ids), self.engine))
 
     def _passes(self, features: Nystroem | None) -> Passes:
         samples: Samples = self.samples
         if features is not None:
             blocks = self.store.blocks(max(1, int(PASS_BYTES / self._row_bytes)))
             samples = NystroemSamples(samples, features, blocks)
-        held = HeldSamples(samples, self._held_bytes(), lambda: self.scratch)
+        held_bytes = self._held_bytes() if self.engine.is_local else sys.maxsize
+        held = HeldSamples(samples, held_bytes, lambda: self.scratch)
         bias = self.options.bias if self.classify else 0.0  # pairs do not see it
         return Passes(held, self.engine, bias, self.events)
 

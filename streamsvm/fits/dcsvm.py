@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +14,34 @@ import numpy as np
 
 from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
-from streamsvm.data.samples import MemoryGroups, MemorySamples, SpooledGroups, StoreSamples
+from streamsvm.data.samples import MemorySamples, StoreSamples
 from streamsvm.data.store import Store
 from streamsvm.events import Events
 from streamsvm.fits.base import Fit
+from streamsvm.gather import gather
+from streamsvm.groups import Groups, MemoryGroups, SpooledGroups
 from streamsvm.kernels import Kernel
-from streamsvm.kmeans import partition
-from streamsvm.memory import plan_memory
-from streamsvm.models import KernelModel, LocalModel, rows_state
+from streamsvm.kmeans import Partition, partition
+from streamsvm.memory import MemoryPlan, plan_memory
+from streamsvm.models import KernelModel, LocalModel, partition_from_state, partition_state, rows_state
 from streamsvm.persist import ModelWriter, save_model
 from streamsvm.problems import StreamedDual
-from streamsvm.solvers.dcsvm import Climb, Dual, Level, default_levels, in_memory, several, solve_pairs
+from streamsvm.solvers.dcsvm import (
+    Dual,
+    Level,
+    Levels,
+    PairsState,
+    PartSolution,
+    default_levels,
+    in_memory,
+    packed,
+    several,
+    solve_pairs,
+    unpacked,
+)
 from streamsvm.solvers.pairs import Pair, Targets, n_pairs
+
+REFINE, TOP = 0, -1  # stages after those of the levels, which have their numbers
 
 
 class DCSVMFit(Fit):
@@ -32,25 +50,33 @@ class DCSVMFit(Fit):
     def __init__(self, store: Store, config: FitConfig, events: Events, checkpoints: Checkpoints) -> None:
         super().__init__(store, config, events, checkpoints)
         self.targets = Targets(self.codes, self.upper, len(self.classes), np.zeros(store.n, np.int32))
-        raw = self.scaling.kind == "none" and store.dtype == np.uint8
-        self.memory = plan_memory(
-            store,
-            len(self.classes),
-            config.memory_limit,
-            self.engine.threads,
-            raw=raw,
-            cache_bytes=config.cache_size,
-        )
-        self.engine.threads = self.memory.threads
+        self.memory = self._plan_memory()
+        if self.engine.is_local:
+            self.engine.threads = self.memory.threads
         options = config.dcsvm
         self.levels = options.levels or default_levels(store.n, options.children, early=options.early)
         self._groups: Any = None
         self._facts: dict[str, Any] = {}
         self._found: dict[int, np.ndarray] = {}  # support vectors of each level, as bits
+        self._saved: dict[str, np.ndarray] | None = None
         if options.early and self.levels == 0:
             self.events("warning", message=f"{store.n} rows are one part: solved exactly, early or not")
-        if checkpoints.resume and self._is_early and (options.early_level or self.levels) == self.levels:
-            self.events("warning", message="an early fit of the bottom level keeps no state: it starts anew")
+
+    def _plan_memory(self) -> MemoryPlan:
+        """Of this process, or of each worker of a cluster."""
+        raw = self.scaling.kind == "none" and self.store.dtype == np.uint8
+        limit, threads = self.config.memory_limit, self.engine.threads
+        if not self.engine.is_local:
+            limit, threads = self.engine.worker_memory()
+        return plan_memory(
+            self.store,
+            len(self.classes),
+            limit,
+            threads,
+            raw=raw,
+            cache_bytes=self.config.cache_size,
+            on_worker=not self.engine.is_local,
+        )
 
     def to_file(self, path: Path) -> dict[str, Any]:
         """Trains and writes the model; an early model's parts are written as they are solved."""
@@ -102,18 +128,16 @@ class DCSVMFit(Fit):
     def _early(self, sink: Any) -> LocalModel:
         """Levels from the bottom to the early one, whose parts make the model."""
         options = self.config.dcsvm
-        climb = self._climb()
         last = options.early_level or self.levels
-        alpha = self._climbed(climb, range(self.levels, last, -1))
-        start = time.perf_counter()
-        level = self._divide(last, climb.candidates(alpha))
+        alpha = self._climbed(range(self.levels, last, -1))
+        level, groups = self._level(last, alpha)
         single = options.combine != "nearest" and len(self.classes) == 2
-        sizes, entries, gap, objective = [0], 0, 0.0, 0.0
+        sizes, entries = [0], 0
         codes = self.targets.codes
         with self.phase("solve"):
-            for part in climb.reported(level, start, climb.parts(level, alpha, single=single)):
+            for part in self._solutions(level, groups, single=single, keep_rows=True):
                 sizes.append(len(part.ids))
-                objective, gap = objective + part.objective, gap + part.gap
+                assert part.rows is not None  # wanted above
                 support = rows_state("support", part.rows)
                 if "support_indptr" in support:  # one indptr for all parts, starting with a single 0
                     support["support_indptr"] = support["support_indptr"][len(sizes) > 2 :] + entries
@@ -121,16 +145,13 @@ class DCSVMFit(Fit):
                 state = {"alpha": part.alpha, "codes": codes[part.ids].astype(np.int32)}
                 for name, array in (support | state).items():
                     sink.append(name, array)
-        groups = level.groups
         counts = [
             np.bincount(codes[groups.ids(p)], minlength=len(self.classes)) for p in range(groups.n_parts)
         ]
-        header = self._header(objective, gap)
-        bounds = np.cumsum(sizes, dtype=np.int64)
         return LocalModel(
-            header,
+            self._header(sum(level.objectives), sum(level.gaps)),
             level.partition,
-            bounds,
+            np.cumsum(sizes, dtype=np.int64),
             np.array(counts) > 0,
             getattr(sink, "arrays", {}),
             options.combine,
@@ -139,21 +160,19 @@ class DCSVMFit(Fit):
 
     def _exact(self) -> KernelModel:
         """All levels, then the support vectors of level 1 together, then the whole problem."""
-        climb = self._climb()
-        alpha = self._climbed(climb, range(self.levels, 0, -1))
-        if self.config.dcsvm.refine and self.levels > 0:
+        alpha = self._climbed(range(self.levels, 0, -1))
+        if self.config.dcsvm.refine and self.levels > 0 and self._reached >= REFINE:
             with self.phase("refine"):
                 alpha = self._refine(alpha)
+            self._keep(TOP, alpha, last=True)
         with self.phase("top"):
-            alpha, objective, gap = solve_pairs(
-                self._whole(), self.targets, alpha, self.config.tol, on_step=self._on_round("top")
-            )
-        support = np.flatnonzero(alpha.any(axis=1))
+            state = self._pairs(TOP, self._whole(), self.targets, alpha)
+        support = np.flatnonzero(state.solved.any(axis=1))
         self._compare(support)
-        rows = self.samples.take(support)
-        header = self._header(objective, gap)
+        rows = gather(self.samples, support, self.engine)
+        header = self._header(state.objective, state.gap)
         codes, intercept = self.targets.codes[support], np.zeros(n_pairs(len(self.classes)))
-        return KernelModel(header, rows, alpha[support], codes, support, intercept)
+        return KernelModel(header, rows, state.solved[support], codes, support, intercept)
 
     def _compare(self, support: np.ndarray) -> None:
         """Records how well each level knew the support vectors (figure 2 of the paper)."""
@@ -163,64 +182,101 @@ class DCSVMFit(Fit):
             precision, recall = hits / max(int(found.sum()), 1), hits / max(len(support), 1)
             self.events("support", level=number, precision=round(precision, 5), recall=round(recall, 5))
 
-    def _on_round(self, phase: str) -> Callable[[float, int], None]:
-        return lambda violation, rounds: self.events("round", phase=phase, violation=violation, round=rounds)
-
-    def _climbed(self, climb: Climb, numbers: range) -> np.ndarray:
-        """Coefficients after these levels, some of them from a checkpoint."""
-        alpha = np.zeros((self.store.n, len(self.classes) - 1))
-        saved = self.checkpoints.load()
-        if saved is not None:
-            start = min(numbers.start, int(saved["level"]) - 1)
-            numbers, alpha = range(start, numbers.stop, -1), saved["alpha"]
+    def _climbed(self, numbers: range) -> np.ndarray:
+        """Coefficients (n, k - 1) after these levels, some of them from a checkpoint."""
+        alpha = self._resumed()
         with self.phase("levels"):
-            for number, updated in climb.run(numbers, alpha):
-                alpha = updated
-                self._found[number] = np.packbits(alpha.any(axis=1))
-                self.checkpoints.save(level=number, alpha=alpha)
+            for number in numbers:
+                if number <= self._reached:
+                    level, groups = self._level(number, alpha)
+                    for _ in self._solutions(level, groups):
+                        pass
+                    alpha = level.solved
         return alpha
 
-    def _climb(self) -> Climb:
-        options = self.config.dcsvm
-        return Climb(
-            self._divide,
-            self.kernel,
-            self.targets,
-            self.config.tol,
-            options.adaptive,
-            self.memory.cache_bytes,
-            self.engine,
-            self.events,
-        )
+    def _resumed(self) -> np.ndarray:
+        """What the stage under way started from: zeros, or a checkpoint's."""
+        saved = self._saved = self.checkpoints.load()
+        if saved is None:
+            return np.zeros((self.store.n, len(self.classes) - 1))
+        self.targets.parts[:] = saved["bottom_parts"]
+        self._found = {int(name[7:]): bits for name, bits in saved.items() if name.startswith("support")}
+        return unpacked("start", saved, (self.store.n, len(self.classes) - 1))
 
-    def _divide(self, number: int, candidates: np.ndarray | None) -> Level:
-        options = self.config.dcsvm
-        samples = self.samples
-        with self.phase("cluster"):
-            tree, parts = partition(
-                samples,
-                self.engine,
-                n_parts=options.children**number,
-                max_rows=self.part_rows(number),
-                sample=options.sample,
-                kernel=self.kernel if options.clustering == "kernel" else Kernel("linear"),
-                rng=np.random.default_rng([self.config.seed, number]),
-                candidates=candidates,
-                events=self.events,
+    @property
+    def _reached(self) -> int:
+        """The stage under way in a checkpoint: a level's number, REFINE or TOP."""
+        return self.levels if self._saved is None else int(self._saved["stage"])
+
+    def _state_of(self, stage: int, name: str) -> dict[str, np.ndarray] | None:
+        """The checkpoint where it is of this stage and has an array of that name."""
+        saved = self._saved
+        return saved if saved is not None and self._reached == stage and name in saved else None
+
+    def _keep(
+        self, stage: int, start: np.ndarray, own: Callable[[], dict[str, Any]] = dict, *, last: bool = False
+    ) -> None:
+        """Offers the state of a stage, which began with these coefficients; own: what it has come to, if anything."""
+
+        def state() -> dict[str, Any]:
+            found = {f"support{number}": bits for number, bits in self._found.items()}
+            return (
+                {"stage": stage, "bottom_parts": self.targets.parts} | found | packed("start", start) | own()
             )
-            n_parts = int(parts.max()) + 1
+
+        self.checkpoints.offer(state, last=last)
+
+    def _solutions(
+        self, level: Level, groups: Groups, *, single: bool = True, keep_rows: bool = False
+    ) -> Iterator[PartSolution]:
+        """All parts of a level, its state kept as they come."""
+        cache_bytes = self.memory.cache_bytes
+        levels = Levels(self.kernel, self.targets, self.config.tol, cache_bytes, self.engine, self.events)
+        for part in levels.solve(level, groups, single=single, keep_rows=keep_rows):
+            yield part
+            if len(level.objectives) < groups.n_parts or keep_rows:
+                self._keep(level.number, level.start, partial(_level_arrays, level))
+        if not keep_rows:
+            self._found[level.number] = np.packbits(level.solved.any(axis=1))
+            self._keep(level.number - 1, level.solved, last=True)
+
+    def _level(self, number: int, alpha: np.ndarray) -> tuple[Level, Groups]:
+        """A level's division, from a checkpoint where it is there."""
+        began = time.perf_counter()
+        with self.phase("cluster"):
+            saved = self._state_of(number, "parts")
+            if saved is not None:
+                level = _level_from(saved, number, alpha, self.store.d)
+            else:
+                level = Level(number, alpha, *self._divide(number, alpha), np.zeros_like(alpha))
             if not self.targets.parts.any():
-                self.targets.parts[:] = parts
-            self._facts |= {"n_parts": n_parts, "max_part_rows": int(np.bincount(parts).max())}
-            self._facts["partition_bound"] = self._bound(parts)
-            self._groups = self._group(parts, n_parts)
-        return Level(number, tree, self._groups)
+                self.targets.parts[:] = level.parts
+            self._facts |= {"n_parts": level.n_parts, "max_part_rows": int(np.bincount(level.parts).max())}
+            self._facts["partition_bound"] = self._bound(level.parts)
+            self._groups = self._group(level.parts, level.n_parts)
+        level.clustering_s = time.perf_counter() - began
+        return level, self._groups
+
+    def _divide(self, number: int, alpha: np.ndarray) -> tuple[Partition, np.ndarray]:
+        options = self.config.dcsvm
+        adaptive = options.adaptive and alpha.any()  # section 4, adaptive clustering
+        return partition(
+            self.samples,
+            self.engine,
+            n_parts=options.children**number,
+            max_rows=self.part_rows(number),
+            sample=options.sample,
+            kernel=self.kernel if options.clustering == "kernel" else Kernel("linear"),
+            rng=np.random.default_rng([self.config.seed, number]),
+            candidates=np.flatnonzero(alpha.any(axis=1)) if adaptive else None,
+            events=self.events,
+        )
 
     def _bound(self, parts: np.ndarray) -> float:
         """D(pi) / sum |K|, estimated on a sample: the share of the kernel's mass between parts."""
         rng = np.random.default_rng([self.config.seed, 1 << 16])
         ids = np.sort(rng.choice(self.store.n, min(1000, self.store.n), replace=False))
-        rows = self.samples.take(ids)
+        rows = gather(self.samples, ids, self.engine)
         K = np.abs(self.kernel.block(rows, rows))
         np.fill_diagonal(K, 0)
         apart = parts[ids][:, None] != parts[ids]
@@ -231,19 +287,36 @@ class DCSVMFit(Fit):
             return MemoryGroups(self.samples, parts, n_parts)
         for old in self.scratch.iterdir():
             shutil.rmtree(old)
-        return SpooledGroups(self.samples, parts, n_parts, self.scratch / "parts")
+        self.engine.require_folder(self.scratch)
+        return SpooledGroups(self.samples, parts, n_parts, self.scratch / "parts", self.engine)
 
     def _refine(self, alpha: np.ndarray) -> np.ndarray:
         support = np.flatnonzero(alpha.any(axis=1))
         row = self.memory.rows_bytes / self.store.n
         if len(support) * row * 3 > 0.5 * (self.memory.limit_bytes - self.memory.process_bytes):
             return alpha
-        targets, rows = self.targets.take(support), self.samples.take(support)
+        targets, rows = self.targets.take(support), gather(self.samples, support, self.engine)
         dual = in_memory(self.kernel, rows, targets, self.engine.threads, self.memory.cache_bytes)
-        alpha[support], _, _ = solve_pairs(
-            dual, targets, alpha[support], self.config.tol, on_step=self._on_round("refine")
-        )
-        return alpha
+        refined = alpha.copy()
+        refined[support] = self._pairs(REFINE, dual, targets, alpha[support], of=alpha).solved
+        return refined
+
+    def _pairs(
+        self, stage: int, dual: Dual, targets: Targets, alpha: np.ndarray, of: np.ndarray | None = None
+    ) -> PairsState:
+        """All pairs of a stage, their state kept; alpha: of these rows, `of`: of all rows."""
+        phase = {REFINE: "refine", TOP: "top"}[stage]
+        of = alpha if of is None else of
+
+        def on_step(state: PairsState) -> None:
+            assert state.running is not None  # it has made a step
+            facts = {"violation": state.running.violation, "round": state.running.rounds}
+            self.events("round", phase=phase, **facts)
+            self._keep(stage, of, state.to_arrays)
+
+        saved = self._state_of(stage, "done")
+        start = None if saved is None else PairsState.from_arrays(saved, alpha.shape)
+        return solve_pairs(dual, targets, alpha, self.config.tol, state=start, on_step=on_step)
 
     def _whole(self) -> Dual:
         """Duals of the whole problem, in memory or streamed."""
@@ -251,7 +324,9 @@ class DCSVMFit(Fit):
             rows = self.samples.rows
             return in_memory(self.kernel, rows, self.targets, self.engine.threads, self.memory.cache_bytes)
         if self._groups is None:
-            self._groups = self._group(np.zeros(self.store.n, np.int32), 1)
+            share = max(1024, self.store.n // (4 * self.engine.slots))
+            parts = np.arange(self.store.n) // min(share, self.memory.max_part_rows)
+            self._groups = self._group(parts, int(parts[-1]) + 1)
 
         def dual(pair: Pair) -> StreamedDual:
             return StreamedDual(
@@ -296,3 +371,21 @@ class _Collector:
     @property
     def arrays(self) -> dict[str, np.ndarray]:
         return {name: np.concatenate(blocks) for name, blocks in self._blocks.items()}
+
+
+def _level_arrays(level: Level) -> dict[str, Any]:
+    nodes, attrs = partition_state(level.partition)
+    done = {"objectives": np.array(level.objectives), "gaps": np.array(level.gaps)}
+    return nodes | {"parts": level.parts, "nodes": json.dumps(attrs)} | done | packed("solved", level.solved)
+
+
+def _level_from(arrays: Mapping[str, Any], number: int, alpha: np.ndarray, d: int) -> Level:
+    return Level(
+        number,
+        alpha,
+        partition_from_state(arrays, json.loads(str(arrays["nodes"])), d),
+        arrays["parts"],
+        unpacked("solved", arrays, alpha.shape),
+        objectives=arrays["objectives"].tolist(),
+        gaps=arrays["gaps"].tolist(),
+    )

@@ -67,39 +67,55 @@ def compress(
     chosen by an interpolative decomposition from those of the nodes below. on_level(level, bytes so far, ranks) is
     called after each level, the leaves' first; what it raises ends the compression.
     """
+    every = partial(engine.map, events=events, window=16 * engine.slots)
+    values, near = engine.share(entries), engine.share(neighbours)
     skeletons: list[np.ndarray] = [np.empty(0, np.intp)] * tree.size
     matrix = HSSMatrix(
         tree, [], [np.empty((0, 0))] * (tree.size - 1), [np.empty((0, 0))] * (2**tree.depth - 1)
     )
 
-    def diagonal(leaf: int) -> np.ndarray:
-        own = np.arange(*tree.span(leaf))
-        return entries(own, own).astype(dtype)
-
-    def coupling(node: int) -> np.ndarray:
-        return entries(skeletons[2 * node + 1], skeletons[2 * node + 2]).astype(dtype)
-
-    def basis(node: int) -> tuple[np.ndarray, np.ndarray]:
-        is_leaf, below = tree.is_leaf(node), (2 * node + 1, 2 * node + 2)
-        own = np.arange(*tree.span(node)) if is_leaf else np.concatenate([skeletons[i] for i in below])
-        columns = _Columns(tree, node, neighbours, own, np.random.default_rng([*seed, node]))
-        kept, P = _interpolated(entries, own, columns, tolerances)
-        return own[kept], np.ascontiguousarray(P, dtype)
+    def own(node: int) -> np.ndarray:
+        if tree.is_leaf(node):
+            return np.arange(*tree.span(node))
+        return np.concatenate([skeletons[2 * node + 1], skeletons[2 * node + 2]])
 
     for number in range(tree.depth, -1, -1):
         level = tree.level(number)
-        every = partial(
-            engine.map, phase=f"compress level {number}", events=events, window=16 * engine.threads
-        )
+        phase = f"compress level {number}"
         if number == tree.depth:
-            matrix.D.extend(every(diagonal, level))
+            leaves = [own(leaf) for leaf in level]
+            matrix.D.extend(every(partial(_block, dtype), leaves, leaves, shared=(values,), phase=phase))
         else:
-            matrix.B[level.start : level.stop] = every(coupling, level)
+            left, right = ([skeletons[2 * node + side] for node in level] for side in (1, 2))
+            blocks = every(partial(_block, dtype), left, right, shared=(values,), phase=phase)
+            matrix.B[level.start : level.stop] = blocks
         if number > 0:
-            for node, (skeleton, P) in zip(level, every(basis, level), strict=True):
+            basis = partial(_basis, tree, tolerances, seed, dtype)
+            found = every(basis, level, map(own, level), shared=(values, near), phase=phase)
+            for node, (skeleton, P) in zip(level, found, strict=True):
                 skeletons[node], matrix.P[node - 1] = skeleton, P
             on_level(number, matrix.nbytes, np.array([len(skeletons[node]) for node in level]))
     return matrix
+
+
+def _block(dtype: np.dtype | type, entries: Entries, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return entries(a, b).astype(dtype)
+
+
+def _basis(
+    tree: ClusterTree,
+    tolerances: Tolerances,
+    seed: list[int],
+    dtype: np.dtype | type,
+    entries: Entries,
+    neighbours: tuple[np.ndarray, np.ndarray],
+    node: int,
+    own: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """A node's skeleton, among `own`, and its basis P."""
+    columns = _Columns(tree, node, neighbours, own, np.random.default_rng([*seed, node]))
+    kept, P = _interpolated(entries, own, columns, tolerances)
+    return own[kept], np.ascontiguousarray(P, dtype)
 
 
 class _Columns:

@@ -73,7 +73,7 @@ class KernelMatrix:
 
     def shifted(self, beta: float, engine: Engine, events: Events = ignore) -> ShiftedKernel:
         """The factor of K + beta I. Raises ConfigError where that is not positive definite."""
-        factor = factorise(self.H, beta, engine, events)
+        factor = factorise(self.H, beta, engine.local, events)
         if not self.Z.shape[1]:
             return ShiftedKernel(factor, self.Z, np.empty((0, 0)))
         with engine.serial_blas():
@@ -150,16 +150,11 @@ def approximate(
     """
     budget = _Budget(len(rows), options, limit_bytes)
     tree = ClusterTree.of(len(rows), options.leaf_rows)
-    order = order_rows(rows, tree, principal_direction, [options.seed, 0], engine, events)
+    order = order_rows(rows, tree, principal_direction, [options.seed, 0], engine.local, events)
     rows = rows.take(order)
     Z, explained = _landmarks(kernel, rows, options, engine)
-    neighbours = nearest_neighbours(rows, options.neighbours, TREES, [options.seed, 1], engine, events)
-
-    def entries(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        values = kernel.exact(rows.take(a), rows.take(b))
-        if Z.shape[1]:
-            values -= Z[a] @ Z[b].T
-        return values
+    seed = [options.seed, 1]
+    neighbours = nearest_neighbours(rows, options.neighbours, TREES, seed, engine.local, events)
 
     scale, tolerances = float(kernel.diag(rows).mean()), options.tolerances
     noise = NOISE if Z.shape[1] else 0.0  # no basis shall follow it
@@ -168,7 +163,7 @@ def approximate(
         # landmarks that explain little tell of a narrow kernel: its norm is below beta
         tolerances = replace(tolerances, definite=Z.shape[1] > 0 or options.landmarks == 0)
     H = compress(
-        entries,
+        _Entries(kernel, rows, Z),
         tree,
         neighbours,
         tolerances,
@@ -179,6 +174,21 @@ def approximate(
         on_level=budget.check,
     )
     return order, KernelMatrix(H, Z, explained)
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """Entries of K(X, X) - Z Z' by row and column ids."""
+
+    kernel: Kernel
+    rows: Rows
+    Z: np.ndarray
+
+    def __call__(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        values = self.kernel.exact(self.rows.take(a), self.rows.take(b))
+        if self.Z.shape[1]:
+            values -= self.Z[a] @ self.Z[b].T
+        return values
 
 
 def _landmarks(kernel: Kernel, rows: Rows, options: HSSOptions, engine: Engine) -> tuple[np.ndarray, float]:

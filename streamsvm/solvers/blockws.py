@@ -25,6 +25,7 @@ from streamsvm.solvers.base import run
 
 BLOCK = 2048  # rows of a working set: on ijcnn1 and a9a 1024 and 3072 take as long or longer
 SUBBLOCK = 512  # rows of a sub-block: its Gram matrix (1 MiB) stays in L2
+MOST_ROUNDS = 100_000
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,7 @@ def solve(
     *,
     tol: float,
     bias: bool = False,
-    max_rounds: int = 100_000,
-    on_step: Callable[[float, int], None] = lambda violation, rounds: None,
+    max_rounds: int = MOST_ROUNDS,
 ) -> BlockState:
     """The dual solved to a largest KKT violation of at most tol, from alpha or from zero.
 
@@ -96,13 +96,7 @@ def solve(
     finer than float32 kernel values can reach.
     """
     solver = BlockSolver(tol, bias=bias)
-    return run(
-        solver,
-        problem,
-        solver.init(problem, alpha),
-        stop=lambda s: solver.is_solved(s) or solver.out_of_rounds(s, max_rounds),
-        on_step=lambda s: on_step(s.violation, s.rounds),
-    )
+    return solver.solve(problem, solver.init(problem, alpha), max_rounds=max_rounds)
 
 
 @dataclass(frozen=True)
@@ -115,6 +109,21 @@ class BlockSolver:
     def row_tol(self) -> float:
         """What tol lets a row violate its condition by: with the best b, m - M is twice the largest violation."""
         return 0.5 * self.tol if self.bias else self.tol
+
+    def solve(
+        self,
+        problem: DualQP,
+        state: BlockState,
+        *,
+        max_rounds: int = MOST_ROUNDS,
+        on_step: Callable[[BlockState], None] = lambda state: None,
+    ) -> BlockState:
+        """Steps from `state` until the problem is solved. Raises ConfigError as `solve`."""
+
+        def stop(state: BlockState) -> bool:
+            return self.is_solved(state) or self.out_of_rounds(state, max_rounds)
+
+        return run(self, problem, state, stop=stop, on_step=on_step)
 
     def init(self, problem: DualQP, alpha: np.ndarray | None = None) -> BlockState:
         return self._measured(problem, self._start(problem, alpha))

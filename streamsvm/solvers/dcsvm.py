@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import Groups
 from streamsvm.events import Events
 from streamsvm.graph import Engine
+from streamsvm.groups import Groups, PartReader
 from streamsvm.kernels import Kernel
 from streamsvm.kmeans import Partition
 from streamsvm.problems import DualQP, KernelDual
@@ -38,25 +40,83 @@ def default_levels(n: int, children: int, *, early: bool) -> int:
 
 @dataclass(frozen=True)
 class PartSolution:
-    """A part's support rows: ids, rows and coefficients alpha (s, k - 1); objective and duality gap of its pairs."""
+    """A part's support rows: ids, coefficients alpha (s, k - 1); objective and duality gap of its pairs; the rows,
+    where they are wanted."""
 
     ids: np.ndarray
-    rows: Rows
     alpha: np.ndarray
     objective: float
     gap: float
+    rows: Rows | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Level:
-    """One level's division of the rows."""
+    """One level: alpha (n, k - 1) that it starts from, its division of the rows, what its first parts came to.
+
+    solved (n, k - 1): of the parts that are done. objectives, gaps: of each of them. clustering_s: of the division.
+    """
 
     number: int
+    start: np.ndarray
     partition: Partition
-    groups: Groups
+    parts: np.ndarray
+    solved: np.ndarray
+    clustering_s: float = 0.0
+    objectives: list[float] = field(default_factory=list)
+    gaps: list[float] = field(default_factory=list)
+
+    @property
+    def n_parts(self) -> int:
+        return int(self.parts.max()) + 1
+
+    def add(self, part: PartSolution) -> None:
+        self.solved[part.ids] = part.alpha
+        self.objectives.append(part.objective)
+        self.gaps.append(part.gap)
 
 
 Dual = Callable[[Pair], DualQP]
+
+
+@dataclass
+class PairsState:
+    """Pairs solved one after the other: how many, their coefficients (m, k - 1), and the one under way."""
+
+    solved: np.ndarray
+    done: int = 0
+    objective: float = 0.0
+    gap: float = 0.0
+    running: blockws.BlockState | None = None
+
+    def to_arrays(self) -> dict[str, Any]:
+        """All of it under names, for a checkpoint."""
+        running = self.running.to_arrays() if self.running is not None else {}
+        numbers = {"done": self.done, "objective": self.objective, "gap": self.gap}
+        return numbers | packed("solved", self.solved) | {f"running_{name}": v for name, v in running.items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], shape: tuple[int, ...]) -> PairsState:
+        running = {name[8:]: value for name, value in arrays.items() if name.startswith("running_")}
+        return cls(
+            unpacked("solved", arrays, shape),
+            int(arrays["done"]),
+            float(arrays["objective"]),
+            float(arrays["gap"]),
+            blockws.BlockState.from_arrays(running) if running else None,
+        )
+
+
+def packed(name: str, alpha: np.ndarray) -> dict[str, np.ndarray]:
+    """The rows of alpha (n, c) that are not 0, and which they are."""
+    ids = np.flatnonzero(alpha.any(axis=1))
+    return {f"{name}_ids": ids, f"{name}_values": alpha[ids]}
+
+
+def unpacked(name: str, arrays: Mapping[str, Any], shape: tuple[int, ...]) -> np.ndarray:
+    alpha = np.zeros(shape)
+    alpha[arrays[f"{name}_ids"]] = arrays[f"{name}_values"]
+    return alpha
 
 
 def solve_pairs(
@@ -66,17 +126,26 @@ def solve_pairs(
     tol: float,
     *,
     single: bool = True,
-    on_step: Callable[[float, int], None] = lambda violation, rounds: None,
-) -> tuple[np.ndarray, float, float]:
-    """(alpha, objective, gap) of all pairs, each from its given coefficients. alpha: (m, k - 1)."""
-    solved, objective, gap = np.zeros_like(alpha), 0.0, 0.0
-    for pair in pairs(targets, single=single):
+    state: PairsState | None = None,
+    on_step: Callable[[PairsState], None] = lambda state: None,
+) -> PairsState:
+    """All pairs solved, each from its coefficients in alpha (m, k - 1); from `state` on, where there is one."""
+    state = state or PairsState(np.zeros_like(alpha))
+    solver = blockws.BlockSolver(tol)
+    for pair in islice(pairs(targets, single=single), state.done, None):
         problem = dual(pair)
-        state = blockws.solve(problem, alpha[pair.ids, pair.columns], tol=tol, on_step=on_step)
-        solved[pair.ids, pair.columns] = state.alpha
-        objective += blockws.objective(problem, state)
-        gap += blockws.duality_gap(problem, state)
-    return solved, objective, gap
+
+        def step(running: blockws.BlockState, state: PairsState = state) -> None:
+            state.running = running
+            on_step(state)
+
+        start = state.running or solver.init(problem, alpha[pair.ids, pair.columns])
+        solved = solver.solve(problem, start, on_step=step)
+        state.solved[pair.ids, pair.columns] = solved.alpha
+        state.objective += blockws.objective(problem, solved)
+        state.gap += blockws.duality_gap(problem, solved)
+        state.done, state.running = state.done + 1, None
+    return state
 
 
 def in_memory(kernel: Kernel, rows: Rows, targets: Targets, threads: int = 1, cache_bytes: int = 0) -> Dual:
@@ -95,77 +164,86 @@ def several(parts: np.ndarray) -> np.ndarray | None:
     return parts if len(parts) and np.any(parts != parts[0]) else None
 
 
-Divide = Callable[[int, np.ndarray | None], Level]  # level number, row ids to sample from (None: all)
+@dataclass(frozen=True)
+class PartSolver:
+    """What all parts are solved with. single: pairs of one class are solved too. keep_rows: support rows are wanted."""
+
+    kernel: Kernel
+    tol: float
+    threads: int
+    cache_bytes: int
+    single: bool
+    keep_rows: bool
+
+    def __call__(
+        self, reader: PartReader, part: int, ids: np.ndarray, targets: Targets, alpha: np.ndarray
+    ) -> PartSolution:
+        """The solution of a part, from alpha of its rows."""
+        rows = reader.rows(part)
+        dual = in_memory(self.kernel, rows, targets, self.threads, self.cache_bytes)
+        state = solve_pairs(dual, targets, alpha, self.tol, single=self.single)
+        support = np.flatnonzero(state.solved.any(axis=1))
+        kept = rows.take(support) if self.keep_rows else None
+        return PartSolution(ids[support], state.solved[support], state.objective, state.gap, kept)
 
 
 @dataclass(frozen=True)
-class Climb:
-    """The multilevel loop: from a level up to another, each started from the one below."""
+class Levels:
+    """How the parts of a level are solved."""
 
-    divide: Divide
     kernel: Kernel
     targets: Targets
     tol: float
-    adaptive: bool
     cache_bytes: int
     engine: Engine
     events: Events
 
-    def run(self, numbers: range, alpha: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """(level number, coefficients (n, k - 1) of all rows) after each level."""
-        for number in numbers:
-            start = time.perf_counter()
-            level = self.divide(number, self.candidates(alpha))
-            updated = np.zeros_like(alpha)
-            single = self.targets.n_classes == 2
-            for part in self.reported(level, start, self.parts(level, alpha, single=single)):
-                updated[part.ids] = part.alpha
-            alpha = updated
-            yield number, alpha
+    def solve(
+        self, level: Level, groups: Groups, *, single: bool = True, keep_rows: bool = False
+    ) -> Iterator[PartSolution]:
+        """The solution of each part, lazily and in order; those that are known already first.
 
-    def reported(self, level: Level, start: float, parts: Iterator[PartSolution]) -> Iterator[PartSolution]:
-        """The parts as they come, and at their end one record of the level; start: when its clustering began."""
-        divided = time.perf_counter()
-        objective, n_support = 0.0, 0
-        for part in parts:
-            objective, n_support = objective + part.objective, n_support + len(part.ids)
+        Records the level at its end.
+        """
+        began, known = time.perf_counter(), len(level.objectives)
+        if keep_rows:
+            yield from (self._known(level, groups, part) for part in range(known))
+        for part in self._solutions(level, groups, range(known, groups.n_parts), single, keep_rows):
+            level.add(part)
             yield part
         self.events(
             "level",
             level=level.number,
-            parts=level.groups.n_parts,
-            seconds_clustering=round(divided - start, 3),
-            seconds_training=round(time.perf_counter() - divided, 3),
-            objective=objective,
-            n_support=n_support,
+            parts=groups.n_parts,
+            seconds_clustering=round(level.clustering_s, 3),
+            seconds_training=round(time.perf_counter() - began, 3),
+            objective=sum(level.objectives),
+            n_support=int(np.count_nonzero(level.solved.any(axis=1))),
         )
 
-    def candidates(self, alpha: np.ndarray) -> np.ndarray | None:
-        """Support vectors, to sample the next clustering from (section 4, adaptive clustering)."""
-        return np.flatnonzero(alpha.any(axis=1)) if self.adaptive and alpha.any() else None
-
-    def parts(self, level: Level, alpha: np.ndarray, *, single: bool) -> Iterator[PartSolution]:
-        """The solution of each part, lazily and in order, from alpha (n, k - 1)."""
-        groups, targets = level.groups, self.targets
-
-        few = groups.n_parts < 4 * self.engine.threads  # then one after the other, each on all threads
-        threads = self.engine.threads if few else 1
-
-        def solve_part(part: int) -> PartSolution:
-            ids, rows = groups.ids(part), groups.rows(part)
-            here = targets.take(ids)
-            dual = in_memory(
-                self.kernel, rows, here, threads, self.cache_bytes * threads // self.engine.threads
-            )
-            solved, objective, gap = solve_pairs(dual, here, alpha[ids], self.tol, single=single)
-            support = np.flatnonzero(solved.any(axis=1))
-            return PartSolution(ids[support], rows.take(support), solved[support], objective, gap)
-
+    def _solutions(
+        self, level: Level, groups: Groups, todo: range, single: bool, keep_rows: bool
+    ) -> Iterator[PartSolution]:
+        threads, window = self.engine.wide(groups.n_parts)
+        cache_bytes = self.cache_bytes * threads // self.engine.worker_memory()[1]
+        solver = PartSolver(self.kernel, self.tol, threads, cache_bytes, single, keep_rows)
+        ids = [groups.ids(part) for part in todo]
         return self.engine.map(
-            solve_part,
-            range(groups.n_parts),
+            solver,
+            todo,
+            ids,
+            (self.targets.take(here) for here in ids),
+            (level.start[here] for here in ids),
+            shared=(self.engine.share(groups.reader),),
             phase=f"level {level.number}",
             events=self.events,
-            # parts come largest first: few cores wait at a window's end
-            window=1 if few else 16 * self.engine.threads,
+            window=window,  # parts come largest first: few cores wait at a window's end
         )
+
+    @staticmethod
+    def _known(level: Level, groups: Groups, part: int) -> PartSolution:
+        ids = groups.ids(part)
+        support = np.flatnonzero(level.solved[ids].any(axis=1))
+        rows = groups.reader.rows(part).take(support)
+        found = level.solved[ids[support]], level.objectives[part], level.gaps[part]
+        return PartSolution(ids[support], *found, rows)

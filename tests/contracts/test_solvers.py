@@ -11,8 +11,9 @@ import reference
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import MemoryGroups, MemorySamples
+from streamsvm.data.samples import MemorySamples
 from streamsvm.graph import Engine
+from streamsvm.groups import MemoryGroups
 from streamsvm.kernels import Kernel
 from streamsvm.problems import DualQP, KernelDual, StreamedDual
 from streamsvm.solvers import base, blockws

@@ -12,14 +12,20 @@ import zarr
 from making import samples, write
 from scipy import sparse
 
-from streamsvm.data.check import check, first_nonfinite
+from streamsvm.check import check as check_store
+from streamsvm.data.check import first_nonfinite
 from streamsvm.data.info import describe
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import CorruptDataError, DataError
+from streamsvm.graph import Engine
 
 N = 40
 Y = np.arange(N) % 2
+
+
+def check(store: Store) -> dict[str, object]:
+    return check_store(store, Engine(2))
 
 
 def chunk(store: Path, key: str) -> Path:

@@ -8,8 +8,9 @@ import reference
 from sklearn.svm import SVR
 
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import MemoryGroups, MemorySamples
+from streamsvm.data.samples import MemorySamples
 from streamsvm.graph import Engine
+from streamsvm.groups import MemoryGroups
 from streamsvm.kernels import Kernel
 from streamsvm.problems import KernelDual, RegressionDual, StreamedDual
 from streamsvm.solvers import base, blockws

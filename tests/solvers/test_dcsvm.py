@@ -46,7 +46,7 @@ def fit(k=2, seed=0, **dcsvm):
     values = {
         "C": 10.0,
         "kernel": {"gamma": 2.0},
-        "workers": 2,
+        "threads": 2,
         "seed": seed,
         "dcsvm": {"part_rows": 200} | dcsvm,
     }

@@ -1,0 +1,265 @@
+"""A dask.distributed cluster as the engine of a fit: its workers run the tasks, this process only leads.
+
+Values go from here to the workers and back directly, never through the scheduler. What a lost worker held is made
+again: results by dask, values that came from here by `Remote`.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import dask
+from dask.sizeof import sizeof
+from distributed import Client, KilledWorker, LocalCluster
+
+from streamsvm.errors import ClusterError, ConfigError
+from streamsvm.events import Events, ignore
+from streamsvm.graph import Engine, call, merged_in_tree
+
+T = TypeVar("T")
+LOST = (CancelledError, KilledWorker, OSError)  # what a client hears of a worker that is gone
+TRIES = 6  # of a value whose worker was lost
+INLINE_BYTES = 4096  # of a value that goes with its task, through the scheduler
+WAIT_S = 10.0  # for a result, before a look at the cluster
+CONNECT_S = 20.0
+
+
+def open_cluster(
+    scheduler: str | None, workers: int | None, memory_limit: int | None, events: Events = ignore
+) -> ClusterEngine:
+    """The engine of a running cluster at address `scheduler`, or of `workers` new processes on this machine.
+
+    memory_limit: bytes for all processes on this machine together. Raises ClusterError where none answers.
+    """
+    if scheduler is not None and workers is not None:
+        raise ConfigError(
+            f"--workers {workers}: the workers are those of --scheduler {scheduler}; give one of them"
+        )
+    if scheduler is not None:
+        try:
+            client = Client(scheduler, timeout=CONNECT_S, direct_to_workers=True, set_as_default=False)
+        except (OSError, ValueError, TypeError, ImportError) as error:
+            raise ClusterError(
+                f"--scheduler {scheduler}: no scheduler answers there ({_brief(error)})"
+            ) from None
+        return ClusterEngine(client, events)
+    count = workers or 1
+    cores = len(os.sched_getaffinity(0))
+    with dask.config.set({"distributed.worker.memory.terminate": 0.95}):
+        cluster = LocalCluster(
+            n_workers=count,
+            threads_per_worker=max(1, cores // count),
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            memory_limit=memory_limit // (count + 1) if memory_limit else "auto",
+        )
+    client = Client(cluster, direct_to_workers=True, set_as_default=False)
+    return ClusterEngine(client, events, cluster)
+
+
+class Remote:
+    """A value on the workers, and how to make it (again, where it was lost)."""
+
+    def __init__(self, make: Callable[[], Any], future: Any = None) -> None:
+        self._make, self._future = make, future
+
+    @property
+    def future(self) -> Any:
+        if self._future is None or self._future.status in ("cancelled", "lost"):
+            self._future = self._make()
+        return self._future
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it was made, and that raised an error."""
+        return self._future is not None and self._future.status == "error"
+
+    def forget(self) -> None:
+        self._future = None
+
+
+class ClusterEngine(Engine):
+    """Runs tasks on the workers of a cluster; threads are those of this process."""
+
+    is_local = False
+
+    def __init__(self, client: Client, events: Events = ignore, cluster: LocalCluster | None = None) -> None:
+        super().__init__()
+        self._client, self._cluster, self._events = client, cluster, events
+        self._local = Engine()
+        self._address = getattr(client.scheduler, "address", "")
+        self._wait_for_workers()
+        events("cluster", scheduler=self._address, dashboard=client.dashboard_link, **self.facts())
+
+    @property
+    def local(self) -> Engine:
+        return self._local
+
+    @property
+    def slots(self) -> int:
+        return max(1, sum(self._worker_threads()))
+
+    def facts(self) -> dict[str, Any]:
+        return {"threads": self.slots, "workers": len(self._worker_threads())}
+
+    def wide(self, count: int) -> tuple[int, int]:
+        threads = self._worker_threads()
+        few = count < 4 * max(1, sum(threads))
+        return (min(threads, default=1), max(1, len(threads))) if few else (1, 4 * max(1, sum(threads)))
+
+    def worker_memory(self) -> tuple[int | None, int]:
+        """Of the worker with the least memory; the most threads of a worker."""
+        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
+        limits = [int(worker["memory_limit"]) for worker in workers if worker["memory_limit"]]
+        return min(limits, default=None), max((int(worker["nthreads"]) for worker in workers), default=1)
+
+    def share(self, value: Any) -> Any:
+        shared = Remote(lambda: self._client.scatter([value], broadcast=True, direct=True, hash=False)[0])
+        self._persist(lambda: shared.future)
+        return shared
+
+    def hold(
+        self, read: Callable[..., Any], items: Sequence[Any], *more: Iterable[Any], shared: Sequence[Any] = ()
+    ) -> Sequence[Any]:
+        return self._tasks(read, [(*shared, *job) for job in zip(items, *more, strict=True)])
+
+    def map_reduce(
+        self,
+        fn: Callable[..., Any],
+        merge: Callable[[Any, Any], Any],
+        items: Sequence[Any],
+        *more: Any,
+        shared: Sequence[Any] = (),
+        phase: str = "map",
+        events: Events = ignore,
+    ) -> tuple[list[Any], Any]:
+        both = self._tasks(fn, [(*shared, *job) for job in zip(items, *more, strict=True)])
+        owns = [self._task(_first, (pair,)) for pair in both]
+        parts = (self._task(_second, (pair,)) for pair in both)
+        merged = merged_in_tree(lambda a, b: self._task(merge, (a, b)), parts)
+        found = []
+        for done, own in enumerate(owns, 1):
+            found.append(self._result(own))
+            events.progress(phase, done, len(items))
+        return found, self._result(merged)
+
+    def require_folder(self, folder: Path) -> None:
+        with tempfile.NamedTemporaryFile(dir=folder) as file:
+            seen = self._client.run(os.path.exists, file.name)
+        blind = [address for address, sees in seen.items() if not sees]
+        if blind:
+            raise ConfigError(
+                f"the worker at {blind[0]} does not see {folder}; "
+                "give a --run-dir that this process and all workers share"
+            )
+
+    def close(self) -> None:
+        with suppress(OSError, TimeoutError):
+            self._client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def _results(self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int) -> Iterator[Any]:
+        begun = deque(self._tasks(fn, list(islice(jobs, 2 * window))))
+        while begun:
+            yield self._result(begun.popleft())
+            if len(begun) <= window:
+                begun.extend(self._tasks(fn, list(islice(jobs, window))))
+
+    def _tasks(self, fn: Callable[..., Any], jobs: list[tuple[Any, ...]]) -> list[Remote]:
+        """fn(*job) of each job, under way; arguments too large to go with a task are sent to the workers first."""
+        large = [arg for job in jobs for arg in job if self._is_large(arg)]
+        sent = iter(self._scatter(large))
+        return [
+            self._task(fn, tuple(next(sent) if self._is_large(arg) else arg for arg in job)) for job in jobs
+        ]
+
+    def _task(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Remote:
+        def submit() -> Any:
+            here = [arg.future if isinstance(arg, Remote) else arg for arg in args]
+            return self._client.submit(call, fn, *here, pure=False)
+
+        task = Remote(submit)
+        self._persist(lambda: task.future)
+        return task
+
+    def _scatter(self, values: list[Any]) -> list[Remote]:
+        send = partial(self._client.scatter, values, direct=True, hash=False)
+        futures = self._persist(send) if values else []
+        return [Remote(partial(self._scatter_one, v), f) for v, f in zip(values, futures, strict=True)]
+
+    def _scatter_one(self, value: Any) -> Any:
+        return self._client.scatter([value], direct=True, hash=False)[0]
+
+    @staticmethod
+    def _is_large(value: Any) -> bool:
+        return not isinstance(value, Remote) and sizeof(value) > INLINE_BYTES
+
+    def _result(self, task: Remote) -> Any:
+        return self._persist(lambda: self._waited(task.future), task)
+
+    def _persist(self, ask: Callable[[], T], task: Remote | None = None) -> T:
+        """ask(), again where workers were lost meanwhile; the task's own errors are raised as they are."""
+        for tries in range(1, TRIES + 1):
+            try:
+                return ask()
+            except LOST as error:
+                if task is not None and task.has_failed and not isinstance(error, KilledWorker):
+                    raise
+                self._require_scheduler()
+                if tries == TRIES:
+                    raise ClusterError(
+                        f"workers were lost {TRIES} times over one task ({_brief(error)})"
+                    ) from None
+                self._events("warning", message=f"a worker was lost, its task runs again ({_brief(error)})")
+                if task is not None:
+                    task.forget()
+                self._wait_for_workers()
+        raise AssertionError("unreachable")
+
+    def _waited(self, future: Any) -> Any:
+        while True:
+            with suppress(TimeoutError):
+                return future.result(timeout=WAIT_S)
+            if future.done():  # the task itself has raised a TimeoutError, or the result came now
+                return future.result()
+            self._require_scheduler()
+
+    def _require_scheduler(self) -> None:
+        if self._client.status != "running":
+            raise ClusterError(f"the scheduler at {self._address} is gone")
+
+    def _wait_for_workers(self) -> None:
+        with suppress(TimeoutError):
+            self._client.wait_for_workers(1, timeout=CONNECT_S)
+            return
+        self._events("warning", message="the cluster has no workers; waiting for one")
+        while not self._worker_threads():
+            self._require_scheduler()
+            with suppress(TimeoutError):
+                self._client.wait_for_workers(1, timeout=CONNECT_S)
+
+    def _worker_threads(self) -> list[int]:
+        return list(self._client.nthreads().values())
+
+
+def _first(pair: Any) -> Any:
+    return pair[0]
+
+
+def _second(pair: Any) -> Any:
+    return pair[1]
+
+
+def _brief(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
