@@ -1,0 +1,97 @@
+"""DC-SVM and its peers in the house on processes and a cluster, next to the threads of one machine.
+
+    python pipelines/cluster_table.py --data DIR [--only early,...] [--quick] [--out cluster.md]
+
+items, and the files of --data that they need:
+    early    covtype, early prediction: threads, and 1, 2 and 4 local processes (covtype.csv.gz)
+    bsgd     covtype, descent on a budget: learners side by side, and what that costs in accuracy (covtype.csv.gz)
+
+By turns; whole commands, so that starting the processes is in them. Differences are of decision values on the test
+rows, over the largest of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from bench import CONFIGS, Bench, print_tables
+from measure import Spread
+from tables import Bytes, Factor, Share, Table
+
+from streamsvm.data.store import Store
+from streamsvm.persist import load_model
+
+WORKERS = (1, 2, 4)
+MOST_OVERHEAD = 0.15
+PARTITIONS = (1, 2, 4, 8)
+
+
+def early(bench: Bench) -> list[Table]:
+    """What processes cost, and what they change."""
+    train, test = bench.stores("covtype")
+    rows = Store.open(str(test)).read(0, 20_000)
+    config = ("--config", CONFIGS / "covtype_early.toml")
+    where: dict[str, tuple[Any, ...]] = {"threads": ()} | {f"{n} workers": ("--workers", n) for n in WORKERS}
+    seconds: dict[str, list[float]] = {name: [] for name in where}
+    decisions, memory = {}, {}
+    for number in range(-1, bench.sizes.runs):
+        for name, options in where.items():
+            model = bench.work / f"{name.replace(' ', '-')}.model"
+            fit = bench.command("fit", "--store", train, "--model", model, *config, *options)
+            if number >= 0:  # the one before compiles
+                seconds[name].append(fit.result["seconds"])
+            memory[name] = fit.result["peak_rss_bytes"]
+            decisions[name] = load_model(model).decision_function(rows)
+    threads, expected = Spread.of(seconds["threads"]), decisions["threads"]
+    records = []
+    for name in where:
+        spread = Spread.of(seconds[name])
+        records.append(
+            {
+                "on": name,
+                "seconds": spread,
+                "of threads": Factor(spread.median / threads.median),
+                "difference": float(np.abs(decisions[name] - expected).max() / np.abs(expected).max()),
+                "memory of the leading process": Bytes(memory[name]),
+            }
+        )
+    overhead = Spread.of(seconds["2 workers"]).median / threads.median - 1
+    checks = [(f"two workers: at most 15 % over threads ({overhead:.1%})", overhead <= MOST_OVERHEAD)]
+    return [Table("Early prediction of covtype on processes", records, checks=checks)]
+
+
+def bsgd(bench: Bench) -> list[Table]:
+    """Accuracy of learners whose mean goes on, over their number; all on threads."""
+    train, test = bench.stores("covtype")
+    options = (
+        "--config",
+        CONFIGS / "covtype_early.toml",
+        "--solver",
+        "bsgd",
+        "--budget",
+        1000,
+        "--epochs",
+        1,
+    )
+    records = []
+    for partitions in PARTITIONS:
+        model, scores, seconds = bench.work / "partitions.model", [], []
+        for seed in range(bench.sizes.runs):
+            more = ("--set", f"bsgd.partitions={partitions}", "--seed", seed)
+            fit = bench.command("fit", "--store", train, "--model", model, *options, *more)
+            seconds.append(fit.result["seconds"])
+            scores.append(bench.command("evaluate", "--model", model, "--store", test).result["accuracy"])
+        records.append(
+            {
+                "partitions": partitions,
+                "seconds": Spread.of(seconds),
+                "accuracy": Share(np.mean(scores)),
+                "lowest": Share(min(scores)),
+            }
+        )
+    return [Table("Budgeted descent of covtype by learners side by side", records)]
+
+
+if __name__ == "__main__":
+    print_tables(__doc__, {"early": early, "bsgd": bsgd})

@@ -1,0 +1,447 @@
+"""Fits on a cluster, and what befalls them at random moments: killed, frozen, cut off, out of memory or disk. Linux.
+
+    python pipelines/faults.py [--trials 20] [--only worker-killed,...] [--solvers dcsvm,...] [--rows 6000]
+        [--frozen 60] [--quick] [--out faults.md]
+
+Each trial is a scheduler and two workers with their nannies, one `streamsvm fit` on deformed digits of scikit-learn,
+and one fault at a random moment of its time; where the fit ends with it, the same command with --resume. Its model
+must then decide as that of an undisturbed run, and the store's fault must be named.
+
+    worker-killed      SIGKILL of a worker's process; the nanny starts another
+    workers-killed     of all of them at once
+    client-killed      SIGKILL of the fit, then --resume
+    machine-killed     SIGKILL of everything, then a new cluster and --resume
+    worker-memory      a worker is filled until its nanny kills it
+    worker-frozen      SIGSTOP of a worker for --frozen seconds
+    network-cut        the connection of a worker to the scheduler is broken
+    disk-full          no space left in the run directory while the state is saved
+    state-torn         the fit is killed, its last state cut at a random byte, then --resume
+    chunk-damaged      a chunk of the store is overwritten: the fit names it or has read it; restored, --resume
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+from bench import STREAMSVM
+from tables import Report, Seconds, Table
+
+from streamsvm.data.store import Store
+from streamsvm.demo import write_stores
+from streamsvm.persist import load_model
+
+EVEN = ["--positive", "0,2,4,6,8"]  # two classes: decision values that can be compared, no votes
+KERNEL = [*EVEN, "--gamma", "2e-2", "--C", "10", "--scale", "maxabs"]
+SOLVERS: dict[str, list[str]] = {
+    "dcsvm": [*KERNEL, "--set", "dcsvm.levels=2", "--set", "dcsvm.part_rows=600"],
+    "early": [*KERNEL, "--early", "--set", "dcsvm.levels=2", "--set", "dcsvm.part_rows=600"],
+    "alfpgm": [*KERNEL, "--solver", "alfpgm"],
+    "bsgd": [*KERNEL, "--solver", "bsgd", "--set", "bsgd.partitions=2", "--budget", "300", "--epochs", "2"],
+    "cutting-plane": [*EVEN, "--solver", "cutting-plane", "--kernel", "linear", "--tol", "1e-4"],
+    "admm-hss": [*KERNEL, "--solver", "admm-hss"],
+}
+CLOSE = 2e-2  # difference of decision values, over their size, that tolerances explain
+WORKERS = 2
+WORKER_BYTES = 1 << 30
+START_S = 60.0
+
+
+@dataclass
+class Cluster:
+    """A scheduler and workers as processes; the scheduler is reached through a relay that can be cut."""
+
+    folder: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    address: str = ""
+
+    def __enter__(self) -> Cluster:
+        file = self.folder / f"scheduler-{time.monotonic_ns()}.json"
+        self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", file)
+        _wait(file.exists, "the scheduler")
+        _wait(lambda: _read(file), "the scheduler")
+        self.address = _read(file)["address"]
+        self.relay = Relay(int(self.address.rpartition(":")[2]))
+        through = f"tcp://127.0.0.1:{self.relay.port}"
+        common = ("--nthreads", "1", "--memory-limit", WORKER_BYTES, "--host", "127.0.0.1")
+        for number in range(WORKERS):
+            address = through if number == 0 else self.address
+            self._start("worker", address, *common, "--local-directory", self.folder, "--name", number)
+        _wait(lambda: len(self.workers()) == WORKERS, "the workers")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        for process in self.processes:
+            with suppress(psutil.NoSuchProcess):
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    child.kill()
+            process.kill()
+            process.wait()
+        self.processes.clear()
+        self.relay.close()
+
+    def workers(self) -> list[psutil.Process]:
+        """The processes that compute: children of the nannies."""
+        found = []
+        for nanny in self.processes[1:]:
+            with suppress(psutil.NoSuchProcess):
+                children = psutil.Process(nanny.pid).children(recursive=True)
+                found += [p for p in children if "spawn_main" in " ".join(p.cmdline())]
+        return found
+
+    def _start(self, *what: object) -> None:
+        command = [sys.executable, "-m", "distributed.cli.dask_" + str(what[0]), *map(str, what[1:])]
+        with (self.folder / "cluster.log").open("ab") as log:
+            quiet = ["--no-dashboard"] if what[0] == "worker" else ["--dashboard-address", "127.0.0.1:0"]
+            self.processes.append(subprocess.Popen([*command, *quiet], stdout=log, stderr=log))
+
+
+class Relay:
+    """A port whose connections go on to another one, until they are cut."""
+
+    def __init__(self, target: int) -> None:
+        self._target, self._open = target, set[socket.socket]()
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        for end in list(self._open):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listening.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                here, _ = self._listening.accept()
+                there = socket.create_connection(("127.0.0.1", self._target))
+                self._open |= {here, there}
+                for a, b in ((here, there), (there, here)):
+                    threading.Thread(target=self._pass_on, args=(a, b), daemon=True).start()
+
+    def _pass_on(self, a: socket.socket, b: socket.socket) -> None:
+        with suppress(OSError):
+            while data := a.recv(1 << 16):
+                b.sendall(data)
+        for end in (a, b):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            self._open.discard(end)
+
+
+@dataclass
+class Trial:
+    """One fit of one solver, under one fault."""
+
+    bench: Bench
+    solver: str
+    cluster: Cluster
+    folder: Path
+    store: Path
+    moment_s: float
+    rng: random.Random
+
+    def fit(self, *more: str, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+        """On the cluster, or with a prefix on threads."""
+        where = [] if prefix else ["--scheduler", self.cluster.address]
+        command = [
+            *STREAMSVM,
+            "fit",
+            "--store",
+            self.store,
+            "--model",
+            self.folder / "model",
+            "--json",
+            *where,
+        ]
+        command += ["--run-dir", self.folder / "run", "--checkpoint-every", "2 steps"]
+        command += [*SOLVERS[self.solver], *more]
+        return subprocess.Popen(
+            [*prefix, *map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+
+    def resumed(self) -> str:
+        return _ended(self.fit("--resume"))
+
+    def wait(self) -> None:
+        time.sleep(self.moment_s)
+
+
+def _undisturbed(trial: Trial) -> None:
+    _ended(trial.fit())
+
+
+def _worker_killed(trial: Trial) -> None:
+    fit = trial.fit()
+    trial.wait()
+    for worker in trial.rng.sample(trial.cluster.workers(), 1):
+        worker.kill()
+    _ended(fit)
+
+
+def _workers_killed(trial: Trial) -> None:
+    fit = trial.fit()
+    trial.wait()
+    for worker in trial.cluster.workers():
+        worker.kill()
+    _ended(fit)
+
+
+def _client_killed(trial: Trial) -> None:
+    fit = trial.fit()
+    trial.wait()
+    fit.kill()
+    fit.communicate()
+    trial.resumed()
+
+
+def _machine_killed(trial: Trial) -> None:
+    fit = trial.fit()
+    trial.wait()
+    fit.kill()
+    trial.cluster.kill()
+    fit.communicate()
+    with trial.cluster:
+        trial.resumed()
+
+
+def _worker_memory(trial: Trial) -> None:
+    from distributed import Client
+
+    fit = trial.fit()
+    trial.wait()
+    with Client(trial.cluster.address, set_as_default=False) as client:
+        worker = trial.rng.choice(list(client.scheduler_info()["workers"]))
+        client.submit(_fill, WORKER_BYTES, workers=[worker], pure=False, retries=0)
+        _ended(fit)
+
+
+def _fill(most: int) -> None:
+    held = []
+    while True:
+        held.append(np.ones(most // 64 // 8))
+        time.sleep(0.05)
+
+
+def _worker_frozen(trial: Trial) -> None:
+    fit = trial.fit()
+    trial.wait()
+    worker = trial.rng.choice(trial.cluster.workers())
+    worker.suspend()
+    time.sleep(trial.bench.frozen_s)
+    with suppress(psutil.NoSuchProcess):
+        worker.resume()
+    _ended(fit)
+
+
+def _network_cut(trial: Trial) -> None:
+    fit = trial.fit()
+    trial.wait()
+    trial.cluster.relay.cut()
+    _ended(fit)
+
+
+def _disk_full(trial: Trial) -> None:
+    """The run directory is a file system of its own, which workers would not see, with room for no state."""
+    run = trial.folder / "run"
+    run.mkdir()
+    script = f'mount -t tmpfs -o size=1m tmpfs {run} && head -c 1000000 /dev/zero > {run}/filler; exec "$@"'
+    _ended(trial.fit(prefix=("unshare", "-rm", "bash", "-c", script, "fit")), says="No space left on device")
+
+
+def _state_torn(trial: Trial) -> None:
+    fit = trial.fit()
+    trial.wait()
+    fit.kill()
+    fit.communicate()
+    states = sorted((trial.folder / "run").glob("state-*.npz"))
+    for newest in states[-1:]:
+        newest.write_bytes(newest.read_bytes()[: trial.rng.randrange(newest.stat().st_size)])
+    trial.resumed()
+
+
+def _chunk_damaged(trial: Trial) -> None:
+    copy = trial.folder / "store.zarr"
+    shutil.copytree(trial.store, copy)
+    trial.store = copy
+    fit = trial.fit()
+    trial.wait()
+    chunk = trial.rng.choice(sorted(path for path in (copy / "X" / "c").rglob("*") if path.is_file()))
+    whole = chunk.read_bytes()
+    chunk.write_bytes(whole[:100])
+    _, said = fit.communicate(timeout=600)
+    chunk.write_bytes(whole)
+    if fit.returncode:
+        named = f"chunk {chunk.parent.name}"
+        if fit.returncode != 2 or named not in said:
+            raise AssertionError(f"expected exit status 2 and {named!r}, found {fit.returncode}: {said}")
+        trial.resumed()
+
+
+FAULTS: dict[str, Callable[[Trial], None]] = {
+    "worker-killed": _worker_killed,
+    "workers-killed": _workers_killed,
+    "client-killed": _client_killed,
+    "machine-killed": _machine_killed,
+    "worker-memory": _worker_memory,
+    "worker-frozen": _worker_frozen,
+    "network-cut": _network_cut,
+    "disk-full": _disk_full,
+    "state-torn": _state_torn,
+    "chunk-damaged": _chunk_damaged,
+}
+
+
+@dataclass
+class Bench:
+    """The data, and what undisturbed fits come to: seconds and decision values by solver."""
+
+    folder: Path
+    rows: int
+    frozen_s: float
+    seconds: dict[str, float] = field(default_factory=dict)
+    decisions: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        write_stores(self.folder, self.rows)
+        self.test = Store.open(self.folder / "test.zarr")
+
+    def undisturbed(self, solver: str) -> None:
+        with self.trial(solver, 0.0) as trial:
+            _undisturbed(trial)  # compiles
+        with self.trial(solver, 0.0) as trial:
+            began = time.perf_counter()
+            _undisturbed(trial)
+            self.seconds[solver] = time.perf_counter() - began
+            self.decisions[solver] = self.decide(trial)
+
+    def decide(self, trial: Trial) -> np.ndarray:
+        return load_model(trial.folder / "model").decision_function(self.test.read(0, self.test.n))
+
+    @contextmanager
+    def trial(self, solver: str, share: float, seed: int = 0) -> Iterator[Trial]:
+        moment, rng = share * self.seconds.get(solver, 0.0), random.Random(seed)
+        with ExitStack() as stack:
+            made = tempfile.TemporaryDirectory(dir=self.folder, ignore_cleanup_errors=True)
+            folder = Path(stack.enter_context(made))
+            cluster = stack.enter_context(Cluster(folder))
+            yield Trial(self, solver, cluster, folder, self.folder / "train.zarr", moment, rng)
+
+    def try_fault(self, fault: str, solver: str, seed: int) -> float:
+        """How far the model's decisions are from the undisturbed one's, over their size. Raises AssertionError."""
+        share = random.Random(f"{fault} {solver} {seed}").random()
+        with self.trial(solver, share, seed) as trial:
+            FAULTS[fault](trial)
+            found, expected = self.decide(trial), self.decisions[solver]
+        return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+def _ended(fit: subprocess.Popen[str], says: str = "") -> str:
+    """What a fit that ends well has said."""
+    _, said = fit.communicate(timeout=600)
+    if fit.returncode or says not in said:
+        raise AssertionError(f"exit status {fit.returncode} of the fit, which said: {said}")
+    return said
+
+
+def _wait(ready: Callable[[], Any], what: str) -> None:
+    deadline = time.monotonic() + START_S
+    while not ready():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not start in {START_S:.0f} s")
+        time.sleep(0.05)
+
+
+def _read(file: Path) -> Any:
+    with suppress(ValueError):
+        return json.loads(file.read_text())
+    return None
+
+
+def can_mount() -> bool:
+    """Whether a user may have a file system of its own, as disk-full needs."""
+    return shutil.which("unshare") is not None and subprocess.run(["unshare", "-rm", "true"]).returncode == 0
+
+
+def table(bench: Bench, faults: list[str], solvers: list[str], trials: int) -> Table:
+    for solver in solvers:
+        bench.undisturbed(solver)
+    rows, checks = [], []
+    for fault in faults:
+        failures, furthest, began = [], 0.0, time.perf_counter()
+        for number in range(trials):
+            solver = solvers[number % len(solvers)]
+            try:
+                furthest = max(furthest, bench.try_fault(fault, solver, number))
+            except AssertionError as error:
+                failures.append(f"{solver}, trial {number}: {' '.join(str(error).split())[-400:]}")
+        seconds = (time.perf_counter() - began) / trials
+        rows.append(
+            {
+                "fault": fault,
+                "trials": trials,
+                "equal": trials - len(failures),
+                "furthest": furthest,
+                "a trial": Seconds(seconds),
+            }
+        )
+        print(rows[-1], *failures, sep="\n", file=sys.stderr, flush=True)
+        checks.append(
+            (f"{fault}: every model as undisturbed ({furthest:.1e})", not failures and furthest <= CLOSE)
+        )
+    return Table("Faults", rows, checks=checks)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--trials", type=int, default=20, metavar="N", help="of each fault, solvers by turns")
+    parser.add_argument(
+        "--only", type=lambda text: text.split(","), default=list(FAULTS), metavar="FAULT,..."
+    )
+    parser.add_argument(
+        "--solvers", type=lambda text: text.split(","), default=list(SOLVERS), metavar="SOLVER,..."
+    )
+    parser.add_argument("--rows", type=int, default=6000, metavar="N")
+    parser.add_argument("--frozen", type=float, default=60.0, metavar="SECONDS")
+    parser.add_argument(
+        "--quick", action="store_true", help="one trial of each, two thousand rows, frozen for 3 s"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE")
+    args = parser.parse_args()
+    for given, known in ((args.only, FAULTS), (args.solvers, SOLVERS)):
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            parser.error(f"{unknown[0]}: expected some of {', '.join(known)}")
+    if args.quick:
+        args.trials, args.rows, args.frozen = 1, 2000, 3.0
+    with tempfile.TemporaryDirectory(prefix="streamsvm-faults-", ignore_cleanup_errors=True) as folder:
+        report = Report(args.out)
+        report.add([table(Bench(Path(folder), args.rows, args.frozen), args.only, args.solvers, args.trials)])
+
+
+if __name__ == "__main__":
+    main()
