@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import Any
 
 import numpy as np
+import psutil
 import zarr
 from zarr.abc.store import SuffixByteRequest
 from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
@@ -22,6 +24,7 @@ PAUSES_S = (
     4.0,
     0.0,
 )  # after a try to read from an object store; its client has tried several times in each
+MEMORY_BYTES = psutil.virtual_memory().total
 _ABSENT = np.uint64(2**64 - 1)  # a shard index holds this for a chunk that was never written
 
 
@@ -42,6 +45,8 @@ class CheckedArray:
             raise DataError(f"array {name!r} is a scalar; expected one entry per row")
         self.chunk_rows = max(1, array.chunks[0])
         self._file_rows = max(1, (array.shards or array.chunks)[0])
+        self._row_bytes = math.prod(array.shape[1:]) * array.dtype.itemsize
+        self._require_room(self.chunk_rows, "a chunk")
         if any(c < s for c, s in zip(array.chunks[1:], array.shape[1:], strict=True)):
             raise DataError(
                 f"array {name!r} of shape {array.shape} is chunked by columns (chunks {array.chunks}); rows must be "
@@ -68,7 +73,16 @@ class CheckedArray:
             f"({_brief(last)}); is {self.array.store} still there?"
         ) from last
 
+    def _require_room(self, rows: int, what: str) -> None:
+        """Raises CorruptDataError for sizes that nobody means; metadata can claim any."""
+        if rows * self._row_bytes > MEMORY_BYTES:
+            raise CorruptDataError(
+                f"array {self.name!r}: {what} of {rows} entries would take {rows * self._row_bytes:,} bytes, more than "
+                f"this machine's memory; is its shape {self.shape} damaged?"
+            )
+
     def _read(self, start: int, stop: int) -> np.ndarray:
+        self._require_room(stop - start, "a stretch")
         for chunk in range(start // self._file_rows, -(-stop // self._file_rows)):
             self._require(chunk, start, stop)
         try:

@@ -301,7 +301,7 @@ def test_check_and_describe(tmp_path):
 
 
 def test_check_warns_of_chunks_too_large(monkeypatch):
-    monkeypatch.setattr("streamsvm.data.check.MOST_CHUNK_BYTES", 1 << 20)
+    monkeypatch.setattr("streamsvm.check.MOST_CHUNK_BYTES", 1 << 20)
     assert "rechunk" in check(Store.from_arrays(np.ones((1 << 16, 4)), np.arange(1 << 16) % 2))["warnings"][0]
 
 
