@@ -265,7 +265,7 @@ class LocalModel(_Classifier):
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> LocalModel:
         header = Header.from_state(arrays, attrs)
-        names = [n for n in ("support", "support_indptr", "support_indices", "support_data") if n in arrays]
+        names = ("support",) if "support" in arrays else ("support_indptr", "support_indices", "support_data")
         return cls(
             header,
             partition_from_state(arrays, attrs["partition"], header.d),

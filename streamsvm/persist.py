@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 import zarr
 
-from streamsvm.data.checked import CheckedArray
+from streamsvm.data.checked import CheckedArray, whole_metadata
 from streamsvm.data.columns import create_array
 from streamsvm.data.target import Target
 from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StreamSVMError
@@ -73,15 +73,9 @@ def load_factorisation(path: str | Path) -> Any:
 def _load(path: Path, homes: Mapping[str, str]) -> Any:
     attrs = read_attrs(path)
     model_class = _resolve(path, attrs, homes)
-    try:
+    with whole_metadata(str(path)):
         arrays = _Arrays(path, {name: _text(values) for name, values in attrs["strings"].items()})
         return model_class.from_state(arrays, {k: v for k, v in attrs.items() if k not in _RESERVED})
-    except StreamSVMError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptDataError(
-            f"{path}: the model's arrays and attributes do not agree: {error!r}"
-        ) from error
 
 
 def read_attrs(path: Path) -> dict[str, Any]:
@@ -126,7 +120,7 @@ def _group_attrs(path: Path) -> dict[str, Any]:
         metadata = json.loads((path / "zarr.json").read_text(encoding="utf-8"))
     except OSError:
         raise ModelError(f"{path}: found no zarr.json, expected a model written by streamsvm fit") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptDataError(f"{path}/zarr.json: damaged: {error}") from None
     attrs = metadata.get("attributes", {}) if isinstance(metadata, dict) else None
     if not isinstance(attrs, dict):

@@ -103,7 +103,7 @@ class TestFit:
         X, y = data(k, 2500)  # windows of 1024 rows
         store = write(tmp_path / "s", Rows(X), y, chunk_rows=300)
         train(store, config(bsgd=bsgd), model_path=tmp_path / "whole")
-        for stop in range(1, 9):
+        for stop in range(1, 6 if bsgd else 9):
             run = tmp_path / f"run{stop}"
             with pytest.raises(KeyboardInterrupt):
                 train(store, config(bsgd=bsgd), model_path=run / "m", run_dir=run, events=Events(_Stop(stop)))

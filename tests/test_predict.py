@@ -19,8 +19,11 @@ from streamsvm.predict import evaluate, predict_blocks, write_predictions
 class Serial:
     """An engine of one thread."""
 
-    def map(self, fn, items, *, phase, events):
-        return map(fn, items)
+    def share(self, value):
+        return value
+
+    def map(self, fn, items, *, shared, phase, events):
+        return (fn(*shared, item) for item in items)
 
 
 @dataclass

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import os
 import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -164,6 +167,21 @@ class CheckedArray:
         if len(raw) < n_bytes:
             raise self._corrupt(file, self._file_rows, f"is damaged (shard {key!r} is cut short)")
         return np.frombuffer(raw, "<u8", count=2 * n_chunks)[::2] != _ABSENT
+
+
+@contextmanager
+def whole_metadata(where: str) -> Iterator[None]:
+    """Turns what zarr and we raise at metadata that nobody wrote so into CorruptDataError; it warns of them, too."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except StreamSVMError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise CorruptDataError(
+            f"{where}: damaged metadata ({_brief(error)}); restore it from a copy"
+        ) from error
 
 
 def _plain_index(codec: ShardingCodec) -> bool:

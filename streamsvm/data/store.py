@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import zarr
+from zarr.core.sync import sync
 
 from streamsvm.ahead import ahead
-from streamsvm.data.checked import CheckedArray
+from streamsvm.data.checked import CheckedArray, whole_metadata
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.sources import CSRSource, DenseSource, Source, default_chunk_rows, source_of
 from streamsvm.data.target import PARTIAL, is_remote_failure, local_path
-from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
+from streamsvm.errors import ConfigError, CorruptDataError, DataError, NotFoundError, StorageError
 
 READERS = 2  # threads that read ahead: more gain nothing where zarr packs and unpacks in one
 
@@ -63,14 +64,15 @@ class Store:
         Raises NotFoundError where there is nothing, DataError where it is no store.
         """
         group = open_group(url)
-        if group.attrs.get(PARTIAL):
-            raise DataError(f"{url} is an unfinished write; ingest it again")
-        source = _open_source(group, x, str(url))
-        names = {"y": y, "qid": qid, "sample_weight": sample_weight}
-        columns = {k: _open_column(group, name) for k, name in names.items() if name in group}
-        store = cls(source, columns, url=str(url), names={"x": x, **names}, attrs=dict(group.attrs))
-        store._statistics = group.get("statistics") if "streamsvm_store" in group.attrs else None
-        return store
+        with whole_metadata(str(url)):
+            if group.attrs.get(PARTIAL):
+                raise DataError(f"{url} is an unfinished write; ingest it again")
+            source = _open_source(group, x, str(url))
+            names = {"y": y, "qid": qid, "sample_weight": sample_weight}
+            columns = {k: _open_column(group, name) for k, name in names.items() if name in group}
+            store = cls(source, columns, url=str(url), names={"x": x, **names}, attrs=dict(group.attrs))
+            store._statistics = group.get("statistics") if "streamsvm_store" in group.attrs else None
+            return store
 
     @classmethod
     def from_arrays(cls, X: Any, y: Any = None, *, sample_weight: Any = None, qid: Any = None) -> Store:
@@ -235,13 +237,15 @@ def open_group(url: str | os.PathLike[str]) -> zarr.Group:
         reason = " ".join(str(error).split())
         if path is None and is_remote_failure(error):
             raise StorageError(f"{url} cannot be reached: {reason}") from error
-        if isinstance(error, ValueError | KeyError | TypeError | OSError):
+        if isinstance(error, ValueError | LookupError | TypeError | AttributeError | RuntimeError | OSError):
             raise DataError(f"{url} cannot be opened as a zarr group: {reason}") from error
         raise
 
 
 def _open_source(group: zarr.Group, x: str, url: str) -> Source:
     if x not in group:
+        if any(sync((group.store_path / x / name).exists()) for name in ("zarr.json", ".zarray")):
+            raise CorruptDataError(f"{url}: the metadata of array {x!r} is damaged; restore it from a copy")
         there = ", ".join(sorted(k for k, _ in group.members())) or "nothing"
         raise DataError(f"{url} has no array {x!r} (it holds: {there}); name the feature array with --x")
     member = group[x]
