@@ -233,7 +233,7 @@ def _worker_memory(trial: Trial) -> None:
     fit = trial.fit()
     trial.wait()
     with Client(trial.cluster.address, set_as_default=False) as client:
-        worker = trial.rng.choice(list(client.scheduler_info()["workers"]))
+        worker = trial.rng.choice(sorted(client.nthreads()))
         client.submit(_fill, WORKER_BYTES, workers=[worker], pure=False, retries=0)
         _ended(fit)
 
