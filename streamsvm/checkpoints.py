@@ -121,12 +121,12 @@ class Checkpoints:
     def _require_own(self, path: Path, identity: str) -> None:
         """Raises ConfigError where the state is of other data, options or another version."""
         try:
-            found = json.loads(identity)
-        except ValueError:
+            found = dict(json.loads(identity))
+        except (ValueError, TypeError):
             found = {}
         for name, expected in self.identity.items():
-            if not isinstance(found, dict) or found.get(name) != expected:
-                was = found.get(name) if isinstance(found, dict) else None
+            was = found.get(name)
+            if was != expected:
                 raise ConfigError(
                     f"{path} is the state of another store or configuration ({name} was {was}, is {expected}); "
                     "drop --resume to start anew"

@@ -62,7 +62,8 @@ def train_path(
 
 def plan(store: Store, config: FitConfig) -> dict[str, Any]:
     """What a fit would do: memory, and what tells its time. Nothing is trained."""
-    return _fit(store, config, ignore).plan()
+    with closing(_fit(store, config, ignore)) as fit:
+        return fit.plan()
 
 
 def _fit(

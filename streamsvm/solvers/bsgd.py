@@ -152,11 +152,10 @@ class BudgetLearner:
         order = np.argsort(first)
         X, A = X[first[order]], sums[order]
         self.counts[[core.STEPS, core.SUPPORTS]] = t, 0
-        ones = np.ones(self.block_rows)
         for start in range(0, len(X), self.block_rows):
             here = slice(start, start + self.block_rows)
             Y = A[here]
-            self._learn_block(Rows(X[here]), Y, ones[: len(Y)], 1, np.empty(Y.shape), forced=True)
+            self._learn_block(Rows(X[here]), Y, np.ones(len(Y)), 1, np.empty(Y.shape), forced=True)
 
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         """(n_support, columns) coefficients and (columns,) bias of the function learnt so far."""
