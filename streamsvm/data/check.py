@@ -38,6 +38,7 @@ def require_finite(store: Store, rows: Rows, start: int) -> None:
     bad = first_nonfinite(rows, start)
     if bad is not None:
         row, column, value = bad
+        store, row = store.origin(row)
         raise DataError(
             f"{store.url or 'X'}: row {row}, column {column} (chunk {row // store.chunk_rows}) is {value}; "
             f"expected finite numbers: correct the source and ingest it again"

@@ -140,6 +140,20 @@ class Store:
         back[order] = np.arange(len(order))
         return rows.take(back)
 
+    def subset(self, ids: np.ndarray) -> Store:
+        """The rows with these ids, which rise, as a store of their own that reads them from this one."""
+        ids = np.asarray(ids, dtype=np.int64)
+        if not len(ids) or np.any(np.diff(ids) <= 0) or not 0 <= ids[0] <= ids[-1] < self.n:
+            raise IndexError(f"expected rising row ids from 0 to {self.n - 1}, at least one")
+        columns = {"y": self.y if self.has_y else None, "qid": self.qid, "sample_weight": self.sample_weight}
+        return Store(
+            _Chosen(self, ids), {k: values[ids] for k, values in columns.items() if values is not None}
+        )
+
+    def origin(self, row: int) -> tuple[Store, int]:
+        """Where a row is read from: the store, and its id there."""
+        return self._source.origin(row) if isinstance(self._source, _Chosen) else (self, row)
+
     def _take_sorted(self, ids: np.ndarray) -> list[Rows]:
         cuts = np.flatnonzero(np.diff(ids // self.chunk_rows)) + 1
         parts = np.split(ids, cuts)
@@ -215,6 +229,28 @@ class Store:
         if self.has_y:
             state.update(self.y.tobytes())
         return state.hexdigest()
+
+
+class _Chosen:
+    """The source of a subset."""
+
+    def __init__(self, store: Store, ids: np.ndarray) -> None:
+        self._store, self._ids, self.n = store, ids, len(ids)
+        self.d, self.dtype, self.is_sparse = store.d, store.dtype, store.is_sparse
+        share = self.n / store.n
+        self.chunk_rows = max(
+            1, round(store.chunk_rows * share)
+        )  # about what one chunk of the store has of them
+        self.nbytes = int(store.nbytes * share)
+
+    def read(self, start: int, stop: int) -> Rows:
+        return self._store.take(self._ids[start:stop])
+
+    def take(self, ids: np.ndarray) -> Rows:
+        return self._store.take(self._ids[ids])
+
+    def origin(self, row: int) -> tuple[Store, int]:
+        return self._store.origin(int(self._ids[row]))
 
 
 def open_group(url: str | os.PathLike[str]) -> zarr.Group:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from making import DTYPES, LABELS, samples, write
 from scipy import sparse
 
+from streamsvm.data.check import require_finite
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
@@ -50,6 +51,36 @@ def test_round_trip(tmp_path_factory, n, d, dtype, is_sparse, chunk_rows, step, 
     np.testing.assert_array_equal(concat([store.read(*b) for b in blocks]).dense(), rows.dense())
     ids = np.array(data.draw(st.lists(st.integers(0, n - 1), max_size=20)), dtype=np.int64)
     np.testing.assert_array_equal(store.take(ids).dense(), rows.dense()[ids])
+
+
+@settings(max_examples=30, deadline=None)
+@given(is_sparse=st.booleans(), chosen=st.sets(st.integers(0, 39), min_size=1), data=st.data())
+def test_subset_is_the_rows_it_names(tmp_path_factory, is_sparse, chosen, data):
+    rows, ids = samples(40, 3, is_sparse=is_sparse), np.array(sorted(chosen))
+    store = write(tmp_path_factory.mktemp("s") / "s", rows, np.arange(40), chunk_rows=7)
+    subset = pickle.loads(pickle.dumps(store.subset(ids)))
+    np.testing.assert_array_equal(subset.y, ids)
+    blocks = subset.blocks(data.draw(st.none() | st.integers(1, 40)))
+    np.testing.assert_array_equal(concat([subset.read(*b) for b in blocks]).dense(), rows.dense()[ids])
+    half = np.arange(0, len(ids), 2)  # a subset of a subset
+    np.testing.assert_array_equal(subset.subset(half).take(half[:0]).dense(), rows.dense()[:0])
+    np.testing.assert_array_equal(subset.subset(half).read(0, len(half)).dense(), rows.dense()[ids[half]])
+    assert subset.subset(half).origin(len(half) - 1)[1] == ids[half][-1]
+
+
+@pytest.mark.parametrize("ids", [[], [3, 2], [1, 1], [-1, 2], [39, 40]])
+def test_subset_refuses_ids_that_do_not_rise(ids):
+    with pytest.raises(IndexError, match="rising row ids from 0 to 39"):
+        Store.from_arrays(samples(40, 3).X).subset(np.array(ids, np.int64))
+
+
+def test_nonfinite_row_of_a_subset_is_named_as_in_its_store(tmp_path):
+    X = samples(40, 3).X.astype(np.float32)
+    X[31, 1] = np.nan
+    store = write(tmp_path / "s", Rows(X), np.arange(40), chunk_rows=7)
+    subset = store.subset(np.arange(1, 40, 2))
+    with pytest.raises(DataError, match=r"s: row 31, column 1 \(chunk 4\) is nan"):
+        require_finite(subset, subset.read(0, 20), 0)
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
