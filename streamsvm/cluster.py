@@ -6,6 +6,7 @@ again: results by dask, values that came from here by `Remote`.
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections import deque
@@ -23,12 +24,16 @@ from distributed import Client, KilledWorker, LocalCluster
 
 from streamsvm.errors import ClusterError, ConfigError
 from streamsvm.events import Events, ignore
-from streamsvm.graph import Engine, call, merged_in_tree
+from streamsvm.graph import Engine, Later, call, merged_in_tree
 
 T = TypeVar("T")
 LOST = (CancelledError, KilledWorker, OSError)  # what a client hears of a worker that is gone
 TRIES = 6  # of a value whose worker was lost
+HELD_SHARE = 0.3  # of the workers' memory, for what they keep between tasks
 INLINE_BYTES = 4096  # of a value that goes with its task, through the scheduler
+# Of our own workers. Not distributed's MALLOC_TRIM_THRESHOLD_: memory that goes back to the system at every release
+# and comes again page by page took a third of the time of solving parts.
+ENVIRONMENT = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
 WAIT_S = 10.0  # for a result, before a look at the cluster
 CONNECT_S = 20.0
 
@@ -54,7 +59,7 @@ def open_cluster(
         return ClusterEngine(client, events)
     count = workers or 1
     cores = len(os.sched_getaffinity(0))
-    with dask.config.set({"distributed.worker.memory.terminate": 0.95}):
+    with dask.config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}):
         cluster = LocalCluster(
             n_workers=count,
             threads_per_worker=max(1, cores // count),
@@ -119,9 +124,17 @@ class ClusterEngine(Engine):
 
     def worker_memory(self) -> tuple[int | None, int]:
         """Of the worker with the least memory; the most threads of a worker."""
+        threads = max(self._worker_threads(), default=1)
+        return min((limit for limit in self._memory_limits() if limit), default=None), threads
+
+    def _memory_limits(self) -> list[int]:
+        """Bytes of each worker, 0 where it has no limit."""
         workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
-        limits = [int(worker["memory_limit"]) for worker in workers if worker["memory_limit"]]
-        return min(limits, default=None), max((int(worker["nthreads"]) for worker in workers), default=1)
+        return [int(worker["memory_limit"] or 0) for worker in workers]
+
+    def _memory_bytes(self) -> float:
+        limits = self._memory_limits()
+        return sum(limits) if all(limits) else math.inf
 
     def share(self, value: Any) -> Any:
         shared = Remote(lambda: self._client.scatter([value], broadcast=True, direct=True, hash=False)[0])
@@ -129,9 +142,17 @@ class ClusterEngine(Engine):
         return shared
 
     def hold(
-        self, read: Callable[..., Any], items: Sequence[Any], *more: Iterable[Any], shared: Sequence[Any] = ()
+        self,
+        read: Callable[..., Any],
+        items: Sequence[Any],
+        *more: Iterable[Any],
+        shared: Sequence[Any] = (),
+        nbytes: float = 0.0,
     ) -> Sequence[Any]:
-        return self._tasks(read, [(*shared, *job) for job in zip(items, *more, strict=True)])
+        jobs = [(*shared, *job) for job in zip(items, *more, strict=True)]
+        if nbytes > HELD_SHARE * self._memory_bytes():
+            return [Later(read, *job) for job in jobs]
+        return self._tasks(read, jobs)
 
     def map_reduce(
         self,
@@ -185,6 +206,8 @@ class ClusterEngine(Engine):
         ]
 
     def _task(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Remote:
+        args = tuple(self._task(arg.read, arg.args) if isinstance(arg, Later) else arg for arg in args)
+
         def submit() -> Any:
             here = [arg.future if isinstance(arg, Remote) else arg for arg in args]
             return self._client.submit(call, fn, *here, pure=False)

@@ -26,10 +26,10 @@ class Later:
     """A value that a task makes for itself, by calling this: see `Engine.hold`."""
 
     def __init__(self, read: Callable[..., Any], *args: Any) -> None:
-        self._read, self._args = read, args
+        self.read, self.args = read, args
 
     def __call__(self) -> Any:
-        return self._read(*self._args)
+        return self.read(*self.args)
 
 
 class Engine:
@@ -104,9 +104,17 @@ class Engine:
         return value
 
     def hold(
-        self, read: Callable[..., Any], items: Sequence[Any], *more: Iterable[Any], shared: Sequence[Any] = ()
+        self,
+        read: Callable[..., Any],
+        items: Sequence[Any],
+        *more: Iterable[Any],
+        shared: Sequence[Any] = (),
+        nbytes: float = 0.0,
     ) -> Sequence[Any]:
-        """What `map` would give, as items for many calls of it: on a cluster workers keep it, here it is read anew."""
+        """What `map` would give, as items for many calls of it: on a cluster workers keep it, here it is read anew.
+
+        nbytes: of all of it. Workers keep no more than they have memory for.
+        """
         return [Later(read, *shared, *job) for job in zip(items, *more, strict=True)]
 
     def wide(self, count: int) -> tuple[int, int]:

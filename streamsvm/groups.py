@@ -25,9 +25,10 @@ class PartReader(Protocol):
 
 
 class Groups(Protocol):
-    """Samples by part: ids(p) are ascending row ids, reader.rows(p) the rows in that order."""
+    """Samples by part: ids(p) are ascending row ids, reader.rows(p) the rows in that order; nbytes: of all rows."""
 
     n_parts: int
+    nbytes: float
     reader: PartReader
 
     def ids(self, part: int) -> np.ndarray: ...
@@ -50,7 +51,7 @@ class MemoryGroups(_Ids):
 
     def __init__(self, samples: MemorySamples, parts: np.ndarray, n_parts: int) -> None:
         super().__init__(parts, n_parts)
-        self._samples = samples
+        self._samples, self.nbytes = samples, samples.nbytes
         self.reader = self
 
     def rows(self, part: int) -> Rows:
@@ -67,6 +68,7 @@ class SpooledGroups(_Ids):
         self, samples: Samples, parts: np.ndarray, n_parts: int, folder: Path, engine: Engine
     ) -> None:
         super().__init__(parts, n_parts)
+        self.nbytes = samples.nbytes
         with storage_errors(str(folder)):
             folder.mkdir(parents=True)
         groups = list(windows(samples, SPOOL_BYTES))

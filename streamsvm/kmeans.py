@@ -15,9 +15,8 @@ from itertools import pairwise
 import numpy as np
 
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import Block, Samples
 from streamsvm.events import Events, ignore
-from streamsvm.gather import gather
+from streamsvm.gather import Table
 from streamsvm.graph import Engine
 from streamsvm.kernels import Kernel
 
@@ -200,7 +199,7 @@ def _together(chosen: list[tuple[Centres, int]]) -> Centres:
 
 
 def partition(
-    samples: Samples,
+    table: Table,
     engine: Engine,
     *,
     n_parts: int,
@@ -219,20 +218,19 @@ def partition(
     the first of them.
     """
     tree = _Tree()
-    parts = np.zeros(samples.n, np.int32)
+    parts = np.zeros(table.n, np.int32)
     if candidates is None or len(candidates) < n_parts:
-        candidates = np.arange(samples.n)
+        candidates = np.arange(table.n)
     todo = {0: min(n_parts, MOST_CENTRES)} if n_parts > 1 else _too_large(parts, max_rows, tree.solid)
-    read, blocks = engine.share(samples), samples.blocks()
     while todo:
-        centres = _fit_parts(samples, engine, parts, todo, sample, kernel, rng, candidates)
+        centres = _fit_parts(table, engine, parts, todo, sample, kernel, rng, candidates)
         todo_parts, before = list(todo), np.bincount(parts, minlength=tree.n_leaves)
         leaves = [tree.split(part, c) for part, c in zip(todo_parts, centres, strict=True)]
         routes = dict(zip(todo_parts, zip(centres, leaves, strict=True), strict=True))
 
-        old = (parts[slice(*block)] for block in blocks)
-        shared = (read, engine.share(routes))
-        new = engine.map(_relabel, blocks, old, shared=shared, phase="assign", events=events)
+        old = (parts[slice(*block)] for block in table.blocks)
+        shared = (engine.share(routes),)
+        new = engine.map(_relabel, table.rows, old, shared=shared, phase="assign", events=events)
         parts = np.concatenate(list(new))
         counts = np.bincount(parts, minlength=tree.n_leaves)
         for part, children in zip(todo_parts, leaves, strict=True):
@@ -245,8 +243,8 @@ def partition(
 Routes = dict[int, tuple[Centres, np.ndarray]]
 
 
-def _relabel(samples: Samples, routes: Routes, block: Block, parts: np.ndarray) -> np.ndarray:
-    rows, out = samples.read(*block), parts.copy()
+def _relabel(routes: Routes, rows: Rows, parts: np.ndarray) -> np.ndarray:
+    out = parts.copy()
     for part, (centres, leaves) in routes.items():
         here = np.flatnonzero(parts == part)
         if len(here):
@@ -262,7 +260,7 @@ def _too_large(parts: np.ndarray, max_rows: int, solid: set[int]) -> dict[int, i
 
 
 def _fit_parts(
-    samples: Samples,
+    table: Table,
     engine: Engine,
     parts: np.ndarray,
     todo: dict[int, int],
@@ -277,7 +275,7 @@ def _fit_parts(
         ids = candidates if candidates is not None else np.flatnonzero(parts == part)
         m = min(len(ids), sample if candidates is not None else min(sample, 64 * k))
         drawn.append(np.sort(rng.choice(ids, m, replace=False)))
-    gathered = gather(samples, np.concatenate(drawn), engine)
+    gathered = table.take(np.concatenate(drawn))
     bounds = np.cumsum([0, *map(len, drawn)])
     sampled = [gathered.take(slice(lo, hi)) for lo, hi in pairwise(bounds)]
     jobs = (sampled, todo.values(), rng.spawn(len(todo)))

@@ -167,7 +167,8 @@ class StreamedDual:
         position = np.full(max(int(ids.max()) + 1, 1), -1)
         position[ids] = np.arange(len(ids))
         self._members = [_members(groups.ids(p), position) for p in range(groups.n_parts)]
-        self._rows = engine.hold(_part, range(groups.n_parts), shared=(engine.share(groups.reader),))
+        shared = (engine.share(groups.reader),)
+        self._rows = engine.hold(_part, range(groups.n_parts), shared=shared, nbytes=groups.nbytes)
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self._kernel.block(self._gather(a), self._gather(b), self._engine.threads)

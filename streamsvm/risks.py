@@ -71,7 +71,7 @@ class Passes:
             self._rows = engine.hold(samples.read, *zip(*self._blocks, strict=True))
         else:  # workers hold what they read
             groups, source = list(samples.groups.values()), engine.share(samples.source)
-            self._rows = engine.hold(read_blocks, groups, shared=(source,))
+            self._rows = engine.hold(read_blocks, groups, shared=(source,), nbytes=samples.source.nbytes)
 
     def over(
         self, visit: Callable[..., tuple[Any, Any]], *columns: np.ndarray, shared: tuple[Any, ...] = ()

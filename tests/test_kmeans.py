@@ -12,6 +12,7 @@ from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
+from streamsvm.gather import Table
 from streamsvm.graph import Engine
 from streamsvm.kernels import Kernel
 from streamsvm.kmeans import Centres, Partition, fit_centres, kernel_kmeans, partition
@@ -105,7 +106,7 @@ def divide(
     rows: Rows, n_parts: int, max_rows: int, kernel: Kernel = LINEAR, **options
 ) -> tuple[Partition, np.ndarray]:
     return partition(
-        MemorySamples(rows),
+        Table(MemorySamples(rows), ENGINE),
         ENGINE,
         n_parts=n_parts,
         max_rows=max_rows,

@@ -18,7 +18,7 @@ from streamsvm.data.samples import MemorySamples, StoreSamples
 from streamsvm.data.store import Store
 from streamsvm.events import Events
 from streamsvm.fits.base import Fit
-from streamsvm.gather import gather
+from streamsvm.gather import Table, gather
 from streamsvm.groups import Groups, MemoryGroups, SpooledGroups
 from streamsvm.kernels import Kernel
 from streamsvm.kmeans import Partition, partition
@@ -244,24 +244,28 @@ class DCSVMFit(Fit):
         """A level's division, from a checkpoint where it is there."""
         began = time.perf_counter()
         with self.phase("cluster"):
-            saved = self._state_of(number, "parts")
-            if saved is not None:
-                level = _level_from(saved, number, alpha, self.store.d)
-            else:
-                level = Level(number, alpha, *self._divide(number, alpha), np.zeros_like(alpha))
+            level = self._divided(number, alpha)
             if not self.targets.parts.any():
                 self.targets.parts[:] = level.parts
             self._facts |= {"n_parts": level.n_parts, "max_part_rows": int(np.bincount(level.parts).max())}
-            self._facts["partition_bound"] = self._bound(level.parts)
             self._groups = self._group(level.parts, level.n_parts)
         level.clustering_s = time.perf_counter() - began
         return level, self._groups
 
-    def _divide(self, number: int, alpha: np.ndarray) -> tuple[Partition, np.ndarray]:
+    def _divided(self, number: int, alpha: np.ndarray) -> Level:
+        table, saved = Table(self.samples, self.engine), self._state_of(number, "parts")
+        if saved is not None:
+            level = _level_from(saved, number, alpha, self.store.d)
+        else:
+            level = Level(number, alpha, *self._divide(table, number, alpha), np.zeros_like(alpha))
+        self._facts["partition_bound"] = self._bound(table, level.parts)
+        return level
+
+    def _divide(self, table: Table, number: int, alpha: np.ndarray) -> tuple[Partition, np.ndarray]:
         options = self.config.dcsvm
         adaptive = options.adaptive and alpha.any()  # section 4, adaptive clustering
         return partition(
-            self.samples,
+            table,
             self.engine,
             n_parts=options.children**number,
             max_rows=self.part_rows(number),
@@ -272,11 +276,11 @@ class DCSVMFit(Fit):
             events=self.events,
         )
 
-    def _bound(self, parts: np.ndarray) -> float:
+    def _bound(self, table: Table, parts: np.ndarray) -> float:
         """D(pi) / sum |K|, estimated on a sample: the share of the kernel's mass between parts."""
         rng = np.random.default_rng([self.config.seed, 1 << 16])
         ids = np.sort(rng.choice(self.store.n, min(1000, self.store.n), replace=False))
-        rows = gather(self.samples, ids, self.engine)
+        rows = table.take(ids)
         K = np.abs(self.kernel.block(rows, rows))
         np.fill_diagonal(K, 0)
         apart = parts[ids][:, None] != parts[ids]
