@@ -22,7 +22,6 @@ must then decide as that of an undisturbed run, and the store's fault must be na
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import shutil
 import socket
@@ -35,11 +34,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
 from bench import STREAMSVM
+from processes import WORKER_BYTES, Cluster
 from tables import Report, Seconds, Table
 
 from streamsvm.data.store import Store
@@ -57,61 +56,20 @@ SOLVERS: dict[str, list[str]] = {
     "admm-hss": [*KERNEL, "--solver", "admm-hss"],
 }
 CLOSE = 2e-2  # difference of decision values, over their size, that tolerances explain
-WORKERS = 2
-WORKER_BYTES = 1 << 30
-START_S = 60.0
 
 
-@dataclass
-class Cluster:
-    """A scheduler and workers as processes; the scheduler is reached through a relay that can be cut."""
+class RelayedCluster(Cluster):
+    """The first worker reaches the scheduler through a relay that can be cut."""
 
-    folder: Path
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    address: str = ""
-
-    def __enter__(self) -> Cluster:
-        file = self.folder / f"scheduler-{time.monotonic_ns()}.json"
-        self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", file)
-        _wait(file.exists, "the scheduler")
-        _wait(lambda: _read(file), "the scheduler")
-        self.address = _read(file)["address"]
+    def scheduler_of(self, number: int) -> str:
+        if number > 0:
+            return self.address
         self.relay = Relay(int(self.address.rpartition(":")[2]))
-        through = f"tcp://127.0.0.1:{self.relay.port}"
-        common = ("--nthreads", "1", "--memory-limit", WORKER_BYTES, "--host", "127.0.0.1")
-        for number in range(WORKERS):
-            address = through if number == 0 else self.address
-            self._start("worker", address, *common, "--local-directory", self.folder, "--name", number)
-        _wait(lambda: len(self.workers()) == WORKERS, "the workers")
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.kill()
+        return f"tcp://127.0.0.1:{self.relay.port}"
 
     def kill(self) -> None:
-        for process in self.processes:
-            with suppress(psutil.NoSuchProcess):
-                for child in psutil.Process(process.pid).children(recursive=True):
-                    child.kill()
-            process.kill()
-            process.wait()
-        self.processes.clear()
+        super().kill()
         self.relay.close()
-
-    def workers(self) -> list[psutil.Process]:
-        """The processes that compute: children of the nannies."""
-        found = []
-        for nanny in self.processes[1:]:
-            with suppress(psutil.NoSuchProcess):
-                children = psutil.Process(nanny.pid).children(recursive=True)
-                found += [p for p in children if "spawn_main" in " ".join(p.cmdline())]
-        return found
-
-    def _start(self, *what: object) -> None:
-        command = [sys.executable, "-m", "distributed.cli.dask_" + str(what[0]), *map(str, what[1:])]
-        with (self.folder / "cluster.log").open("ab") as log:
-            quiet = ["--no-dashboard"] if what[0] == "worker" else ["--dashboard-address", "127.0.0.1:0"]
-            self.processes.append(subprocess.Popen([*command, *quiet], stdout=log, stderr=log))
 
 
 class Relay:
@@ -157,7 +115,7 @@ class Trial:
 
     bench: Bench
     solver: str
-    cluster: Cluster
+    cluster: RelayedCluster
     folder: Path
     store: Path
     moment_s: float
@@ -347,7 +305,7 @@ class Bench:
         with ExitStack() as stack:
             made = tempfile.TemporaryDirectory(dir=self.folder, ignore_cleanup_errors=True)
             folder = Path(stack.enter_context(made))
-            cluster = stack.enter_context(Cluster(folder))
+            cluster = stack.enter_context(RelayedCluster(folder))
             yield Trial(self, solver, cluster, folder, self.folder / "train.zarr", moment, rng)
 
     def try_fault(self, fault: str, solver: str, seed: int) -> float:
@@ -365,20 +323,6 @@ def _ended(fit: subprocess.Popen[str], says: str = "") -> str:
     if fit.returncode or says not in said:
         raise AssertionError(f"exit status {fit.returncode} of the fit, which said: {said}")
     return said
-
-
-def _wait(ready: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + START_S
-    while not ready():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not start in {START_S:.0f} s")
-        time.sleep(0.05)
-
-
-def _read(file: Path) -> Any:
-    with suppress(ValueError):
-        return json.loads(file.read_text())
-    return None
 
 
 def can_mount() -> bool:

@@ -1,15 +1,20 @@
-"""What the recipes need of a store: its rows as plain arrays, or a larger or smaller store made from it.
+"""What the recipes need of a store: its rows as plain arrays, or a larger or smaller store made from it; and events.
 
 python prepare.py arrays STORE OUT.npz CONFIG.toml [--rows N] [--like STORE]
 python prepare.py copies STORE OUT --rows N
+python prepare.py events DIR OUT --rows N
 """
 
 from __future__ import annotations
 
 import argparse
+import bz2
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from sklearn.datasets import load_svmlight_file
 
 from streamsvm import Store
 from streamsvm.config import load_config
@@ -64,6 +69,27 @@ def _block(blocks: list[tuple[int, int]], row: int) -> int:
     return next(i for i, (start, stop) in enumerate(blocks) if start <= row < stop)
 
 
+def events(args: argparse.Namespace) -> None:
+    """Writes the rows of ijcnn1.bz2 and ijcnn1.t.bz2 as events of a stream, shuffled anew each time round."""
+    rows, labels = [], []
+    for name in ("ijcnn1.bz2", "ijcnn1.t.bz2"):
+        with bz2.open(Path(args.folder) / name) as file:
+            X, y = load_svmlight_file(file, n_features=22)
+        rows.append(X.toarray())
+        labels.append(y > 0)
+    X, y = np.concatenate(rows), np.concatenate(labels)
+    names = [f"x{j}" for j in range(X.shape[1])]
+    with Path(args.out).open("w") as out:
+        for i in _order(len(X), args.rows):
+            event = {"x": dict(zip(names, X[i].tolist(), strict=True)), "y": bool(y[i])}
+            out.write(json.dumps(event) + "\n")
+
+
+def _order(rows: int, n: int) -> Iterator[int]:
+    for start in range(0, n, rows):
+        yield from np.random.default_rng(start).permutation(rows)[: n - start].tolist()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -81,6 +107,11 @@ def main() -> None:
     other.add_argument("out")
     other.add_argument("--rows", type=int, required=True)
     other.set_defaults(run=copies)
+    third = commands.add_parser("events")
+    third.add_argument("folder")
+    third.add_argument("out")
+    third.add_argument("--rows", type=int, required=True)
+    third.set_defaults(run=events)
     args = parser.parse_args()
     args.run(args)
 

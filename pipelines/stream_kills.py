@@ -10,7 +10,6 @@ answered; the two snapshots at the end must be equal bit by bit.
 from __future__ import annotations
 
 import argparse
-import bz2
 import json
 import os
 import shutil
@@ -25,7 +24,6 @@ from typing import Any
 import numpy as np
 from bench import STREAMSVM, Bench, from_arguments
 from measure import Failed
-from sklearn.datasets import load_svmlight_file
 from tables import Bytes, Report, Share, Table
 
 from streamsvm.persist import load_model
@@ -43,26 +41,6 @@ class Sample:
     seconds: float
     bytes_answered: int
     rss_bytes: int
-
-
-def write_events(data: Path, path: Path, n: int) -> None:
-    rows, labels = [], []
-    for name in ("ijcnn1.bz2", "ijcnn1.t.bz2"):
-        with bz2.open(data / name) as file:
-            X, y = load_svmlight_file(file, n_features=22)
-        rows.append(X.toarray())
-        labels.append(y > 0)
-    X, y = np.concatenate(rows), np.concatenate(labels)
-    names = [f"x{j}" for j in range(X.shape[1])]
-    with path.open("w") as file:
-        for i in _order(len(X), n):
-            event = {"x": dict(zip(names, X[i].tolist(), strict=True)), "y": bool(y[i])}
-            file.write(json.dumps(event) + "\n")
-
-
-def _order(rows: int, n: int) -> Iterator[int]:
-    for start in range(0, n, rows):
-        yield from np.random.default_rng(start).permutation(rows)[: n - start].tolist()
 
 
 def start(bench: Bench, name: str) -> tuple[subprocess.Popen[bytes], Path]:
@@ -213,7 +191,7 @@ def main() -> None:
         for name in ("whole", "killed"):
             shutil.rmtree(bench.work / f"{name}.model", ignore_errors=True)
             (bench.work / f"{name}.answers").unlink(missing_ok=True)
-        write_events(bench.data, bench.work / "events", n)
+        bench.prepare("events", bench.data, bench.work / "events", "--rows", n)
         report = Report(args.out)
         report.add([whole(bench, n)])
         report.add([killed(bench, n, kills)])

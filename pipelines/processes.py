@@ -1,0 +1,86 @@
+"""A scheduler and workers with their nannies, as processes that are watched, or that faults befall. Linux."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+WORKERS = 2
+WORKER_BYTES = 1 << 30
+START_S = 60.0
+
+
+@dataclass
+class Cluster:
+    """One scheduler and two workers of one thread; files and the log are in `folder`."""
+
+    folder: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    address: str = ""
+
+    def __enter__(self) -> Self:
+        file = self.folder / f"scheduler-{time.monotonic_ns()}.json"
+        self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", file)
+        _wait(file.exists, "the scheduler")
+        _wait(lambda: _read(file), "the scheduler")
+        self.address = _read(file)["address"]
+        common = ("--nthreads", "1", "--memory-limit", WORKER_BYTES, "--host", "127.0.0.1")
+        for number in range(WORKERS):
+            address = self.scheduler_of(number)
+            self._start("worker", address, *common, "--local-directory", self.folder, "--name", number)
+        _wait(lambda: len(self.workers()) == WORKERS, "the workers")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+
+    def scheduler_of(self, number: int) -> str:
+        """The address at which this worker reaches the scheduler."""
+        return self.address
+
+    def kill(self) -> None:
+        for process in self.processes:
+            with suppress(psutil.NoSuchProcess):
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    child.kill()
+            process.kill()
+            process.wait()
+        self.processes.clear()
+
+    def workers(self) -> list[psutil.Process]:
+        """The processes that compute: children of the nannies."""
+        found = []
+        for nanny in self.processes[1:]:
+            with suppress(psutil.NoSuchProcess):
+                children = psutil.Process(nanny.pid).children(recursive=True)
+                found += [p for p in children if "spawn_main" in " ".join(p.cmdline())]
+        return found
+
+    def _start(self, *what: object) -> None:
+        command = [sys.executable, "-m", "distributed.cli.dask_" + str(what[0]), *map(str, what[1:])]
+        with (self.folder / "cluster.log").open("ab") as log:
+            quiet = ["--no-dashboard"] if what[0] == "worker" else ["--dashboard-address", "127.0.0.1:0"]
+            self.processes.append(subprocess.Popen([*command, *quiet], stdout=log, stderr=log))
+
+
+def _wait(ready: Callable[[], Any], what: str) -> None:
+    deadline = time.monotonic() + START_S
+    while not ready():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not start in {START_S:.0f} s")
+        time.sleep(0.05)
+
+
+def _read(file: Path) -> Any:
+    with suppress(ValueError):
+        return json.loads(file.read_text())
+    return None
