@@ -69,14 +69,14 @@ def plan(store: Store, config: FitConfig) -> dict[str, Any]:
 def _fit(
     store: Store, config: FitConfig, events: Events, run_dir: Path | None = None, resume: bool = False
 ) -> Fit:
-    config = _with_task(config, store)
+    config = with_task(config, store)
     module, _, name = FITS[config.solver].partition(":")
     return getattr(import_module(module), name)(
         store, config, events, Checkpoints(run_dir, store, config, resume, events)
     )
 
 
-def _with_task(config: FitConfig, store: Store) -> FitConfig:
+def with_task(config: FitConfig, store: Store) -> FitConfig:
     """The configuration with its task as a fact: rank where cutting planes find query ids, else classify."""
     ranks = config.solver == "cutting-plane" and store.qid is not None
     return config.model_copy(update={"task": config.task or ("rank" if ranks else "classify")})

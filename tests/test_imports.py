@@ -24,6 +24,7 @@ LAYERS = (
     ("models", "persist", "checkpoints", "metrics", "phases"),
     ("fits",),
     ("train", "predict"),
+    ("cost",),
     ("estimators", "online", "report", "demo"),
     ("stream",),
     ("cli",),

@@ -69,6 +69,12 @@ def fit(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the state in --run-dir.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the memory and time plan only.")] = False,
+    pilot: Annotated[
+        float,
+        typer.Option(
+            "--pilot", min=0, help="With --dry-run: seconds for small fits that tell the time; 0: none."
+        ),
+    ] = 15.0,
     x: XName = None,
     y: YName = None,
     as_json: AsJson = False,
@@ -78,7 +84,7 @@ def fit(
     _check_paths(model, run_dir, resume, dry_run)
     rows = open_store(store, x, y)
     if dry_run:
-        _print_plan(rows, resolved, as_json)
+        _print_plan(rows, resolved, pilot, as_json)
         return
     from streamsvm.train import train
 
@@ -145,7 +151,12 @@ def _check_paths(model: Path | None, run_dir: Path | None, resume: bool, dry_run
         raise ConfigError("--resume needs the --run-dir of the interrupted run")
 
 
-def _print_plan(rows: Store, config: FitConfig, as_json: bool) -> None:
+def _print_plan(rows: Store, config: FitConfig, pilot_s: float, as_json: bool) -> None:
+    from streamsvm.cost import estimate
     from streamsvm.train import plan
 
-    emit(plan(rows, config), as_json=as_json, title="Plan (nothing was trained)")
+    start_s = usage_so_far()["seconds"]
+    found = plan(rows, config)
+    if pilot_s > 0:
+        found |= estimate(rows, config, pilot_s, start_s)
+    emit(found, as_json=as_json, title="Plan (the model was not trained)")

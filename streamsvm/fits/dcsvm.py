@@ -99,11 +99,9 @@ class DCSVMFit(Fit):
         return model, self._report(model)
 
     def plan(self) -> dict[str, Any]:
-        """Levels, parts, memory, and a rough time."""
+        """Levels, parts and memory."""
         store = self.store
         rows = self.part_rows(self.levels) if self.levels else store.n
-        # one block round costs about rows x 2048 kernel values at 5e8 a second and core; 12 rounds at the bottom
-        seconds = store.n * 2048 * 12 / 5e8 / self.memory.threads * max(1.0, store.d / 100)
         return self.memory.as_dict() | {
             "n": store.n,
             "d": store.d,
@@ -111,7 +109,6 @@ class DCSVMFit(Fit):
             "levels": self.levels,
             "early": self.config.dcsvm.early,
             "max_part_rows": min(rows, store.n),
-            "seconds_estimated_bottom_level": round(seconds, 1),
         }
 
     def part_rows(self, level: int) -> int:

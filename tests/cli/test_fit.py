@@ -104,7 +104,7 @@ def test_without_json_a_table_for_people(store, calls, tmp_path, capfd):
 
 
 def test_a_dry_run_plans_and_trains_nothing(store, calls, capfd):
-    fit("--store", store, "--dry-run", "--json")
+    fit("--store", store, "--dry-run", "--pilot", "0", "--json")
     assert [call.planned for call in calls] == [True]
     assert json.loads(capfd.readouterr().out) == {"memory_bytes": 1 << 30}
 

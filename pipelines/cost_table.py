@@ -1,0 +1,137 @@
+"""What `fit --dry-run` says beforehand, and what the fit then takes.
+
+    python pipelines/cost_table.py --data DIR [--only threads,workers,plan] [--quick] [--out cost.md]
+
+items, and the files of --data that they need:
+    threads   seconds and memory of nine fits by five solvers (a9a.bz2, ijcnn1.bz2, covtype.csv.gz)
+    workers   seconds and bytes on the network (of the loopback device) with two local processes (covtype.csv.gz)
+    plan      a billion rows like covtype's on a hundred workers (covtype.csv.gz)
+
+Each fit runs once uncounted, then --runs times, by turns with its prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+from bench import CONFIGS, Bench, print_tables
+from measure import Spread
+from tables import Bytes, Factor, Seconds, Table
+
+from streamsvm.config import build_config, read_layer
+from streamsvm.cost import Site, measure
+from streamsvm.data.store import Store
+
+MOST_OFF = 0.3
+PILOT_S = 20
+BIG = 1_000_000_000
+COVTYPE = ("--scale", "minmax", "--positive", "2")
+FITS: dict[str, tuple[str, Sequence[Any]]] = {
+    "covtype, DC-SVM early": ("covtype", ("--config", CONFIGS / "covtype_early.toml")),
+    "covtype, cutting planes": (
+        "covtype",
+        (*COVTYPE, "--solver", "cutting-plane", "--kernel", "linear", "--C", 1),
+    ),
+    "covtype, budget 1,000": (
+        "covtype",
+        (*COVTYPE, "--solver", "bsgd", "--gamma", 32, "--C", 32, "--budget", 1000),
+    ),
+    "ijcnn1, DC-SVM exact": ("ijcnn1", ("--config", CONFIGS / "ijcnn1.toml")),
+    "ijcnn1, ALFPGM": ("ijcnn1", ("--config", CONFIGS / "ijcnn1.toml", "--solver", "alfpgm")),
+    "ijcnn1, ADMM": ("ijcnn1", ("--config", CONFIGS / "ijcnn1.toml", "--solver", "admm-hss")),
+    "a9a, DC-SVM exact": ("a9a", ("--config", CONFIGS / "a9a.toml")),
+    "a9a, ALFPGM": ("a9a", ("--config", CONFIGS / "a9a.toml", "--solver", "alfpgm")),
+    "a9a, budget 500, 5 epochs": ("a9a", ("--gamma", 0.03, "--C", 8, "--solver", "bsgd", "--epochs", 5)),
+}
+
+
+def threads(bench: Bench) -> list[Table]:
+    records, off = [], []
+    for name, (data, options) in FITS.items():
+        said, took, memory, _ = _tried(bench, bench.stores(data)[0], options)
+        off.append(abs(said["seconds_estimated"] / took.median - 1))
+        records.append(
+            {
+                "fit": name,
+                "said": Seconds(said["seconds_estimated"]),
+                "took": took,
+                "said / took": Factor(said["seconds_estimated"] / took.median),
+                "pilots": Seconds(sum(pilot["seconds"] for pilot in said["pilots"])),
+                "memory said": Bytes(said["peak_rss_bytes_estimated"]),
+                "memory taken": Bytes(memory),
+            }
+        )
+    within = sum(o <= MOST_OFF for o in off)
+    checks = [(f"at least five fits said within 30 % ({within} of {len(off)})", within >= 5)]
+    return [Table("What a fit takes, said beforehand", records, checks=checks)]
+
+
+def workers(bench: Bench) -> list[Table]:
+    records = []
+    for name in ("covtype, DC-SVM early", "covtype, cutting planes"):
+        data, options = FITS[name]
+        said, took, _, sent = _tried(bench, bench.stores(data)[0], (*options, "--workers", 2))
+        records.append(
+            {
+                "fit": name,
+                "said": Seconds(said["seconds_estimated"]),
+                "took": took,
+                "said / took": Factor(said["seconds_estimated"] / took.median),
+                "network said": Bytes(said["network_bytes_estimated"]),
+                "network taken": Bytes(sent),
+            }
+        )
+    return [Table("The same on two local processes", records)]
+
+
+def _tried(bench: Bench, store: Path, options: Sequence[Any]) -> tuple[dict[str, Any], Spread, int, int]:
+    """What was said (the median of seconds), what it took: seconds, memory, bytes on the loopback device."""
+    model, said, took, memory, sent = bench.work / "cost.model", [], [], 0, 0
+    for number in range(-1, bench.sizes.runs):
+        plan = bench.command("fit", "--store", store, *options, "--dry-run", "--pilot", PILOT_S).result
+        before = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
+        fit = bench.command("fit", "--store", store, "--model", model, *options).result
+        sent = psutil.net_io_counters(pernic=True)["lo"].bytes_sent - before
+        if number >= 0:  # the one before compiles
+            said.append(plan)
+            took.append(fit["seconds"])
+            memory = max(memory, fit["peak_rss_bytes"])
+    said.sort(key=lambda plan: plan["seconds_estimated"])
+    return said[len(said) // 2], Spread.of(took), memory, sent
+
+
+def plan(bench: Bench) -> list[Table]:
+    """From pilots on covtype; its parts are as large as those of the big store, which has more of them."""
+    store = Store.open(str(bench.stores("covtype")[0]))
+    config = build_config(read_layer(CONFIGS / "covtype_early.toml"))
+    costs = measure(store, config, PILOT_S)
+    records = []
+    for n, site in (
+        (store.n, Site(0, costs.threads)),
+        (BIG, Site(0, costs.threads)),
+        (BIG, Site(100, 8, network_bytes_s=1.25e9, store_bytes_s=1e10)),
+    ):
+        found = costs.at(n, site)
+        phases = found["seconds_estimated_by_phase"]
+        records.append(
+            {
+                "rows": f"{n:,}",
+                "on": f"{site.workers or 1} x {site.threads} threads",
+                "hours": Factor(found["seconds_estimated"] / 3600),
+                **{
+                    name: Seconds(phases.get(name, 0.0))
+                    for name in ("cluster", "solve", "read store", "lead")
+                },
+                "read": Bytes(found["store_read_bytes_estimated"]),
+                "network": Bytes(found["network_bytes_estimated"]),
+                "support vectors": f"{found['n_support_estimated']:,}",
+            }
+        )
+    return [Table("A billion rows like covtype's, early prediction", records)]
+
+
+if __name__ == "__main__":
+    print_tables(__doc__, {"threads": threads, "workers": workers, "plan": plan})

@@ -1,0 +1,309 @@
+"""What a fit will take, from a few small ones: seconds by phase, memory, what is read, written and sent.
+
+The fit's own code runs on rising random subsets of the rows, as many as the given seconds allow. What it took is
+carried on to n rows: by the line through the last two where it grows no faster than the rows, by their power of n where
+it does. DC-SVM divides them into as many parts as all rows: parts of the same regions, thinner ones.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.sources import ArraySource
+from streamsvm.data.store import Store
+from streamsvm.events import Events
+from streamsvm.memory import free_bytes
+from streamsvm.solvers.dcsvm import default_levels
+from streamsvm.train import train_in_memory, with_task
+
+LEAST_ROWS = 500  # of a pilot
+LEAST_PART_ROWS = {True: 128, False: 512}  # on average, of a pilot's parts, with early prediction or without
+STRETCHES = 64  # of neighbouring rows, from which pilots are drawn: a large store is not read whole
+SAMPLE_SHARE = 1 / 8  # of the memory limit, for the rows of pilots
+STEEPEST = 2.5  # power of n
+MOST_LOADING_S = 2.0  # of compiled code; what takes longer was compiled, and will not be again
+TASK_S = 2e-3  # of the leading process, for a task on a cluster
+PROCESSES_S = 5.0  # until local processes have started
+SPREAD = {  # phases that the workers of a cluster share
+    "dcsvm": {"scale", "cluster", "levels", "solve", "top"},
+    "cutting-plane": {"scale", "planes"},
+    "admm-hss": {"scale", "compress"},
+    "alfpgm": {"scale"},
+    "bsgd": {"scale"},
+}
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """A small fit: its rows, seconds by phase, rows read in all passes, rounds of the whole problem times its rows,
+    support vectors, parts, and the most memory of the process so far."""
+
+    n: int
+    seconds: dict[str, float]
+    rows_read: int
+    rows_of_rounds: int
+    n_support: int
+    n_parts: int
+    peak_rss_bytes: int
+
+    @property
+    def total_s(self) -> float:
+        return sum(self.seconds.values())
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a fit is to run. workers: processes, 0 for the threads of one; threads: of each.
+
+    network_bytes_s: between the leading process and all workers. store_bytes_s: of the store, to all of them.
+    """
+
+    workers: int
+    threads: int
+    network_bytes_s: float = 1.25e9
+    store_bytes_s: float = math.inf
+
+    @property
+    def slots(self) -> int:
+        return max(1, self.workers) * self.threads
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The cost model of a configuration on data of one kind.
+
+    row_bytes: of a row as stored. read_bytes_s: of one process, decoding included. threads: of the pilots. start_s:
+    until a process is ready, the loading of compiled code included; base_bytes: its memory then. divided: rows beyond
+    which there are more parts, not larger ones, and all grows with the rows; None where a fit is not of parts alone.
+    """
+
+    solver: str
+    d: int
+    n_classes: int
+    row_bytes: float
+    block_rows: int
+    read_bytes_s: float
+    threads: int
+    start_s: float
+    base_bytes: int
+    divided: int | None
+    pilots: Sequence[Pilot]
+
+    def at(self, n: int, site: Site) -> dict[str, Any]:
+        """Estimates for n rows: seconds, seconds by phase, bytes."""
+        by_phase, last = self._seconds(n, site), self.pilots[-1]
+        return {
+            "seconds_estimated": sum(by_phase.values()),
+            "seconds_estimated_by_phase": by_phase,
+            "peak_rss_bytes_estimated": self.base_bytes
+            + (last.peak_rss_bytes - self.base_bytes) * n // last.n,
+            "n_support_estimated": int(self._grown(n, [p.n_support for p in self.pilots])),
+            "store_read_bytes_estimated": int(self._rows_read(n) * self.row_bytes),
+            "network_bytes_estimated": int(self.network_bytes(n)) if site.workers else 0,
+            "pilots": [{"n": p.n, "seconds": p.total_s} for p in self.pilots],
+        }
+
+    def _seconds(self, n: int, site: Site) -> dict[str, float]:
+        faster = self.threads / site.slots
+        seconds = {}
+        for name in dict.fromkeys(name for pilot in self.pilots for name in pilot.seconds):
+            alone = self._grown(n, [pilot.seconds.get(name, 0.0) for pilot in self.pilots])
+            seconds[name] = alone * (faster if site.workers and name in SPREAD[self.solver] else 1.0)
+        rate = min(self.read_bytes_s * max(1, site.workers), site.store_bytes_s)
+        seconds["read store"] = self._rows_read(n) * self.row_bytes / rate
+        if site.workers:
+            tasks = self._grown(n, [p.n_parts for p in self.pilots]) + self._rows_read(n) / self.block_rows
+            seconds["lead"] = PROCESSES_S + tasks * TASK_S + self.network_bytes(n) / site.network_bytes_s
+        return seconds | {"start": self.start_s}
+
+    def network_bytes(self, n: int) -> float:
+        """Between the leading process and the workers of a cluster, rows among them; what is small is left out."""
+        support = self._grown(n, [p.n_support for p in self.pilots])
+        columns = max(1, self.n_classes - 1)
+        read = self._rows_read(n)
+        return {
+            # passes take the rows' parts there and back, a part its rows' numbers, labels, bounds and coefficients,
+            # rounds of the top the products of all rows
+            "dcsvm": 8
+            * (read + 3 * n + n * columns + self._grown(n, [p.rows_of_rounds for p in self.pilots]))
+            + support * (4 * self.d + 8 + 16 * columns),
+            # scores there and back
+            "cutting-plane": read * 16 * columns,
+            "admm-hss": n * 4.0 * self.d,
+            "alfpgm": n * 4.0 * self.d,
+            "bsgd": n * 12.0,
+        }[self.solver]
+
+    def _rows_read(self, n: int) -> float:
+        return self._grown(n, [p.rows_read for p in self.pilots])
+
+    def _grown(self, n: int, values: Sequence[float]) -> float:
+        most = min(n, self.divided or n)
+        return grown([p.n for p in self.pilots], values, most) * n / most
+
+
+def grown(sizes: Sequence[int], values: Sequence[float], n: int) -> float:
+    """What rose with the sizes, at n: on the line through the last two values, or on their power if that is above 1."""
+    if len(values) == 1:
+        return values[0] * n / sizes[0]
+    (m0, m1), (v0, v1) = sizes[-2:], values[-2:]
+    if v1 <= v0:
+        return v1
+    power = math.log(v1 / v0) / math.log(m1 / m0) if v0 > 0 else 1.0
+    if power <= 1.0:
+        return v1 + (v1 - v0) / (m1 - m0) * (n - m1)
+    return v1 * (n / m1) ** min(power, STEEPEST)
+
+
+def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.0) -> Costs:
+    """The cost model of a fit of `config` on rows like those of `store`, from pilots that take about `seconds` in all.
+
+    start_s: what a process takes to be ready.
+    """
+    config = with_task(config, store).model_copy(update={"workers": None, "scheduler": None})
+    limit = config.memory_limit or free_bytes()
+    most = int(SAMPLE_SHARE * limit / (store.nbytes / store.n))
+    sizes = [m for m in _sizes(store.n, config) if LEAST_ROWS <= m <= most] or [min(store.n, most)]
+    rows, read_bytes_s = _drawn(store, sizes[-1], np.random.default_rng(config.seed))
+    first, again = (_pilot(rows, config, store.n, min(LEAST_ROWS, sizes[0])) for _ in range(2))
+    pilots: list[Pilot] = []
+    until = time.perf_counter() + seconds
+    for m, following in zip(sizes, [*sizes[1:], None], strict=True):
+        pilots.append(_pilot(rows, config, store.n, m))
+        took = [p.total_s for p in pilots]
+        if following is None or time.perf_counter() + grown([p.n for p in pilots], took, following) > until:
+            break
+    loading = min(max(first.total_s - again.total_s, 0.0), MOST_LOADING_S)
+    return Costs(
+        config.solver,
+        store.d,
+        1 if config.task == "regress" else len(np.unique(store.y)),
+        store.nbytes / store.n,
+        store.blocks()[0][1],
+        read_bytes_s,
+        config.threads or _cores(),
+        start_s + loading,
+        again.peak_rss_bytes,
+        store.n if config.dcsvm.early and _levels(store.n, config) else None,
+        pilots,
+    )
+
+
+def _sizes(n: int, config: FitConfig) -> list[int]:
+    """Rows of pilots, rising: halves of halves, as far down as parts allow."""
+    least = LEAST_ROWS
+    if levels := _levels(n, config):
+        least = max(least, LEAST_PART_ROWS[config.dcsvm.early] * config.dcsvm.children**levels)
+    return [n >> j for j in range(n.bit_length(), 0, -1) if n >> j >= min(least, n // 4)]
+
+
+def _levels(n: int, config: FitConfig) -> int:
+    options = config.dcsvm
+    if config.solver != "dcsvm":
+        return 0
+    return options.levels or default_levels(n, options.children, early=options.early)
+
+
+def _cores() -> int:
+    from streamsvm.graph import Engine
+
+    return Engine().threads
+
+
+def _drawn(store: Store, m: int, rng: np.random.Generator) -> tuple[Store, float]:
+    """m random rows in random order, in memory, two of each class first; and the bytes a second at which they came.
+
+    Of a store with queries, random queries.
+    """
+    blocks = store.blocks()
+    chosen = np.sort(rng.permutation(len(blocks))[: max(STRETCHES, -(-len(blocks) * m // store.n))])
+    ids = np.concatenate([np.arange(*blocks[b]) for b in chosen])
+    key = rng.permutation(len(ids))
+    if store.qid is not None:
+        queries = np.unique(store.qid[ids], return_inverse=True)[1]
+        key = rng.permutation(queries.max() + 1)[queries] * len(ids) + key
+    elif store.has_y and len(classes := np.unique(store.y[ids])) <= m // 4:
+        for c in classes:
+            key[np.flatnonzero(store.y[ids] == c)[:2]] -= len(ids)
+    ids = ids[np.argsort(key, kind="stable")][:m]
+    began = time.perf_counter()
+    rows = store.take(ids)
+    nbytes = sum(blocks[b][1] - blocks[b][0] for b in chosen) * store.nbytes / store.n
+    rate = nbytes / max(time.perf_counter() - began, 1e-6)
+    columns = {"y": store.y if store.has_y else None, "qid": store.qid, "sample_weight": store.sample_weight}
+    return Store(ArraySource(rows.X), {k: v[ids] for k, v in columns.items() if v is not None}), rate
+
+
+class _Counted(ArraySource):
+    """Rows in memory that count how many were read."""
+
+    def __init__(self, X: Any) -> None:
+        super().__init__(X)
+        self.rows_read = 0
+
+    def read(self, start: int, stop: int) -> Any:
+        self.rows_read += stop - start
+        return super().read(start, stop)
+
+    def take(self, ids: np.ndarray) -> Any:
+        self.rows_read += len(ids)
+        return super().take(ids)
+
+
+def _pilot(rows: Store, config: FitConfig, n: int, m: int) -> Pilot:
+    """A fit of the first m rows as if they were n."""
+    source = _Counted(rows.read(0, m).X)
+    columns = {"y": rows.y if rows.has_y else None, "qid": rows.qid, "sample_weight": rows.sample_weight}
+    rounds = 0
+
+    def count(record: dict[str, Any]) -> None:
+        nonlocal rounds
+        rounds += record["event"] == "round" and record.get("phase") == "top"
+
+    began = time.perf_counter()
+    store = Store(source, {k: v[:m] for k, v in columns.items() if v is not None})
+    _, report = train_in_memory(store, _smaller(config, n, m), Events(count))
+    total = time.perf_counter() - began
+    phases = report["seconds_by_phase"]
+    return Pilot(
+        m,
+        phases | {"other": max(total - sum(phases.values()), 0.0)},
+        source.rows_read,
+        rounds * m,
+        report["n_support"],
+        report.get("n_parts", 0),
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+    )
+
+
+def _smaller(config: FitConfig, n: int, m: int) -> FitConfig:
+    """The configuration for m rows instead of n, with the same division."""
+    options, levels = config.dcsvm, _levels(n, config)
+    if levels == 0:
+        return config
+    part_rows = max(2, (options.part_rows or 2 * n // options.children**levels) * m // n)
+    same = {"levels": levels, "part_rows": part_rows if options.early else options.part_rows}
+    return config.model_copy(update={"dcsvm": options.model_copy(update=same)})
+
+
+def site_of(config: FitConfig) -> Site:
+    """Threads here, or as many local processes as the configuration asks for."""
+    threads = config.threads or _cores()
+    return Site(config.workers or 0, max(1, threads // config.workers) if config.workers else threads)
+
+
+def estimate(store: Store, config: FitConfig, seconds: float, start_s: float) -> dict[str, Any]:
+    """What a fit of the whole store will take where the configuration says."""
+    found = measure(store, config, seconds, start_s).at(store.n, site_of(config))
+    if config.memory_limit is not None:
+        found["peak_rss_bytes_estimated"] = min(found["peak_rss_bytes_estimated"], config.memory_limit)
+    return found
