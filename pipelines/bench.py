@@ -34,9 +34,15 @@ class Sizes:
     subset_rows: int = 100_000
     poly_rows: int = 50_000
     growing: tuple[int, ...] = (500_000, 1_000_000, 2_000_000, 5_000_000)
+    is_quick: bool = False
+
+    @property
+    def numbers(self) -> range:
+        """Of repetitions, -1 for one that compiles and is not counted; a quick run has none."""
+        return range(0 if self.is_quick else -1, self.runs)
 
 
-QUICK = Sizes(("a9a",), 1, 1, 400, 120, 300, 200, (500, 1_000))
+QUICK = Sizes(("a9a",), 1, 1, 400, 120, 300, 200, (500, 1_000), is_quick=True)
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,7 @@ class Bench:
     def nothing_compiled(self) -> Iterator[dict[str, str]]:
         """The environment of commands the first of which compiles everything; not so in a quick run."""
         with tempfile.TemporaryDirectory() as empty:
-            yield {} if self.sizes.train_rows is not None else {"NUMBA_CACHE_DIR": empty}
+            yield {} if self.sizes.is_quick else {"NUMBA_CACHE_DIR": empty}
 
     def prepare(self, *args: Any) -> None:
         run([sys.executable, HERE / "prepare.py", *map(str, args)])

@@ -24,6 +24,8 @@ RECIPES = {
     "linear": ("linear_table.py",),
     "hss": ("hss_table.py",),
     "alfpgm": ("alfpgm_table.py",),
+    "cluster": ("cluster_table.py", "--only", "early"),
+    "cost": ("cost_table.py", "--only", "threads,plan"),
 }
 RNG = np.random.default_rng(7)
 
@@ -258,3 +260,17 @@ def test_many_pairs_and_libsvm(tables):
         assert row["same labels"] >= 0.99
     assert len(found["Seconds over pairs"]) == 6
     assert len(found["Block solver and ALFPGM, seconds at C = 100"]) == 3
+
+
+def test_processes_decide_as_threads(tables):
+    rows = tables("cluster")["Early prediction of covtype on processes"]
+    assert [row["on"] for row in rows] == ["threads", "cluster of 2", "2 processes"]
+    assert all(row["difference"] < 1e-6 for row in rows)
+
+
+def test_what_a_fit_takes_is_said_beforehand(tables):
+    found = tables("cost")
+    for row in found["What a fit takes, said beforehand"]:
+        assert 0.05 < float(row["said / took"]) < 20
+    here, alone, workers = found["A billion rows like covtype's, early prediction"]
+    assert float(alone["hours"]) > float(workers["hours"]) > float(here["hours"])
