@@ -214,7 +214,7 @@ class LocalModel(_Classifier):
             here = np.flatnonzero((parts == p).any(axis=1))
             support, coefficients = self.part(int(p))
             decisions[here] += self.header.kernel.apply(rows.take(here), support, coefficients)
-            decisions[here] += self._one_sided[p]
+            decisions[here] += self.one_sided[p]
         return decisions / parts.shape[1]
 
     def _naive(self, rows: Rows) -> np.ndarray:
@@ -241,7 +241,7 @@ class LocalModel(_Classifier):
         return np.maximum(kernel.diag(rows) - np.einsum("ij,ij->j", half, half), 0.0) + noise
 
     @cached_property
-    def _one_sided(self) -> np.ndarray:
+    def one_sided(self) -> np.ndarray:
         """(parts, n_pairs): -1 or +1 where only one class of a pair was in the part, else 0."""
         first, second = np.triu_indices(len(self.classes), 1)
         return self.present[:, second].astype(np.float64) - self.present[:, first]
@@ -402,8 +402,8 @@ class LinearModel(_Classifier):
         )
 
     def labels(self, decision: np.ndarray) -> np.ndarray:
-        """Labels; scores themselves where the task is rank."""
-        return decision if self.task == "rank" else super().labels(decision)
+        """Labels; scores themselves where the task is rank or regress."""
+        return decision if self.task in ("rank", "regress") else super().labels(decision)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()

@@ -25,7 +25,7 @@ LAYERS = (
     ("fits",),
     ("train", "predict"),
     ("cost",),
-    ("estimators", "online", "report", "demo"),
+    ("estimators", "online", "report", "demo", "exchange"),
     ("stream",),
     ("cli",),
     ("__init__", "__main__"),
@@ -90,7 +90,19 @@ def loaded_after(code: str) -> set[str]:
     return {name.partition(".")[0] for name in run.stdout.split()}
 
 
-HEAVY = {"numpy", "scipy", "zarr", "numba", "dask", "distributed", "sklearn", "pandas", "pyarrow", "river"}
+HEAVY = {
+    "numpy",
+    "scipy",
+    "zarr",
+    "numba",
+    "dask",
+    "distributed",
+    "sklearn",
+    "pandas",
+    "pyarrow",
+    "river",
+    "onnx",
+}
 
 
 def test_importing_the_package_and_the_command_line_is_light():

@@ -14,7 +14,9 @@ from streamsvm import __version__
 from streamsvm.cli.check import check
 from streamsvm.cli.demo import demo
 from streamsvm.cli.evaluate import evaluate
+from streamsvm.cli.export import export
 from streamsvm.cli.fit import fit
+from streamsvm.cli.import_ import import_
 from streamsvm.cli.info import info
 from streamsvm.cli.ingest import ingest
 from streamsvm.cli.predict import predict
@@ -29,8 +31,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (ingest, info, check, fit, predict, evaluate, stream, demo):
+for command in (ingest, info, check, fit, predict, evaluate, stream, export, demo):
     app.command()(command)
+app.command(name="import")(import_)
 
 
 def _version(wanted: bool) -> None:

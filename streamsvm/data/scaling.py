@@ -50,6 +50,11 @@ class Scaling:
             out[lo : lo + step] = tile
         return out
 
+    def wider(self, d: int) -> Scaling:
+        """For rows of d features, no fewer than now; the new ones become 0."""
+        more = np.zeros(d - len(self.offset))
+        return Scaling(self.kind, np.append(self.offset, more), np.append(self.scale, more))
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {"offset": self.offset, "scale": self.scale}
 

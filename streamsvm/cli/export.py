@@ -1,0 +1,52 @@
+"""`streamsvm export`: a model for other systems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from streamsvm.cli.options import AsJson, ModelIn
+from streamsvm.cli.output import emit
+from streamsvm.errors import ConfigError
+
+
+def export(
+    model: ModelIn,
+    format: Annotated[
+        Literal["libsvm", "onnx"],
+        typer.Option("--format", help="LIBSVM's text format, or an ONNX graph."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="File to write.", metavar="FILE")],
+    as_json: AsJson = False,
+) -> None:
+    """Write a model for other systems; what the format cannot say is said here, and put in files next to it."""
+    from streamsvm.persist import load_model
+
+    facts = _writer(format)(load_model(model), out)
+    for note in facts["notes"]:
+        typer.echo(note, err=True)
+    result = {"format": format, "out": str(out), "bytes": out.stat().st_size, **facts}
+    emit(
+        result,
+        as_json=as_json,
+        title=f"Exported {model}",
+        rows={k: v for k, v in result.items() if k != "notes"},
+    )
+
+
+def _writer(format: str) -> Any:
+    if format == "libsvm":
+        from streamsvm.exchange.libsvm import write_libsvm
+
+        return write_libsvm
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        raise ConfigError(
+            "ONNX files are made with the package onnx: pip install 'streamsvm[onnx]'"
+        ) from None
+    from streamsvm.exchange.onnx import write_onnx
+
+    return write_onnx

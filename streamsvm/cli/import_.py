@@ -1,0 +1,43 @@
+"""`streamsvm import`: a model of LIBSVM as one of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streamsvm.cli.options import AsJson
+from streamsvm.cli.output import emit, progress
+
+
+def import_(
+    source: Annotated[Path, typer.Argument(help="A model file of LIBSVM.", metavar="FILE")],
+    model: Annotated[Path, typer.Option("--model", help="Model to write.", metavar="MODEL")],
+    ranges: Annotated[
+        Path | None, typer.Option("--range", help="Scaling of svm-scale -s, for rows as they are.")
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option("--labels", help="Labels that numbers 0, 1, ... stand for: a JSON list.")
+    ] = None,
+    features: Annotated[
+        int | None, typer.Option("--features", min=1, help="Features of the rows to predict, if more.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read a model that LIBSVM or `streamsvm export` wrote."""
+    from streamsvm.exchange.libsvm_read import import_libsvm
+    from streamsvm.persist import save_model
+
+    with progress() as events:
+        imported = import_libsvm(source, ranges=ranges, labels=labels, features=features, events=events)
+    save_model(imported, model)
+    result = {
+        "model": str(model),
+        "kind": imported.kind,
+        "kernel": imported.header.kernel.name,
+        "d": imported.d,
+        "classes": imported.classes.tolist(),
+        "n_support": getattr(imported, "n_support", None),
+    }
+    emit(result, as_json=as_json, title=f"Imported {source}")

@@ -1,0 +1,144 @@
+"""Models as ONNX graphs, of plain operators in float64, so that decision values are the model's.
+
+Input "X", float32 (N, d), rows as they are. Outputs "label" (N,) and "scores", what `decision_function` says, float32
+(N,) or (N, k); of a ranking or a regression "scores" alone.
+
+Not ai.onnx.ml's SVMClassifier: onnxruntime sums it in float32, it takes longer, and it has no words for routes or for
+classes against the rest.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper
+
+from streamsvm import __version__
+from streamsvm.data.scaling import Scaling
+from streamsvm.data.target import whole_file
+from streamsvm.errors import ModelError
+from streamsvm.exchange.expansion import expansion
+from streamsvm.exchange.graph import Graph, kernel_values
+from streamsvm.exchange.routes import routed
+from streamsvm.models import KernelModel, LocalModel
+from streamsvm.predict import ANSWERS
+from streamsvm.solvers.pairs import n_pairs
+
+OPSET, IR_VERSION = 18, 8
+MOST_BYTES = (1 << 31) - (1 << 20)  # of a file: protobuf's bound, less what names and nodes take
+TYPES = {"U": TensorProto.STRING, "i": TensorProto.INT64, "f": TensorProto.DOUBLE}
+
+
+def write_onnx(model: Any, out: Path) -> dict[str, Any]:
+    """Writes a model to `out`, whole or not at all. Returns n_support, files and notes.
+
+    Raises ModelError, StorageError.
+    """
+    proto = onnx_model(model)
+    with whole_file(out) as file:
+        file.write(proto.SerializeToString())
+    return {"n_support": getattr(model, "n_support", None), "files": [], "notes": []}
+
+
+def onnx_model(model: Any) -> ModelProto:
+    """The graph of a model. Raises ModelError."""
+    graph = Graph()
+    if isinstance(model, LocalModel):
+        _require_room(model.n_support, model.d, n_pairs(len(model.classes)))
+        decisions = routed(graph, _scaled(graph, model.header.scaling), model)
+    else:
+        decisions = _sums(graph, model)
+    outputs = _outputs(graph, decisions, model)
+    inputs = [helper.make_tensor_value_info("X", TensorProto.FLOAT, ["N", model.d])]
+    built = helper.make_graph(graph.nodes, "streamsvm", inputs, outputs, graph.constants)
+    opsets = [helper.make_opsetid("", OPSET)]
+    producer = {"producer_name": "streamsvm", "producer_version": __version__}
+    return helper.make_model(built, opset_imports=opsets, ir_version=IR_VERSION, **producer)
+
+
+def _sums(graph: Graph, model: Any) -> str:
+    """(N, columns) of raw rows."""
+    expanded = expansion(model).folded()
+    support, columns = expanded.support, len(expanded.intercept)
+    x = _scaled(graph, expanded.scaling)
+    if expanded.kernel.name == "linear":
+        _require_room(support.d, 0, 2 * columns)
+        weights = np.asarray(support.X.astype(np.float64).T @ expanded.coef)
+        return graph.op("Gemm", x, graph.constant(weights), graph.constant(expanded.intercept))
+    _require_room(len(support), support.d, columns * expanded.coef.itemsize // 4)
+    rows, coef = support.dense(), expanded.coef
+    if not len(rows):
+        rows, coef = np.zeros((1, support.d), np.float32), np.zeros((1, columns))
+    values = kernel_values(graph, expanded.kernel, x, graph.double(rows))
+    return graph.op("Gemm", values, graph.double(coef), graph.constant(expanded.intercept))
+
+
+def _require_room(n: int, *columns: int) -> None:
+    size = 4 * n * sum(columns)
+    if size > MOST_BYTES:
+        raise ModelError(
+            f"the model's {n:,} support rows and coefficients take {size / 2**30:.1f} GiB as dense arrays, an ONNX "
+            "file holds 2 GiB; fit with fewer support vectors (--solver bsgd --budget N), or export --format libsvm"
+        )
+
+
+def _scaled(graph: Graph, scaling: Scaling) -> str:
+    """(N, d) float64 scaled rows, rounded to float32 as those of the model are."""
+    x = graph.cast("X", np.float64)
+    if scaling.kind == "none":
+        return x
+    if scaling.offset.any():
+        x = graph.op("Sub", x, graph.constant(scaling.offset))
+    x = graph.op("Mul", x, graph.constant(scaling.scale))
+    return graph.cast(graph.cast(x, np.float32), np.float64)
+
+
+def _outputs(graph: Graph, decisions: str, model: Any) -> list[Any]:
+    """The last nodes, and what comes out of them."""
+    k = len(model.classes)
+    by_votes = isinstance(model, KernelModel | LocalModel) and k > 2
+    one_column = not by_votes and (k <= 2 or model.task != "classify")
+    values = _votes(graph, decisions, k) if by_votes else decisions
+    scores = graph.op("Squeeze", values, graph.constant([1])) if one_column else values
+    graph.called("scores", graph.cast(scores, np.float32))
+    shape: list[str | int] = ["N"] if one_column else ["N", k]
+    outputs = [helper.make_tensor_value_info("scores", TensorProto.FLOAT, shape)]
+    if model.task in ANSWERS:
+        return outputs
+    classes = model.classes if model.classes.dtype.kind in "Uf" else model.classes.astype(np.int64)
+    graph.called(
+        "label", graph.op("Gather", graph.constant(classes), _codes(graph, values, model, one_column))
+    )
+    label = TYPES[model.classes.dtype.kind]
+    return [helper.make_tensor_value_info("label", label, ["N"]), *outputs]
+
+
+def _votes(graph: Graph, decisions: str, k: int) -> str:
+    """(N, k) votes and confidence, as `solvers.pairs.vote`."""
+    first, second = (np.zeros((n_pairs(k), k)) for _ in range(2))
+    for p, (i, j) in enumerate(combinations(range(k), 2)):
+        first[p, i] = second[p, j] = 1
+    zero, one, three = (graph.constant(np.float64(value)) for value in (0, 1, 3))
+    against = graph.cast(graph.op("Less", decisions, zero), np.float64)
+    in_favour = graph.cast(graph.op("Greater", decisions, zero), np.float64)
+    votes = graph.op(
+        "Add",
+        graph.op("MatMul", against, graph.constant(first)),
+        graph.op("MatMul", in_favour, graph.constant(second)),
+    )
+    confidence = graph.op("MatMul", decisions, graph.constant(second - first))
+    bound = graph.op("Mul", three, graph.op("Add", graph.op("Abs", confidence), one))
+    return graph.op("Add", votes, graph.op("Div", confidence, bound))
+
+
+def _codes(graph: Graph, values: str, model: Any, one_column: bool) -> str:
+    """(N,) positions in the classes, as `codes_of`."""
+    if one_column:  # how many thresholds are below: 0 alone for two classes
+        thresholds = graph.constant(model.thresholds if model.task == "ordinal" else np.zeros(1))
+        above = graph.cast(graph.op("Greater", values, thresholds), np.int64)
+        return graph.op("ReduceSum", above, graph.constant([1]), keepdims=0)
+    ties_broken = getattr(model, "break_ties", True)
+    return graph.op("ArgMax", values if ties_broken else graph.op("Round", values), axis=1, keepdims=0)
