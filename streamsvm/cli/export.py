@@ -18,7 +18,7 @@ def export(
         Literal["libsvm", "onnx"],
         typer.Option("--format", help="LIBSVM's text format, or an ONNX graph."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="File to write.", metavar="FILE")],
+    out: Annotated[Path, typer.Option("--out", help="File to write.", metavar="FILE", dir_okay=False)],
     as_json: AsJson = False,
 ) -> None:
     """Write a model for other systems; what the format cannot say is said here, and put in files next to it."""

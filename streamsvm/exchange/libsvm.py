@@ -55,7 +55,7 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
     expanded = expansion(model).folded()
     numbers = _numbers(model.classes)
     svm = _svm(model, expanded, numbers or range(len(model.classes)))
-    texts: dict[Path, Iterator[str]] = {}
+    texts = {out: svm_lines(svm)}  # the first one takes its name last
     notes = []
     if expanded.scaling.kind != "none":
         ranges = out.with_name(f"{out.name}.range")
@@ -69,9 +69,11 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
         )
     if len(svm.labels) > 2:
         notes.append(
-            "LIBSVM gives the first of the labels with as many votes, and the pairs' values are minus ours"
+            "equal votes are the first class's in LIBSVM, and a pair's value is positive for its first class"
+            if isinstance(model, KernelModel)
+            else "classes against the rest became pairs: each class has its own support vectors, and the value of a "
+            "pair is the difference of theirs"
         )
-    texts[out] = svm_lines(svm)
     with ExitStack() as stack:
         files = {path: stack.enter_context(whole_file(path)) for path in texts}
         for path, lines in texts.items():

@@ -161,7 +161,7 @@ class _Header:
         except ValueError:
             values = []
         if len(values) != count or not all(abs(value) <= LARGEST for value in values):
-            what = "whole numbers" if kind is int else "numbers"
+            what = ("whole " if kind is int else "") + ("number" if count == 1 else "numbers")
             raise self.bad(number, f"found {name} {' '.join(words)[:40]!r}, expected {count} {what}")
         return values
 

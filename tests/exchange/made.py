@@ -1,0 +1,110 @@
+"""Models of every kind out of random numbers, no training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from streamsvm.data.rows import Rows
+from streamsvm.data.scaling import Scaling
+from streamsvm.kernels import Kernel
+from streamsvm.kmeans import Centres, Partition
+from streamsvm.models import BudgetModel, ExpansionModel, Header, KernelModel, LinearModel, LocalModel
+from streamsvm.solvers.pairs import n_columns, n_pairs
+
+D = 4
+KERNELS = {
+    "rbf": Kernel("rbf", 0.3),
+    "poly": Kernel("poly", 0.2, 3, 1.0),
+    "linear": Kernel("linear"),
+}
+SUMS = ("kernel", "budget", "expansion", "linear", "landmarks", "ordinal", "rank", "regress")
+LABELS = {
+    "text": np.array(["ant", "bee", "\u00fcber", "dog"]),
+    "int": np.array([-1, 1, 7, 2**40]),
+    "float": np.array([-1.0, 1.0, 2.0, 3.0]),
+    "half": np.array([0.5, 1.5, 2.5, 3.5]),
+}
+
+
+def raw_rows(n: int = 60, seed: int = 9, *, is_sparse: bool = False) -> Rows:
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random((n, D)) < 0.7, rng.normal(1, 2, (n, D)), 0).astype(np.float32)
+    return Rows(sparse.csr_array(X) if is_sparse else X)
+
+
+def scaling_of(scale: str) -> Scaling:
+    offset, slope = np.array([1.0, -0.5, 0.25, 3.0]), np.array([0.5, 1.25, 0.0, 2.0])
+    return Scaling.none(D) if scale == "none" else Scaling(scale, offset * (scale != "maxabs"), slope)
+
+
+def model_of(
+    kind: str,
+    kernel: str = "rbf",
+    k: int = 2,
+    scale: str = "none",
+    *,
+    labels: str = "text",
+    is_sparse: bool = False,
+    n_support: int = 15,
+    seed: int = 0,
+) -> Any:
+    rng = np.random.default_rng(seed)
+    header = Header(KERNELS[kernel], scaling_of(scale), LABELS[labels][:k])
+    support = header.scaling.apply(Rows(raw_rows(n_support, seed).X))
+    support = Rows(sparse.csr_array(support.X)) if is_sparse else support
+    columns = 1 if kind in ("ordinal", "rank", "regress") else n_columns(k)
+    coef, intercept = rng.normal(size=(n_support, columns)), rng.normal(size=columns)
+    ids = np.arange(n_support)
+    if kind == "kernel":
+        alpha, codes = rng.random((n_support, k - 1)), rng.integers(0, k, n_support)
+        bias = rng.normal(size=n_pairs(k))
+        return KernelModel(header, support, alpha, codes, ids, bias, break_ties=bool(seed % 2))
+    if kind == "budget":
+        return BudgetModel(header, support, coef, intercept, None, {})  # type: ignore[arg-type]
+    if kind in ("expansion", "regress"):
+        task = "regress" if kind == "regress" else "classify"
+        return ExpansionModel(header, support, coef, intercept, ids, task)
+    if kind == "landmarks":
+        return LinearModel(header, coef, intercept, landmarks=support)
+    thresholds = np.sort(rng.normal(size=k - 1)) if kind == "ordinal" else np.empty(0)
+    task = kind if kind in ("ordinal", "rank") else "classify"
+    return LinearModel(header, rng.normal(size=(D, columns)), intercept, task, thresholds)
+
+
+def local_model(
+    kernel: str,
+    k: int,
+    scale: str = "none",
+    *,
+    clustering: str = "linear",
+    neighbours: int = 1,
+    seed: int = 0,
+) -> LocalModel:
+    """A tree of three nodes; part 2 has no support vectors, nothing goes to part 5, one centre is of an empty leaf."""
+    rng = np.random.default_rng(seed)
+    children = ((0, ~1, 1, 6), (2, ~2), (3, 4))
+    nodes = tuple(_centres(rng, clustering, number, len(below)) for number, below in enumerate(children))
+    nodes[0].offsets[3] = np.inf
+    sizes = np.array([5, 4, 0, 3, 6, 2, 0])
+    n, bounds = int(sizes.sum()), np.cumsum([0, *sizes])
+    header = Header(KERNELS[kernel], scaling_of(scale), LABELS["int"][:k])
+    support = header.scaling.apply(raw_rows(n, seed))
+    arrays = {"support": support.X, "alpha": rng.random((n, k - 1)), "codes": rng.integers(0, k, n)}
+    present = rng.random((len(sizes), k)) < 0.7
+    return LocalModel(header, Partition(nodes, children), bounds, present, arrays, "nearest", neighbours)
+
+
+def _centres(rng: np.random.Generator, clustering: str, number: int, k: int) -> Centres:
+    if clustering == "linear":
+        rows = rng.normal(0.5, 1, (k, D)).astype(np.float32)
+        return Centres(
+            Kernel("linear"), Rows(rows), np.eye(k, dtype=np.float32), (rows.astype(float) ** 2).sum(1)
+        )
+    rows = rng.normal(0.5, 1, (5 + number, D)).astype(np.float32)
+    weights = rng.random((5 + number, k)).astype(np.float32)
+    return Centres(
+        Kernel("rbf", 0.1 * (1 + number)), Rows(rows), weights / weights.sum(axis=0), rng.random(k) / 4
+    )

@@ -1,0 +1,156 @@
+"""ONNX graphs in onnxruntime: decision values and labels of every kind of model are the model's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from exchange.made import KERNELS, SUMS, local_model, model_of, raw_rows
+
+from streamsvm.data.rows import Rows
+from streamsvm.data.scaling import Scaling
+from streamsvm.errors import ModelError
+from streamsvm.exchange import onnx as ours
+from streamsvm.exchange.onnx import onnx_model, write_onnx
+from streamsvm.kmeans import Partition
+from streamsvm.models import KernelModel
+
+SCALES = ("none", "minmax", "maxabs")
+
+
+def run(proto, X):
+    onnx.checker.check_model(proto, full_check=True)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    answers = session.run(names, {"X": np.asarray(X, np.float32)})
+    for output, answer in zip(session.get_outputs(), answers, strict=True):
+        assert [size for size in output.shape if isinstance(size, int)] == list(answer.shape[1:])
+    return dict(zip(names, answers, strict=True))
+
+
+def assert_same(model, rows):
+    answers, expected = run(onnx_model(model), rows.X), model.decision_function(rows)
+    assert answers["scores"].shape == expected.shape
+    assert answers["scores"].dtype == np.float32
+    np.testing.assert_allclose(
+        answers["scores"], expected, atol=1e-5 * max(1, np.abs(expected).max(initial=0))
+    )
+    if model.task in ("rank", "regress"):
+        assert set(answers) == {"scores"}
+    else:
+        labels = model.predict(rows)
+        assert answers["label"].tolist() == labels.tolist()
+        assert answers["label"].dtype.kind in (labels.dtype.kind, "O")
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kind", SUMS)
+def test_sums(kind, kernel, k, scale):
+    assert_same(model_of(kind, kernel, k, scale, seed=k), raw_rows())
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_sparse_support(kernel):
+    assert_same(model_of("kernel", kernel, 3, "maxabs", is_sparse=True), raw_rows())
+
+
+@pytest.mark.parametrize("labels", ["text", "int", "float", "half"])
+def test_labels_of_any_kind(labels):
+    assert_same(model_of("expansion", k=2, labels=labels), raw_rows())
+    assert_same(model_of("kernel", k=4, labels=labels), raw_rows())
+
+
+@pytest.mark.parametrize("clustering", ["linear", "rbf"])
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_routes(kernel, k, scale, clustering):
+    model, rows = local_model(kernel, k, scale, clustering=clustering), raw_rows(200)
+    parts = np.unique(model.partition.assign(model.header.scaling.apply(rows)))
+    assert len(parts) >= 3
+    assert_same(model, rows)
+    for i in range(3):
+        assert_same(model, rows.take(slice(i, i + 1)))
+
+
+@pytest.mark.parametrize("neighbours", [2, 3, 9])
+@pytest.mark.parametrize("seed", range(3))
+def test_routes_to_several_parts(neighbours, seed):
+    assert_same(local_model("rbf", 3, neighbours=neighbours, seed=seed), raw_rows(200))
+
+
+def test_one_part_alone():
+    model = replace(local_model("rbf", 2), partition=Partition((), ()))
+    assert_same(model, raw_rows())
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: model_of("kernel", k=3), lambda: local_model("rbf", 2, neighbours=2)]
+)
+def test_no_rows_no_answers(make):
+    assert_same(make(), raw_rows().take(slice(0, 0)))
+
+
+def test_no_support_vectors():
+    assert_same(model_of("budget", n_support=0), raw_rows())
+
+
+def test_equal_votes_are_as_the_model_says():
+    """Three pairs in a circle: without confidence the first class wins, with it the largest margin."""
+    made = model_of("kernel", k=3)
+    for break_ties in (False, True):
+        model = KernelModel(
+            made.header,
+            made.support,
+            0 * made.alpha,
+            made.codes,
+            made.ids,
+            np.array([1.0, -1.0, 3.0]),
+            break_ties,
+        )
+        assert_same(model, raw_rows(3))
+        assert run(onnx_model(model), raw_rows(1).X)["label"][0] == ("\u00fcber" if break_ties else "ant")
+
+
+def test_features_far_from_zero_lose_nothing():
+    """|x|^2 of 10^8: distances by float32 norms would be off by ten."""
+    model, rows = model_of("expansion"), Rows(raw_rows().X + np.float32(5000))
+    far = replace(model, support=Rows(model.support.X + np.float32(5000)))
+    exact = far.header.kernel.exact(rows, far.support) @ far.coef[:, 0] + far.intercept
+    np.testing.assert_allclose(run(onnx_model(far), rows.X)["scores"], exact, atol=1e-5)
+
+
+def test_scaling_of_large_features_is_that_of_the_model():
+    made, offset = model_of("linear"), np.full(4, 1e6)
+    scaling = Scaling("standard", offset, np.full(4, 3.0))
+    rows = Rows((offset + np.arange(8).reshape(2, 4) / 4).astype(np.float32))
+    assert_same(replace(made, header=replace(made.header, scaling=scaling)), rows)
+
+
+@pytest.mark.parametrize("combine", ["naive", "committee"])
+def test_what_asks_all_parts_is_refused(combine):
+    with pytest.raises(ModelError, match=f"combine = '{combine}' asks all parts"):
+        onnx_model(replace(local_model("rbf", 2), combine=combine))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: model_of("kernel"), lambda: model_of("linear"), lambda: local_model("rbf", 2)]
+)
+def test_models_beyond_a_file_of_protobuf_are_refused(make, monkeypatch):
+    monkeypatch.setattr(ours, "MOST_BYTES", 30)
+    with pytest.raises(ModelError, match="ONNX file holds 2 GiB"):
+        onnx_model(make())
+
+
+def test_written_whole_or_not_at_all(tmp_path):
+    facts = write_onnx(model_of("kernel"), tmp_path / "m.onnx")
+    assert facts == {"n_support": 15, "files": [], "notes": []}
+    onnx.checker.check_model(str(tmp_path / "m.onnx"))
+    with pytest.raises(ModelError):
+        write_onnx(replace(local_model("rbf", 2), combine="naive"), tmp_path / "no.onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
