@@ -32,11 +32,11 @@ def routed(graph: Graph, x: str, model: LocalModel) -> str:
         graph.constant(bounds),
         graph.constant(model.one_sided),
     ]
-    distinct, *_ = graph.ops("Unique", 1, graph.op("Reshape", parts, graph.constant([-1])))
+    distinct = graph.op("Unique", graph.op("Reshape", parts, graph.constant([-1])))
     start = graph.zeros(x, coef.shape[1], np.float64)
     body = _body(graph, x, parts, distinct, outer, model.header.kernel)
     total = graph.op("Loop", graph.op("Size", distinct), graph.constant(np.array(True)), start, body=body)
-    m = graph.op("Cast", graph.op("Shape", parts, start=1), to=TensorProto.DOUBLE)
+    m = graph.cast(graph.op("Shape", parts, start=1), np.float64)
     return graph.op("Div", total, m)
 
 

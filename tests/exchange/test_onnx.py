@@ -125,6 +125,15 @@ def test_features_far_from_zero_lose_nothing():
     np.testing.assert_allclose(run(onnx_model(far), rows.X)["scores"], exact, atol=1e-5)
 
 
+def test_large_coefficients_leave_the_sums_exact():
+    """To float32's rounding of the answer: not of the kernel values, which coefficients multiply."""
+    made, rows = model_of("expansion", n_support=200), raw_rows()
+    model = replace(made, coef=1e4 * made.coef)
+    exact = model.header.kernel.exact(rows, model.support) @ model.coef[:, 0] + model.intercept
+    scores = run(onnx_model(model), rows.X)["scores"]
+    np.testing.assert_allclose(scores, exact, rtol=1e-7, atol=1e-7 * np.abs(exact).max())
+
+
 def test_scaling_of_large_features_is_that_of_the_model():
     made, offset = model_of("linear"), np.full(4, 1e6)
     scaling = Scaling("standard", offset, np.full(4, 3.0))
