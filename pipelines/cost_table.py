@@ -123,9 +123,10 @@ def plan(bench: Bench) -> list[Table]:
                 "hours": Factor(found["seconds_estimated"] / 3600),
                 **{
                     name: Seconds(phases.get(name, 0.0))
-                    for name in ("cluster", "solve", "read store", "lead")
+                    for name in ("cluster", "solve", "read store", "scratch", "lead")
                 },
                 "read": Bytes(found["store_read_bytes_estimated"]),
+                "scratch files": Bytes(found["scratch_bytes_estimated"]),
                 "network": Bytes(found["network_bytes_estimated"]),
                 "support vectors": f"{found['n_support_estimated']:,}",
             }

@@ -107,7 +107,8 @@ class Costs:
             "peak_rss_bytes_estimated": self.base_bytes
             + (last.peak_rss_bytes - self.base_bytes) * n // last.n,
             "n_support_estimated": int(self._grown(n, [p.n_support for p in self.pilots])),
-            "store_read_bytes_estimated": int(self._rows_read(n) * self.row_bytes),
+            "store_read_bytes_estimated": int(self._rows_read(n, site) * self.row_bytes),
+            "scratch_bytes_estimated": self._scratch_bytes(n, site),
             "network_bytes_estimated": int(self.network_bytes(n)) if site.workers else 0,
             "pilots": [{"n": p.n, "seconds": p.total_s} for p in self.pilots],
         }
@@ -119,9 +120,11 @@ class Costs:
             alone = self._grown(n, [pilot.seconds.get(name, 0.0) for pilot in self.pilots])
             seconds[name] = alone * (faster if site.workers and name in SPREAD[self.solver] else 1.0)
         rate = min(self.read_bytes_s * max(1, site.workers), site.store_bytes_s)
-        seconds["read store"] = self._rows_read(n) * self.row_bytes / rate
+        seconds["read store"] = self._rows_read(n, site) * self.row_bytes / rate
+        seconds["scratch"] = 2 * self._scratch_bytes(n, site) / rate
         if site.workers:
-            tasks = self._grown(n, [p.n_parts for p in self.pilots]) + self._rows_read(n) / self.block_rows
+            tasks = self._grown(n, [p.n_parts for p in self.pilots])
+            tasks += self._rows_read(n, site) / self.block_rows
             seconds["lead"] = PROCESSES_S + tasks * TASK_S + self.network_bytes(n) / site.network_bytes_s
         return seconds | {"start": self.start_s}
 
@@ -129,7 +132,7 @@ class Costs:
         """Between the leading process and the workers of a cluster, rows among them; what is small is left out."""
         support = self._grown(n, [p.n_support for p in self.pilots])
         columns = max(1, self.n_classes - 1)
-        read = self._rows_read(n)
+        read = self._grown(n, [p.rows_read for p in self.pilots])
         return {
             # passes take the rows' parts there and back, a part its rows' numbers, labels, bounds and coefficients,
             # rounds of the top the products of all rows
@@ -143,8 +146,16 @@ class Costs:
             "bsgd": n * 12.0,
         }[self.solver]
 
-    def _rows_read(self, n: int) -> float:
-        return self._grown(n, [p.rows_read for p in self.pilots])
+    def _rows_read(self, n: int, site: Site) -> float:
+        return self._grown(n, [p.rows_read for p in self.pilots]) + (n if self._regroups(site) else 0)
+
+    def _scratch_bytes(self, n: int, site: Site) -> int:
+        """Of the rows as float32, in files by part."""
+        return 4 * self.d * n if self._regroups(site) else 0
+
+    def _regroups(self, site: Site) -> bool:
+        """Whether rows are written for the workers that solve their part."""
+        return bool(site.workers) and self.solver == "dcsvm"
 
     def _grown(self, n: int, values: Sequence[float]) -> float:
         most = min(n, self.divided or n)

@@ -60,11 +60,12 @@ def costs(**more) -> Costs:
 def test_workers_share_what_they_can():
     alone, shared = costs().at(1000, Site(0, 2)), costs().at(1000, Site(4, 2))
     assert alone["seconds_estimated_by_phase"] == pytest.approx(
-        {"solve": 10.0, "save": 1.0, "read store": 0.06, "start": 3.0}
+        {"solve": 10.0, "save": 1.0, "read store": 0.06, "scratch": 0.0, "start": 3.0}
     )
     assert shared["seconds_estimated_by_phase"]["solve"] == pytest.approx(2.5)
     assert shared["seconds_estimated_by_phase"]["save"] == 1.0
-    assert shared["seconds_estimated_by_phase"]["read store"] == pytest.approx(0.015)
+    assert shared["seconds_estimated_by_phase"]["read store"] == pytest.approx(0.02)  # once more, regrouped
+    assert shared["scratch_bytes_estimated"] == 1000 * 20
     assert alone["network_bytes_estimated"] == 0
     # parts of three passes, 24 bytes and a coefficient of each row, 100 support vectors
     assert shared["network_bytes_estimated"] == 8 * (3000 + 3 * 1000 + 1000) + 100 * (20 + 8 + 16)
