@@ -259,6 +259,18 @@ class ALFPGMConfig(_Options):
     epsilon: Annotated[Real, Field(ge=0, description="Error without loss, of task regress")] = 0.1
 
 
+class ProbabilityConfig(_Options):
+    """Probabilities from decision values of rows that the model of them was not trained on (see `calibration`)."""
+
+    method: Annotated[
+        Literal["sigmoid", "isotonic"] | None,
+        Field(description="How decision values become probabilities; else there are none"),
+    ] = None
+    folds: Annotated[
+        Whole, Field(ge=2, description="Parts of the rows, each predicted by a fit on the others")
+    ] = 5
+
+
 class FitConfig(_Options):
     """All of a fit; frozen, and stored in the model it made."""
 
@@ -295,6 +307,7 @@ class FitConfig(_Options):
     cutting_plane: CuttingPlaneConfig = CuttingPlaneConfig()
     hss: HSSConfig = HSSConfig()
     alfpgm: ALFPGMConfig = ALFPGMConfig()
+    probability: ProbabilityConfig = ProbabilityConfig()
 
     @model_validator(mode="after")
     def _merging_needs_rbf(self) -> FitConfig:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import kendalltau
 
+BINS = 15  # of a reliability diagram
+
 
 def confusion(truth: np.ndarray, predicted: np.ndarray, k: int) -> np.ndarray:
     """(k, k) counts, row = true class, column = predicted class, of codes (m,) in 0..k-1."""
@@ -40,6 +42,53 @@ def roc_auc(positive: np.ndarray, scores: np.ndarray) -> float | None:
     mean_rank = last - (counts - 1) / 2
     rank_sum = float(mean_rank[inverse[positive]].sum())
     return (rank_sum - n_positive * (n_positive + 1) / 2) / n_pairs
+
+
+class ProbabilityScores:
+    """How good probabilities are, from sums over rows that come block by block.
+
+    brier: mean of sum_c (p_c - [y = c])^2 over all k classes, for two classes twice the squared error of one.
+    log_loss: mean of -log p_y. reliability: rows by confidence in 15 bins of equal width, mean confidence against the
+    frequency with which it is right: of two classes the probability of the second and how often that is true, of more
+    the largest probability and how often its class is true. ece, the expected calibration error, is the mean distance
+    of the two over the rows (Guo, Pleiss, Sun and Weinberger 2017).
+    """
+
+    def __init__(self, k: int) -> None:
+        self.n, self._k, self._brier, self._log = 0, k, 0.0, 0.0
+        self._bins = np.zeros((3, BINS))  # rows, sum of confidence, rows in which it was right
+
+    def add(self, truth: np.ndarray, proba: np.ndarray) -> None:
+        """Rows of codes (m,) in 0..k-1 and probabilities (m, k)."""
+        is_true = truth[:, None] == np.arange(self._k)
+        own = proba[is_true]
+        self.n += len(truth)
+        self._brier += float(np.square(proba - is_true).sum())
+        self._log -= float(np.log(np.maximum(own, np.finfo(np.float64).tiny)).sum())
+        confidence, right = proba[:, -1], truth == 1
+        if self._k > 2:
+            confidence, right = proba.max(axis=1), truth == np.argmax(proba, axis=1)
+        bins = np.minimum((confidence * BINS).astype(np.intp), BINS - 1)
+        for sums, weights in zip(self._bins, (np.ones(len(bins)), confidence, right), strict=True):
+            sums += np.bincount(bins, weights, BINS)
+
+    def result(self) -> dict[str, Any]:
+        count, confidence, right = self._bins
+        edges = np.arange(BINS + 1) / BINS
+        columns = {
+            "from": edges[:-1].tolist(),
+            "to": edges[1:].tolist(),
+            "confidence": _ratio(confidence, count).tolist(),
+            "frequency": _ratio(right, count).tolist(),
+            "count": count.astype(np.int64).tolist(),
+        }
+        bins = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+        return {
+            "brier": self._brier / self.n,
+            "log_loss": self._log / self.n,
+            "ece": float(np.abs(confidence - right).sum() / self.n),
+            "reliability": [one for one in bins if one["count"]],
+        }
 
 
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:

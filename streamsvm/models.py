@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
+from streamsvm.calibration import Calibration
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
+from streamsvm.errors import ModelError
 from streamsvm.kernels import Kernel
 from streamsvm.kmeans import Centres, Partition
 from streamsvm.products import times
@@ -22,7 +24,7 @@ from streamsvm.solvers.pairs import n_pairs, pair_coefficients, vote
 
 @dataclass(frozen=True)
 class Header:
-    """What every model knows: kernel, scaling, classes, and where it comes from."""
+    """What every model knows: kernel, scaling, classes, where it comes from, and what makes its probabilities."""
 
     kernel: Kernel
     scaling: Scaling
@@ -31,6 +33,7 @@ class Header:
     config: dict[str, Any] | None = None
     fingerprint: str = ""
     certificate: dict[str, Any] | None = None
+    calibration: Calibration | None = None
 
     @property
     def d(self) -> int:
@@ -45,7 +48,11 @@ class Header:
             "fingerprint": self.fingerprint,
             "certificate": self.certificate or {},
         }
-        return {"classes": self.classes, **self.scaling.to_arrays()}, attrs
+        arrays = {"classes": self.classes, **self.scaling.to_arrays()}
+        if self.calibration is None:
+            return arrays, attrs
+        maps, method = self.calibration.to_state()
+        return arrays | maps, attrs | method
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Header:
@@ -57,14 +64,18 @@ class Header:
             config=attrs["config"],
             fingerprint=attrs["fingerprint"],
             certificate=attrs["certificate"],
+            calibration=Calibration.from_state(arrays, attrs),
         )
 
 
 class _Classifier(ABC):
-    """What follows from a header and decision values."""
+    """What follows from a header and the decision values of binary problems."""
 
     header: Header
     task: str = "classify"
+    is_pairwise: ClassVar[bool] = (
+        False  # a problem for each pair of classes, else for each class against the rest
+    )
 
     @property
     def d(self) -> int:
@@ -74,28 +85,59 @@ class _Classifier(ABC):
     def classes(self) -> np.ndarray:
         return self.header.classes
 
-    def labels(self, decision: np.ndarray) -> np.ndarray:
-        """The label of each row from its decision values, (m,) or (m, k)."""
-        return self.classes[self.codes_of(decision)]
+    def labels(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray:
+        """The label of each row from what `answers` gives; the values themselves where the task has no classes."""
+        return decision if self.task in ("rank", "regress") else self.classes[self.codes_of(decision, proba)]
 
-    def codes_of(self, decision: np.ndarray) -> np.ndarray:
-        """(m,) positions in `classes` that decision values stand for."""
+    def codes_of(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray:
+        """(m,) positions in `classes`: of the largest probability where there are any, else by decision values."""
+        return self._decided(decision) if proba is None else np.argmax(proba, axis=1)
+
+    def _decided(self, decision: np.ndarray) -> np.ndarray:
         return (decision > 0).astype(np.intp) if decision.ndim == 1 else np.argmax(decision, axis=1)
 
     def predict(self, rows: Rows) -> np.ndarray:
-        return self.labels(self.decision_function(rows))
+        return self.labels(*self.answers(rows))
+
+    def predict_proba(self, rows: Rows) -> np.ndarray:
+        """(m, k) probabilities of raw rows. Raises ModelError where the model has none."""
+        self.require_probabilities()
+        return self._probabilities(self.binary_decisions(rows))
+
+    def require_probabilities(self) -> None:
+        """Raises ModelError where the model is not calibrated."""
+        if self.header.calibration is None:
+            raise ModelError(
+                "the model has no probabilities: `streamsvm calibrate --model M --store HELDOUT` adds them, "
+                "`streamsvm fit --probability sigmoid` makes them"
+            )
+
+    def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]:
+        """Decision values as `decision_function` gives them, and (m, k) probabilities where the model is calibrated."""
+        binary = self.binary_decisions(rows)
+        return self._scores(binary), None if self.header.calibration is None else self._probabilities(binary)
+
+    def decision_function(self, rows: Rows) -> np.ndarray:
+        """Decision values of raw rows, (m,) for two classes (positive: the second one), else (m, k)."""
+        return self._scores(self.binary_decisions(rows))
 
     @abstractmethod
-    def decision_function(self, rows: Rows) -> np.ndarray:
-        """Decision values of raw rows, (m,) for two classes, else (m, k)."""
+    def binary_decisions(self, rows: Rows) -> np.ndarray:
+        """(m, problems) decision values of raw rows, of each pair of classes, or of each class against the rest."""
 
     def encode_labels(self, y: np.ndarray) -> np.ndarray:
         """(n,) class codes of labels; -1 for one the model does not know."""
         return encode(y, self.classes, self.header.positive)
 
     def _scores(self, decisions: np.ndarray) -> np.ndarray:
-        """(m,) for two classes, else (m, k) votes."""
-        return decisions[:, 0] if len(self.classes) == 2 else vote(decisions, len(self.classes))
+        """(m,) for one problem, else (m, k): votes where problems are pairs."""
+        if decisions.shape[1] == 1:
+            return decisions[:, 0]
+        return vote(decisions, len(self.classes)) if self.is_pairwise else decisions
+
+    def _probabilities(self, decisions: np.ndarray) -> np.ndarray:
+        assert self.header.calibration is not None  # or there is nothing to ask for
+        return self.header.calibration.probabilities(decisions, len(self.classes), pairwise=self.is_pairwise)
 
 
 def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
@@ -121,6 +163,7 @@ class KernelModel(_Classifier):
     """f(x) = sum_i y_i alpha_i K(x_i, x) + b of each pair of classes, over support rows already scaled."""
 
     kind: ClassVar[str] = "kernel"
+    is_pairwise: ClassVar[bool] = True
     header: Header
     support: Rows
     alpha: np.ndarray  # (s, k - 1) compact, see solvers.pairs
@@ -138,15 +181,11 @@ class KernelModel(_Classifier):
         """(s, n_pairs) float32 y_i alpha_i of each pair."""
         return pair_coefficients(self.alpha, self.codes, len(self.classes))
 
-    def decision_function(self, rows: Rows) -> np.ndarray:
-        """(m,) for two classes (positive: the second one), else (m, k); rows are raw."""
-        return self._scores(self.pair_decisions(rows))
-
-    def codes_of(self, decision: np.ndarray) -> np.ndarray:
+    def _decided(self, decision: np.ndarray) -> np.ndarray:
         # votes are whole numbers, and confidence below 1/3 is added
-        return super().codes_of(decision if self.break_ties or decision.ndim == 1 else np.rint(decision))
+        return super()._decided(decision if self.break_ties or decision.ndim == 1 else np.rint(decision))
 
-    def pair_decisions(self, rows: Rows) -> np.ndarray:
+    def binary_decisions(self, rows: Rows) -> np.ndarray:
         """(m, n_pairs) decision values of each pair (i, j), positive for j; rows are raw."""
         rows = self.header.scaling.apply(rows)
         return self.header.kernel.apply(rows, self.support, self.coefficients) + self.intercept
@@ -180,6 +219,7 @@ class LocalModel(_Classifier):
     """
 
     kind: ClassVar[str] = "local"
+    is_pairwise: ClassVar[bool] = True
     header: Header
     partition: Partition
     bounds: np.ndarray  # (parts + 1,) int64: part p holds support rows bounds[p]..bounds[p+1]
@@ -201,11 +241,11 @@ class LocalModel(_Classifier):
         )
         return rows_from_state("support", self.arrays, self.d, start, stop), coefficients
 
-    def decision_function(self, rows: Rows) -> np.ndarray:
-        """(m,) for two classes (positive: the second one), else (m, k); rows are raw."""
+    def binary_decisions(self, rows: Rows) -> np.ndarray:
+        """(m, n_pairs) decision values of each pair (i, j), positive for j; rows are raw."""
         rows = self.header.scaling.apply(rows)
         combine = {"nearest": self._nearest, "naive": self._naive, "committee": self._committee}[self.combine]
-        return self._scores(combine(rows))
+        return combine(rows)
 
     def _nearest(self, rows: Rows) -> np.ndarray:
         decisions = np.zeros((len(rows), n_pairs(len(self.classes))))
@@ -247,9 +287,9 @@ class LocalModel(_Classifier):
         return self.present[:, second].astype(np.float64) - self.present[:, first]
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """The state with its support arrays in memory."""
+        """The state; support arrays that are read from disk stay there until they are written."""
         arrays, attrs = self.small_state()
-        return arrays | {name: np.asarray(array) for name, array in self.arrays.items()}, attrs
+        return arrays | dict(self.arrays), attrs
 
     def small_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """All but the support arrays."""
@@ -309,10 +349,10 @@ class BudgetModel(_Classifier):
         learner.restore(self.state)
         return learner
 
-    def decision_function(self, rows: Rows) -> np.ndarray:
-        """(m,) for two classes (positive: the second one), else (m, k); rows are raw."""
+    def binary_decisions(self, rows: Rows) -> np.ndarray:
+        """(m, columns) decision values; rows are raw."""
         rows = self.header.scaling.apply(rows)
-        return _flat(self.header.kernel.apply(rows, self.support, self.coef) + self.bias)
+        return self.header.kernel.apply(rows, self.support, self.coef) + self.bias
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()
@@ -348,20 +388,16 @@ class ExpansionModel(_Classifier):
     def n_support(self) -> int:
         return len(self.support)
 
-    def decision_function(self, rows: Rows) -> np.ndarray:
-        """(m,) for two classes (positive: the second one), else (m, k); rows are raw."""
+    def binary_decisions(self, rows: Rows) -> np.ndarray:
+        """(m, columns) decision values; rows are raw."""
         rows = self.header.scaling.apply(rows)
-        return _flat(self.header.kernel.apply(rows, self.support, self.coef) + self.intercept)
+        return self.header.kernel.apply(rows, self.support, self.coef) + self.intercept
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()
         arrays |= rows_state("support", self.support)
         arrays |= {"coef": self.coef, "intercept": self.intercept, "ids": self.ids}
         return arrays, attrs | {"task": self.task}
-
-    def labels(self, decision: np.ndarray) -> np.ndarray:
-        """Labels; values themselves where the task is regress."""
-        return decision if self.task == "regress" else super().labels(decision)
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> ExpansionModel:
@@ -387,23 +423,19 @@ class LinearModel(_Classifier):
     thresholds: np.ndarray = field(default_factory=lambda: np.empty(0))  # (k - 1,) rising, of task ordinal
     landmarks: Rows | None = None
 
-    def decision_function(self, rows: Rows) -> np.ndarray:
-        """(m,) for one column, else (m, k); rows are raw."""
+    def binary_decisions(self, rows: Rows) -> np.ndarray:
+        """(m, columns) decision values; rows are raw."""
         rows = self.header.scaling.apply(rows)
         if self.landmarks is None:
-            return _flat(times(rows, self.coef) + self.intercept)
-        return _flat(self.header.kernel.apply(rows, self.landmarks, self.coef) + self.intercept)
+            return times(rows, self.coef) + self.intercept
+        return self.header.kernel.apply(rows, self.landmarks, self.coef) + self.intercept
 
-    def codes_of(self, decision: np.ndarray) -> np.ndarray:
+    def _decided(self, decision: np.ndarray) -> np.ndarray:
         return (
             np.searchsorted(self.thresholds, decision)
             if self.task == "ordinal"
-            else super().codes_of(decision)
+            else super()._decided(decision)
         )
-
-    def labels(self, decision: np.ndarray) -> np.ndarray:
-        """Labels; scores themselves where the task is rank or regress."""
-        return decision if self.task in ("rank", "regress") else super().labels(decision)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()
@@ -418,11 +450,6 @@ class LinearModel(_Classifier):
         landmarks = rows_from_state("landmarks", arrays, header.d) if attrs["has_landmarks"] else None
         coef, intercept, thresholds = (np.asarray(arrays[n]) for n in ("coef", "intercept", "thresholds"))
         return cls(header, coef, intercept, attrs["task"], thresholds, landmarks)
-
-
-def _flat(decisions: np.ndarray) -> np.ndarray:
-    """(m,) for one column."""
-    return decisions[:, 0] if decisions.shape[1] == 1 else decisions
 
 
 def rows_state(name: str, rows: Rows) -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from river import base
 
+from streamsvm.calibration import LARGEST, Calibration, against_rest, sigmoid
 from streamsvm.config import KernelConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
@@ -213,6 +214,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
             scaling or Scaling.none(self.n_columns),
             np.array(self._labels),
             config=config,
+            calibration=self._sigmoid.calibration(len(self._targets[0])) if len(self._labels) > 1 else None,
         )
         own = {"features": self._names, "labels": self._labels, "sigmoid": self._sigmoid.to_state()}
         return BudgetModel.of(header, self._learner, own | more)
@@ -336,8 +338,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
         """(m, labels) from decisions (m, columns)."""
         if len(self._labels) == 1:
             return np.ones((len(decisions), 1))
-        p = self._sigmoid(decisions)
-        return np.hstack([1 - p, p]) if p.shape[1] == 1 else p / p.sum(axis=1, keepdims=True)
+        return against_rest(self._sigmoid(decisions))
 
 
 class _Sigmoid:
@@ -353,11 +354,15 @@ class _Sigmoid:
         return {"slope": self.slope, "curvature": self.curvature}
 
     def __call__(self, decisions: np.ndarray) -> np.ndarray:
-        return 1.0 / (1.0 + np.exp(-np.clip(self.slope * decisions, -500, 500)))
+        return sigmoid(self.slope * decisions)
+
+    def calibration(self, columns: int) -> Calibration:
+        """What models keep of it."""
+        return Calibration.of("sigmoid", columns * [np.array([[self.slope, 0.0]])])
 
     def learn(self, decisions: np.ndarray, Y: np.ndarray) -> None:
         for f, y in zip(decisions.tolist(), Y.tolist(), strict=True):
-            p = 1.0 / (1.0 + math.exp(-max(min(self.slope * f, 500.0), -500.0)))
+            p = 1.0 / (1.0 + math.exp(-max(min(self.slope * f, LARGEST), -LARGEST)))
             self.curvature += p * (1 - p) * f * f
             self.slope = max(self.slope - (p - (y > 0)) * f / self.curvature, 1e-3)
 

@@ -52,11 +52,16 @@ class Model(Protocol):
 
 
 def save_model(model: Model, path: str | Path) -> None:
-    """Writes the model whole or not at all; an older model at `path` is replaced. Raises StorageError."""
+    """Writes the model whole or not at all; an older model at `path` is replaced. Raises StorageError.
+
+    Arrays that are on disk, even at `path`, are copied in stretches.
+    """
     arrays, attrs = model.to_state()
     with ModelWriter(path, model.kind) as writer:
         for name, array in arrays.items():
-            writer.append(name, array)
+            step = max(1, KEEP_BYTES // max(1, array.dtype.itemsize * math.prod(array.shape[1:])))
+            for start in range(0, max(1, len(array)), step):
+                writer.append(name, array[start : start + step])
         writer.attrs = attrs
 
 

@@ -23,6 +23,11 @@ class Phases:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - wall - inside[0]
         self._cpu[name] = self._cpu.get(name, 0.0) + time.process_time() - cpu - inside[1]
 
+    def add(self, before: Phases) -> None:
+        """Counts what was done before this run began, too."""
+        self.seconds = before.seconds | self.seconds
+        self._cpu = before._cpu | self._cpu
+
     def report(self) -> dict[str, dict[str, float]]:
         busy = {name: round(self._cpu[name] / max(s, 1e-9), 2) for name, s in self.seconds.items()}
         return {

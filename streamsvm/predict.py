@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +20,7 @@ from streamsvm.data.target import Target, whole_file
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.events import Events, ignore
 from streamsvm.metrics import (
+    ProbabilityScores,
     break_even,
     confusion,
     mean_absolute_error,
@@ -45,51 +47,86 @@ class Predictor(Protocol):
 
     def decision_function(self, rows: Rows) -> np.ndarray: ...
 
-    def labels(self, decision: np.ndarray) -> np.ndarray: ...
+    def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]: ...
+
+    def labels(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray: ...
+
+    def require_probabilities(self) -> None: ...
 
     def encode_labels(self, y: np.ndarray) -> np.ndarray: ...
 
 
-Block = dict[str, np.ndarray]  # label (score of a ranking) (m,), and decision (m,) or (m, k) where wanted
+Block = dict[
+    str, np.ndarray
+]  # by what is wanted: label (or score, value) (m,), decision (m,) or (m, k), probability
+
+
+def decisions_of(model: Predictor, rows: Rows) -> Any:
+    return model.decision_function(rows)
+
+
+def answers_of(model: Predictor, rows: Rows) -> Any:
+    return model.answers(rows)
 
 
 def predict_blocks(
-    model: Predictor, store: Store, *, engine: Engine, phase: str = "predict", events: Events = ignore
-) -> Iterator[tuple[int, int, np.ndarray]]:
-    """(start, stop, decision values) of each row block, in order. Raises ModelError, DataError."""
+    model: Predictor,
+    store: Store,
+    *,
+    engine: Engine,
+    ask: Callable[[Any, Rows], Any] = decisions_of,
+    phase: str = "predict",
+    events: Events = ignore,
+) -> Iterator[tuple[int, int, Any]]:
+    """(start, stop, ask(model, rows)) of each row block, in order. Raises ModelError, DataError."""
     if store.d != model.d:
         raise ModelError(
             f"{store.url or 'the data'} has {store.d} columns, the model was trained on {model.d}"
         )
     blocks = store.blocks()
-    shared = engine.share(model), engine.share(store)
-    decisions = engine.map(_decisions, blocks, shared=shared, phase=phase, events=events)
-    for (start, stop), decision in zip(blocks, decisions, strict=True):
-        yield start, stop, decision
+    shared = ask, engine.share(model), engine.share(store)
+    answers = engine.map(_asked, blocks, shared=shared, phase=phase, events=events)
+    for (start, stop), answer in zip(blocks, answers, strict=True):
+        yield start, stop, answer
 
 
-def _decisions(model: Predictor, store: Store, block: tuple[int, int]) -> np.ndarray:
-    return model.decision_function(store.read(*block))
+def _asked(ask: Callable[[Any, Rows], Any], model: Predictor, store: Store, block: tuple[int, int]) -> Any:
+    return ask(model, store.read(*block))
 
 
 def write_predictions(
-    model: Predictor, store: Store, out: Path, *, decision: bool, engine: Engine, events: Events = ignore
+    model: Predictor,
+    store: Store,
+    out: Path,
+    *,
+    decision: bool = False,
+    proba: bool = False,
+    engine: Engine,
+    events: Events = ignore,
 ) -> None:
     """Writes the label of every row to `out`, whole or not at all.
 
-    .csv: a header, then label and, with `decision`, the decision values; .zarr: arrays `label` and `decision`;
-    .npy: one array, the labels or, with `decision`, the decision values. A ranking has a `score` in place of the
-    label, a regression a `value`. Raises ConfigError, StorageError.
+    .csv: a header, then label and, with `decision`, the decision values, with `proba` a column `probability_LABEL` for
+    each class; .zarr: arrays `label`, `decision`, `probability`; .npy: one array, the labels, or else the decision
+    values or probabilities. A ranking has a `score` in place of the label, a regression a `value`.
+    Raises ConfigError, ModelError where there are no probabilities, StorageError.
     """
     writers = {".csv": _write_csv, ".npy": _write_npy, ".zarr": _write_zarr}
     if out.suffix not in writers:
         raise ConfigError(f"--out {out}: expected a name ending in .csv, .npy or .zarr")
-    blocks = predict_blocks(model, store, engine=engine, events=events)
-    answer = ANSWERS.get(model.task, "label")
-    named = (
-        {answer: model.labels(values)} | ({"decision": values} if decision else {}) for _, _, values in blocks
-    )
-    writers[out.suffix](out, store.n, named)
+    if out.suffix == ".npy" and decision and proba:
+        raise ConfigError(f"--out {out}: holds one array; found --decision and --proba, expected one of them")
+    if proba:
+        model.require_probabilities()
+
+    def block(values: np.ndarray, p: np.ndarray | None) -> Block:
+        wanted = {"decision": values} if decision else {}
+        if proba and p is not None:
+            wanted["probability"] = p
+        return {ANSWERS.get(model.task, "label"): model.labels(values, p), **wanted}
+
+    blocks = predict_blocks(model, store, engine=engine, ask=answers_of, events=events)
+    writers[out.suffix](out, store.n, (block(*answers) for _, _, answers in blocks), model.classes)
 
 
 def evaluate(model: Predictor, store: Store, *, engine: Engine, events: Events = ignore) -> dict[str, Any]:
@@ -98,21 +135,28 @@ def evaluate(model: Predictor, store: Store, *, engine: Engine, events: Events =
     accuracy, per_class and confusion; for two classes roc_auc and break_even (precision = recall); for ranks
     mean_absolute_error; ndcg, map, swapped_pairs and kendall_tau (see `metrics.ranking`) where rows have one score
     and the store has queries, or the task is ordinal. Of task rank, these alone; of task regress `metrics.regression`.
-    Rows whose label the model never saw count as wrong; `n_unknown_labels` says how many there are.
+    Of a calibrated model brier, log_loss, ece and reliability, see `metrics.ProbabilityScores`.
+    Rows whose label the model never saw count as wrong; `n_unknown_labels` says how many there are. They are not in
+    what scores order and probabilities.
     """
     k, classless = len(model.classes), model.task in ANSWERS
     truth = np.zeros(store.n, np.int32) if classless else model.encode_labels(store.y)
     counts = np.zeros((k, k), np.int64)
     scored = classless or k == 2 or model.task == "ordinal"
     scores = np.empty(store.n if scored else 0)
-    for start, stop, values in predict_blocks(model, store, engine=engine, phase="evaluate", events=events):
+    probabilities = ProbabilityScores(k)
+    blocks = predict_blocks(model, store, engine=engine, ask=answers_of, phase="evaluate", events=events)
+    for start, stop, (values, proba) in blocks:
         if scored:
             scores[start:stop] = values
         if not classless:
             known = truth[start:stop] >= 0
-            predicted = _positions(model.classes, model.labels(values))
+            predicted = _positions(model.classes, model.labels(values, proba))
             counts += confusion(truth[start:stop][known], predicted[known], k)
+            if proba is not None:
+                probabilities.add(truth[start:stop][known], proba[known])
     summary = {"accuracy": None, "n": store.n} if classless else _summary(model, truth, counts, scores)
+    summary |= probabilities.result() if probabilities.n else {}
     if model.task == "regress":
         return summary | regression(store.y, scores)
     if classless or model.task == "ordinal" or (scored and store.qid is not None):
@@ -155,21 +199,24 @@ def _summary(model: Predictor, truth: np.ndarray, counts: np.ndarray, scores: np
     return summary
 
 
-def _write_csv(out: Path, n: int, blocks: Iterator[Block]) -> None:
+def _write_csv(out: Path, n: int, blocks: Iterator[Block], classes: np.ndarray) -> None:
     with whole_file(out) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
         for i, block in enumerate(blocks):
             if i == 0:
-                writer.writerow([name for column, values in block.items() for name in _names(column, values)])
+                names = (_names(column, values, classes) for column, values in block.items())
+                writer.writerow(chain.from_iterable(names))
             columns = [column for values in block.values() for column in np.atleast_2d(values.T).tolist()]
             writer.writerows(zip(*columns, strict=True))
 
 
-def _names(column: str, values: np.ndarray) -> list[str]:
+def _names(column: str, values: np.ndarray, classes: np.ndarray) -> list[str]:
+    if column == "probability":
+        return [f"{column}_{label}" for label in classes.tolist()]
     return [f"{column}_{j}" for j in range(values.shape[1])] if values.ndim == 2 else [column]
 
 
-def _write_npy(out: Path, n: int, blocks: Iterator[Block]) -> None:
+def _write_npy(out: Path, n: int, blocks: Iterator[Block], classes: np.ndarray) -> None:
     with whole_file(out) as file:
         for i, block in enumerate(blocks):
             *_, values = block.values()
@@ -179,22 +226,23 @@ def _write_npy(out: Path, n: int, blocks: Iterator[Block]) -> None:
             file.write(values.tobytes())
 
 
-def _write_zarr(out: Path, n: int, blocks: Iterator[Block]) -> None:
+def _write_zarr(out: Path, n: int, blocks: Iterator[Block], classes: np.ndarray) -> None:
     target = Target(str(out), overwrite=_is_predictions(out))
     with target.errors(), ExitStack() as cleanup:
         cleanup.callback(target.discard)
         group = target.begin()
-        decision = ArrayWriter(group, "decision")
+        more = {name: ArrayWriter(group, name) for name in ("decision", "probability")}
         answer: Column | None = None
         for block in blocks:
-            name, values = next(iter(block.items()))
+            (name, values), *others = block.items()
             answer = answer or cleanup.enter_context(closing(Column(name, target.folder)))
             answer.append(values)
-            if "decision" in block:
-                decision.append(block["decision"])
+            for other, values in others:
+                more[other].append(values)
         if answer is not None:
             answer.write(group)
-        decision.close()
+        for array in more.values():
+            array.close()
         group.attrs.put({PREDICTIONS: 1})
         target.commit()
 

@@ -5,17 +5,21 @@ What all fits share (labels, scaling, kernel, weights) is `fits.base`; what a so
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from streamsvm.calibration import Calibration, require_classes
 from streamsvm.checkpoints import Checkpoints, run_folder
-from streamsvm.config import FitConfig
+from streamsvm.config import FitConfig, ProbabilityConfig
 from streamsvm.data.store import Store
 from streamsvm.events import Events, JsonLines, ignore
 from streamsvm.fits.base import Fit
+from streamsvm.persist import load_model
+from streamsvm.phases import Phases
 
 FITS = {
     "dcsvm": "streamsvm.fits.dcsvm:DCSVMFit",
@@ -36,18 +40,39 @@ def train(
     events: Events = ignore,
 ) -> dict[str, Any]:
     """Trains, writes the model, returns the report that `fit --json` prints. Raises StreamSVMError."""
+    config = with_task(config, store)
     with ExitStack() as stack:
         if run_dir is not None:
             stack.enter_context(run_folder(run_dir))
             log = stack.enter_context(closing(JsonLines(run_dir / "events.jsonl")))
             events = events.also(log)
-        fit = _fit(store, config, events, run_dir, resume)
-        return stack.enter_context(closing(fit)).to_file(model_path)
+
+        def learn(rows: Store, folder: Path) -> list[Any]:
+            """The model of a fold, whose state is kept where that of the run is."""
+            train(
+                rows,
+                _plain(config),
+                model_path=folder / "model",
+                run_dir=folder if run_dir else None,
+                resume=resume and any(folder.iterdir()),
+                events=_progress_of(events),
+            )
+            return [load_model(folder / "model")]
+
+        fit, calibrations = stack.enter_context(_fitting(store, config, learn, events, run_dir, resume))
+        fit.calibration = next(iter(calibrations), None)
+        return fit.to_file(model_path)
 
 
 def train_in_memory(store: Store, config: FitConfig, events: Events = ignore) -> tuple[Any, dict[str, Any]]:
     """Trains and returns the model itself, and the report."""
-    with closing(_fit(store, config, events)) as fit:
+    config = with_task(config, store)
+
+    def learn(rows: Store, _: Path) -> list[Any]:
+        return [train_in_memory(rows, _plain(config), _progress_of(events))[0]]
+
+    with _fitting(store, config, learn, events) as (fit, calibrations):
+        fit.calibration = next(iter(calibrations), None)
         return fit.model()
 
 
@@ -55,21 +80,53 @@ def train_path(
     store: Store, config: FitConfig, Cs: Sequence[float], events: Events = ignore
 ) -> list[tuple[Any, dict[str, Any]]]:
     """A model and a report for each C, of a solver that shares its work among them."""
-    fit: Any = _fit(store, config, events)
-    with closing(fit):
-        return fit.path(Cs)
+    config = with_task(config, store)
+
+    def learn(rows: Store, _: Path) -> list[Any]:
+        return [model for model, _ in train_path(rows, _plain(config), Cs, _progress_of(events))]
+
+    with _fitting(store, config, learn, events) as (fit, calibrations):
+        found = fit.path(Cs)
+    for i, calibration in enumerate(calibrations):
+        model, report = found[i]
+        header = replace(model.header, calibration=calibration)
+        found[i] = replace(model, header=header), report
+    return found
 
 
 def plan(store: Store, config: FitConfig) -> dict[str, Any]:
     """What a fit would do: memory, and what tells its time. Nothing is trained."""
+    config = with_task(config, store)
     with closing(_fit(store, config, ignore)) as fit:
-        return fit.plan()
+        return fit.plan() | ({"folds": config.probability.folds} if config.probability.method else {})
+
+
+@contextmanager
+def _fitting(
+    store: Store,
+    config: FitConfig,
+    learn: Callable[[Store, Path], list[Any]],
+    events: Events,
+    run_dir: Path | None = None,
+    resume: bool = False,
+) -> Iterator[tuple[Any, list[Calibration]]]:
+    """A fit, and the calibrations of what it will learn; none where no probabilities are asked for."""
+    before, calibrations = Phases(), list[Calibration]()
+    if config.probability.method is not None:
+        from streamsvm.probability import cross_validated
+
+        with before("folds"):
+            calibrations = cross_validated(
+                store, config, learn, run_dir=run_dir, resume=resume, events=events
+            )
+    with closing(_fit(store, config, events, run_dir, resume)) as fit:
+        fit.phase.add(before)
+        yield fit, calibrations
 
 
 def _fit(
     store: Store, config: FitConfig, events: Events, run_dir: Path | None = None, resume: bool = False
 ) -> Fit:
-    config = with_task(config, store)
     module, _, name = FITS[config.solver].partition(":")
     return getattr(import_module(module), name)(
         store, config, events, Checkpoints(run_dir, store, config, resume, events)
@@ -79,4 +136,22 @@ def _fit(
 def with_task(config: FitConfig, store: Store) -> FitConfig:
     """The configuration with its task as a fact: rank where cutting planes find query ids, else classify."""
     ranks = config.solver == "cutting-plane" and store.qid is not None
-    return config.model_copy(update={"task": config.task or ("rank" if ranks else "classify")})
+    task = config.task or ("rank" if ranks else "classify")
+    if config.probability.method is not None:
+        require_classes(task)
+    return config.model_copy(update={"task": task})
+
+
+def _plain(config: FitConfig) -> FitConfig:
+    """The configuration without probabilities, of the fits that make them."""
+    return config.model_copy(update={"probability": ProbabilityConfig()})
+
+
+def _progress_of(events: Events) -> Events:
+    """Events of which progress alone is passed on."""
+
+    def progress(record: dict[str, Any]) -> None:
+        if record["event"] == "progress":
+            events.progress(record["phase"], record["done"], record["total"])
+
+    return Events(progress)

@@ -15,6 +15,7 @@ from streamsvm.config import (
     DCSVMConfig,
     FitConfig,
     KernelConfig,
+    ProbabilityConfig,
     build_config,
     dump_toml,
     load_config,
@@ -189,9 +190,12 @@ def test_a_configuration_is_frozen():
         FitConfig().C = 2.0
 
 
+GROUPS = ("kernel", "dcsvm", "bsgd", "cutting_plane", "hss", "alfpgm", "probability")
+
+
 def test_every_option_has_a_description_and_a_default():
-    for model in (FitConfig, KernelConfig, DCSVMConfig, BSGDConfig, CuttingPlaneConfig):
+    for model in (FitConfig, KernelConfig, DCSVMConfig, BSGDConfig, CuttingPlaneConfig, ProbabilityConfig):
         model()
         for name, field in model.model_fields.items():
-            assert field.description or name in ("kernel", "dcsvm", "bsgd", "cutting_plane", "hss", "alfpgm")
+            assert field.description or name in GROUPS
     assert "dcsvm.early_level" in set(option_names())

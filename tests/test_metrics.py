@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau
 from sklearn import metrics as twin
 
-from streamsvm.metrics import break_even, confusion, mean_absolute_error, per_class, ranking, roc_auc
+from streamsvm.metrics import (
+    ProbabilityScores,
+    break_even,
+    confusion,
+    mean_absolute_error,
+    per_class,
+    ranking,
+    roc_auc,
+)
 
 codes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60)
 
@@ -92,3 +100,36 @@ def test_mean_absolute_error_is_sklearns(pairs):
     truth, predicted = np.array(pairs).T
     expected = twin.mean_absolute_error(truth, predicted)
     assert mean_absolute_error(confusion(truth, predicted, 4)) == pytest.approx(expected)
+
+
+def slow_reliability(truth: np.ndarray, proba: np.ndarray) -> list[tuple[float, float, int]]:
+    """(mean confidence, frequency, rows) of the bins that have rows, row by row."""
+    bins: dict[int, list[tuple[float, bool]]] = {}
+    for y, p in zip(truth.tolist(), proba.tolist(), strict=True):
+        confidence, right = (p[1], y == 1) if len(p) == 2 else (max(p), y == p.index(max(p)))
+        bins.setdefault(min(int(confidence * 15), 14), []).append((confidence, right))
+    return [
+        (np.mean([c for c, _ in rows]), np.mean([r for _, r in rows]), len(rows))
+        for _, rows in sorted(bins.items())
+    ]
+
+
+@given(st.integers(2, 4), st.integers(1, 200), st.integers(0, 2**32 - 1), st.booleans())
+def test_probability_scores_are_sklearns_in_blocks_of_any_size(k, n, seed, sure):
+    rng = np.random.default_rng(seed)
+    truth, proba = rng.integers(0, k, n), rng.dirichlet(np.full(k, 0.5), n)
+    if sure:
+        proba[::3] = np.eye(k)[truth[::3]]
+    scores = ProbabilityScores(k)
+    for block in np.array_split(np.arange(n), 3):
+        scores.add(truth[block], proba[block])
+    found, labels = scores.result(), list(range(k))
+    brier = twin.brier_score_loss(truth, proba, labels=labels, scale_by_half=False)
+    assert found["brier"] == pytest.approx(brier)
+    assert found["log_loss"] == pytest.approx(twin.log_loss(truth, proba, labels=labels), abs=1e-12)
+    expected = slow_reliability(truth, proba)
+    bins = [(b["confidence"], b["frequency"], b["count"]) for b in found["reliability"]]
+    np.testing.assert_allclose(bins, expected, atol=1e-12)
+    ece = sum(count * abs(c - f) for c, f, count in expected) / n
+    assert found["ece"] == pytest.approx(ece, abs=1e-12)
+    assert all(b["from"] <= b["confidence"] <= b["to"] for b in found["reliability"])

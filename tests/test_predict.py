@@ -41,7 +41,10 @@ class Linear:
     def decision_function(self, rows: Rows) -> np.ndarray:
         return rows.X @ self.W
 
-    def labels(self, decision):
+    def answers(self, rows: Rows):
+        return self.decision_function(rows), None
+
+    def labels(self, decision, proba=None):
         return self.classes[(decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)]
 
     def encode_labels(self, y):

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from streamsvm import __version__
+from streamsvm.cli.calibrate import calibrate
 from streamsvm.cli.check import check
 from streamsvm.cli.demo import demo
 from streamsvm.cli.evaluate import evaluate
@@ -31,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (ingest, info, check, fit, predict, evaluate, stream, export, demo):
+for command in (ingest, info, check, fit, calibrate, predict, evaluate, stream, export, demo):
     app.command()(command)
 app.command(name="import")(import_)
 

@@ -19,7 +19,7 @@ def evaluate(
     scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model: accuracy, precision and recall by class, confusion, ROC AUC."""
+    """Score a model: accuracy, precision and recall by class, confusion, ROC AUC; probabilities where it has any."""
     from streamsvm.persist import load_model
     from streamsvm.predict import evaluate as score
 
@@ -32,6 +32,8 @@ def evaluate(
         emit_table("By class", result["per_class"])
         if len(result["classes"]) <= MOST_CLASSES_IN_A_TABLE:
             emit_table("Confusion (rows: true, columns: predicted)", _confusion_rows(result))
+    if not as_json and "reliability" in result:
+        emit_table("Reliability (how often what is said is true)", result["reliability"])
 
 
 def _headline(result: dict[str, Any]) -> dict[str, Any]:

@@ -52,6 +52,9 @@ def fit(
     class_weight: Annotated[
         str | None, _flag("--class-weight", "class_weight", metavar="balanced|L=W[,L=W...]")
     ] = None,
+    probability: Annotated[
+        str | None, _flag("--probability", "probability.method", metavar="sigmoid|isotonic")
+    ] = None,
     memory_limit: Annotated[str | None, _flag("--memory-limit", "memory_limit", metavar="SIZE")] = None,
     workers: Annotated[int | None, _flag("--workers", "workers")] = None,
     scheduler: Annotated[str | None, _flag("--scheduler", "scheduler", metavar="tcp://HOST:PORT")] = None,

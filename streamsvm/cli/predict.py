@@ -18,6 +18,7 @@ def predict(
     decision: Annotated[
         bool, typer.Option("--decision", help="Decision values too (.npy: instead).")
     ] = False,
+    proba: Annotated[bool, typer.Option("--proba", help="Probabilities too (.npy: instead).")] = False,
     x: XName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
@@ -29,5 +30,6 @@ def predict(
 
     rows = open_store(store, x)
     with progress() as events, engine(workers, scheduler, events) as tasks:
-        write_predictions(load_model(model), rows, out, decision=decision, engine=tasks, events=events)
+        wanted = {"decision": decision, "proba": proba}
+        write_predictions(load_model(model), rows, out, **wanted, engine=tasks, events=events)
     emit({"out": str(out), "n": rows.n, **usage_so_far()}, as_json=as_json, title="Predictions")

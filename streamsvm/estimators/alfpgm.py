@@ -176,7 +176,7 @@ support_, support_vectors_, shape_fit_ : as in `SVC`
         if self.decision_function_shape == "ovr" or len(self._known_classes()) == 2:
             return super().decision_function(X)
         store, model = self._store(X, reset=False), self.model_
-        return np.concatenate([-model.pair_decisions(store.read(*block)) for block in store.blocks()])
+        return np.concatenate([-model.binary_decisions(store.read(*block)) for block in store.blocks()])
 
     def predict(self, X: Any) -> np.ndarray:
         """(n,) labels by LIBSVM's vote; equal votes are the first class's, or decided by confidence (break_ties)."""

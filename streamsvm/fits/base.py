@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm.calibration import Calibration
 from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
 from streamsvm.data.check import require_finite
@@ -31,7 +32,12 @@ MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times
 
 
 class Fit(ABC):
-    """One fit, from labels to model. classes (k,), codes (n,) positions in them, upper (n,) C times weights."""
+    """One fit, from labels to model. classes (k,), codes (n,) positions in them, upper (n,) C times weights.
+
+    calibration: goes into the model, where it is set.
+    """
+
+    calibration: Calibration | None = None
 
     def __init__(self, store: Store, config: FitConfig, events: Events, checkpoints: Checkpoints) -> None:
         self.store, self.config, self.events, self.checkpoints = store, config, events, checkpoints
@@ -180,6 +186,7 @@ class Fit(ABC):
             self.config.model_dump(mode="json"),
             self.store.fingerprint(),
             certificate,
+            self.calibration,
         )
 
     def report(self, certificate: dict[str, Any], n_support: int, **facts: Any) -> dict[str, Any]:

@@ -35,7 +35,10 @@ class FirstColumn:
     def decision_function(self, rows: Rows) -> np.ndarray:
         return rows.X[:, 0].astype(np.float64)
 
-    def labels(self, decision):
+    def answers(self, rows: Rows):
+        return self.decision_function(rows), None
+
+    def labels(self, decision, proba=None):
         return self.classes[(decision > 0).astype(int)]
 
     def encode_labels(self, y):

@@ -1,0 +1,41 @@
+"""`streamsvm calibrate`: probabilities for a model, from rows that it was not trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from streamsvm.cli.options import AsJson, ModelIn, Scheduler, Workers, XName, YName, engine, open_store
+from streamsvm.cli.output import emit, progress, usage_so_far
+
+
+def calibrate(
+    model: ModelIn,
+    store: Annotated[
+        str,
+        typer.Option("--store", help="Rows and labels that the model was not trained on.", metavar="STORE"),
+    ],
+    method: Annotated[
+        Literal["sigmoid", "isotonic"], typer.Option("--method", help="Isotonic needs many rows.")
+    ] = "sigmoid",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where the model with probabilities goes; else in its place.")
+    ] = None,
+    x: XName = None,
+    y: YName = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add probabilities to a model, in place of those it may have."""
+    from streamsvm.persist import load_model, save_model
+    from streamsvm.probability import held_out
+
+    rows, target = open_store(store, x, y), out or model
+    with progress() as events, engine(workers, scheduler, events) as tasks:
+        calibrated, n = held_out(load_model(model), rows, method, engine=tasks, events=events)
+        save_model(calibrated, target)
+    facts = {"model": str(target), "method": method, "n": n}
+    emit(facts | usage_so_far(), as_json=as_json, title="Calibrated")

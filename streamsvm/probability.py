@@ -1,0 +1,146 @@
+"""Where probabilities come from: decision values of rows that no model of them was trained on.
+
+Either of a held-out store, or of all training rows, cross-validated: each fold is predicted by a fit on the others.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamsvm.calibration import Calibration, calibrate, own_problems, require_classes
+from streamsvm.checkpoints import Checkpoints
+from streamsvm.config import FitConfig
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.errors import DataError
+from streamsvm.events import Events, ignore
+from streamsvm.graph import Engine, open_engine
+from streamsvm.models import label_texts
+from streamsvm.predict import predict_blocks
+
+Learn = Callable[
+    [Store, Path], list[Any]
+]  # models of some rows; a folder of its own, for states and large models
+
+
+def held_out(
+    model: Any, store: Store, method: str, *, engine: Engine, events: Events = ignore
+) -> tuple[Any, int]:
+    """The model with probabilities from a store that it was not trained on, and how many rows told.
+
+    Rows of labels that it does not know tell nothing. Raises ConfigError, DataError.
+    """
+    require_classes(model.task)
+    codes = model.encode_labels(store.y)
+    found = _decisions(model, store, codes, engine, events)
+    calibration = calibrate(
+        found,
+        codes,
+        len(model.classes),
+        method=method,
+        pairwise=model.is_pairwise,
+        weight=store.sample_weight,
+    )
+    header = replace(model.header, calibration=calibration)
+    return replace(model, header=header), int(np.count_nonzero(codes >= 0))
+
+
+def cross_validated(
+    store: Store,
+    config: FitConfig,
+    learn: Learn,
+    *,
+    run_dir: Path | None = None,
+    resume: bool = False,
+    events: Events = ignore,
+) -> list[Calibration]:
+    """A calibration for each of the models that `learn` makes of the rows of a store, by config.probability.
+
+    Folds that are done are kept in the run directory. Raises what `learn` raises, and DataError where a class has one
+    row only.
+    """
+    method = config.probability.method
+    assert method is not None  # or nobody asks
+    with ExitStack() as stack:
+        if run_dir is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamsvm-folds-")))
+        else:
+            folder = run_dir / "folds"
+            folder.mkdir(exist_ok=True)
+        resume = resume and any(folder.iterdir())
+        checkpoints = Checkpoints(folder if run_dir else None, store, config, resume, events)
+        found, codes, pairwise = _predicted(store, config, learn, folder, checkpoints, events)
+    k, weight = int(codes.max()) + 1, store.sample_weight
+    return [calibrate(f, codes, k, method=method, pairwise=pairwise, weight=weight) for f in found]
+
+
+def _predicted(
+    store: Store, config: FitConfig, learn: Learn, folder: Path, checkpoints: Checkpoints, events: Events
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Decision values (models, n, own problems) of all rows, their codes (n,), and whether problems are pairs."""
+    folds = config.probability.folds
+    fold = folds_of(store, folds, config.seed, config.positive)
+    state: dict[str, Any] = {"done": 0} | (checkpoints.load() or {})
+    for number in range(int(state["done"]), folds):
+        inside, own = np.flatnonzero(fold == number), folder / str(number)
+        own.mkdir(exist_ok=True)
+        models = learn(store.subset(np.flatnonzero(fold != number)), own)
+        if number == 0:
+            state |= {"codes": models[0].encode_labels(store.y), "pairwise": models[0].is_pairwise}
+        rows, codes = store.subset(inside), state["codes"][inside]
+        engine = open_engine(config.threads, config.workers, config.scheduler, config.memory_limit)
+        with closing(engine):
+            engine.require_folder(own)
+            found = np.stack([_decisions(model, rows, codes, engine) for model in models])
+        if number == 0:
+            state["decisions"] = np.zeros((len(models), store.n, found.shape[2]))
+        state["decisions"][:, inside] = found
+        state["done"] = number + 1
+        checkpoints.offer(state.copy, last=True)
+        shutil.rmtree(own)
+        events.progress("folds", number + 1, folds)
+    return state["decisions"], state["codes"], bool(state["pairwise"])
+
+
+def folds_of(store: Store, folds: int, seed: int, positive: tuple[str, ...] = ()) -> np.ndarray:
+    """(n,) the fold of each row: labels, and rows without weight, are spread evenly, at random.
+
+    Raises DataError where a class has one row only, which would be missing where it is predicted.
+    """
+    labels, strata = np.unique(store.y, return_inverse=True)
+    counted = np.ones(store.n, bool) if store.sample_weight is None else store.sample_weight > 0
+    needed = np.isin(label_texts(labels), positive) if positive else np.ones(len(labels), bool)
+    single = np.flatnonzero(needed & (np.bincount(strata[counted], minlength=len(labels)) < 2))
+    if len(single):
+        raise DataError(
+            f"{store.url or 'the data'} has less than two rows of label {labels[single[0]]}, expected at least two of "
+            "each: probabilities need one that its model was not trained on"
+        )
+    order = np.lexsort((np.random.default_rng(seed).random(store.n), counted, strata))
+    fold = np.empty(store.n, np.int64)
+    fold[order] = np.arange(store.n) % folds
+    return fold
+
+
+def _decisions(
+    model: Any, store: Store, codes: np.ndarray, engine: Engine, events: Events = ignore
+) -> np.ndarray:
+    """(n, own problems) decision values, see `calibration.own_problems`."""
+    k, pairwise = len(model.classes), model.is_pairwise
+    blocks = predict_blocks(
+        model, store, engine=engine, ask=_binary_decisions, phase="calibrate", events=events
+    )
+    own = [own_problems(f, codes[start:stop], k, pairwise=pairwise) for start, stop, f in blocks]
+    return np.concatenate(own)
+
+
+def _binary_decisions(model: Any, rows: Rows) -> np.ndarray:
+    return model.binary_decisions(rows)
