@@ -137,11 +137,11 @@ def calibrate(
 ) -> Calibration:
     """The maps that fit the decision values of rows that no model of them was trained on.
 
-    decisions: (n, own problems), see `own_problems`; codes (n,) in 0..k-1, -1 for rows to leave out; weight (n,), of
-    which the mean counts as one row. Raises DataError where a class has no rows.
+    decisions: (n, own problems), see `own_problems`; codes (n,) in 0..k-1; weight (n,), of which the
+    mean counts as one row. Raises DataError where a class has no rows.
     """
     weight = np.ones(len(codes)) if weight is None else weight
-    used = (codes >= 0) & (weight > 0)
+    used = weight > 0
     decisions, codes, weight = decisions[used].astype(np.float64), codes[used], weight[used]
     if len(np.unique(codes)) < k:
         raise DataError(f"probabilities need rows of all {k} classes, found {len(np.unique(codes))}")

@@ -22,6 +22,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.events import Events, ignore
+from streamsvm.fits.base import row_weights
 from streamsvm.graph import Engine, open_engine
 from streamsvm.models import label_texts
 from streamsvm.predict import predict_blocks
@@ -39,18 +40,12 @@ def held_out(
     Rows of labels that it does not know tell nothing. Raises ConfigError, DataError.
     """
     require_classes(model.task)
-    codes = model.encode_labels(store.y)
-    found = _decisions(model, store, codes, engine, events)
-    calibration = calibrate(
-        found,
-        codes,
-        len(model.classes),
-        method=method,
-        pairwise=model.is_pairwise,
-        weight=store.sample_weight,
-    )
-    header = replace(model.header, calibration=calibration)
-    return replace(model, header=header), int(np.count_nonzero(codes >= 0))
+    codes, weight = model.encode_labels(store.y), store.sample_weight
+    found, known = _decisions(model, store, codes, engine, events), codes >= 0
+    weight = _weights(model, codes[known], None if weight is None else weight[known])
+    facts: dict[str, Any] = {"method": method, "pairwise": model.is_pairwise, "weight": weight}
+    calibration = calibrate(found[known], codes[known], len(model.classes), **facts)
+    return replace(model, header=replace(model.header, calibration=calibration)), len(weight)
 
 
 def cross_validated(
@@ -77,15 +72,16 @@ def cross_validated(
             folder.mkdir(exist_ok=True)
         resume = resume and any(folder.iterdir())
         checkpoints = Checkpoints(folder if run_dir else None, store, config, resume, events)
-        found, codes, pairwise = _predicted(store, config, learn, folder, checkpoints, events)
-    k, weight = int(codes.max()) + 1, store.sample_weight
-    return [calibrate(f, codes, k, method=method, pairwise=pairwise, weight=weight) for f in found]
+        state = _predicted(store, config, learn, folder, checkpoints, events)
+    codes = state["codes"]
+    facts: dict[str, Any] = {"method": method, "pairwise": bool(state["pairwise"]), "weight": state["weight"]}
+    return [calibrate(found, codes, int(codes.max()) + 1, **facts) for found in state["decisions"]]
 
 
 def _predicted(
     store: Store, config: FitConfig, learn: Learn, folder: Path, checkpoints: Checkpoints, events: Events
-) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Decision values (models, n, own problems) of all rows, their codes (n,), and whether problems are pairs."""
+) -> dict[str, Any]:
+    """decisions (models, n, own problems) of all rows, their codes and weight (n,), and whether they are pairwise."""
     folds = config.probability.folds
     fold = folds_of(store, folds, config.seed, config.positive)
     state: dict[str, Any] = {"done": 0} | (checkpoints.load() or {})
@@ -94,7 +90,9 @@ def _predicted(
         own.mkdir(exist_ok=True)
         models = learn(store.subset(np.flatnonzero(fold != number)), own)
         if number == 0:
-            state |= {"codes": models[0].encode_labels(store.y), "pairwise": models[0].is_pairwise}
+            codes = models[0].encode_labels(store.y)
+            weight = _weights(models[0], codes, store.sample_weight)
+            state |= {"codes": codes, "weight": weight, "pairwise": models[0].is_pairwise}
         rows, codes = store.subset(inside), state["codes"][inside]
         engine = open_engine(config.threads, config.workers, config.scheduler, config.memory_limit)
         with closing(engine):
@@ -107,7 +105,7 @@ def _predicted(
         checkpoints.offer(state.copy, last=True)
         shutil.rmtree(own)
         events.progress("folds", number + 1, folds)
-    return state["decisions"], state["codes"], bool(state["pairwise"])
+    return state
 
 
 def folds_of(store: Store, folds: int, seed: int, positive: tuple[str, ...] = ()) -> np.ndarray:
@@ -128,6 +126,12 @@ def folds_of(store: Store, folds: int, seed: int, positive: tuple[str, ...] = ()
     fold = np.empty(store.n, np.int64)
     fold[order] = np.arange(store.n) % folds
     return fold
+
+
+def _weights(model: Any, codes: np.ndarray, sample_weight: np.ndarray | None) -> np.ndarray:
+    """(n,) what rows weigh: as in the fit of the model, or labels and decisions would not go together."""
+    class_weight = (model.header.config or {}).get("class_weight")
+    return row_weights(codes, model.classes, class_weight, sample_weight)
 
 
 def _decisions(

@@ -27,7 +27,12 @@ DIVIDED = {"levels": 1, "part_rows": 64}
 
 
 @parametrize_with_checks(
-    [DCSVC(), DCSVC(early=True, **DIVIDED), DCSVC(**DIVIDED, clustering="kernel")],
+    [
+        DCSVC(),
+        DCSVC(early=True, **DIVIDED),
+        DCSVC(**DIVIDED, clustering="kernel"),
+        DCSVC(probability=True),
+    ],
     expected_failed_checks=lambda _: AS_SVC,
 )
 def test_scikit_learn_checks(estimator, check):
@@ -56,6 +61,7 @@ def test_defaults_are_those_of_the_configuration():
     homes = {"random_state": None, "n_jobs": None, "memory_limit": FitConfig().memory_limit}
     homes |= {"cache_size": FitConfig().cache_size >> 20}
     expected = homes | {name: getattr(FitConfig(), name) for name in ("C", "tol", "class_weight")}
+    expected |= {"probability": FitConfig().probability.method is not None}
     expected |= {"kernel": KernelConfig().name} | {
         n: getattr(KernelConfig(), n) for n in ("gamma", "degree", "coef0")
     }

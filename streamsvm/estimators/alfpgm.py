@@ -80,6 +80,9 @@ class ALFPGMSVC(_ALFPGM, SupportVectors, StoreClassifier):
 break_ties, random_state : as in `SVC`
         kernel is "rbf", "poly" or "linear", coef0 at least 0; tol bounds m - M as LIBSVM's does; max_iter counts
         working sets, -1 for no limit; cache_size is MB, used for rows of 128 nonzeros and more. Nothing is random.
+    probability : bool, "sigmoid" or "isotonic", default=False
+        Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
+        largest probability. True: sigmoid.
     pairs : int, default=500
         Pairs p that join a working set; with free support vectors of the last one it has up to 4 p rows.
     subproblem : {"pairs", "fpg"}, default="pairs"
@@ -120,6 +123,7 @@ support_, support_vectors_, shape_fit_ : as in `SVC`
         tol: float = 1e-3,
         cache_size: float = 200,
         class_weight: Any = None,
+        probability: bool | str = False,
         max_iter: int = -1,
         decision_function_shape: str = "ovr",
         break_ties: bool = False,
@@ -143,6 +147,7 @@ support_, support_vectors_, shape_fit_ : as in `SVC`
         self.tol = tol
         self.cache_size = cache_size
         self.class_weight = class_weight
+        self.probability = probability
         self.max_iter = max_iter
         self.decision_function_shape = decision_function_shape
         self.break_ties = break_ties

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,18 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
 from streamsvm.config import FitConfig, build_config
+from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.events import Events, Sink
 from streamsvm.graph import Engine
 from streamsvm.models import label_texts
 from streamsvm.persist import save_model
-from streamsvm.predict import predict_blocks
+from streamsvm.predict import answers_of, decisions_of, predict_blocks
 from streamsvm.train import train_in_memory
 
 KERNEL_OPTIONS = ("gamma", "degree", "coef0")
@@ -34,6 +36,7 @@ class StoreEstimator(BaseEstimator):
     random_state: Any
     memory_limit: int | str | None
     n_jobs: int | None
+    probability: bool | str = False
 
     @abstractmethod
     def _values(self) -> dict[str, Any]:
@@ -55,21 +58,26 @@ class StoreEstimator(BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
+    def _blocks(self, X: Any, ask: Callable[[Any, Rows], Any]) -> Iterator[Any]:
+        """What the model answers for each row block."""
+        check_is_fitted(self)
+        store, engine = self._store(X, reset=False), Engine(threads(self.n_jobs))
+        for _, _, answer in predict_blocks(self.model_, store, engine=engine, ask=ask):
+            yield answer
+
     def _decisions(self, X: Any) -> Iterator[np.ndarray]:
         """Decision values of each row block."""
-        check_is_fitted(self)
-        model: Any = self.model_
-        store = self._store(X, reset=False)
-        for _, _, decision in predict_blocks(model, store, engine=Engine(threads(self.n_jobs))):
-            yield decision
+        return self._blocks(X, decisions_of)
 
     def _config(self) -> FitConfig:
         """The parameters as a configuration. Raises ConfigError, a ValueError, naming the wrong one."""
+        given = self.probability
         common = {
             "kernel": {"name": self.kernel} | {name: getattr(self, name) for name in KERNEL_OPTIONS},
             "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
             "memory_limit": self.memory_limit,
             "threads": threads(self.n_jobs),
+            "probability": {"method": given if isinstance(given, str) else "sigmoid" if given else None},
         }
         return build_config((type(self).__name__, common | self._values()))
 
@@ -111,6 +119,12 @@ class StoreEstimator(BaseEstimator):
         validate_data(self, np.broadcast_to(0.0, (1, d)), y, reset=reset, skip_check_array=True)
 
 
+def _wants_probabilities(estimator: StoreClassifier) -> bool:
+    if not estimator.probability:
+        raise AttributeError("predict_proba is there with probability=True only")
+    return True
+
+
 class StoreClassifier(ClassifierMixin, StoreEstimator):
     """A classifier over `train`."""
 
@@ -132,9 +146,20 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         return np.concatenate(list(self._decisions(X)))
 
     def predict(self, X: Any) -> np.ndarray:
-        """(n,) labels; a dask array or Store is read block by block."""
-        codes = [self.model_.codes_of(block) for block in self._decisions(X)]
+        """(n,) labels, with `probability` the most probable ones; a dask array or Store is read block by block."""
+        codes = [self.model_.codes_of(*answers) for answers in self._blocks(X, answers_of)]
         return self.classes_[np.concatenate(codes)]
+
+    @available_if(_wants_probabilities)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """(n, n_classes) probabilities, the largest that of `predict`; with `probability` only."""
+        return np.concatenate([proba for _, proba in self._blocks(X, answers_of)])
+
+    @available_if(_wants_probabilities)
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """(n, n_classes) logarithms of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Mean accuracy on X and y; of a Store, on its own labels where y is None."""

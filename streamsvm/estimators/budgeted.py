@@ -54,6 +54,9 @@ class BudgetedSVC(StoreClassifier):
         Decide by the mean of the weights over all steps, step t weighted by t. Pays where the budget is rarely full.
     class_weight : dict, "balanced" or None, default=None
         Factors on the loss by class.
+    probability : bool, "sigmoid" or "isotonic", default=False
+        Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
+        largest probability. True: sigmoid.
     random_state : int, RandomState or None, default=None
         Seeds the order of the rows.
     memory_limit : int, str or None, default=None
@@ -95,6 +98,7 @@ class BudgetedSVC(StoreClassifier):
         fit_intercept: bool = False,
         average: bool = False,
         class_weight: Any = None,
+        probability: bool | str = False,
         random_state: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
@@ -112,6 +116,7 @@ class BudgetedSVC(StoreClassifier):
         self.fit_intercept = fit_intercept
         self.average = average
         self.class_weight = class_weight
+        self.probability = probability
         self.random_state = random_state
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
@@ -128,9 +133,12 @@ class BudgetedSVC(StoreClassifier):
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learns the rows of X in their order, after those of `fit` and `partial_fit` before.
 
-        classes: all labels there will be; needed in the first call. Raises ValueError for other labels.
+        classes: all labels there will be; needed in the first call. Raises ValueError for other labels, and with
+        `probability`.
         """
         config, first = self._config(), not hasattr(self, "model_")
+        if self.probability:
+            raise ConfigError("probability needs all rows: use fit, or streamsvm.online.BSGDClassifier")
         if first and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit.")
         X, y = self._checked(X, y, reset=first)

@@ -73,6 +73,9 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         Factors on C by class.
     max_passes : int, default=1000
         Most passes over the rows.
+    probability : bool, "sigmoid" or "isotonic", default=False
+        Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
+        largest probability. True: sigmoid.
     random_state : int, RandomState or None, default=None
         Draws the landmarks.
     memory_limit : int, str or None, default=None
@@ -112,6 +115,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         intercept_scaling: float = 1.0,
         method: str = "ocas",
         class_weight: Any = None,
+        probability: bool | str = False,
         max_passes: int = 1000,
         random_state: Any = None,
         memory_limit: int | str | None = None,
@@ -128,6 +132,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         self.intercept_scaling = intercept_scaling
         self.method = method
         self.class_weight = class_weight
+        self.probability = probability
         self.max_passes = max_passes
         self.random_state = random_state
         self.memory_limit = memory_limit

@@ -46,6 +46,9 @@ class DCSVC(SupportVectors, StoreClassifier):
         Largest violation of the KKT conditions at the end. Kernel values are float32: far below 1e-5 is out of reach.
     class_weight : dict, "balanced" or None, default=None
         Factors on C by class, above 0; "balanced" is n_samples / (n_classes * count).
+    probability : bool, "sigmoid" or "isotonic", default=False
+        Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
+        largest probability. True: sigmoid.
     random_state : int, RandomState or None, default=None
         Seeds the clustering. An exact model depends on it within `tol` only.
     early : bool, default=False
@@ -106,6 +109,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         coef0: float = 0.0,
         tol: float = 1e-3,
         class_weight: Any = None,
+        probability: bool | str = False,
         random_state: Any = None,
         early: bool = False,
         children: int = 4,
@@ -129,6 +133,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         self.coef0 = coef0
         self.tol = tol
         self.class_weight = class_weight
+        self.probability = probability
         self.random_state = random_state
         self.early = early
         self.children = children

@@ -50,6 +50,9 @@ class HSSSVC(StoreClassifier):
         Largest KKT violation at the end of polishing.
     class_weight : dict, "balanced" or None, default=None
         Factors on C by class.
+    probability : bool, "sigmoid" or "isotonic", default=False
+        Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
+        largest probability. True: sigmoid.
     random_state : int, RandomState or None, default=None
         Draws samples of columns, landmarks and trees.
     rtol, atol, max_rank : float, float, int, default=1e-3, 1e-3, 300
@@ -105,6 +108,7 @@ class HSSSVC(StoreClassifier):
         coef0: float = 0.0,
         tol: float = 1e-3,
         class_weight: Any = None,
+        probability: bool | str = False,
         random_state: Any = None,
         rtol: float = 1e-3,
         atol: float = 1e-3,
@@ -128,6 +132,7 @@ class HSSSVC(StoreClassifier):
         self.coef0 = coef0
         self.tol = tol
         self.class_weight = class_weight
+        self.probability = probability
         self.random_state = random_state
         self.rtol = rtol
         self.atol = atol

@@ -162,20 +162,8 @@ class Fit(ABC):
 
     def _upper(self, codes: np.ndarray) -> np.ndarray:
         """C times class and sample weights, (n,)."""
-        upper = np.full(self.store.n, float(self.config.C))
-        weights = self.config.class_weight
-        if weights == "balanced":
-            counts = np.bincount(codes, minlength=len(self.classes))
-            upper *= (self.store.n / (len(self.classes) * np.maximum(counts, 1)))[codes]
-        elif weights:
-            texts = label_texts(self.classes).tolist()
-            unknown = [label for label in weights if label not in texts]
-            if unknown:
-                raise ConfigError(
-                    f"class_weight names {unknown[0]!r}; the classes are {', '.join(texts[:30])}"
-                )
-            upper *= np.array([weights.get(text, 1.0) for text in texts])[codes]
-        return upper if self.store.sample_weight is None else upper * self.store.sample_weight
+        weights = self.config.class_weight, self.store.sample_weight
+        return self.config.C * row_weights(codes, self.classes, *weights)
 
     def header(self, certificate: dict[str, Any]) -> Header:
         return Header(
@@ -203,6 +191,23 @@ class Fit(ABC):
             **self.engine.facts(),
             **self.phase.report(),
         }
+
+
+def row_weights(
+    codes: np.ndarray, classes: np.ndarray, class_weight: Any, sample_weight: np.ndarray | None
+) -> np.ndarray:
+    """(n,) class times sample weights of rows with these codes. Raises ConfigError for a class that is not there."""
+    factors = np.ones(len(classes))
+    if class_weight == "balanced":
+        counts = np.bincount(codes, minlength=len(classes))
+        factors = len(codes) / (len(classes) * np.maximum(counts, 1))
+    elif class_weight:
+        texts = label_texts(classes).tolist()
+        unknown = [label for label in class_weight if label not in texts]
+        if unknown:
+            raise ConfigError(f"class_weight names {unknown[0]!r}; the classes are {', '.join(texts[:30])}")
+        factors = np.array([class_weight.get(text, 1.0) for text in texts])
+    return factors[codes] if sample_weight is None else factors[codes] * sample_weight
 
 
 def _moments(store: Store, block: tuple[int, int]) -> tuple[None, Moments]:
