@@ -76,7 +76,9 @@ def originals(tmp_path_factory):
         "expansion": {"solver": "admm-hss"},
     }
     for kind, options in kinds.items():
-        values = {"kernel": {"gamma": 1e-4}} | options
+        methods = {"kernel": "sigmoid", "local": "isotonic", "linear": "isotonic"}
+        probability = {"method": methods.get(kind), "folds": 2}
+        values = {"kernel": {"gamma": 1e-4}, "probability": probability} | options
         train(Store.open(str(folder / "dense")), build_config(("test", values)), model_path=folder / kind)
     return folder
 
@@ -88,7 +90,7 @@ def use(path: Path) -> None:
         store.read(0, min(store.n, 5))
     else:
         model = load_model(path)
-        model.labels(model.decision_function(rows()))
+        model.predict(rows())
 
 
 @given(st.data())

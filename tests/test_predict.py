@@ -186,3 +186,58 @@ def test_rows_of_unknown_classes_count_as_wrong(store, binary, three):
     assert result["accuracy"] == pytest.approx(right.sum() / 1000)
     with pytest.raises(DataError, match="no row has a label that the model knows; it knows 3, 5, 8"):
         evaluate(three, store, engine=Serial())
+
+
+@dataclass
+class Calibrated(Linear):
+    """Probabilities by softmax; of two classes at most 0.9 of the second."""
+
+    def answers(self, rows: Rows):
+        values = self.decision_function(rows)
+        two = np.column_stack([np.zeros(len(values)), values - 0.5])
+        p = np.exp(two if values.ndim == 1 else values)
+        return values, p / p.sum(axis=1, keepdims=True)
+
+    def labels(self, decision, proba=None):
+        return self.classes[np.argmax(proba, axis=1)]
+
+    def require_probabilities(self):
+        pass
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_probabilities_in_every_file_and_the_labels_that_go_with_them(tmp_path, store, k):
+    W, classes = np.random.default_rng(1).normal(size=(3, 3)), np.array([3, 5, 8])
+    model = Calibrated(W, classes) if k == 3 else Calibrated(W[0])
+    values, proba = model.answers(store.read(0, store.n))
+    write_predictions(model, store, tmp_path / "p.csv", decision=True, proba=True, engine=Serial())
+    with (tmp_path / "p.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header[-k:] == [f"probability_{label}" for label in model.classes]
+    assert len(header) == 1 + (3 if k == 3 else 1) + k
+    np.testing.assert_allclose(np.array([row[-k:] for row in rows], float), proba, rtol=1e-6)
+    assert [row[0] for row in rows] == [str(label) for label in model.classes[proba.argmax(axis=1)]]
+    write_predictions(model, store, tmp_path / "p.npy", proba=True, engine=Serial())
+    np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), proba)
+    write_predictions(model, store, tmp_path / "p.zarr", proba=True, engine=Serial())
+    group = zarr.open_group(tmp_path / "p.zarr", mode="r")
+    np.testing.assert_array_equal(group["probability"][:], proba)
+    assert "decision" not in group
+    with pytest.raises(ConfigError, match="found --decision and --proba, expected one of them"):
+        write_predictions(model, store, tmp_path / "p.npy", decision=True, proba=True, engine=Serial())
+
+
+def test_probabilities_are_scored_over_rows_with_known_labels(store):
+    model = Calibrated(np.array([1.0, 0.5, 0.25]))
+    y = store.y.copy()
+    y[:100] = "perhaps"
+    there = Store.from_arrays(store.read(0, 1000).dense(), y)
+    there.blocks = store.blocks
+    result = evaluate(model, there, engine=Serial())
+    proba = model.answers(store.read(0, 1000))[1][100:]
+    positive = y[100:] == "yes"
+    assert result["brier"] == pytest.approx(2 * twin.brier_score_loss(positive, proba[:, 1]))
+    assert result["log_loss"] == pytest.approx(twin.log_loss(positive, proba[:, 1]))
+    assert result["accuracy"] == pytest.approx(np.sum((proba[:, 1] > 0.5) == positive) / 1000)
+    assert sum(row["count"] for row in result["reliability"]) == 900
+    assert "brier" not in evaluate(Linear(np.ones(3)), store, engine=Serial())

@@ -14,6 +14,16 @@ from sklearn.exceptions import NotFittedError
 from streamsvm import ALFPGMSVC, DCSVC, HSSSVC, BudgetedSVC, CuttingPlaneSVC, Store, load_model
 
 DIVIDED = {"levels": 1, "part_rows": 100}
+PROBABLE = {
+    "exact, probable": DCSVC(C=5.0, gamma=0.5, probability=True, random_state=0),
+    "early, probable": DCSVC(C=5.0, gamma=0.5, probability="isotonic", random_state=0, early=True, **DIVIDED),
+    "budgeted, probable": BudgetedSVC(gamma=0.5, budget=30, probability=True, random_state=0),
+    "linear, planes, probable": CuttingPlaneSVC(probability=True, random_state=0),
+    "compressed, probable": HSSSVC(
+        C=[0.5, 5.0], gamma=0.5, leaf=100, iterations=20, polish=1000, probability=True, random_state=0
+    ),
+    "many pairs, probable": ALFPGMSVC(C=5.0, gamma=0.5, probability=True),
+}
 ESTIMATORS = {
     "exact": DCSVC(C=5.0, gamma=0.5, random_state=0),
     "gamma from the data": DCSVC(C=5.0, random_state=0),
@@ -36,7 +46,7 @@ ESTIMATORS = {
     ),
     "many pairs": ALFPGMSVC(C=5.0, gamma=0.5, pairs=20),
     "landmarks": CuttingPlaneSVC(C=5.0, kernel="rbf", gamma=0.5, landmarks=50, random_state=0),
-}
+} | PROBABLE
 FEW = ("numpy", "dask", "Store", "CSR Store")
 VARIANTS = {  # of an estimator that meets all layouts: these meet few
     "gamma from the data",
@@ -47,6 +57,7 @@ VARIANTS = {  # of an estimator that meets all layouts: these meet few
     "linear",
     "budgeted, merged at once",
     "landmarks",
+    *PROBABLE,
 }
 CASES = [(name, layout) for name in ESTIMATORS for layout in (FEW if name in VARIANTS else LAYOUTS)]
 LABELS = {"two": np.array(["no", "yes"]), "three": np.array([-3, 0, 8])}
@@ -89,7 +100,8 @@ def test_every_layout_gives_the_same_model(name, layout, classes, tmp_path):
         tolerance = 3 * getattr(estimator, "tol", 1e-3 * np.abs(expected).max())
         np.testing.assert_allclose(found, expected, atol=tolerance)
     np.testing.assert_allclose(estimator.decision_function(X), found, atol=1e-5)
-    np.testing.assert_array_equal(estimator.predict(there), estimator.classes_[codes(found)])
+    deciding = estimator.predict_proba(there) if name in PROBABLE else found
+    np.testing.assert_array_equal(estimator.predict(there), estimator.classes_[codes(deciding)])
     assert estimator.score(there, y) == np.mean(estimator.predict(there) == y)
     assert estimator.objective_ == pytest.approx(same.objective_, rel=1e-4)
 
@@ -133,8 +145,24 @@ class TestModels:
             assert 0 <= estimator.dual_gap_ < 0.02 * abs(estimator.objective_)
 
 
+@pytest.mark.parametrize("classes", LABELS)
+@pytest.mark.parametrize("name", PROBABLE)
+def test_probabilities(name, classes):
+    estimator, (X, y) = on_numpy(name, classes), data(classes)
+    proba = estimator.predict_proba(X)
+    assert proba.shape == (260, len(LABELS[classes]))
+    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    np.testing.assert_allclose(estimator.predict_log_proba(X), np.log(proba))
+    np.testing.assert_allclose(proba.mean(axis=0), np.unique(y, return_counts=True)[1] / 260, atol=0.1)
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 class TestErrors:
+    def test_probabilities_are_there_where_they_are_asked_for(self, name):
+        assert hasattr(ESTIMATORS[name], "predict_proba") == (name in PROBABLE)
+        with pytest.raises(ValueError, match="probability.method: found 'magic'"):
+            clone(ESTIMATORS[name]).set_params(probability="magic").fit(*data("two"))
+
     def test_unfitted(self, name):
         with pytest.raises(NotFittedError):
             clone(ESTIMATORS[name]).predict(data("two")[0])

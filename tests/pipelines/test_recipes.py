@@ -26,6 +26,7 @@ RECIPES = {
     "alfpgm": ("alfpgm_table.py",),
     "cluster": ("cluster_table.py", "--only", "early"),
     "cost": ("cost_table.py", "--only", "threads,plan"),
+    "calibration": ("calibration_table.py",),
 }
 RNG = np.random.default_rng(7)
 
@@ -274,3 +275,12 @@ def test_what_a_fit_takes_is_said_beforehand(tables):
         assert 0.05 < float(row["said / took"]) < 20
     here, alone, workers = found["A billion rows like covtype's, early prediction"]
     assert float(alone["hours"]) > float(workers["hours"]) > float(here["hours"])
+
+
+def test_probabilities_next_to_scikit_learns(tables):
+    found = tables("calibration")
+    assert set(found) == {"a9a", "covtype", "electricity"}
+    for rows in found.values():
+        assert [row["who"] for row in rows] == 2 * ["DCSVC", "CalibratedClassifierCV"]
+        assert all(0 <= row["least"] <= row["ECE"] <= row["most"] < 0.3 for row in rows)
+        assert all(0 < row["Brier"] < 0.5 for row in rows)

@@ -1,0 +1,133 @@
+"""Probabilities on the command line: made by fit or calibrate, written by predict, scored by evaluate."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import zarr
+from making import write
+
+from streamsvm.cli.app import app, exit_status
+from streamsvm.data.rows import Rows
+from streamsvm.persist import load_model
+
+
+def run(*args):
+    return exit_status(lambda: app([*map(str, args)], standalone_mode=False))
+
+
+def made(folder, name, seed, labels=("ant", "bee", "cat"), **columns):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(300, 3)).astype(np.float32)
+    y = np.array(labels)[np.digitize(X[:, 0] + 0.5 * rng.normal(size=300), [-0.5, 0.5][: len(labels) - 1])]
+    write(folder / name, Rows(X), y, step=100, chunk_rows=100)
+    return folder / name
+
+
+@pytest.fixture
+def train(tmp_path):
+    return made(tmp_path, "train", 0)
+
+
+@pytest.fixture
+def test(tmp_path):
+    return made(tmp_path, "test", 1)
+
+
+def evaluated(capfd, *args):
+    capfd.readouterr()
+    assert run("evaluate", *args, "--json") == 0
+    return json.loads(capfd.readouterr().out)
+
+
+def test_fit_with_probabilities_then_predict_and_evaluate(tmp_path, train, test, capfd):
+    fit = ("fit", "--store", train, "--model", tmp_path / "m", "--gamma", 1, "--probability", "isotonic")
+    assert run(*fit, "--set", "probability.folds=3", "--json") == 0
+    assert "folds" in json.loads(capfd.readouterr().out)["seconds_by_phase"]
+    of = ("--model", tmp_path / "m", "--store", test)
+    assert run("predict", *of, "--out", tmp_path / "p.csv", "--proba") == 0
+    with (tmp_path / "p.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["label", "probability_ant", "probability_bee", "probability_cat"]
+    proba = np.array([row[1:] for row in rows], float)
+    assert [row[0] for row in rows] == np.array(["ant", "bee", "cat"])[proba.argmax(axis=1)].tolist()
+    assert run("predict", *of, "--out", tmp_path / "p.zarr", "--proba", "--workers", 1) == 0
+    np.testing.assert_allclose(
+        zarr.open_group(tmp_path / "p.zarr", mode="r")["probability"][:], proba, rtol=1e-5
+    )
+    result = evaluated(capfd, *of)
+    assert 0 < result["brier"] < 0.6
+    assert 0 < result["log_loss"] < 1.0
+    assert 0 < result["ece"] < 0.15
+    assert sum(row["count"] for row in result["reliability"]) == 300
+    assert run("evaluate", *of) == 0
+    assert "Reliability" in capfd.readouterr().out
+
+
+def test_calibrate_adds_to_a_model_in_its_place_or_beside_it(tmp_path, train, test, capfd):
+    model, other = tmp_path / "m", tmp_path / "other"
+    assert run("fit", "--store", train, "--model", model, "--gamma", 1) == 0
+    of = ("--model", model, "--store", test)
+    assert run("predict", *of, "--out", tmp_path / "p.csv", "--proba") == 2
+    assert "`streamsvm calibrate --model M --store HELDOUT` adds them" in capfd.readouterr().err
+    assert not (tmp_path / "p.csv").exists()
+    plain = evaluated(capfd, *of)
+    assert run("calibrate", *of, "--out", other, "--method", "isotonic", "--json") == 0
+    told = json.loads(capfd.readouterr().out)
+    assert (told["model"], told["method"], told["n"]) == (str(other), "isotonic", 300)
+    assert "brier" not in evaluated(capfd, *of)
+    assert run("calibrate", *of) == 0
+    for path in (model, other):
+        result = evaluated(capfd, "--model", path, "--store", test)
+        assert result["ece"] < 0.1
+        assert result["accuracy"] > plain["accuracy"] - 0.05
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m", "other", "test", "train"]
+
+
+def test_what_cannot_be_calibrated_is_one_line(tmp_path, train, test, capfd):
+    ranks = tmp_path / "ranks"
+    linear = ("--solver", "cutting-plane", "--kernel", "linear")
+    assert run("fit", "--store", train, "--model", ranks, *linear, "--task", "ordinal") == 0
+    capfd.readouterr()
+    assert run("calibrate", "--model", ranks, "--store", test) == 2
+    assert (
+        capfd.readouterr().err == "error: probabilities go with task classify alone, found task 'ordinal'\n"
+    )
+    assert (
+        run(
+            "fit",
+            "--store",
+            train,
+            "--model",
+            tmp_path / "no",
+            *linear,
+            "--task",
+            "ordinal",
+            "--probability",
+            "sigmoid",
+        )
+        == 2
+    )
+    assert "found task 'ordinal'" in capfd.readouterr().err
+    assert run("fit", "--store", train, "--model", tmp_path / "m") == 0
+    two = made(tmp_path, "two", 2, ("ant", "bee"))
+    capfd.readouterr()
+    assert run("calibrate", "--model", tmp_path / "m", "--store", two) == 2
+    assert capfd.readouterr().err == "error: probabilities need rows of all 3 classes, found 2\n"
+
+
+def test_snapshots_of_a_stream_bring_their_probabilities(tmp_path, capfd):
+    lines = [
+        json.dumps({"x": {"0": i % 7, "1": i % 3}, "y": "yes" if i % 7 > 3 else "no"}) for i in range(200)
+    ]
+    (tmp_path / "events").write_text("\n".join(lines))
+    assert run("stream", "--model", tmp_path / "m", "--input", tmp_path / "events", "--scale", "none") == 0
+    model = load_model(tmp_path / "m")
+    rows = Rows(np.array([[i % 7, i % 3] for i in range(200)], np.float32))
+    rows = Rows(np.pad(rows.dense(), ((0, 0), (0, model.d - 2))))
+    proba = model.predict_proba(rows)
+    assert model.predict(rows).tolist() == model.labels(model.decision_function(rows)).tolist()
+    assert set(model.classes[proba.argmax(axis=1)]) == {"yes", "no"}
