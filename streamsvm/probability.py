@@ -27,9 +27,7 @@ from streamsvm.graph import Engine, open_engine
 from streamsvm.models import label_texts
 from streamsvm.predict import predict_blocks
 
-Learn = Callable[
-    [Store, Path], list[Any]
-]  # models of some rows; a folder of its own, for states and large models
+Learn = Callable[[Store, Path], list[Any]]  # models of some rows; with a folder for their files
 
 
 def held_out(
@@ -143,7 +141,15 @@ def _decisions(
         model, store, engine=engine, ask=_binary_decisions, phase="calibrate", events=events
     )
     own = [own_problems(f, codes[start:stop], k, pairwise=pairwise) for start, stop, f in blocks]
-    return np.concatenate(own)
+    found = np.concatenate(own)
+    bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
+    if len(bad):
+        where, row = store.origin(int(bad[0]))
+        raise DataError(
+            f"row {row} of {where.url or 'the data'} has a decision value that is no finite number; "
+            "`streamsvm check` names what is wrong"
+        )
+    return found
 
 
 def _binary_decisions(model: Any, rows: Rows) -> np.ndarray:

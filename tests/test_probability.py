@@ -202,6 +202,13 @@ def test_held_out_for_a_ranking_is_refused():
         held_out(model, store(3), "sigmoid", engine=Engine(1))
 
 
+def test_held_out_rows_that_hold_no_numbers_are_told():
+    X = data()[0][:N].copy()
+    X[7, 1] = np.nan
+    with pytest.raises(DataError, match="row 7 of the data has a decision value that is no finite number"):
+        held_out(trained("linear", 2, None), Store.from_arrays(X, data()[1][:N]), "sigmoid", engine=Engine(1))
+
+
 class TestResuming:
     def test_finished_folds_are_not_repeated(self, tmp_path, monkeypatch):
         there = write(tmp_path / "s", Rows(data()[0][:N]), data()[1][:N])
