@@ -8,7 +8,7 @@ items, and the files of --data that they need:
     electricity  31,718 rows, exact, C 1, gamma 50, in [0, 1] (electricity.csv.gz)
 
 Both cross-validate with five stratified folds. Ours trains once more on all rows, for which the calibration is taken;
-CalibratedClassifierCV answers with the mean of its five. ECE has 15 bins of equal width. Three seeds draw the folds,
+CalibratedClassifierCV answers with the mean of its five. ECE has 15 bins of equal width. --runs seeds draw the folds,
 and covtype's rows; scores are means over them. By turns; a fit before the first counted one compiles.
 """
 
@@ -36,7 +36,6 @@ SETS: dict[str, dict[str, Any]] = {
     "electricity": {"C": 1.0, "gamma": 50.0},
 }
 METHODS = ("sigmoid", "isotonic")
-SEEDS = range(3)
 MOST_ROWS = 50_000
 
 
@@ -52,7 +51,7 @@ def calibrated(name: str, bench: Bench) -> list[Table]:
             "CalibratedClassifierCV": partial(_peer, name, method),
         }
         found: dict[str, list[dict[str, Any]]] = {who: [] for who in contestants}
-        for seed in SEEDS:
+        for seed in range(bench.sizes.runs):
             chosen = np.random.default_rng(seed).permutation(len(y))[: bench.sizes.train_rows or MOST_ROWS]
             for who, make in contestants.items():
                 found[who].append(_scores(make(seed), (X[chosen], y[chosen]), test))
