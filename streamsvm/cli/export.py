@@ -24,7 +24,10 @@ def export(
     """Write a model for other systems; what the format cannot say is said here, and put in files next to it."""
     from streamsvm.persist import load_model
 
-    facts = _writer(format)(load_model(model), out)
+    loaded = load_model(model)
+    facts = _writer(format)(loaded, out)
+    if loaded.header.calibration is not None:
+        facts["notes"].append("probabilities are left out: labels are those of decision values")
     for note in facts["notes"]:
         typer.echo(note, err=True)
     result = {"format": format, "out": str(out), "bytes": out.stat().st_size, **facts}

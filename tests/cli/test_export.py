@@ -53,6 +53,13 @@ def test_onnx_file_as_json(trained, tmp_path, capfd):
     assert label.tolist() == loaded.predict(rows).tolist()
 
 
+@pytest.mark.parametrize("format", ["onnx", "libsvm"])
+def test_probabilities_are_left_out_and_that_is_said(trained, tmp_path, capfd, format):
+    model, _ = trained("m.zarr", probability={"method": "sigmoid"})
+    assert run("export", "--model", model, "--format", format, "--out", tmp_path / "m") == 0
+    assert "probabilities are left out: labels are those of decision values" in capfd.readouterr().err
+
+
 def test_libsvm_file_and_back(trained, tmp_path, capfd):
     model, X = trained("m.zarr")
     out, again = tmp_path / "m.svm", tmp_path / "again.zarr"

@@ -52,7 +52,7 @@ def svm_scale(path, X):
 def ours_as_pairs(model, rows):
     """(m, pairs) by LIBSVM's signs: two classes, or a score, as they are; else positive for the pair's first class."""
     if isinstance(model, KernelModel) and len(model.classes) > 2:
-        return -model.pair_decisions(rows)
+        return -model.binary_decisions(rows)
     values = model.decision_function(rows)
     if model.task == "ordinal":
         starts = np.cumsum([0, *model.thresholds])

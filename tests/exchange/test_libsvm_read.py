@@ -60,7 +60,7 @@ def test_several_classes_keep_the_order_of_the_file(tmp_path):
     model, twin = read(tmp_path, THREE), Twin(tmp_path / "m.svm", 3)
     assert isinstance(model, KernelModel)
     assert model.classes.tolist() == [3, 1, 2]
-    np.testing.assert_allclose(-model.pair_decisions(Rows(X)), twin.decisions(X), atol=1e-6)
+    np.testing.assert_allclose(-model.binary_decisions(Rows(X)), twin.decisions(X), atol=1e-6)
     assert model.predict(Rows(X)).tolist() == twin.predict(X).tolist()
 
 
