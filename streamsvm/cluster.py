@@ -6,22 +6,26 @@ again: results by dask, values that came from here by `Remote`.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 import dask
 from dask.sizeof import sizeof
-from distributed import Client, KilledWorker, LocalCluster
+from distributed import Client, KilledWorker, LocalCluster, performance_report
+from distributed.comm import CommClosedError
 
+from streamsvm.data.target import whole_file
 from streamsvm.errors import ClusterError, ConfigError
 from streamsvm.events import Events, ignore
 from streamsvm.graph import Engine, Later, call, merged_in_tree
@@ -39,37 +43,108 @@ CONNECT_S = 20.0
 
 
 def open_cluster(
-    scheduler: str | None, workers: int | None, memory_limit: int | None, events: Events = ignore
+    scheduler: str | None,
+    workers: int | None,
+    memory_limit: int | None,
+    events: Events = ignore,
+    performance_report: Path | None = None,
 ) -> ClusterEngine:
     """The engine of a running cluster at address `scheduler`, or of `workers` new processes on this machine.
 
-    memory_limit: bytes for all processes on this machine together. Raises ClusterError where none answers.
+    memory_limit: bytes for all processes on this machine together. performance_report: where dask's page of what
+    happened goes at the end. Raises ClusterError where no scheduler answers, ConfigError, StorageError.
     """
     if scheduler is not None and workers is not None:
         raise ConfigError(
             f"--workers {workers}: the workers are those of --scheduler {scheduler}; give one of them"
         )
-    if scheduler is not None:
+    with ExitStack() as opened:
+        if scheduler is not None:
+            client = _connected(scheduler)
+        else:
+            assert workers is not None
+            cluster = opened.enter_context(_local_cluster(workers, memory_limit))
+            client = Client(cluster, direct_to_workers=True, set_as_default=False)
+        opened.callback(_disconnect, client)
+        if performance_report is not None:
+            report = _begun_report(client, performance_report)
+            opened.callback(_end_report, client, report, performance_report, events)
+        engine = ClusterEngine(client, events)
+        engine.opened = opened.pop_all()
+        return engine
+
+
+class _BoundedClient(Client):
+    """Waits for what listens, but never speaks, no longer than for what does not listen."""
+
+    def start(self, **options: Any) -> None:
         try:
-            client = Client(scheduler, timeout=CONNECT_S, direct_to_workers=True, set_as_default=False)
-        except (OSError, ValueError, TypeError, ImportError) as error:
-            raise ClusterError(
-                f"--scheduler {scheduler}: no scheduler answers there ({_brief(error)})"
-            ) from None
-        return ClusterEngine(client, events)
-    count = workers or 1
+            super().start(**options)
+        except BaseException:
+            self.close()  # else the garbage collector does, maybe where that waits for itself
+            raise
+
+    async def _ensure_connected(self, timeout: float | None = None) -> None:
+        await asyncio.wait_for(super()._ensure_connected(timeout), timeout)
+
+
+def _connected(scheduler: str) -> Client:
+    try:
+        return _BoundedClient(scheduler, timeout=CONNECT_S, direct_to_workers=True, set_as_default=False)
+    except (OSError, ValueError, TypeError, ImportError, RuntimeError) as error:
+        hint = ""
+        if scheduler.startswith("tls://"):
+            hint = "; certificates are taken from distributed.comm.tls in dask's configuration"
+        elif isinstance(error, CommClosedError):
+            hint = "; the address of one with TLS begins with tls://"
+        raise ClusterError(
+            f"--scheduler {scheduler}: no scheduler answers there ({_brief(error)}){hint}"
+        ) from None
+
+
+def _local_cluster(workers: int, memory_limit: int | None) -> LocalCluster:
     cores = len(os.sched_getaffinity(0))
     with dask.config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}):
-        cluster = LocalCluster(
-            n_workers=count,
-            threads_per_worker=max(1, cores // count),
+        return LocalCluster(
+            n_workers=workers,
+            threads_per_worker=max(1, cores // workers),
             processes=True,
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
-            memory_limit=memory_limit // (count + 1) if memory_limit else "auto",
+            memory_limit=memory_limit // (workers + 1) if memory_limit else "auto",
         )
-    client = Client(cluster, direct_to_workers=True, set_as_default=False)
-    return ClusterEngine(client, events, cluster)
+
+
+def _disconnect(client: Client) -> None:
+    with suppress(OSError, TimeoutError):
+        client.close()
+
+
+def _begun_report(client: Client, path: Path) -> performance_report:
+    if not path.parent.is_dir():
+        raise ConfigError(f"--performance-report {path}: there is no folder {path.parent}")
+    try:
+        client.run_on_scheduler(version, "bokeh")
+    except PackageNotFoundError:
+        raise ConfigError(
+            f"--performance-report {path}: the scheduler has no bokeh, which draws it; "
+            "pip install 'streamsvm[dashboard]' there"
+        ) from None
+    report = performance_report()
+    with client.as_current():
+        report.__enter__()
+    return report
+
+
+def _end_report(client: Client, report: performance_report, path: Path, events: Events) -> None:
+    try:
+        if client.status != "running":
+            raise ClusterError("the scheduler is gone")
+        with whole_file(path) as file, client.as_current():
+            report.filename = file.name
+            report.__exit__(None, None, None)
+    except OSError as error:
+        events("warning", message=f"--performance-report {path}: was not written ({_brief(error)})")
 
 
 class Remote:
@@ -98,10 +173,11 @@ class ClusterEngine(Engine):
 
     is_local = False
 
-    def __init__(self, client: Client, events: Events = ignore, cluster: LocalCluster | None = None) -> None:
-        super().__init__()
-        self._client, self._cluster, self._events = client, cluster, events
+    def __init__(self, client: Client, events: Events = ignore) -> None:
         self._local = Engine()
+        self.threads = self._local.threads
+        self._client, self._events = client, events
+        self.opened = ExitStack()  # what ends with this
         self._address = getattr(client.scheduler, "address", "")
         self._wait_for_workers()
         events("cluster", scheduler=self._address, dashboard=client.dashboard_link, **self.facts())
@@ -184,11 +260,11 @@ class ClusterEngine(Engine):
                 "give a --run-dir that this process and all workers share"
             )
 
+    def serial_blas(self) -> Any:
+        return self._local.serial_blas()
+
     def close(self) -> None:
-        with suppress(OSError, TimeoutError):
-            self._client.close()
-        if self._cluster is not None:
-            self._cluster.close()
+        self.opened.close()
 
     def _results(self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int) -> Iterator[Any]:
         begun = deque(self._tasks(fn, list(islice(jobs, 2 * window))))

@@ -17,6 +17,7 @@ import dask.threaded
 from threadpoolctl import ThreadpoolController
 
 from streamsvm.ahead import ahead
+from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
 
 T = TypeVar("T")
@@ -157,13 +158,18 @@ def open_engine(
     scheduler: str | None = None,
     memory_limit: int | None = None,
     events: Events = ignore,
+    performance_report: Path | None = None,
 ) -> Engine:
     """The engine that options ask for: a cluster where a scheduler or workers are given, else threads."""
     if scheduler is None and workers is None:
+        if performance_report is not None:
+            raise ConfigError(
+                f"--performance-report {performance_report}: is of a cluster; give --workers or --scheduler too"
+            )
         return Engine(threads)
     from streamsvm.cluster import open_cluster
 
-    return open_cluster(scheduler, workers, memory_limit, events)
+    return open_cluster(scheduler, workers, memory_limit, events, performance_report)
 
 
 def call(fn: Callable[..., Any], *args: Any) -> Any:

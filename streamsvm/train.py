@@ -18,6 +18,7 @@ from streamsvm.config import FitConfig, ProbabilityConfig
 from streamsvm.data.store import Store
 from streamsvm.events import Events, JsonLines, ignore
 from streamsvm.fits.base import Fit
+from streamsvm.graph import open_engine
 from streamsvm.persist import load_model
 from streamsvm.phases import Phases
 
@@ -37,6 +38,7 @@ def train(
     model_path: Path,
     run_dir: Path | None = None,
     resume: bool = False,
+    performance_report: Path | None = None,
     events: Events = ignore,
 ) -> dict[str, Any]:
     """Trains, writes the model, returns the report that `fit --json` prints. Raises StreamSVMError."""
@@ -59,7 +61,8 @@ def train(
             )
             return [load_model(folder / "model")]
 
-        fit, calibrations = stack.enter_context(_fitting(store, config, learn, events, run_dir, resume))
+        fitting = _fitting(store, config, learn, events, run_dir, resume, performance_report)
+        fit, calibrations = stack.enter_context(fitting)
         fit.calibration = next(iter(calibrations), None)
         return fit.to_file(model_path)
 
@@ -109,6 +112,7 @@ def _fitting(
     events: Events,
     run_dir: Path | None = None,
     resume: bool = False,
+    performance_report: Path | None = None,
 ) -> Iterator[tuple[Any, list[Calibration]]]:
     """A fit, and the calibrations of what it will learn; none where no probabilities are asked for."""
     before, calibrations = Phases(), list[Calibration]()
@@ -119,18 +123,30 @@ def _fitting(
             calibrations = cross_validated(
                 store, config, learn, run_dir=run_dir, resume=resume, events=events
             )
-    with closing(_fit(store, config, events, run_dir, resume)) as fit:
+    with closing(_fit(store, config, events, run_dir, resume, performance_report)) as fit:
         fit.phase.add(before)
         yield fit, calibrations
 
 
 def _fit(
-    store: Store, config: FitConfig, events: Events, run_dir: Path | None = None, resume: bool = False
+    store: Store,
+    config: FitConfig,
+    events: Events,
+    run_dir: Path | None = None,
+    resume: bool = False,
+    performance_report: Path | None = None,
 ) -> Fit:
     module, _, name = FITS[config.solver].partition(":")
-    return getattr(import_module(module), name)(
-        store, config, events, Checkpoints(run_dir, store, config, resume, events)
+    make = getattr(import_module(module), name)
+    checkpoints = Checkpoints(run_dir, store, config, resume, events)
+    engine = open_engine(
+        config.threads, config.workers, config.scheduler, config.memory_limit, events, performance_report
     )
+    try:
+        return make(store, config, engine, events, checkpoints)
+    except BaseException:
+        engine.close()
+        raise
 
 
 def with_task(config: FitConfig, store: Store) -> FitConfig:

@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from streamsvm.cli.options import AsJson, Scheduler, Workers, XName, YName, engine, open_store
+from streamsvm.cli.options import (
+    AsJson,
+    PerformanceReport,
+    Scheduler,
+    Workers,
+    XName,
+    YName,
+    engine,
+    open_store,
+)
 from streamsvm.cli.output import emit, progress
 
 
@@ -16,12 +25,13 @@ def check(
     y: YName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
+    performance_report: PerformanceReport = None,
     as_json: AsJson = False,
 ) -> None:
     """Read every chunk: checksums, NaN and infinity, labels. Exits 2 at the first thing wrong."""
     from streamsvm.check import check as check_store
 
     opened = open_store(store, x, y)
-    with progress() as events, engine(workers, scheduler, events) as tasks:
+    with progress() as events, engine(workers, scheduler, performance_report, events) as tasks:
         found = check_store(opened, tasks, events)
     emit(found, as_json=as_json, title=f"{store}: all in order")

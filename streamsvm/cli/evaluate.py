@@ -6,7 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.options import AsJson, ModelIn, Scheduler, Workers, XName, YName, engine, open_store
+from streamsvm.cli.options import (
+    AsJson,
+    ModelIn,
+    PerformanceReport,
+    Scheduler,
+    Workers,
+    XName,
+    YName,
+    engine,
+    open_store,
+)
 from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress, usage_so_far
 
 
@@ -17,6 +27,7 @@ def evaluate(
     y: YName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
+    performance_report: PerformanceReport = None,
     as_json: AsJson = False,
 ) -> None:
     """Score a model: accuracy, precision and recall by class, confusion, ROC AUC; probabilities where it has any."""
@@ -24,7 +35,7 @@ def evaluate(
     from streamsvm.predict import evaluate as score
 
     rows = open_store(store, x, y)
-    with progress() as events, engine(workers, scheduler, events) as tasks:
+    with progress() as events, engine(workers, scheduler, performance_report, events) as tasks:
         result = score(load_model(model), rows, engine=tasks, events=events)
     result |= usage_so_far()
     emit(result, as_json=as_json, title=f"{model} on {store}", rows=_headline(result))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamsvm.cli.options import AsJson, XName, YName, open_store
+from streamsvm.cli.options import AsJson, PerformanceReport, XName, YName, open_store
 from streamsvm.cli.output import emit, progress, usage_so_far
 from streamsvm.config import FitConfig, Layer, build_config, option_field, parse_set, read_layer
 from streamsvm.errors import ConfigError
@@ -58,6 +58,7 @@ def fit(
     memory_limit: Annotated[str | None, _flag("--memory-limit", "memory_limit", metavar="SIZE")] = None,
     workers: Annotated[int | None, _flag("--workers", "workers")] = None,
     scheduler: Annotated[str | None, _flag("--scheduler", "scheduler", metavar="tcp://HOST:PORT")] = None,
+    performance_report: PerformanceReport = None,
     seed: Annotated[int | None, _flag("--seed", "seed")] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="A TOML file, or a model to repeat.")
@@ -93,7 +94,15 @@ def fit(
 
     assert model is not None  # checked above
     with progress() as events, _hint_to_resume(run_dir):
-        report = train(rows, resolved, model_path=model, run_dir=run_dir, resume=resume, events=events)
+        report = train(
+            rows,
+            resolved,
+            model_path=model,
+            run_dir=run_dir,
+            resume=resume,
+            performance_report=performance_report,
+            events=events,
+        )
     emit({**report, "model": str(model), **usage_so_far()}, as_json=as_json, title="Trained")
 
 

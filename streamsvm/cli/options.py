@@ -30,14 +30,23 @@ Scheduler = Annotated[
     str | None,
     typer.Option("--scheduler", help="Address of a dask.distributed scheduler.", metavar="tcp://HOST:PORT"),
 ]
+PerformanceReport = Annotated[
+    Path | None,
+    typer.Option(help="Where dask's page of what the workers did goes (HTML).", metavar="FILE"),
+]
 
 
 @contextmanager
-def engine(workers: int | None, scheduler: str | None, events: Events) -> Iterator[Engine]:
+def engine(
+    workers: int | None, scheduler: str | None, performance_report: Path | None, events: Events
+) -> Iterator[Engine]:
     """Threads, processes or a cluster, for as long as the command needs them."""
     from streamsvm.graph import open_engine
 
-    with closing(open_engine(workers=workers, scheduler=scheduler, events=events)) as opened:
+    opened = open_engine(
+        workers=workers, scheduler=scheduler, events=events, performance_report=performance_report
+    )
+    with closing(opened):
         yield opened
 
 

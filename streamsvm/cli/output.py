@@ -93,16 +93,18 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 @contextmanager
 def progress() -> Iterator[Events]:
-    """Events that draw progress bars on stderr where it is a terminal; warnings are said everywhere."""
+    """Progress bars on stderr where it is a terminal; warnings and dashboards are told everywhere."""
     if not sys.stderr.isatty():
-        yield Events(_say_warnings)
+        yield Events(_say)
         return
     from streamsvm.cli.bars import Bars
 
     with Bars() as bars:
-        yield Events(_say_warnings, bars)
+        yield Events(_say, bars)
 
 
-def _say_warnings(record: dict[str, Any]) -> None:
+def _say(record: dict[str, Any]) -> None:
     if record["event"] == "warning":
         typer.echo(f"warning: {record['message']}", err=True)
+    if record["event"] == "cluster" and record["dashboard"]:
+        typer.echo(f"dashboard: {record['dashboard']}", err=True)

@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from streamsvm.cli.options import AsJson, ModelIn, Scheduler, Workers, XName, engine, open_store
+from streamsvm.cli.options import (
+    AsJson,
+    ModelIn,
+    PerformanceReport,
+    Scheduler,
+    Workers,
+    XName,
+    engine,
+    open_store,
+)
 from streamsvm.cli.output import emit, progress, usage_so_far
 
 
@@ -22,6 +31,7 @@ def predict(
     x: XName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
+    performance_report: PerformanceReport = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the predicted label of every row, block by block."""
@@ -29,7 +39,7 @@ def predict(
     from streamsvm.predict import write_predictions
 
     rows = open_store(store, x)
-    with progress() as events, engine(workers, scheduler, events) as tasks:
+    with progress() as events, engine(workers, scheduler, performance_report, events) as tasks:
         wanted = {"decision": decision, "proba": proba}
         write_predictions(load_model(model), rows, out, **wanted, engine=tasks, events=events)
     emit({"out": str(out), "n": rows.n, **usage_so_far()}, as_json=as_json, title="Predictions")

@@ -64,8 +64,10 @@ class _Problem:
 class ADMMFit(Fit):
     """One factorisation for all columns: one for two classes, else one for each class against the rest; times Cs."""
 
-    def __init__(self, store: Store, config: FitConfig, events: Events, checkpoints: Checkpoints) -> None:
-        super().__init__(store, config, events, checkpoints)
+    def __init__(
+        self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
+    ) -> None:
+        super().__init__(store, config, engine, events, checkpoints)
         options = config.hss
         self.options = HSSOptions(
             Tolerances(options.rtol, options.atol, options.max_rank, options.definite),

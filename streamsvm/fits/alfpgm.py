@@ -17,6 +17,7 @@ from streamsvm.data.samples import StoreSamples
 from streamsvm.data.store import Store
 from streamsvm.events import Events
 from streamsvm.fits.base import Fit
+from streamsvm.graph import Engine
 from streamsvm.kernels import Kernel
 from streamsvm.memory import require_memory
 from streamsvm.models import ExpansionModel, KernelModel
@@ -45,8 +46,10 @@ class Facts:
 class ALFPGMFit(Fit):
     """One problem for each pair of classes; with task regress one in all."""
 
-    def __init__(self, store: Store, config: FitConfig, events: Events, checkpoints: Checkpoints) -> None:
-        super().__init__(store, config, events, checkpoints)
+    def __init__(
+        self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
+    ) -> None:
+        super().__init__(store, config, engine, events, checkpoints)
         options = config.alfpgm
         self.solver = ALFPGM(
             config.tol,

@@ -22,7 +22,7 @@ from streamsvm.data.scaling import Scaling, from_moments, require_zeros_kept
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events
-from streamsvm.graph import open_engine
+from streamsvm.graph import Engine
 from streamsvm.kernels import Kernel
 from streamsvm.models import Header, encode, label_texts
 from streamsvm.persist import save_model
@@ -34,17 +34,17 @@ MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times
 class Fit(ABC):
     """One fit, from labels to model. classes (k,), codes (n,) positions in them, upper (n,) C times weights.
 
-    calibration: goes into the model, where it is set.
+    It closes the engine that it was given. calibration: goes into the model, where it is set.
     """
 
     calibration: Calibration | None = None
 
-    def __init__(self, store: Store, config: FitConfig, events: Events, checkpoints: Checkpoints) -> None:
-        self.store, self.config, self.events, self.checkpoints = store, config, events, checkpoints
+    def __init__(
+        self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
+    ) -> None:
+        self.store, self.config, self.engine = store, config, engine
+        self.events, self.checkpoints = events, checkpoints
         self.phase = Phases()
-        self.engine = open_engine(
-            config.threads, config.workers, config.scheduler, config.memory_limit, events
-        )
         self.classes, self.codes = self._labels()
         self.scaling, self.kernel = self._prepare()
         self.upper = self._upper(self.codes)

@@ -23,6 +23,7 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.events import Events
 from streamsvm.fits.base import Fit
+from streamsvm.graph import Engine
 from streamsvm.memory import MiB, require_memory
 from streamsvm.models import BudgetModel
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
@@ -35,8 +36,10 @@ WINDOW_BYTES = 32 * MiB
 class BSGDFit(Fit):
     """One learner over all epochs."""
 
-    def __init__(self, store: Store, config: FitConfig, events: Events, checkpoints: Checkpoints) -> None:
-        super().__init__(store, config, events, checkpoints)
+    def __init__(
+        self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
+    ) -> None:
+        super().__init__(store, config, engine, events, checkpoints)
         o = config.bsgd
         options = BudgetOptions.of(o, o.lam if o.lam is not None else 1.0 / (store.n * config.C))
         self.weight = self.upper / config.C

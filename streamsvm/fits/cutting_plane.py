@@ -17,6 +17,7 @@ from streamsvm.errors import DataError
 from streamsvm.events import Events
 from streamsvm.fits.base import Fit
 from streamsvm.gather import gather
+from streamsvm.graph import Engine
 from streamsvm.memory import free_bytes, process_bytes, require_memory
 from streamsvm.models import Header, LinearModel
 from streamsvm.nystroem import Nystroem, NystroemSamples
@@ -34,8 +35,10 @@ LEAST_IDLE = 10  # see CuttingPlane: where memory is short
 class CuttingPlaneFit(Fit):
     """One bundle of planes for each column, all fed by the same passes."""
 
-    def __init__(self, store: Store, config: FitConfig, events: Events, checkpoints: Checkpoints) -> None:
-        super().__init__(store, config, events, checkpoints)
+    def __init__(
+        self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
+    ) -> None:
+        super().__init__(store, config, engine, events, checkpoints)
         self.options = config.cutting_plane
         self.classify = config.task == "classify"
         self.columns = n_columns(len(self.classes)) if self.classify else 1

@@ -19,6 +19,7 @@ from streamsvm.data.store import Store
 from streamsvm.events import Events
 from streamsvm.fits.base import Fit
 from streamsvm.gather import Table, gather
+from streamsvm.graph import Engine
 from streamsvm.groups import Groups, MemoryGroups, SpooledGroups
 from streamsvm.kernels import Kernel
 from streamsvm.kmeans import Partition, partition
@@ -47,8 +48,10 @@ REFINE, TOP = 0, -1  # stages after those of the levels, which have their number
 class DCSVMFit(Fit):
     """DC-SVM, exact or with early prediction."""
 
-    def __init__(self, store: Store, config: FitConfig, events: Events, checkpoints: Checkpoints) -> None:
-        super().__init__(store, config, events, checkpoints)
+    def __init__(
+        self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
+    ) -> None:
+        super().__init__(store, config, engine, events, checkpoints)
         self.targets = Targets(self.codes, self.upper, len(self.classes), np.zeros(store.n, np.int32))
         self.memory = self._plan_memory()
         if self.engine.is_local:
