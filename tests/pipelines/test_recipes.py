@@ -20,6 +20,7 @@ RECIPES = {
     "budget": ("bsgd_table.py",),
     "study": ("bsgd_study.py", "--only", "phishing,skin", "--plots", "plots"),
     "stream": ("stream_kills.py",),
+    "soak": ("soak.py",),
     "digits": ("mnist8m.py", "--only", "store,budget,early"),
     "linear": ("linear_table.py",),
     "hss": ("hss_table.py",),
@@ -204,6 +205,17 @@ def test_a_stream_killed_twice_is_the_stream(tables):
     lives = found["The same, killed 2 times"]
     assert [life["ended by"] for life in lives] == ["SIGKILL", "SIGKILL", "its end"]
     assert lives[-1]["last event"] == 20_000
+
+
+def test_memory_of_every_process_is_watched(tables):
+    """Two quick minutes say nothing about growth; they say that everything is seen and told."""
+    (rows,) = tables("soak").values()
+    seen = {row["process"]: row for row in rows}
+    always = {"scheduler", "nanny 0", "nanny 1", "worker 0", "worker 1", "stream"}
+    assert always <= set(seen)
+    assert {name.partition(" ")[0] for name in set(seen) - always} == {"fit"}
+    for name in always:
+        assert 20e6 < seen[name]["second"] <= seen[name]["most"] < 1 << 30
 
 
 def test_infinite_digits(tables):
