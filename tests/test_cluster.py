@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from distributed import LocalCluster
+from distributed import LocalCluster, Scheduler, SpecCluster, Worker
 from making import samples, write
 
 from streamsvm.check import check
@@ -23,10 +23,17 @@ from streamsvm.events import Events
 from streamsvm.graph import Engine, open_engine
 from streamsvm.persist import load_model
 from streamsvm.predict import evaluate, predict_blocks
-from streamsvm.train import train
+from streamsvm.train import plan, train
 
 pytestmark = pytest.mark.timeout(300)
 N, D = 900, 4
+IN_PROCESS = {
+    "processes": False,
+    "protocol": "tcp",
+    "host": "127.0.0.1",
+    "dashboard_address": "127.0.0.1:0",
+    "memory_limit": "4GiB",
+}
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +176,49 @@ def test_the_model_is_that_of_threads(name, store, cluster, tmp_path):
     assert reports[1]["objective"] == pytest.approx(reports[0]["objective"], rel=1e-5)
     np.testing.assert_allclose(decisions[1], decisions[0], atol=5e-3)
     assert (reports[1]["workers"], reports[1]["threads"]) == (2, 2)
+
+
+def test_workers_come_and_go_during_a_fit(store, tmp_path):
+    """One, two from the third step on, and one again from the twelfth."""
+    seen = []
+
+    def scale(record):
+        if record["event"] == "progress":
+            seen.append(len(cluster.scheduler.workers))
+            wanted = {3: 2, 12: 1}.get(len(seen))
+            if wanted:
+                cluster.scale(wanted)
+                deadline = time.monotonic() + 30
+                while len(cluster.scheduler.workers) != wanted and time.monotonic() < deadline:
+                    time.sleep(0.02)
+
+    expected = train(store, config(**SOLVERS["dcsvm"], threads=2), model_path=tmp_path / "here.zarr")
+    with LocalCluster(**IN_PROCESS, n_workers=1, threads_per_worker=1) as cluster:
+        where = {"scheduler": cluster.scheduler_address}
+        options = config(**SOLVERS["dcsvm"], **where)
+        report = train(store, options, model_path=tmp_path / "there.zarr", events=Events(scale))
+    assert [number for number, before in zip(seen, [0, *seen], strict=False) if number != before] == [1, 2, 1]
+    assert report["objective"] == pytest.approx(expected["objective"], rel=1e-5)
+    here, there = (load_model(tmp_path / f"{name}.zarr") for name in ("here", "there"))
+    rows = Rows(data()[0])
+    np.testing.assert_allclose(there.decision_function(rows), here.decision_function(rows), atol=5e-3)
+
+
+def test_parts_are_sized_for_the_smallest_worker(store, tmp_path):
+    sizes = ((1, 2 << 30), (3, 6 << 30))
+    workers = {
+        i: {"cls": Worker, "options": {"nthreads": threads, "memory_limit": limit, "host": "127.0.0.1"}}
+        for i, (threads, limit) in enumerate(sizes)
+    }
+    options = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    early = SOLVERS["dcsvm early"]
+    expected = train(store, config(**early, threads=2), model_path=tmp_path / "here.zarr")
+    with SpecCluster(workers, {"cls": Scheduler, "options": options}) as cluster:
+        there = config(**early, scheduler=cluster.scheduler_address)
+        assert plan(store, there)["limit_bytes"] == 2 << 30
+        report = train(store, there, model_path=tmp_path / "there.zarr")
+    assert (report["workers"], report["threads"]) == (2, 4)
+    assert report["n_support"] == expected["n_support"]
 
 
 def test_many_pairs_of_classes(cluster, tmp_path):
