@@ -52,7 +52,7 @@ def open_cluster(
     """The engine of a running cluster at address `scheduler`, or of `workers` new processes on this machine.
 
     memory_limit: bytes for all processes on this machine together. performance_report: where dask's page of what
-    happened goes at the end. Raises ClusterError where no scheduler answers, ConfigError, StorageError.
+    happened goes at the end. Raises ClusterError where no scheduler answers, ConfigError.
     """
     if scheduler is not None and workers is not None:
         raise ConfigError(
