@@ -208,7 +208,7 @@ def test_a_stream_killed_twice_is_the_stream(tables):
 
 
 def test_memory_of_every_process_is_watched(tables):
-    """Two quick minutes say nothing about growth; they say that everything is seen and told."""
+    """Some quick seconds say nothing about growth; they say that everything is seen and told."""
     (rows,) = tables("soak").values()
     seen = {row["process"]: row for row in rows}
     always = {"scheduler", "nanny 0", "nanny 1", "worker 0", "worker 1", "stream"}
