@@ -7,7 +7,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from streamsvm.cli.options import AsJson, ModelIn, Scheduler, Workers, XName, YName, engine, open_store
+from streamsvm.cli.options import (
+    AsJson,
+    ModelIn,
+    PerformanceReport,
+    Scheduler,
+    Workers,
+    XName,
+    YName,
+    engine,
+    open_store,
+)
 from streamsvm.cli.output import emit, progress, usage_so_far
 
 
@@ -27,6 +37,7 @@ def calibrate(
     y: YName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
+    performance_report: PerformanceReport = None,
     as_json: AsJson = False,
 ) -> None:
     """Add probabilities to a model, in place of those it may have."""
@@ -34,7 +45,7 @@ def calibrate(
     from streamsvm.probability import held_out
 
     rows, target = open_store(store, x, y), out or model
-    with progress() as events, engine(workers, scheduler, events) as tasks:
+    with progress() as events, engine(workers, scheduler, performance_report, events) as tasks:
         calibrated, n = held_out(load_model(model), rows, method, engine=tasks, events=events)
         save_model(calibrated, target)
     facts = {"model": str(target), "method": method, "n": n}
