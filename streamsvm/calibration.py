@@ -93,7 +93,7 @@ def coupled(p: np.ndarray, k: int) -> np.ndarray:
     """(m, k) from the probabilities (m, n_pairs) of j among i and j, for each pair i < j.
 
     Minimises sum_i sum_{j != i} (r_ji p_i - r_ij p_j)^2 over sum p = 1, r_ij that of i among i and j: the second method
-    of Wu, Lin and Weng (2004), whose solution (equation 19) is not negative.
+    of Wu, Lin and Weng (2004), whose solution is never negative.
     """
     rows = max(1, COUPLING_BYTES // (8 * (k + 1) ** 2))
     return np.concatenate([_coupled(p[i : i + rows], k) for i in range(0, max(len(p), 1), rows)])
