@@ -5,18 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from streamsvm.data.columns import Column
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.data.target import Target, storage_errors
+from streamsvm.data.target import Target, whole_file
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.events import Events, ignore
 from streamsvm.metrics import (
@@ -156,22 +155,8 @@ def _summary(model: Predictor, truth: np.ndarray, counts: np.ndarray, scores: np
     return summary
 
 
-@contextmanager
-def _whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file that takes the name `path` on a clean exit and is removed on an exception."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with storage_errors(str(path)):
-        file = part.open("wb")
-        try:
-            with file:
-                yield file
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
-
-
 def _write_csv(out: Path, n: int, blocks: Iterator[Block]) -> None:
-    with _whole_file(out) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
+    with whole_file(out) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
         for i, block in enumerate(blocks):
             if i == 0:
@@ -185,7 +170,7 @@ def _names(column: str, values: np.ndarray) -> list[str]:
 
 
 def _write_npy(out: Path, n: int, blocks: Iterator[Block]) -> None:
-    with _whole_file(out) as file:
+    with whole_file(out) as file:
         for i, block in enumerate(blocks):
             *_, values = block.values()
             if i == 0:

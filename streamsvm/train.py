@@ -6,16 +6,21 @@ What all fits share (labels, scaling, kernel, weights) is `fits.base`; what a so
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from streamsvm.checkpoints import Checkpoints, run_folder
+from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
-from streamsvm.events import Events, JsonLines, ignore
+from streamsvm.errors import StorageError
+from streamsvm.events import Events, ignore
 from streamsvm.fits.base import Fit
+from streamsvm.memory import free_bytes
+from streamsvm.phases import usage_so_far
+from streamsvm.runs import RESULT, recorded, write_result
 
 FITS = {
     "dcsvm": "streamsvm.fits.dcsvm:DCSVMFit",
@@ -36,13 +41,18 @@ def train(
     events: Events = ignore,
 ) -> dict[str, Any]:
     """Trains, writes the model, returns the report that `fit --json` prints. Raises StreamSVMError."""
-    with ExitStack() as stack:
-        if run_dir is not None:
-            stack.enter_context(run_folder(run_dir))
-            log = stack.enter_context(closing(JsonLines(run_dir / "events.jsonl")))
-            events = events.also(log)
-        fit = _fit(store, config, events, run_dir, resume)
-        return stack.enter_context(closing(fit)).to_file(model_path)
+    if run_dir is None:
+        with closing(_fit(store, config, events)) as fit:
+            return fit.to_file(model_path)
+    with recorded(run_dir, events, resume, **_facts(store, config)) as events:
+        with closing(_fit(store, config, events, run_dir, resume)) as fit:
+            events("plan", kernel=asdict(fit.kernel), scaling=fit.scaling.kind, **fit.plan())
+            report = fit.to_file(model_path)
+        try:
+            write_result(run_dir, RESULT, report | {"model": model_path} | usage_so_far())
+        except StorageError as error:  # of a full disk: the model is there
+            events("warning", message=str(error))
+        return report
 
 
 def train_in_memory(store: Store, config: FitConfig, events: Events = ignore) -> tuple[Any, dict[str, Any]]:
@@ -64,6 +74,18 @@ def plan(store: Store, config: FitConfig) -> dict[str, Any]:
     """What a fit would do: memory, and what tells its time. Nothing is trained."""
     with closing(_fit(store, config, ignore)) as fit:
         return fit.plan()
+
+
+def _facts(store: Store, config: FitConfig) -> dict[str, Any]:
+    """What a run is about, for its first record."""
+    config = _with_task(config, store)
+    return {
+        "store": store.url,
+        "n": store.n,
+        "d": store.d,
+        "limit_bytes": config.memory_limit or free_bytes(),
+        "config": config.model_dump(mode="json"),
+    }
 
 
 def _fit(

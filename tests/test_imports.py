@@ -21,7 +21,7 @@ LAYERS = (
     ("kernels", "products", "rowcache", "graph", "cluster", "memory", "check", "gather", "groups"),
     ("problems", "risks", "nystroem", "kmeans", "hss"),
     ("solvers",),
-    ("models", "persist", "checkpoints", "metrics", "phases"),
+    ("models", "persist", "checkpoints", "runs", "metrics", "phases"),
     ("fits",),
     ("train", "predict"),
     ("cost",),

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from streamsvm.cli.options import AsJson
-from streamsvm.cli.output import emit, human_bytes, progress, usage_so_far
+from streamsvm.cli.output import emit, human_bytes, progress
+from streamsvm.phases import usage_so_far
 
 
 def demo(

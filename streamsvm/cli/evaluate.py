@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from streamsvm.cli.options import AsJson, ModelIn, Scheduler, Workers, XName, YName, engine, open_store
-from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress, usage_so_far
+from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress
+from streamsvm.phases import usage_so_far
 
 
 def evaluate(

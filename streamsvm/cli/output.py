@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -76,19 +74,6 @@ def human_bytes(n: float) -> str:
         n /= 1024
         units.pop(0)
     return f"{n:.0f} B" if units[0] == "B" else f"{n:.1f} {units[0]}"
-
-
-def usage_so_far() -> dict[str, Any]:
-    """`seconds` since this process started, imports included, and its `peak_rss_bytes`."""
-    import psutil
-
-    return {
-        "seconds": time.time() - psutil.Process().create_time(),
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
-    }
-
-
-_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 @contextmanager

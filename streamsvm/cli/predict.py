@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from streamsvm.cli.options import AsJson, ModelIn, Scheduler, Workers, XName, engine, open_store
-from streamsvm.cli.output import emit, progress, usage_so_far
+from streamsvm.cli.output import emit, progress
+from streamsvm.phases import usage_so_far
 
 
 def predict(

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import zarr
 
@@ -49,6 +49,20 @@ def storage_errors(url: str) -> Iterator[None]:
             raise
         reason = getattr(error, "strerror", None) or error
         raise StorageError(f"writing {url} failed: {reason}; nothing was kept") from error
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A binary file that takes the name `path` on a clean exit and is removed on an exception."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with storage_errors(str(path)):
+        file = part.open("wb")
+        try:
+            with file:
+                yield file
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 class Target:
