@@ -21,6 +21,7 @@ from streamsvm.events import Events, ignore
 from streamsvm.metrics import (
     break_even,
     confusion,
+    curves,
     mean_absolute_error,
     per_class,
     ranking,
@@ -92,13 +93,16 @@ def write_predictions(
     writers[out.suffix](out, store.n, named)
 
 
-def evaluate(model: Predictor, store: Store, *, engine: Engine, events: Events = ignore) -> dict[str, Any]:
+def evaluate(
+    model: Predictor, store: Store, *, engine: Engine, with_curves: bool = False, events: Events = ignore
+) -> dict[str, Any]:
     """How good a model is on a store with labels.
 
     accuracy, per_class and confusion; for two classes roc_auc and break_even (precision = recall); for ranks
     mean_absolute_error; ndcg, map, swapped_pairs and kendall_tau (see `metrics.ranking`) where rows have one score
     and the store has queries, or the task is ordinal. Of task rank, these alone; of task regress `metrics.regression`.
-    Rows whose label the model never saw count as wrong; `n_unknown_labels` says how many there are.
+    Rows whose label the model never saw count as wrong; `n_unknown_labels` says how many there are. with_curves: those
+    of `metrics.curves` too, for two classes.
     """
     k, classless = len(model.classes), model.task in ANSWERS
     truth = np.zeros(store.n, np.int32) if classless else model.encode_labels(store.y)
@@ -117,6 +121,9 @@ def evaluate(model: Predictor, store: Store, *, engine: Engine, events: Events =
         return summary | regression(store.y, scores)
     if classless or model.task == "ordinal" or (scored and store.qid is not None):
         summary |= _ranking(store, scores)
+    if with_curves and k == 2 and not classless:
+        known = truth >= 0
+        summary |= curves(truth[known] == 1, scores[known])
     return summary
 
 

@@ -89,10 +89,14 @@ def recorded(run_dir: Path, events: Events, resume: bool, **facts: Any) -> Itera
             events("done")
 
 
-def write_result(run_dir: Path, name: str, result: Any) -> None:
-    """Writes a JSON file of a run directory, whole or not at all. Raises NotFoundError, StorageError."""
+def require_run(run_dir: Path) -> None:
+    """Raises NotFoundError where there is no run directory."""
     if not run_dir.is_dir():
         raise NotFoundError(f"{run_dir}: no such run directory; fit --run-dir makes one")
+
+
+def write_result(run_dir: Path, name: str, result: Any) -> None:
+    """Writes a JSON file of a run directory, whole or not at all. Raises StorageError."""
     with whole_file(run_dir / name) as file:
         file.write(json.dumps(jsonable(result)).encode())
 

@@ -9,7 +9,7 @@ import pytest
 from streamsvm import runs
 from streamsvm.errors import DataError, NotFoundError, StorageError
 from streamsvm.events import Events
-from streamsvm.runs import RunLog, recorded, write_result
+from streamsvm.runs import RunLog, recorded, require_run, write_result
 
 
 def lines(folder):
@@ -85,4 +85,4 @@ def test_results_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
     assert json.loads((tmp_path / "result.json").read_text())["n"] == 1
     with pytest.raises(NotFoundError, match="no such run directory"):
-        write_result(tmp_path / "none", "result.json", {})
+        require_run(tmp_path / "none")
