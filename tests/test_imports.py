@@ -15,7 +15,7 @@ import streamsvm
 
 ROOT = Path(streamsvm.__file__).parent
 LAYERS = (
-    ("errors", "jsonable", "strips", "ahead"),
+    ("errors", "jsonable", "human", "strips", "ahead"),
     ("config", "events"),
     ("data",),
     ("kernels", "products", "rowcache", "graph", "cluster", "memory", "check", "gather", "groups"),

@@ -18,7 +18,9 @@ from streamsvm.cli.fit import fit
 from streamsvm.cli.info import info
 from streamsvm.cli.ingest import ingest
 from streamsvm.cli.predict import predict
+from streamsvm.cli.report import report
 from streamsvm.cli.stream import stream
+from streamsvm.cli.top import top
 from streamsvm.errors import StreamSVMError
 
 OK, FAILED, INTERRUPTED = 0, 2, 130
@@ -29,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (ingest, info, check, fit, predict, evaluate, stream, demo):
+for command in (ingest, info, check, fit, predict, evaluate, report, top, stream, demo):
     app.command()(command)
 
 

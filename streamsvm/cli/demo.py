@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from streamsvm.cli.options import AsJson
-from streamsvm.cli.output import emit, human_bytes, progress
+from streamsvm.cli.output import emit, progress
+from streamsvm.human import human_bytes
 from streamsvm.phases import usage_so_far
 
 

@@ -189,7 +189,8 @@ class ADMMFit(Fit):
         def on_step(state: ADMMState) -> None:
             facts = {"primal": float(state.primal.max()), "dual": float(state.dual.max()), "beta": state.beta}
             self.events("step", step=state.steps, **facts)
-            self.events.progress("admm", state.steps, options.iterations, **facts)
+            done = options.iterations if stop(state) else state.steps
+            self.events.progress("admm", done, options.iterations, **facts)
             self.checkpoints.offer(state.to_arrays, last=stop(state))
 
         with self.engine.serial_blas():
