@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH = 4.8  # inches of a figure: text of 10 points can be read where it fills the width of a phone
+WIDTH = 4.4  # inches of a figure: text of 10 points can be read where it fills the width of a phone
 SPREAD = 50  # between the least and the largest number from which an axis is logarithmic
 POINTS = 500  # most of a line
 LONGEST = 28  # characters of a name in a plot
+LEGEND = 56  # characters of a line of names above one
 # Each colour once, so that a page can put its own in place: light on dark, or dark on light.
 INK, MUTED, GRID, PAPER = "#1b2431", "#667182", "#dfe3ea", "#fefefd"
 SERIES = ("#1768c4", "#c9570f", "#12855c", "#a8327c", "#8a6a05", "#5a4fc0", "#0d7c94", "#a33a2c")
@@ -98,7 +99,7 @@ def finish(figure: Figure, axes: Axes, lines: int | None = None) -> Figure:
     """With a legend above where there is more than one line to tell apart."""
     handles, labels = axes.get_legend_handles_labels()
     if (len(labels) if lines is None else lines) > 1:
-        columns = 2 if max(map(len, labels)) < LONGEST else 1
+        columns = min(3, max(1, LEGEND // (max(map(len, labels)) + 6)))
         figure.legend(handles, labels, loc="outside upper left", ncols=columns, fontsize=9)
     return figure
 

@@ -29,6 +29,7 @@ def rank_blocks(n: int, ranks: Sequence[Sequence[int]]) -> Figure:
     tree, most = ClusterTree(n, bottom), max((max(level) for level in ranks), default=1) or 1
     figure, axes = new(WIDTH, xlim=(0, n), ylim=(n, 0), aspect="equal", xlabel="row", ylabel="row")
     axes.grid(visible=False)
+    axes.locator_params(nbins=5)
 
     def block(rows: tuple[int, int], columns: tuple[int, int], **face: Any) -> None:
         size = (columns[1] - columns[0], rows[1] - rows[0])

@@ -16,6 +16,20 @@ from streamsvm.report.drawing import inline
 from streamsvm.report.read import Run
 from streamsvm.report.sections import SECTIONS, Facts, Lines, Part, Plot, Section, Table
 
+LABELS = {
+    "d": "columns",
+    "ece": "ECE",
+    "max_rows": "most rows",
+    "n": "rows",
+    "n_support": "support vectors",
+    "n_unknown_labels": "unknown labels",
+    "peak_rss_bytes": "peak memory",
+    "roc_auc": "ROC AUC",
+    "seconds_clustering": "clustering",
+    "seconds_training": "training",
+    "store": "data",
+}
+
 
 def contents(runs: Sequence[Run]) -> list[tuple[Section, list[Part]]]:
     """The sections that have something to show, with their parts. Raises ConfigError without matplotlib."""
@@ -60,13 +74,12 @@ def _lead(runs: Sequence[Run]) -> str:
 
 
 def _section(section: Section, parts: Sequence[Part]) -> str:
-    """Plots side by side where there is room; what is folded comes last."""
-    blocks = [_block(part) for part in parts if not isinstance(part, Plot)]
-    cards = "".join(_card(part) for part in parts if isinstance(part, Plot))
+    """Tables, then plots, each side by side where there is room."""
+    blocks = "".join(map(_block, (part for part in parts if not isinstance(part, Plot))))
+    cards = "".join(map(_card, (part for part in parts if isinstance(part, Plot))))
+    row = f'<div class="blocks">\n{blocks}</div>\n' if blocks else ""
     grid = f'<div class="cards">\n{cards}</div>\n' if cards else ""
-    return (
-        f'<section id="{section.id}">\n<h2>{escape(section.title)}</h2>\n{"".join(blocks)}{grid}</section>\n'
-    )
+    return f'<section id="{section.id}">\n<h2>{escape(section.title)}</h2>\n{row}{grid}</section>\n'
 
 
 def _card(part: Plot) -> str:
@@ -78,33 +91,48 @@ def _card(part: Plot) -> str:
 
 
 def _block(part: Table | Facts | Lines) -> str:
-    if isinstance(part, Lines):
+    if isinstance(part, Table) and not part.folded:
+        title = f"<h3>{escape(part.title)}</h3>\n" if part.title else ""
+        return f'<div class="block">\n{title}{_note(part)}</div>\n'
+    if isinstance(part, Table):
+        inside = f"<details><summary>{escape(part.title)}</summary>\n{_note(part)}</details>\n"
+    elif isinstance(part, Facts):
+        inside = f'<dl class="facts">\n{"".join(_fact(*item) for item in part.values.items())}</dl>\n'
+    else:
         items = "".join(f"<li>{escape(line)}</li>\n" for line in part.lines)
-        return f'<ul class="warnings">\n{items}</ul>\n'
-    title = f"<h3>{escape(part.title)}</h3>\n" if part.title else ""
-    if isinstance(part, Facts):
-        return f'{title}<dl class="facts">\n{"".join(_fact(*item) for item in part.values.items())}</dl>\n'
+        inside = f'<ul class="warnings">\n{items}</ul>\n'
+    return f'<div class="block wide">\n{inside}</div>\n'
+
+
+def _note(part: Table) -> str:
     caption = f'<p class="note">{escape(part.caption)}</p>\n' if part.caption else ""
-    inside = f'{caption}<div class="scroll">{_table(part.rows)}</div>\n'
-    if part.folded:
-        return f"<details><summary>{escape(part.title)}</summary>\n{inside}</details>\n"
-    return title + inside
+    return f'{caption}<div class="scroll">{_table(part.rows)}</div>\n'
 
 
 def _fact(name: str, value: Any) -> str:
     kind = f' class="status-{escape(value, quote=True)}"' if name == "status" else ""
-    return (
-        f"<div><dt>{escape(heading(name))}</dt><dd{kind}>{escape(human(name, jsonable(value)))}</dd></div>\n"
-    )
+    return f"<div><dt>{escape(_label(name))}</dt><dd{kind}>{escape(_text(name, value))}</dd></div>\n"
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
     names = list(rows[0])
-    head = "".join(f"<th>{escape(heading(name))}</th>" for name in names)
+    head = "".join(f"<th>{escape(_label(name))}</th>" for name in names)
     body = "".join(f"<tr>{''.join(_cell(name, row[name]) for name in names)}</tr>\n" for row in rows)
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>"
 
 
+def _label(name: str) -> str:
+    return LABELS.get(name, heading(name))
+
+
+def _text(name: str, value: Any) -> str:
+    """As `human`, with as many digits as are worth reading side by side."""
+    value = jsonable(value)
+    if isinstance(value, float) and not name.startswith("seconds"):
+        return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return human(name, value)
+
+
 def _cell(name: str, value: Any) -> str:
-    text = escape(human(name, jsonable(value)))
+    text = escape(_text(name, value))
     return f'<td class="text">{text}</td>' if isinstance(value, str) else f"<td>{text}</td>"

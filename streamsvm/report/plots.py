@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+SHORTEST = 0.01  # share of a run's time from which a phase is compared
 Line = tuple[str, np.ndarray, np.ndarray]  # its name, x and y
 
 
@@ -66,8 +67,11 @@ def over_time(lines: Sequence[Line], ylabel: str) -> Figure | None:
 
 @plot
 def objective(runs: Sequence[Run]) -> Figure | None:
-    """What is minimised, where it is known on the way; of a dual it is below 0."""
-    return over_time([line(run.name, _whole(run), "t", "objective") for run in runs], "objective")
+    """What is minimised, where it is known on the way; of a dual it is below 0. Of one run, that of its levels too."""
+    lines = [line(run.name, _whole(run), "t", "objective") for run in runs]
+    if len(runs) == 1:
+        lines.append(line("parts of a level, each alone", runs[0].of("level"), "t", "objective"))
+    return over_time(lines, "objective")
 
 
 @plot
@@ -144,29 +148,31 @@ def residuals(runs: Sequence[Run]) -> Figure | None:
 
 @plot
 def phases(runs: Sequence[Run]) -> Figure | None:
-    """Seconds by phase; a phase inside another counts once."""
-    told = {
-        run.name: {k: s for k, v in table(run.result.get("seconds_by_phase")).items() if (s := number(v))}
-        for run in runs
-    }
-    told = {name: seconds for name, seconds in told.items() if seconds}
-    names = list(dict.fromkeys(name for seconds in told.values() for name in seconds))
-    if not names:
+    """Seconds by phase, run by run; a phase inside another counts once. Of several runs the phases that matter."""
+    told = [(run.name, _seconds(run, SHORTEST if len(runs) > 1 else 0.0)) for run in runs]
+    told = [(name, seconds) for name, seconds in told if seconds]
+    if not told:
         return None
-    figure, axes = new(0.9 + 0.26 * len(names) * (0.4 + len(told)), xlabel="seconds")
-    thick = 0.8 / len(told)
-    for i, (run, seconds) in enumerate(told.items()):
-        at = np.arange(len(names)) + (i - (len(told) - 1) / 2) * thick
-        bars = axes.barh(
-            at, [seconds.get(n, 0) for n in names], thick * 0.9, color=colour(i), label=short(run)
-        )
-        labels = [number_text(seconds[n]) if n in seconds else "" for n in names]
-        axes.bar_label(bars, labels, padding=3, fontsize=9)
-    axes.set_yticks(range(len(names)), [short(name) for name in names])
+    rows = sum(len(seconds) for _, seconds in told)
+    figure, axes = new(0.9 + 0.24 * (rows + len(told)), xlabel="seconds")
+    ticks: list[tuple[float, str]] = []
+    for i, (run, seconds) in enumerate(told):
+        at = np.arange(len(seconds)) + (ticks[-1][0] + 1.6 if ticks else 0)
+        bars = axes.barh(at, list(seconds.values()), 0.7, color=colour(i), label=short(run))
+        axes.bar_label(bars, [number_text(s) for s in seconds.values()], padding=3, fontsize=9)
+        ticks += zip(at.tolist(), map(short, seconds), strict=True)
+    axes.set_yticks([at for at, _ in ticks], [name for _, name in ticks])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.margins(x=0.15)
     return finish(figure, axes)
+
+
+def _seconds(run: Run, least: float) -> dict[str, float]:
+    """By phase, those that took at least this share."""
+    told = table(run.result.get("seconds_by_phase"))
+    seconds = {name: s for name, value in told.items() if (s := number(value)) is not None and s > 0}
+    return {name: s for name, s in seconds.items() if s >= least * sum(seconds.values())}
 
 
 @plot

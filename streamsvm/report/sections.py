@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamsvm.human import human
+from streamsvm.human import human, human_bytes
 from streamsvm.report import plots, scores
 from streamsvm.report.hss import rank_blocks
 from streamsvm.report.read import Run, by_number
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_TRIALS = 50
+SIZES = ("memory_limit", "cache_size")  # options in bytes
 SOLVERS = {  # the options of each, beside those of all
     "dcsvm": "dcsvm",
     "bsgd": "bsgd",
@@ -49,7 +50,6 @@ class Table:
 class Facts:
     """A few values to be seen first."""
 
-    title: str
     values: Record
 
 
@@ -87,7 +87,7 @@ def _each(
 def summary(runs: Sequence[Run]) -> Iterator[Part]:
     if len(runs) == 1:
         [run] = runs
-        yield Facts("", {k: v for k, v in (_headline(run) | _results(run)).items() if v not in (None, "")})
+        yield Facts({k: v for k, v in (_headline(run) | _results(run)).items() if v not in (None, "")})
         if settings := _settings(run):
             yield Table(
                 "Configuration", [{"option": k, "value": v} for k, v in settings.items()], folded=True
@@ -150,14 +150,16 @@ def _flat(config: Record) -> Record:
 def _settings(run: Run) -> Record:
     """The options that its solver reads."""
     others = set(SOLVERS.values()) - {SOLVERS.get(run.solver)}
-    return _flat({name: value for name, value in run.config.items() if name not in others})
+    flat = _flat({name: value for name, value in run.config.items() if name not in others})
+    sizes = {name: human_bytes(size) for name in SIZES if (size := number(flat.get(name))) is not None}
+    return flat | sizes
 
 
 def _differing(runs: Sequence[Run]) -> list[Record]:
-    """Of each run those options in which the runs differ."""
+    """Of each run those options in which the runs that have them differ."""
     settings = [_settings(run) | {"store": run.first("start").get("store")} for run in runs]
     names = dict.fromkeys(name for own in settings for name in own if name != "solver")
-    differ = [name for name in names if len({repr(own.get(name)) for own in settings}) > 1]
+    differ = [name for name in names if len({repr(own[name]) for own in settings if name in own}) > 1]
     return [{name: own.get(name) for name in differ} for own in settings]
 
 
@@ -253,21 +255,32 @@ def cost(runs: Sequence[Run]) -> Iterator[Part]:
 
 
 def score(runs: Sequence[Run]) -> Iterator[Part]:
-    for run in runs:
-        if not run.evaluation:
-            continue
-        values = {k: v for k, v in run.evaluation.items() if isinstance(v, int | float | str)}
-        yield Facts(run.name if len(runs) > 1 else "", values)
-    for run in runs:
+    scored = [run for run in runs if run.evaluation]
+    if len(runs) == 1 and scored:
+        yield Facts(_scores(runs[0]))
+    elif scored:
+        found = [{"run": run.name} | _scores(run) for run in scored]
+        names = dict.fromkeys(name for row in found for name in row)
+        yield Table("", [{name: row.get(name) for name in names} for row in found])
+    for run in scored:
         told = run.evaluation.get("per_class")
         rows = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
         if rows:
+            names = dict.fromkeys(name for row in rows for name in row)
+            rows = [{name: row.get(name) for name in names} for row in rows]
             yield Table("By class" if len(runs) == 1 else f"By class: {run.name}", rows)
     caption = "Counts, shaded by their share of the true class."
     yield from _each(runs, "confusion", "Confusion", caption, scores.confusion)
     caption = "Dotted: what chance would give."
     yield from _plot("roc", "ROC curve", caption, scores.roc(runs))
     yield from _plot("precision-recall", "Precision and recall", "", scores.precision_recall(runs))
+
+
+def _scores(run: Run) -> Record:
+    """Single values of the evaluation; the store it was on first."""
+    left_out = ("model", "seconds", "peak_rss_bytes")
+    told = {"store": run.evaluation.get("store")} | run.evaluation
+    return {k: v for k, v in told.items() if isinstance(v, int | float | str) and k not in left_out}
 
 
 def calibration(runs: Sequence[Run]) -> Iterator[Part]:
