@@ -96,7 +96,8 @@ def _block(part: Table | Facts | Lines) -> str:
         return f'<div class="block">\n{title}{_note(part)}</div>\n'
     if isinstance(part, Table):
         inside = f"<details><summary>{escape(part.title)}</summary>\n{_note(part)}</details>\n"
-    elif isinstance(part, Facts):
+        return f'<div class="block wide folded">\n{inside}</div>\n'
+    if isinstance(part, Facts):
         inside = f'<dl class="facts">\n{"".join(_fact(*item) for item in part.values.items())}</dl>\n'
     else:
         items = "".join(f"<li>{escape(line)}</li>\n" for line in part.lines)

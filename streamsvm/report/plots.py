@@ -54,9 +54,9 @@ def draw_lines(axes: Axes, lines: Sequence[Line], **more: Any) -> None:
 
 
 def over_time(lines: Sequence[Line], ylabel: str) -> Figure | None:
-    """Lines whose x is in seconds."""
+    """Lines whose x is in seconds; None where there are single points at most."""
     lines = [told for told in lines if len(told[1])]
-    if not lines:
+    if max((len(x) for _, x, _ in lines), default=0) < 2:
         return None
     seconds, unit = time_unit(max(x[-1] for _, x, _ in lines))
     figure, axes = new(xlabel=unit, ylabel=ylabel)
@@ -230,6 +230,8 @@ def budget(runs: Sequence[Run]) -> Figure | None:
     figure.align_ylabels(panels)
     panels[1].set_ylim(bottom=0)
     panels[-1].set_xlabel("rows learnt")
+    panels[-1].locator_params(axis="x", nbins=5)
+    panels[-1].xaxis.set_major_formatter(lambda rows, _: number_text(rows))
     return finish(figure, panels[0])
 
 

@@ -79,7 +79,7 @@ def read_run(folder: Path) -> Run:
         tuple(_last_run(_records(folder / EVENTS))),
         table(result),
         table(evaluation),
-        tuple(row for row in trials if isinstance(row, dict)) if isinstance(trials, list) else (),
+        tuple(_trial(row) for row in trials if isinstance(row, dict)) if isinstance(trials, list) else (),
         tuple(notes),
     )
 
@@ -105,6 +105,11 @@ def by_number(records: Sequence[Record], name: str) -> list[Record]:
     """Each number of a field once, its last record, in order: a resumed run makes some rounds again."""
     found = {value: record for record in records if (value := number(record.get(name))) is not None}
     return [found[value] for value in sorted(found)]
+
+
+def _trial(row: Record) -> Record:
+    """A record of tune with its options as columns."""
+    return table(row.get("params")) | {name: value for name, value in row.items() if name != "params"}
 
 
 def _json(path: Path, notes: list[str]) -> Any:

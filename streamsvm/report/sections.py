@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_TRIALS = 50
+MOST_CLASSES = 12  # whose table is unfolded
 SIZES = ("memory_limit", "cache_size")  # options in bytes
 SOLVERS = {  # the options of each, beside those of all
     "dcsvm": "dcsvm",
@@ -100,12 +101,7 @@ def summary(runs: Sequence[Run]) -> Iterator[Part]:
         {"run": run.name, "status": run.status, "solver": run.solver, **differing[i], **_results(run)}
         for i, run in enumerate(runs)
     ]
-    told = [name for name in rows[0] if any(row[name] not in (None, "") for row in rows)]
-    yield Table(
-        "",
-        [{name: row[name] for name in told} for row in rows],
-        "Options that differ, and what came of them.",
-    )
+    yield Table("", _known(rows), "Options that differ, and what came of them.")
 
 
 def _headline(run: Run) -> Record:
@@ -134,6 +130,13 @@ def _results(run: Run) -> Record:
         "seconds": number(result.get("seconds")) or run.seconds,
         "peak_rss_bytes": result.get("peak_rss_bytes"),
     }
+
+
+def _known(rows: list[Record]) -> list[Record]:
+    """The same keys for all, those that say something in any."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    told = [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
+    return [{name: row.get(name) for name in told} for row in rows]
 
 
 def _flat(config: Record) -> Record:
@@ -182,29 +185,21 @@ def convergence(runs: Sequence[Run]) -> Iterator[Part]:
 
 
 def levels(runs: Sequence[Run]) -> Iterator[Part]:
+    names = ("level", "parts", "max_rows", "n_support", "objective", "seconds_clustering", "seconds_training")
     for run in runs:
         found = {record["level"]: record for record in by_number(run.of("support"), "level")}
-        names = (
-            "level",
-            "parts",
-            "max_rows",
-            "n_support",
-            "objective",
-            "seconds_clustering",
-            "seconds_training",
-        )
         rows = [
             {name: record.get(name) for name in names}
             | {name: found.get(record["level"], {}).get(name) for name in ("precision", "recall")}
             for record in reversed(by_number(run.of("level"), "level"))
         ]
         if rows:
-            yield Table(
-                run.name if len(runs) > 1 else "Level by level",
-                rows,
+            about = (
                 "Precision: share of a level's support vectors that are ones of the solution; recall: share of the "
-                "solution's that the level had found.",
+                "solution's that the level had found."
             )
+            title = run.name if len(runs) > 1 else "Level by level"
+            yield Table(title, _known(rows), about if found else "")
     yield from _each(
         runs, "levels", "Support vectors found", "At each level, of those of the solution.", plots.levels
     )
@@ -259,16 +254,13 @@ def score(runs: Sequence[Run]) -> Iterator[Part]:
     if len(runs) == 1 and scored:
         yield Facts(_scores(runs[0]))
     elif scored:
-        found = [{"run": run.name} | _scores(run) for run in scored]
-        names = dict.fromkeys(name for row in found for name in row)
-        yield Table("", [{name: row.get(name) for name in names} for row in found])
+        yield Table("", _known([{"run": run.name} | _scores(run) for run in scored]))
     for run in scored:
         told = run.evaluation.get("per_class")
         rows = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
         if rows:
-            names = dict.fromkeys(name for row in rows for name in row)
-            rows = [{name: row.get(name) for name in names} for row in rows]
-            yield Table("By class" if len(runs) == 1 else f"By class: {run.name}", rows)
+            title = "By class" if len(runs) == 1 else f"By class: {run.name}"
+            yield Table(title, _known(rows), folded=len(rows) > MOST_CLASSES)
     caption = "Counts, shaded by their share of the true class."
     yield from _each(runs, "confusion", "Confusion", caption, scores.confusion)
     caption = "Dotted: what chance would give."
@@ -295,7 +287,7 @@ def tune(runs: Sequence[Run]) -> Iterator[Part]:
         best = sorted(run.tune, key=scores.score, reverse=True)[:MOST_TRIALS]
         if best:
             names = [*scores.options(run.tune), *scores.NOT_OPTIONS]
-            rows = [{name: trial.get(name) for name in names} for trial in best]
+            rows = _known([{name: trial.get(name) for name in names} for trial in best])
             shown = f"{len(best)} of {len(run.tune)}, the best first."
             yield Table("Trials" if len(runs) == 1 else f"Trials: {run.name}", rows, shown)
 
