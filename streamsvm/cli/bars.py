@@ -47,17 +47,20 @@ class Bars:
         if record["event"] != "progress":
             return
         phase, done, total = record["phase"], record["done"], record["total"]
+        fields: dict[str, Any] = {
+            "completed": done,
+            "total": total,
+            "details": "  ".join(f"{k} {_short(v)}" for k, v in record.items() if k not in _STANDARD),
+            "rate": record.get("rows_s"),
+            "share": isinstance(done, float),
+        }
         if phase not in self._tasks:
             self._clear()
-            self._tasks[phase] = self.progress.add_task(
-                phase, total=total, details="", rate=None, share=False
-            )
+            self._tasks[phase] = self.progress.add_task(phase, **fields)
         elif phase in self._full:
             self._full.discard(phase)
             self.progress.reset(self._tasks[phase], total=total)
-        details = "  ".join(f"{k} {_short(v)}" for k, v in record.items() if k not in _STANDARD)
-        fields: dict[str, Any] = {"rate": record.get("rows_s"), "share": isinstance(done, float)}
-        self.progress.update(self._tasks[phase], completed=done, total=total, details=details, **fields)
+        self.progress.update(self._tasks[phase], **fields)
         if done == total:
             self._full.add(phase)
 

@@ -88,7 +88,9 @@ def _each(
 def summary(runs: Sequence[Run]) -> Iterator[Part]:
     if len(runs) == 1:
         [run] = runs
-        yield Facts({k: v for k, v in (_headline(run) | _results(run)).items() if v not in (None, "")})
+        told = {k: v for k, v in (_headline(run) | _results(run)).items() if v not in (None, "")}
+        if told:
+            yield Facts(told)
         if settings := _settings(run):
             yield Table(
                 "Configuration", [{"option": k, "value": v} for k, v in settings.items()], folded=True
