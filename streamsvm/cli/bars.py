@@ -31,6 +31,7 @@ class Bars:
             TextColumn("{task.fields[details]}", markup=False),
             console=console or Console(stderr=True),
             transient=True,
+            redirect_stdout=False,  # answers may be on their way to a file
             get_time=clock,
         )
         self._tasks: dict[str, TaskID] = {}

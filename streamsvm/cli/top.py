@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from datetime import timedelta
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from streamsvm.report.follow import Tail
 
+WIDTH = 120  # of what is not a terminal
 WARNINGS = 3  # last ones shown
 NUMBERS = (
     "round",
@@ -48,7 +50,7 @@ def top(
     from streamsvm.runs import require_run
 
     require_run(run_dir)
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)
     watch, tail = Watch(run_dir, console), Tail(run_dir)
     watch.take(tail())
     if once or not console.is_terminal:

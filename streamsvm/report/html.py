@@ -117,8 +117,13 @@ def _fact(name: str, value: Any) -> str:
 
 def _table(rows: list[dict[str, Any]]) -> str:
     names = list(rows[0])
-    head = "".join(f"<th>{escape(_label(name))}</th>" for name in names)
-    body = "".join(f"<tr>{''.join(_cell(name, row[name]) for name in names)}</tr>\n" for row in rows)
+    words = {name for name in names if any(isinstance(row[name], str) for row in rows)}
+    kinds = {name: ' class="text"' if name in words else "" for name in names}
+    head = "".join(f"<th{kinds[name]}>{escape(_label(name))}</th>" for name in names)
+    body = "".join(
+        f"<tr>{''.join(f'<td{kinds[name]}>{escape(_text(name, row[name]))}</td>' for name in names)}</tr>\n"
+        for row in rows
+    )
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>"
 
 
@@ -132,8 +137,3 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, float) and not name.startswith("seconds"):
         return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
     return human(name, value)
-
-
-def _cell(name: str, value: Any) -> str:
-    text = escape(_text(name, value))
-    return f'<td class="text">{text}</td>' if isinstance(value, str) else f"<td>{text}</td>"

@@ -154,7 +154,7 @@ def test_several_runs_side_by_side(tmp_path):
     for name in ("run (1)", "run (2)", "64", "2 runs", "accuracy"):
         assert name in checker.text
     table = text[text.index('id="summary"') : text.index('id="convergence"')]
-    headings = re.findall("<th>(.*?)</th>", table)
+    headings = re.findall("<th[^>]*>(.*?)</th>", table)
     assert "C" in headings
     assert "tol" not in headings  # the same in both
     assert "dcsvm.levels" not in headings  # of one alone
