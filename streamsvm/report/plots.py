@@ -79,8 +79,9 @@ def gap(runs: Sequence[Run]) -> Figure | None:
     """Gap over the size of the objective."""
     lines = []
     for run in runs:
-        t, value, size = columns(_whole(run), "t", "gap", "objective")
-        if run.of("step"):  # cutting planes tell it so
+        records = _whole(run)
+        t, value, size = columns(records, "t", "gap", "objective")
+        if records and records[0]["event"] == "step":  # cutting planes tell it so
             size = np.ones_like(size)
         kept = (value > 0) & (size != 0)
         lines.append((run.name, t[kept], (value / np.abs(np.where(size, size, 1)))[kept]))
@@ -91,7 +92,8 @@ def _whole(run: Run) -> list[Record]:
     """Records of steps whose objective is that of the whole problem."""
     rounds = run.of("round", phase="top") or run.of("round", phase="solve") or run.of("round", phase="polish")
     alone = all(record.get("problem") == 0 for record in rounds)
-    return run.of("step") or (rounds if alone else [])
+    steps = [record for record in run.of("step") if "objective" in record]
+    return steps or (rounds if alone else [])
 
 
 def rounds_by_phase(run: Run) -> Iterator[tuple[str, list[Record]]]:
