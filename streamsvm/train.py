@@ -78,7 +78,7 @@ def plan(store: Store, config: FitConfig) -> dict[str, Any]:
 
 def _facts(store: Store, config: FitConfig) -> dict[str, Any]:
     """What a run is about, for its first record."""
-    config = _with_task(config, store)
+    config = with_task(config, store)
     return {
         "store": store.url,
         "n": store.n,
