@@ -79,7 +79,7 @@ class Rounds:
         self._events.progress(self._phase, done, self._total, **shown)
 
     def end(self) -> None:
-        self._events.progress(self._phase, self._total, self._total)
+        self._events.progress(self._phase, float(self._total), self._total)
 
 
 ignore = Events()

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -18,9 +18,10 @@ import psutil
 from streamsvm import __version__
 from streamsvm.checkpoints import run_folder
 from streamsvm.data.target import whole_file
-from streamsvm.errors import NotFoundError
+from streamsvm.errors import NotFoundError, StorageError
 from streamsvm.events import Events, JsonLines
 from streamsvm.jsonable import jsonable
+from streamsvm.phases import usage_so_far
 
 EVENTS, RESULT, EVALUATION, TUNE = "events.jsonl", "result.json", "evaluation.json", "tune.json"
 EVERY_S = 1.0  # between progress records, and between samples of memory
@@ -99,6 +100,14 @@ def write_result(run_dir: Path, name: str, result: Any) -> None:
     """Writes a JSON file of a run directory, whole or not at all. Raises StorageError."""
     with whole_file(run_dir / name) as file:
         file.write(json.dumps(jsonable(result)).encode())
+
+
+def end_with(run_dir: Path, events: Events, result: Mapping[str, Any]) -> None:
+    """Writes what a run came to, and what it took; a disk that is full costs the file, not the run."""
+    try:
+        write_result(run_dir, RESULT, {**result, **usage_so_far()})
+    except StorageError as error:
+        events("warning", message=str(error))
 
 
 def _machine() -> dict[str, Any]:

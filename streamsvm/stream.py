@@ -28,10 +28,8 @@ from streamsvm.online import BSGDClassifier
 from streamsvm.persist import load_model, save_model
 
 BUFFER_BYTES = 1 << 16
-LEAST_STRETCH, STRETCH = (
-    100,
-    0.005,
-)  # events learnt from record to record, at least, and as a share of all so far
+LEAST_STRETCH = 100  # events learnt from record to record
+STRETCH = 0.005  # and at least this share of all so far
 PROGRESS_S = 0.2
 Parse = Callable[[str], dict[str, Any]]
 

@@ -15,12 +15,10 @@ from typing import Any
 from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
-from streamsvm.errors import StorageError
 from streamsvm.events import Events, ignore
 from streamsvm.fits.base import Fit
 from streamsvm.memory import free_bytes
-from streamsvm.phases import usage_so_far
-from streamsvm.runs import RESULT, recorded, write_result
+from streamsvm.runs import end_with, recorded
 
 FITS = {
     "dcsvm": "streamsvm.fits.dcsvm:DCSVMFit",
@@ -48,10 +46,7 @@ def train(
         with closing(_fit(store, config, events, run_dir, resume)) as fit:
             events("plan", kernel=asdict(fit.kernel), scaling=fit.scaling.kind, **fit.plan())
             report = fit.to_file(model_path)
-        try:
-            write_result(run_dir, RESULT, report | {"model": model_path} | usage_so_far())
-        except StorageError as error:  # of a full disk: the model is there
-            events("warning", message=str(error))
+        end_with(run_dir, events, report | {"model": model_path})
         return report
 
 

@@ -9,7 +9,7 @@ import pytest
 from streamsvm import runs
 from streamsvm.errors import DataError, NotFoundError, StorageError
 from streamsvm.events import Events
-from streamsvm.runs import RunLog, recorded, require_run, write_result
+from streamsvm.runs import RunLog, end_with, recorded, require_run, write_result
 
 
 def lines(folder):
@@ -84,5 +84,10 @@ def test_results_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
             write_result(tmp_path, "result.json", {"n": 2})
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
     assert json.loads((tmp_path / "result.json").read_text())["n"] == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "whole_file", lambda path: (_ for _ in ()).throw(StorageError("disk full")))
+        seen = []
+        end_with(tmp_path, Events(seen.append), {})
+        assert [record["message"] for record in seen] == ["disk full"]
     with pytest.raises(NotFoundError, match="no such run directory"):
         require_run(tmp_path / "none")

@@ -17,7 +17,6 @@ import typer
 from streamsvm.cli.output import progress
 from streamsvm.config import FitConfig, build_config, parse_set
 from streamsvm.errors import ConfigError, DataError, NotFoundError
-from streamsvm.phases import usage_so_far
 
 if TYPE_CHECKING:
     from streamsvm.online import BSGDClassifier
@@ -142,7 +141,7 @@ def _run(
 def _told(state: Stream, run_dir: Path | None, source: str, config: FitConfig) -> Iterator[Teller]:
     """Who tells of the stream: a bar where stderr is a terminal that the answers do not go to; the run directory."""
     from streamsvm.events import Events
-    from streamsvm.runs import RESULT, recorded, write_result
+    from streamsvm.runs import end_with, recorded
     from streamsvm.stream import Teller
 
     bars: AbstractContextManager[Events] = nullcontext(Events()) if sys.stdout.isatty() else progress()
@@ -155,7 +154,7 @@ def _told(state: Stream, run_dir: Path | None, source: str, config: FitConfig) -
             teller = Teller(state, events)
             yield teller
             teller.end()
-            write_result(run_dir, RESULT, {"solver": "bsgd", **state.summary(), **usage_so_far()})
+            end_with(run_dir, events, {"solver": "bsgd", **state.summary()})
 
 
 def _tell(state: Stream, number: int, error: str, on_error: str) -> None:

@@ -125,7 +125,7 @@ class CuttingPlaneFit(Fit):
                 planes=state.planes,
                 **facts,
             )
-            done = approach(gap) if not self._stop(state, passes) else 1
+            done = approach(gap) if not self._stop(state, passes) else 1.0
             self.events.progress("planes", done, 1, step=state.steps, gap=gap)
             self.checkpoints.offer(
                 lambda: {"passes": passes.count, **state.to_arrays()}, last=self._stop(state, passes)
