@@ -184,6 +184,18 @@ def _identity(store: Store, config: FitConfig) -> dict[str, Any]:
     return {"store": store.fingerprint(), "streamsvm": __version__, **options}
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the folder of a run."""
+    try:
+        with (path / "lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 @contextmanager
 def run_folder(path: Path) -> Iterator[Path]:
     """The folder of a run, made where it is not there, and locked against a second writer. Raises StorageError."""

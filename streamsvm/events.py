@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ Sink = Callable[[dict[str, Any]], None]
 class Events:
     """Passes each record on to its sinks, stamped with the seconds since this object was made.
 
-    Records that carry progress have `phase`, `done` and `total`; `done == total` ends a phase.
+    Records that carry progress have `phase`, `done` and `total`, None where it is not known; `done == total` ends a
+    phase. Where one thing converges, done is the share of the way that is behind it: see `Approach`.
     """
 
     def __init__(self, *sinks: Sink) -> None:
@@ -36,15 +38,55 @@ class Events:
         more._start = self._start
         return more
 
-    def progress(self, phase: str, done: int, total: int, **fields: Any) -> None:
+    def progress(self, phase: str, done: float, total: int | None, **fields: Any) -> None:
         self("progress", phase=phase, done=done, total=total, **fields)
+
+
+class Approach:
+    """How far a number that falls about geometrically, a violation or a gap, is on its way from the first to `tol`.
+
+    In [0, 0.999], and it never falls: the number may rise in between, and its end is told by others.
+    """
+
+    def __init__(self, tol: float) -> None:
+        self._tol, self._first, self._share = tol, math.nan, 0.0
+
+    def __call__(self, value: float) -> float:
+        if math.isnan(self._first) and self._tol < value < math.inf:
+            self._first = value
+        if 0 < value <= self._first:
+            share = math.log(self._first / value) / math.log(self._first / self._tol)
+            self._share = max(self._share, min(share, 0.999))
+        return self._share
+
+
+class Rounds:
+    """Tells of problems that are solved one after the other by rounds: each round, and how far they all are.
+
+    facts: of a `round` record, `violation` among them; tol is where it ends.
+    """
+
+    def __init__(self, events: Events, phase: str, total: int, tol: float) -> None:
+        self._events, self._phase, self._total, self._tol = events, phase, total, tol
+        self._problem, self._approach = -1, Approach(tol)
+
+    def __call__(self, problem: int, facts: Mapping[str, Any]) -> None:
+        if problem != self._problem:
+            self._problem, self._approach = problem, Approach(self._tol)
+        done = problem + self._approach(facts["violation"])
+        self._events("round", phase=self._phase, problem=problem, **facts)
+        shown = {name: facts[name] for name in ("round", "violation", "gap") if name in facts}
+        self._events.progress(self._phase, done, self._total, **shown)
+
+    def end(self) -> None:
+        self._events.progress(self._phase, float(self._total), self._total)
 
 
 ignore = Events()
 
 
 class JsonLines:
-    """A sink that appends every record but progress to a file, one JSON object a line, flushed at once.
+    """A sink that appends records to a file, one JSON object a line, flushed at once.
 
     A last line that a kill has torn is removed first. A disk that is full ends no run: what does not fit is not there.
     """
@@ -54,8 +96,6 @@ class JsonLines:
         self._file = path.open("ab", buffering=0)
 
     def __call__(self, record: dict[str, Any]) -> None:
-        if record["event"] == "progress":
-            return
         line, end = (json.dumps(record) + "\n").encode(), self._file.tell()
         with suppress(OSError):
             if self._file.write(line) == len(line):

@@ -91,6 +91,30 @@ class ProbabilityScores:
         }
 
 
+def curves(positive: np.ndarray, scores: np.ndarray, most: int = 500) -> dict[str, list[list[float]]]:
+    """roc: [false, true positive rate] and precision_recall: [recall, precision] at the scores as thresholds.
+
+    positive: (n,) bool, scores: (n,). Of more than `most` thresholds those at even steps along the ROC curve are kept,
+    its corner points (0, 0) and (1, 1) among them. Nothing where one class is absent.
+    """
+    order = np.argsort(-scores, kind="stable")
+    ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # rows of one score fall together
+    hits = np.cumsum(positive[order])[ends]
+    falls = ends + 1 - hits
+    if not len(ends) or hits[-1] == 0 or falls[-1] == 0:
+        return {}
+    recall, fall_out = hits / hits[-1], falls / falls[-1]
+    if len(ends) > most - 1:
+        length = recall + fall_out
+        kept = np.unique(np.searchsorted(length, np.linspace(length[0], length[-1], most - 1)))
+        recall, fall_out, hits, falls = recall[kept], fall_out[kept], hits[kept], falls[kept]
+    roc = np.vstack([[0.0, 0.0], np.stack([fall_out, recall], axis=1)])
+    return {
+        "roc": roc.tolist(),
+        "precision_recall": np.stack([recall, hits / (hits + falls)], axis=1).tolist(),
+    }
+
+
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
 

@@ -1,10 +1,15 @@
-"""Where the time of a run went."""
+"""Where the time of a run went, and what it took in all."""
 
 from __future__ import annotations
 
+import resource
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+
+_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class Phases:
@@ -34,3 +39,13 @@ class Phases:
             "seconds_by_phase": {name: round(s, 4) for name, s in self.seconds.items()},
             "cores_busy_by_phase": busy,
         }
+
+
+def usage_so_far() -> dict[str, Any]:
+    """`seconds` since this process started, imports included, and its `peak_rss_bytes`."""
+    import psutil
+
+    return {
+        "seconds": time.time() - psutil.Process().create_time(),
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
+    }

@@ -23,6 +23,7 @@ from streamsvm.metrics import (
     ProbabilityScores,
     break_even,
     confusion,
+    curves,
     mean_absolute_error,
     per_class,
     ranking,
@@ -129,7 +130,9 @@ def write_predictions(
     writers[out.suffix](out, store.n, (block(*answers) for _, _, answers in blocks), model.classes)
 
 
-def evaluate(model: Predictor, store: Store, *, engine: Engine, events: Events = ignore) -> dict[str, Any]:
+def evaluate(
+    model: Predictor, store: Store, *, engine: Engine, with_curves: bool = False, events: Events = ignore
+) -> dict[str, Any]:
     """How good a model is on a store with labels.
 
     accuracy, per_class and confusion; for two classes roc_auc and break_even (precision = recall); for ranks
@@ -137,7 +140,7 @@ def evaluate(model: Predictor, store: Store, *, engine: Engine, events: Events =
     and the store has queries, or the task is ordinal. Of task rank, these alone; of task regress `metrics.regression`.
     Of a calibrated model brier, log_loss, ece and reliability, see `metrics.ProbabilityScores`.
     Rows whose label the model never saw count as wrong; `n_unknown_labels` says how many there are. They are not in
-    what scores order and probabilities.
+    what scores order and probabilities. with_curves: those of `metrics.curves` too, for two classes.
     """
     k, classless = len(model.classes), model.task in ANSWERS
     truth = np.zeros(store.n, np.int32) if classless else model.encode_labels(store.y)
@@ -161,6 +164,9 @@ def evaluate(model: Predictor, store: Store, *, engine: Engine, events: Events =
         return summary | regression(store.y, scores)
     if classless or model.task == "ordinal" or (scored and store.qid is not None):
         summary |= _ranking(store, scores)
+    if with_curves and k == 2 and not classless:
+        known = truth >= 0
+        summary |= curves(truth[known] == 1, scores[known])
     return summary
 
 

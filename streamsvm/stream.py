@@ -10,8 +10,11 @@ from __future__ import annotations
 import csv
 import json
 import os
+import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +22,15 @@ from river.preprocessing import StandardScaler
 
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError
+from streamsvm.events import Events
 from streamsvm.models import BudgetModel
 from streamsvm.online import BSGDClassifier
 from streamsvm.persist import load_model, save_model
 
 BUFFER_BYTES = 1 << 16
+LEAST_STRETCH = 100  # events learnt from record to record
+STRETCH = 0.005  # and at least this share of all so far
+PROGRESS_S = 0.2
 Parse = Callable[[str], dict[str, Any]]
 
 
@@ -101,14 +108,13 @@ class Stream:
         self.saved = self.events
 
     def summary(self) -> dict[str, Any]:
-        stats = self.learner.stats
         return {
             "events": self.events,
             "learnt": self.learnt,
             "bad": self.bad,
             "accuracy": self.right / self.learnt if self.learnt else None,
             "n_support": self.learner.n_support,
-            "maintenances": stats.maintenances,
+            "maintenances": self.learner.stats.maintenances,
             "snapshot": self.saved,
         }
 
@@ -124,6 +130,49 @@ class Stream:
         return Scaling("standard", scaling.offset, scaling.scale)
 
 
+class Teller:
+    """Tells of a stream: progress a few times a second, and a `stretch` record every so many events learnt.
+
+    A stretch has its own accuracy, of predictions before they were learnt, and what the learner has come to.
+    """
+
+    def __init__(self, stream: Stream, tell: Events) -> None:
+        self._stream, self._tell = stream, tell
+        self._began = self._told = time.perf_counter()
+        self._first = stream.events
+        self._learnt, self._right = stream.learnt, stream.right
+
+    def __call__(self, share: float | None) -> None:
+        """After an event. share: of the input that was read, where that is known."""
+        learnt = self._stream.learnt - self._learnt
+        if learnt >= max(LEAST_STRETCH, STRETCH * self._stream.learnt):
+            self._stretch()
+        now = time.perf_counter()
+        if now - self._told >= PROGRESS_S:
+            self._told = now
+            self._progress(now, share)
+
+    def end(self) -> None:
+        if self._stream.learnt > self._learnt:
+            self._stretch()
+
+    def _stretch(self) -> None:
+        stream, learnt = self._stream, self._stream.learnt - self._learnt
+        accuracy = (stream.right - self._right) / learnt
+        facts = asdict(stream.learner.stats) | {"steps": stream.learnt}
+        self._tell("stretch", events=stream.events, bad=stream.bad, accuracy=accuracy, **facts)
+        self._learnt, self._right = stream.learnt, stream.right
+
+    def _progress(self, now: float, share: float | None) -> None:
+        stream = self._stream
+        done, total = (stream.events, None) if share is None else (share, 1)
+        facts: dict[str, Any] = {"events": stream.events} if total else {}
+        if stream.learnt:
+            facts |= {"accuracy": stream.right / stream.learnt, "supports": stream.learner.n_support}
+        rate = (stream.events - self._first) / (now - self._began)
+        self._tell.progress("stream", done, total, rows_s=rate, **facts)
+
+
 @dataclass
 class Lines:
     """Lines of a file descriptor, as they come; before it waits for more, `before_waiting` is called.
@@ -134,6 +183,18 @@ class Lines:
     source: int
     before_waiting: Callable[[], None]
     waiting: bool = field(default=False, init=False)
+    read_bytes: int = field(default=0, init=False)
+
+    @property
+    def share(self) -> float | None:
+        """Of the file that was read; None where its end is not known."""
+        size = self._size
+        return min(self.read_bytes / size, 0.999) if size else None
+
+    @cached_property
+    def _size(self) -> int:
+        found = os.fstat(self.source)
+        return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
     def __iter__(self) -> Iterator[str]:
         rest = b""
@@ -142,6 +203,7 @@ class Lines:
             self.waiting = True
             block = os.read(self.source, BUFFER_BYTES)
             self.waiting = False
+            self.read_bytes += len(block)
             if not block:
                 break
             *lines, rest = (rest + block).split(b"\n")

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from streamsvm.calibration import Calibration, require_classes
-from streamsvm.checkpoints import Checkpoints, run_folder
+from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig, ProbabilityConfig
 from streamsvm.data.store import Store
-from streamsvm.events import Events, JsonLines, ignore
+from streamsvm.events import Events, ignore
 from streamsvm.fits.base import Fit
 from streamsvm.graph import open_engine
+from streamsvm.memory import free_bytes
 from streamsvm.persist import load_model
 from streamsvm.phases import Phases
+from streamsvm.runs import end_with, recorded
 
 FITS = {
     "dcsvm": "streamsvm.fits.dcsvm:DCSVMFit",
@@ -43,28 +45,30 @@ def train(
 ) -> dict[str, Any]:
     """Trains, writes the model, returns the report that `fit --json` prints. Raises StreamSVMError."""
     config = with_task(config, store)
+
+    def learn(rows: Store, folder: Path) -> list[Any]:
+        """The model of a fold, whose state is kept where that of the run is."""
+        train(
+            rows,
+            _plain(config),
+            model_path=folder / "model",
+            run_dir=folder if run_dir else None,
+            resume=resume and any(folder.iterdir()),
+            events=_progress_of(events),
+        )
+        return [load_model(folder / "model")]
+
     with ExitStack() as stack:
         if run_dir is not None:
-            stack.enter_context(run_folder(run_dir))
-            log = stack.enter_context(closing(JsonLines(run_dir / "events.jsonl")))
-            events = events.also(log)
-
-        def learn(rows: Store, folder: Path) -> list[Any]:
-            """The model of a fold, whose state is kept where that of the run is."""
-            train(
-                rows,
-                _plain(config),
-                model_path=folder / "model",
-                run_dir=folder if run_dir else None,
-                resume=resume and any(folder.iterdir()),
-                events=_progress_of(events),
-            )
-            return [load_model(folder / "model")]
-
+            events = stack.enter_context(recorded(run_dir, events, resume, **_facts(store, config)))
         fitting = _fitting(store, config, learn, events, run_dir, resume, performance_report)
-        fit, calibrations = stack.enter_context(fitting)
-        fit.calibration = next(iter(calibrations), None)
-        return fit.to_file(model_path)
+        with fitting as (fit, calibrations):
+            fit.calibration = next(iter(calibrations), None)
+            events("plan", kernel=asdict(fit.kernel), scaling=fit.scaling.kind, **fit.plan())
+            report = fit.to_file(model_path)
+        if run_dir is not None:
+            end_with(run_dir, events, report | {"model": model_path})
+        return report
 
 
 def train_in_memory(store: Store, config: FitConfig, events: Events = ignore) -> tuple[Any, dict[str, Any]]:
@@ -126,6 +130,17 @@ def _fitting(
     with closing(_fit(store, config, events, run_dir, resume, performance_report)) as fit:
         fit.phase.add(before)
         yield fit, calibrations
+
+
+def _facts(store: Store, config: FitConfig) -> dict[str, Any]:
+    """What a run is about, for its first record."""
+    return {
+        "store": store.url,
+        "n": store.n,
+        "d": store.d,
+        "limit_bytes": config.memory_limit or free_bytes(),
+        "config": config.model_dump(mode="json"),
+    }
 
 
 def _fit(

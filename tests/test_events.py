@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from streamsvm import events
-from streamsvm.events import Events, JsonLines
+from streamsvm.events import Approach, Events, JsonLines, Rounds
 
 
 def lines(path):
@@ -28,11 +31,31 @@ def test_a_torn_last_line_is_removed(tmp_path, monkeypatch, before, torn):
     assert [record["event"] for record in lines(path)] == [*(["a", "b"] if before else []), "c"]
 
 
-def test_progress_is_not_written(tmp_path):
-    log = JsonLines(tmp_path / "events.jsonl")
-    Events(log).progress("read", 1, 2)
-    log.close()
-    assert lines(tmp_path / "events.jsonl") == []
+class TestApproach:
+    def test_halfway_in_digits_is_half_the_way(self):
+        share = Approach(1e-4)
+        assert [round(share(value), 6) for value in (1.0, 1e-1, 1e-2, 1e-3)] == [0, 0.25, 0.5, 0.75]
+
+    @given(st.lists(st.floats(0, 1e6) | st.just(math.inf), max_size=20), st.floats(1e-9, 1))
+    @settings(deadline=None)
+    def test_it_never_falls_and_never_ends(self, values, tol):
+        share = Approach(tol)
+        shares = [share(value) for value in values]
+        assert shares == sorted(shares)
+        assert all(0 <= value < 1 for value in shares)
+
+
+def test_rounds_of_problems_one_after_the_other():
+    seen = []
+    rounds = Rounds(Events(seen.append), "solve", 2, 1e-2)
+    for problem, violation in ((0, 1.0), (0, 0.1), (1, 10.0), (1, 0.001)):
+        rounds(problem, {"round": 1, "violation": violation, "extra": 3})
+    rounds.end()
+    told = [record for record in seen if record["event"] == "round"]
+    assert [record["problem"] for record in told] == [0, 0, 1, 1]
+    assert all(record["phase"] == "solve" and record["extra"] == 3 for record in told)
+    done = [record["done"] for record in seen if record["event"] == "progress"]
+    assert done == pytest.approx([0, 0.5, 1, 1.999, 2])
 
 
 @pytest.mark.parametrize("some", [0, 5])

@@ -15,13 +15,13 @@ import streamsvm
 
 ROOT = Path(streamsvm.__file__).parent
 LAYERS = (
-    ("errors", "jsonable", "strips", "ahead"),
+    ("errors", "jsonable", "human", "strips", "ahead"),
     ("config", "events"),
     ("data",),
     ("kernels", "products", "rowcache", "graph", "cluster", "memory", "check", "gather", "groups"),
     ("problems", "risks", "nystroem", "kmeans", "hss"),
     ("solvers",),
-    ("models", "calibration", "persist", "checkpoints", "metrics", "phases"),
+    ("models", "calibration", "persist", "checkpoints", "runs", "metrics", "phases"),
     ("fits",),
     ("train", "predict", "probability"),
     ("cost",),

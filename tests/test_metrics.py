@@ -13,6 +13,7 @@ from streamsvm.metrics import (
     ProbabilityScores,
     break_even,
     confusion,
+    curves,
     mean_absolute_error,
     per_class,
     ranking,
@@ -133,3 +134,30 @@ def test_probability_scores_are_sklearns_in_blocks_of_any_size(k, n, seed, sure)
     ece = sum(count * abs(c - f) for c, f, count in expected) / n
     assert found["ece"] == pytest.approx(ece, abs=1e-12)
     assert all(b["from"] <= b["confidence"] <= b["to"] for b in found["reliability"])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(-5, 5)), min_size=1, max_size=40), st.integers(3, 12))
+def test_curves_are_sklearns_and_thinned_ones_lie_on_them(rows, most):
+    positive, scores = (np.array(column) for column in zip(*rows, strict=True))
+    found = curves(positive, scores)
+    if positive.all() or not positive.any():
+        assert found == {}
+        return
+    fall_out, recall, _ = twin.roc_curve(positive, scores, drop_intermediate=False)
+    np.testing.assert_allclose(found["roc"], np.stack([fall_out, recall], axis=1))
+    precision, recall, _ = twin.precision_recall_curve(positive, scores)
+    np.testing.assert_allclose(found["precision_recall"], np.stack([recall, precision], axis=1)[-2::-1])
+    few = curves(positive, scores, most)
+    for name, points in few.items():
+        assert len(points) <= most
+        assert {tuple(point) for point in points} <= {tuple(point) for point in found[name]}
+        assert points[-1] == found[name][-1]
+
+
+def test_thinned_curves_keep_their_shape():
+    rng = np.random.default_rng(0)
+    positive = rng.random(20_000) < 0.1
+    scores = positive + rng.normal(size=20_000)
+    roc = np.array(curves(positive, scores)["roc"])
+    assert 400 < len(roc) <= 500
+    assert np.trapezoid(roc[:, 1], roc[:, 0]) == pytest.approx(roc_auc(positive, scores), abs=1e-3)

@@ -34,6 +34,6 @@ def test_every_block_is_drawn(n, tmp_path):
 
 def test_without_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ConfigError, match="pip install matplotlib"):
+    with pytest.raises(ConfigError, match="plots need matplotlib: pip install"):
         draw_ranks(matrix(100), tmp_path / "ranks.svg")
     assert not list(tmp_path.iterdir())

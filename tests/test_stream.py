@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import random
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,8 +19,10 @@ from river.preprocessing import StandardScaler
 
 from streamsvm import load_model
 from streamsvm.data.rows import Rows
+from streamsvm.events import Events
 from streamsvm.online import BSGDClassifier
-from streamsvm.stream import Stream, events
+from streamsvm.solvers.bsgd import BudgetStats
+from streamsvm.stream import Stream, Teller, events
 
 COMMAND = [sys.executable, "-m", "streamsvm", "stream"]
 OPTIONS = ["--budget", "30", "--lam", "1e-3", "--gamma", "0.5"]
@@ -219,3 +223,73 @@ def test_bad_options_are_one_line(more, message, tmp_path):
     assert len(said.splitlines()) == 1
     assert not answers
     assert os.listdir(tmp_path) == []
+
+
+def test_a_run_directory_tells_of_the_stream(tmp_path):
+    (tmp_path / "in").write_text("\n".join([*lines(1000), "broken", *lines(500, 1)]) + "\n")
+    more = ("--input", str(tmp_path / "in"), "--run-dir", str(tmp_path / "run"))
+    status, answers, said = command(tmp_path / "m", "", *more)
+    assert (status, len(answers)) == (0, 1501)
+    records = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    assert (records[0]["event"], records[-1]["event"]) == ("start", "done")
+    assert records[0]["config"]["bsgd"]["budget"] == 30
+    stretches = [record for record in records if record["event"] == "stretch"]
+    assert [record["steps"] for record in stretches] == list(range(100, 1501, 100))
+    assert [record["bad"] for record in stretches] == [0] * 10 + [1] * 5
+    right = sum(answer.get("label") == answer.get("prediction", "none") for answer in answers)
+    assert sum(100 * record["accuracy"] for record in stretches) == pytest.approx(right)
+    assert stretches[-1]["supports"] <= 30
+    assert stretches[-1]["degradation"] > stretches[0]["degradation"] == 0.0 or stretches[0]["supports"] == 30
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["events"] == json.loads(said.splitlines()[-1])["events"] == 1501
+
+    command(tmp_path / "m", "\n".join(lines(150, 2)), *more[2:])
+    resumed = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    assert resumed[len(records)]["resume"] is True
+    assert [r["steps"] for r in resumed[len(records) :] if r["event"] == "stretch"] == [1600, 1650]
+
+
+def test_stretches_grow_with_the_stream():
+    learner = SimpleNamespace(stats=BudgetStats(0, 0, 0, 0.0, 0.0, 0.0), n_support=0)
+    seen, state = [], SimpleNamespace(learner=learner, events=0, learnt=0, right=0, bad=0)
+    tell = Teller(state, Events(seen.append))
+    for _ in range(100_000):
+        state.events += 1
+        state.learnt += 1
+        tell(None)
+    tell.end()
+    steps = [record["steps"] for record in seen if record["event"] == "stretch"]
+    assert steps[:3] == [100, 200, 300]
+    assert steps[-1] == 100_000
+    assert 200 < len(steps) < 600
+
+
+@pytest.mark.parametrize("redirected", [False, True])
+def test_bars_do_not_mix_with_answers(tmp_path, redirected):
+    (tmp_path / "in").write_text("\n".join(lines(200)) + "\n")
+    ours, theirs = pty.openpty()
+    script = "import streamsvm.stream as s; s.PROGRESS_S = 0; from streamsvm.cli import main; main()"
+    arguments = ["stream", "--model", str(tmp_path / "m"), "--input", str(tmp_path / "in")]
+    out = (tmp_path / "out").open("wb") if redirected else theirs
+    process = subprocess.Popen([sys.executable, "-c", script, *arguments], stdout=out, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while chunk := _read(ours):
+        shown += chunk
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    if redirected:
+        out.close()
+        assert len((tmp_path / "out").read_text().splitlines()) == 200
+        assert b"accuracy" in shown.partition(b'{"events"')[0]
+        assert b"prediction" not in shown
+    else:
+        assert shown.count(b'"prediction"') == 200
+        assert b"supports" not in shown
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # the other end is closed
+        return b""

@@ -2,48 +2,92 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import TimeRemainingColumn as Remaining
+from rich.text import Text
 
-_STANDARD = {"event", "t", "phase", "done", "total"}
+_STANDARD = {"event", "t", "phase", "done", "total", "rows_s"}
 
 
 class Bars:
-    """An event sink: a progress record moves its phase's bar, its other fields (level, gap, ...) stand beside it."""
+    """An event sink: a progress record moves its phase's bar, its other fields (level, gap, ...) stand beside it.
 
-    def __init__(self) -> None:
-        columns = (
+    A bar that is full stays until another phase begins. clock: seconds, of which elapsed times are made.
+    """
+
+    def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.progress = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
+            BarColumn(bar_width=18),
+            _Count(),
+            _Rate(),
             TimeElapsedColumn(),
-        )
-        details = TextColumn("{task.fields[details]}", markup=False)
-        self._progress = Progress(
-            *columns, Remaining(), details, console=Console(stderr=True), transient=True
+            Remaining(),
+            TextColumn("{task.fields[details]}", markup=False),
+            console=console or Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,  # answers may be on their way to a file
+            get_time=clock,
         )
         self._tasks: dict[str, TaskID] = {}
+        self._full: set[str] = set()
 
     def __enter__(self) -> Self:
-        self._progress.start()
+        self.progress.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._progress.stop()
+        self.progress.stop()
 
     def __call__(self, record: dict[str, Any]) -> None:
         if record["event"] != "progress":
             return
         phase, done, total = record["phase"], record["done"], record["total"]
+        fields: dict[str, Any] = {
+            "completed": done,
+            "total": total,
+            "details": "  ".join(f"{k} {_short(v)}" for k, v in record.items() if k not in _STANDARD),
+            "rate": record.get("rows_s"),
+            "share": isinstance(done, float),
+        }
         if phase not in self._tasks:
-            self._tasks[phase] = self._progress.add_task(phase, total=total, details="")
-        details = "  ".join(f"{k} {_short(v)}" for k, v in record.items() if k not in _STANDARD)
-        self._progress.update(self._tasks[phase], completed=done, total=total, details=details)
+            self._clear()
+            self._tasks[phase] = self.progress.add_task(phase, **fields)
+        elif phase in self._full:
+            self._full.discard(phase)
+            self.progress.reset(self._tasks[phase], total=total)
+        self.progress.update(self._tasks[phase], **fields)
         if done == total:
-            self._progress.remove_task(self._tasks.pop(phase))
+            self._full.add(phase)
+
+    def _clear(self) -> None:
+        for phase in self._full:
+            self.progress.remove_task(self._tasks.pop(phase))
+        self._full.clear()
+
+
+class _Count(ProgressColumn):
+    """How many of how many, or the share where that is all that is known."""
+
+    def render(self, task: Task) -> Text:
+        if task.total is None:
+            return Text(f"{task.completed:,.0f}")
+        if task.fields["share"]:
+            return Text(f"{task.percentage:.0f} %", justify="right")
+        return Text(f"{task.completed:,.0f}/{task.total:,.0f}")
+
+
+class _Rate(ProgressColumn):
+    """A second."""
+
+    def render(self, task: Task) -> Text:
+        rate = task.fields["rate"] or (None if task.fields["share"] else task.finished_speed or task.speed)
+        return Text("" if rate is None else f"{_short(float(rate))}/s", justify="right")
 
 
 def _short(value: Any) -> str:

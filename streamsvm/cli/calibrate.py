@@ -18,7 +18,8 @@ from streamsvm.cli.options import (
     engine,
     open_store,
 )
-from streamsvm.cli.output import emit, progress, usage_so_far
+from streamsvm.cli.output import emit, progress
+from streamsvm.phases import usage_so_far
 
 
 def calibrate(

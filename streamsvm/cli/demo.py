@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from streamsvm.cli.options import AsJson
-from streamsvm.cli.output import emit, human_bytes, progress, usage_so_far
+from streamsvm.cli.output import emit, progress
+from streamsvm.human import human_bytes
+from streamsvm.phases import usage_so_far
 
 
 def demo(

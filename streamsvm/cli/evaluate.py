@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +18,10 @@ from streamsvm.cli.options import (
     engine,
     open_store,
 )
-from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress, usage_so_far
+from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress
+from streamsvm.phases import usage_so_far
+
+CURVES = ("roc", "precision_recall")  # for reports, too long for people
 
 
 def evaluate(
@@ -28,16 +32,26 @@ def evaluate(
     workers: Workers = None,
     scheduler: Scheduler = None,
     performance_report: PerformanceReport = None,
+    run_dir: Annotated[
+        Path | None,
+        typer.Option("--run-dir", help="The run that made the model: its report shows the scores too."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Score a model: accuracy, precision and recall by class, confusion, ROC AUC; probabilities where it has any."""
     from streamsvm.persist import load_model
     from streamsvm.predict import evaluate as score
+    from streamsvm.runs import EVALUATION, require_run, write_result
 
+    if run_dir is not None:
+        require_run(run_dir)
     rows = open_store(store, x, y)
     with progress() as events, engine(workers, scheduler, performance_report, events) as tasks:
-        result = score(load_model(model), rows, engine=tasks, events=events)
+        result = score(load_model(model), rows, engine=tasks, with_curves=run_dir is not None, events=events)
     result |= usage_so_far()
+    if run_dir is not None:
+        write_result(run_dir, EVALUATION, {"model": model, "store": store, **result})
+    result = {name: value for name, value in result.items() if name not in CURVES}
     emit(result, as_json=as_json, title=f"{model} on {store}", rows=_headline(result))
     if not as_json and "per_class" in result:
         emit_table("By class", result["per_class"])

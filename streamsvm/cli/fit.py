@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamsvm.cli.options import AsJson, PerformanceReport, XName, YName, open_store
-from streamsvm.cli.output import emit, progress, usage_so_far
+from streamsvm.cli.output import emit, progress
 from streamsvm.config import FitConfig, Layer, build_config, option_field, parse_set, read_layer
 from streamsvm.errors import ConfigError
+from streamsvm.phases import usage_so_far
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store

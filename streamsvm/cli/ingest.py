@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from streamsvm.cli.options import AsJson
-from streamsvm.cli.output import emit, progress, usage_so_far
+from streamsvm.cli.output import emit, progress
 from streamsvm.errors import ConfigError
+from streamsvm.phases import usage_so_far
 
 
 def ingest(

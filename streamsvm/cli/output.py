@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import typer
 
 from streamsvm.events import Events
+from streamsvm.human import heading, human
 from streamsvm.jsonable import jsonable
 
 MOST_CLASSES_IN_A_TABLE = 30
@@ -26,17 +25,13 @@ def emit(result: dict[str, Any], *, as_json: bool, title: str, rows: dict[str, A
     pairs = {
         name: human(name, value) for name, value in (rows or result).items() if not isinstance(value, dict)
     }
-    _print_table(title, [], [(_heading(name), text) for name, text in pairs.items() if text])
+    _print_table(title, [], [(heading(name), text) for name, text in pairs.items() if text])
 
 
 def emit_table(title: str, rows: list[dict[str, Any]]) -> None:
     """Prints records of the same keys as a table."""
     cells = [[human(name, value) for name, value in row.items()] for row in rows]
-    _print_table(title, [_heading(name) for name in rows[0]], cells)
-
-
-def _heading(name: str) -> str:
-    return name.removesuffix("_bytes").replace("_", " ")
+    _print_table(title, [heading(name) for name in rows[0]], cells)
 
 
 def _print_table(title: str, headings: list[str], rows: Iterable[Sequence[str]]) -> None:
@@ -45,50 +40,14 @@ def _print_table(title: str, headings: list[str], rows: Iterable[Sequence[str]])
     from rich.table import Table
 
     table = Table(show_header=bool(headings), box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in headings or ["", ""]:
-        table.add_column(heading, justify="right" if headings else "left", overflow="fold")
+    for text in headings or ["", ""]:
+        table.add_column(text, justify="right" if headings else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     typer.echo(title)
     width = None if sys.stdout.isatty() else 200
     Console(highlight=False, markup=False, width=width).print(table)
     typer.echo("")
-
-
-def human(name: str, value: Any) -> str:
-    """A value for people to read; the name tells its unit; nothing for what is not known."""
-    if value is None:
-        return ""
-    if name.endswith("bytes") and isinstance(value, int):
-        return human_bytes(value)
-    if isinstance(value, float):
-        return f"{value:.1f} s" if name.startswith("seconds") else f"{value:.6g}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    if isinstance(value, list | tuple):
-        return ", ".join(human("", item) for item in value)
-    return str(value)
-
-
-def human_bytes(n: float) -> str:
-    units = ["B", "KiB", "MiB", "GiB", "TiB"]
-    while n >= 1024 and len(units) > 1:
-        n /= 1024
-        units.pop(0)
-    return f"{n:.0f} B" if units[0] == "B" else f"{n:.1f} {units[0]}"
-
-
-def usage_so_far() -> dict[str, Any]:
-    """`seconds` since this process started, imports included, and its `peak_rss_bytes`."""
-    import psutil
-
-    return {
-        "seconds": time.time() - psutil.Process().create_time(),
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
-    }
-
-
-_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 @contextmanager

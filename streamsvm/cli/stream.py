@@ -7,19 +7,20 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamsvm.config import build_config, parse_set
+from streamsvm.cli.output import progress
+from streamsvm.config import FitConfig, build_config, parse_set
 from streamsvm.errors import ConfigError, DataError, NotFoundError
 
 if TYPE_CHECKING:
     from streamsvm.online import BSGDClassifier
-    from streamsvm.stream import Lines, Stream
+    from streamsvm.stream import Lines, Stream, Teller
 
 
 def stream(
@@ -52,6 +53,9 @@ def stream(
             "--set", help="Any other option of a new stream, as bsgd.strategy=remove.", metavar="NAME=VALUE"
         ),
     ] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option("--run-dir", help="Folder for what report and top show.")
+    ] = None,
 ) -> None:
     """Predict, then learn, event by event; one JSON line out for each line in.
 
@@ -76,14 +80,21 @@ def stream(
     state = Stream.open(model, lambda: _learner(config), scale=scale == "standard", label=label)
     if state.events:
         typer.echo(f"going on after event {state.events}, the last of {model}", err=True)
-    with _source(input_) as descriptor:
+    with _source(input_) as descriptor, _told(state, run_dir, input_, config) as tell:
         lines = Lines(descriptor, sys.stdout.flush)
         with _stops(lines) as stopped:
             status = _run(
-                state, lines, format_, stopped, every, on_error, skip=state.events if input_ != "-" else 0
+                state,
+                lines,
+                format_,
+                stopped,
+                every,
+                on_error,
+                skip=state.events if input_ != "-" else 0,
+                tell=tell,
             )
-    state.save()
-    sys.stdout.flush()
+        state.save()
+        sys.stdout.flush()
     typer.echo(json.dumps(state.summary()), err=True)
     if status:
         raise typer.Exit(status)
@@ -99,7 +110,15 @@ def _learner(config: Any) -> BSGDClassifier:
 
 
 def _run(
-    state: Stream, lines: Lines, kind: str, stopped: list[int], every: int, on_error: str, *, skip: int
+    state: Stream,
+    lines: Lines,
+    kind: str,
+    stopped: list[int],
+    every: int,
+    on_error: str,
+    *,
+    skip: int,
+    tell: Teller,
 ) -> int:
     """Answers all events but the first `skip`; the exit status."""
     from streamsvm.stream import events
@@ -110,11 +129,32 @@ def _run(
             sys.stdout.write(json.dumps(answer) + "\n")
             if "error" in answer:
                 _tell(state, number, answer["error"], on_error)
+            tell(lines.share)
             if state.events - state.saved >= every:
                 state.save()
             if stopped:
                 break
     return 128 + stopped[0] if stopped else 0
+
+
+@contextmanager
+def _told(state: Stream, run_dir: Path | None, source: str, config: FitConfig) -> Iterator[Teller]:
+    """Who tells of the stream: a bar where stderr is a terminal that the answers do not go to; the run directory."""
+    from streamsvm.events import Events
+    from streamsvm.runs import end_with, recorded
+    from streamsvm.stream import Teller
+
+    bars: AbstractContextManager[Events] = nullcontext(Events()) if sys.stdout.isatty() else progress()
+    with bars as events:
+        if run_dir is None:
+            yield Teller(state, events)
+            return
+        facts = {"store": source, "config": config.model_dump(mode="json")}
+        with recorded(run_dir, events, bool(state.events), **facts) as events:
+            teller = Teller(state, events)
+            yield teller
+            teller.end()
+            end_with(run_dir, events, {"solver": "bsgd", **state.summary()})
 
 
 def _tell(state: Stream, number: int, error: str, on_error: str) -> None:

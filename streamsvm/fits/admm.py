@@ -16,7 +16,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, NotFoundError
-from streamsvm.events import Events
+from streamsvm.events import Events, Rounds
 from streamsvm.fits.base import Fit
 from streamsvm.graph import Engine
 from streamsvm.hss.compress import Tolerances
@@ -41,6 +41,7 @@ from streamsvm.solvers.pairs import n_columns, signs
 BALANCE_EVERY = 10  # steps between looks at beta
 BIAS_ROWS = 1000  # of each column's margin support vectors: their exact decision values make its intercept
 NEGLIGIBLE = 1e-3  # change of decision values that dropped coefficients may cause
+SHOWN_LEVELS = 7  # of the cluster tree, whose ranks are told node by node
 INCOMPRESSIBLE = 0.9  # mean share of the largest possible ranks from which compressing does not pay
 
 
@@ -190,7 +191,8 @@ class ADMMFit(Fit):
         def on_step(state: ADMMState) -> None:
             facts = {"primal": float(state.primal.max()), "dual": float(state.dual.max()), "beta": state.beta}
             self.events("step", step=state.steps, **facts)
-            self.events.progress("admm", state.steps, options.iterations, **facts)
+            done = options.iterations if stop(state) else state.steps
+            self.events.progress("admm", done, options.iterations, **facts)
             self.checkpoints.offer(state.to_arrays, last=stop(state))
 
         with self.engine.serial_blas():
@@ -223,19 +225,23 @@ class ADMMFit(Fit):
         def stop(state: blockws.BlockState) -> bool:
             return solver.is_solved(state) or state.rounds >= self.config.hss.polish
 
-        def on_step(state: blockws.BlockState) -> None:
-            self.events("round", phase="polish", violation=state.violation, round=state.rounds)
+        tell = Rounds(self.events, "polish", y.shape[1], self.config.tol)
 
         with self.phase("polish"), self.engine.serial_blas():
             for c in range(y.shape[1]):
                 dual = KernelDual(self.kernel, rows, y[:, c], upper[:, c], self.engine.threads)
                 start = solver.init(dual, z[:, c])
+
+                def on_step(state: blockws.BlockState, c: int = c, dual: KernelDual = dual) -> None:
+                    tell(c, blockws.facts(dual, state))
+
                 state = solver.unshrunk(dual, run(solver, dual, start, stop=stop, on_step=on_step))
                 before += blockws.duality_gap(dual, start)
                 after += blockws.duality_gap(dual, state)
                 objective, rounds = objective + blockws.objective(dual, state), rounds + state.rounds
                 converged = converged and solver.is_solved(state)
                 coef[:, c], bias[c] = y[:, c] * state.alpha, state.bias
+        tell.end()
         facts = {"gap_before_polish": before, "polish_rounds": rounds, "converged": converged}
         return _Solved(coef, bias, objective, after), facts
 
@@ -247,7 +253,9 @@ class ADMMFit(Fit):
         residuals = {"primal_residual": float(state.primal.max()), "dual_residual": float(state.dual.max())}
         facts = {"beta": state.beta, "steps": state.steps} | residuals | errors | problem.matrix.facts()
         facts["factor_bytes"] = problem.inverse.nbytes
-        self.events("hss", **facts)
+        H = problem.matrix.H
+        ranks = [level.tolist() for level in H.ranks()[:SHOWN_LEVELS]]
+        self.events("hss", **facts, rows=H.tree.n, depth=H.tree.depth, ranks=ranks)
         return facts
 
     def _model(

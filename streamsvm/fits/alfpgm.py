@@ -15,7 +15,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
 from streamsvm.data.store import Store
-from streamsvm.events import Events
+from streamsvm.events import Events, Rounds
 from streamsvm.fits.base import Fit
 from streamsvm.graph import Engine
 from streamsvm.kernels import Kernel
@@ -176,18 +176,19 @@ class ALFPGMFit(Fit):
                 alone, duals, shared=shared, window=16 * slots, phase="pairs", events=self.events
             )
             return
+        rounds = Rounds(self.events, "solve", len(duals), self.config.tol)
         for number, dual in enumerate(duals):
 
-            def on_step(state: ALFPGMState, number: int = number) -> None:
-                facts = {"round": state.rounds, "violation": state.violation}
-                self.events("round", phase="solve", **facts)
-                self.events.progress("solve", number, len(duals), **facts)
+            def on_step(state: ALFPGMState, problem: DualQP, number: int = number) -> None:
+                active = len(state.alpha) if state.active is None else len(state.active)
+                sizes = {"working_set": len(state.block), "active": active}
+                rounds(number, blockws.facts(problem, state) | sizes)
                 keep(state)
 
             start = ALFPGMState.from_arrays(running) if running else None
             running = {}
             yield solve(self.engine.threads, cache_bytes, rows, dual, start, on_step)
-        self.events.progress("solve", len(duals), len(duals))
+        rounds.end()
 
 
 @dataclass(frozen=True)
@@ -227,13 +228,16 @@ def _solve(
     rows: Rows,
     make: MakeDual,
     start: ALFPGMState | None = None,
-    on_step: Callable[[Any], None] = lambda state: None,
+    on_step: Callable[[Any, DualQP], None] = lambda state, problem: None,
 ) -> tuple[np.ndarray, Facts]:
     dual = make(rows, threads, cache_bytes)
 
     def stop(state: Any) -> bool:
         return solver.is_solved(state) or state.rounds >= most_rounds
 
-    state = solver.unshrunk(dual, run(solver, dual, start, stop=stop, on_step=on_step))
+    def told(state: Any) -> None:
+        on_step(state, dual)
+
+    state = solver.unshrunk(dual, run(solver, dual, start, stop=stop, on_step=told))
     objective, gap = blockws.objective(dual, state), blockws.duality_gap(dual, state)
     return state.alpha, Facts(state.bias, objective, gap, state.rounds, state.violation)

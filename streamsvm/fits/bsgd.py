@@ -93,6 +93,8 @@ class BSGDFit(Fit):
             number += windows
             counted += score
             seconds = time.perf_counter() - began
+            stats = asdict(self.learner.stats())
+            self.events("window", accuracy=score[0] / score[2], loss=score[1] / score[2], **stats)
             self.events.progress(
                 f"epoch {epoch + 1}",
                 int(counted[2]),
@@ -103,10 +105,8 @@ class BSGDFit(Fit):
             )
             place = {"epoch": epoch, "block": number, "counted": counted}
             self.checkpoints.offer(partial(self._state, place), last=number == len(order))
-        stats = asdict(self.learner.stats())
-        self.events(
-            "epoch", epoch=epoch + 1, accuracy=counted[0] / counted[2], loss=counted[1] / counted[2], **stats
-        )
+        facts = {"accuracy": counted[0] / counted[2], "loss": counted[1] / counted[2]}
+        self.events("epoch", epoch=epoch + 1, **facts, **asdict(self.learner.stats()))
 
     def _alone(self, epoch: int, order: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """(1, score) of each window, learnt one after the other."""

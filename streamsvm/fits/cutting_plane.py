@@ -14,7 +14,7 @@ from streamsvm.data.held import PASS_BYTES, HeldSamples
 from streamsvm.data.samples import Samples, StoreSamples
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.events import Events
+from streamsvm.events import Approach, Events
 from streamsvm.fits.base import Fit
 from streamsvm.gather import gather
 from streamsvm.graph import Engine
@@ -111,6 +111,7 @@ class CuttingPlaneFit(Fit):
         if saved is not None:
             state, passes.count = BundleState.from_arrays(saved), int(saved["passes"])
         last = time.perf_counter()
+        approach = Approach(self.config.tol)
 
         def on_step(state: BundleState) -> None:
             nonlocal last
@@ -123,9 +124,12 @@ class CuttingPlaneFit(Fit):
                 step=state.steps,
                 passes=passes.count,
                 objective=state.objective,
+                bound=state.bound,
                 planes=state.planes,
                 **facts,
             )
+            done = approach(gap) if not self._stop(state, passes) else 1.0
+            self.events.progress("planes", done, 1, step=state.steps, gap=gap)
             self.checkpoints.offer(
                 lambda: {"passes": passes.count, **state.to_arrays()}, last=self._stop(state, passes)
             )

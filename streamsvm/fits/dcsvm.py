@@ -16,7 +16,7 @@ from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
 from streamsvm.data.samples import MemorySamples, StoreSamples
 from streamsvm.data.store import Store
-from streamsvm.events import Events
+from streamsvm.events import Events, Rounds
 from streamsvm.fits.base import Fit
 from streamsvm.gather import Table, gather
 from streamsvm.graph import Engine
@@ -26,7 +26,8 @@ from streamsvm.kmeans import Partition, partition
 from streamsvm.memory import MemoryPlan, plan_memory
 from streamsvm.models import KernelModel, LocalModel, partition_from_state, partition_state, rows_state
 from streamsvm.persist import ModelWriter, save_model
-from streamsvm.problems import StreamedDual
+from streamsvm.problems import DualQP, StreamedDual
+from streamsvm.solvers import blockws
 from streamsvm.solvers.dcsvm import (
     Dual,
     Level,
@@ -309,18 +310,20 @@ class DCSVMFit(Fit):
         self, stage: int, dual: Dual, targets: Targets, alpha: np.ndarray, of: np.ndarray | None = None
     ) -> PairsState:
         """All pairs of a stage, their state kept; alpha: of these rows, `of`: of all rows."""
-        phase = {REFINE: "refine", TOP: "top"}[stage]
+        phase, total = {REFINE: "refine", TOP: "top"}[stage], n_pairs(len(self.classes))
+        rounds = Rounds(self.events, phase, total, self.config.tol)
         of = alpha if of is None else of
 
-        def on_step(state: PairsState) -> None:
+        def on_step(state: PairsState, problem: DualQP) -> None:
             assert state.running is not None  # it has made a step
-            facts = {"violation": state.running.violation, "round": state.running.rounds}
-            self.events("round", phase=phase, **facts)
+            rounds(state.done, blockws.facts(problem, state.running))
             self._keep(stage, of, state.to_arrays)
 
         saved = self._state_of(stage, "done")
         start = None if saved is None else PairsState.from_arrays(saved, alpha.shape)
-        return solve_pairs(dual, targets, alpha, self.config.tol, state=start, on_step=on_step)
+        state = solve_pairs(dual, targets, alpha, self.config.tol, state=start, on_step=on_step)
+        rounds.end()
+        return state
 
     def _whole(self) -> Dual:
         """Duals of the whole problem, in memory or streamed."""

@@ -2,51 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from streamsvm.errors import ConfigError
 from streamsvm.hss.matrix import HSSMatrix
+from streamsvm.hss.tree import ClusterTree
+from streamsvm.report.drawing import INK, MUTED, SERIES, WIDTH, new, plot, write_plot
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DEEPEST = 7  # levels drawn: smaller blocks cannot be seen
+WRITTEN = 4  # levels whose ranks are written into the blocks
+
+
+@plot
+def rank_blocks(n: int, ranks: Sequence[Sequence[int]]) -> Figure:
+    """The matrix of n rows as nested blocks, darker where the larger of their two bases has more columns.
+
+    ranks: of the nodes, level by level from the top, without the root's. Diagonal blocks are grey.
+    """
+    from matplotlib.patches import Rectangle
+
+    bottom = min(len(ranks), DEEPEST)
+    tree, most = ClusterTree(n, bottom), max((max(level) for level in ranks), default=1) or 1
+    figure, axes = new(WIDTH, xlim=(0, n), ylim=(n, 0), aspect="equal", xlabel="row", ylabel="row")
+    axes.grid(visible=False)
+    axes.locator_params(nbins=5)
+
+    def block(rows: tuple[int, int], columns: tuple[int, int], **face: Any) -> None:
+        size = (columns[1] - columns[0], rows[1] - rows[0])
+        axes.add_patch(Rectangle((columns[0], rows[0]), *size, lw=0, **face))
+
+    for level in range(bottom):
+        for place, node in enumerate(tree.level(level)):
+            left, right = tree.span(2 * node + 1), tree.span(2 * node + 2)
+            rank = max(ranks[level][2 * place : 2 * place + 2])
+            for rows, columns in ((left, right), (right, left)):
+                block(rows, columns, facecolor=SERIES[0], alpha=0.08 + 0.62 * rank / most)
+                if level < WRITTEN:
+                    middle = sum(columns) / 2, sum(rows) / 2
+                    size = 10 - 1.5 * level
+                    axes.text(*middle, str(rank), ha="center", va="center", color=INK, fontsize=size)
+    for node in tree.level(bottom):
+        block(tree.span(node), tree.span(node), facecolor=MUTED, alpha=0.35)
+    return figure
 
 
 def draw_ranks(matrix: HSSMatrix, path: str | Path) -> None:
-    """Writes the matrix as nested blocks, coloured by the ranks of their two bases (the larger one is written in).
-
-    path: .svg, .png or .pdf. Needs matplotlib; raises ConfigError without it.
-    """
-    try:
-        from matplotlib import colormaps
-        from matplotlib.cm import ScalarMappable
-        from matplotlib.colors import Normalize
-        from matplotlib.figure import Figure
-        from matplotlib.patches import Rectangle
-    except ImportError:
-        raise ConfigError("pictures need matplotlib: pip install matplotlib") from None
-    tree = matrix.tree
-    most = max((int(ranks.max()) for ranks in matrix.ranks()), default=1)
-    norm, colours = Normalize(0, most), colormaps["viridis"]
-    figure = Figure(figsize=(7, 6), layout="constrained")
-    axes = figure.add_subplot(xlim=(0, tree.n), ylim=(tree.n, 0), aspect="equal", xlabel="row", ylabel="row")
-
-    def block(rows: tuple[int, int], columns: tuple[int, int], rank: int | None) -> None:
-        colour = "0.85" if rank is None else colours(norm(rank))
-        size = (columns[1] - columns[0], rows[1] - rows[0])
-        axes.add_patch(
-            Rectangle((columns[0], rows[0]), *size, facecolor=colour, edgecolor="white", linewidth=0.5)
-        )
-        if rank is not None and size[0] * 2**4 >= tree.n:
-            middle = (sum(columns) / 2, sum(rows) / 2)
-            axes.text(*middle, str(rank), ha="center", va="center", color="white", fontsize=8)
-
-    bottom = min(tree.depth, DEEPEST)
-    for level in range(bottom):
-        for node in tree.level(level):
-            left, right = tree.span(2 * node + 1), tree.span(2 * node + 2)
-            rank = max(matrix.P[2 * node].shape[1], matrix.P[2 * node + 1].shape[1])
-            block(left, right, rank)
-            block(right, left, rank)
-    for node in tree.level(bottom):
-        block(tree.span(node), tree.span(node), None)
-    figure.colorbar(ScalarMappable(norm, colours), ax=axes, label="rank; grey: diagonal blocks")
-    figure.savefig(path)
+    """Writes the picture of a matrix. path: .svg or .png. Raises ConfigError without matplotlib."""
+    figure = rank_blocks(matrix.tree.n, [level.tolist() for level in matrix.ranks()])
+    write_plot(figure, path)

@@ -82,6 +82,14 @@ def duality_gap(problem: DualQP, state: BlockState) -> float:
     return float(state.alpha @ state.gradient + problem.upper @ np.maximum(-shifted, 0.0))
 
 
+def facts(problem: DualQP, state: BlockState) -> dict[str, float]:
+    """What an event tells of a round; objective and gap where nothing is shrunk, or they would not be exact."""
+    known = {"round": state.rounds, "violation": state.violation}
+    if state.active is not None:
+        return known
+    return known | {"objective": objective(problem, state), "gap": duality_gap(problem, state)}
+
+
 def solve(
     problem: DualQP,
     alpha: np.ndarray | None = None,

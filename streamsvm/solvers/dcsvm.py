@@ -127,7 +127,7 @@ def solve_pairs(
     *,
     single: bool = True,
     state: PairsState | None = None,
-    on_step: Callable[[PairsState], None] = lambda state: None,
+    on_step: Callable[[PairsState, DualQP], None] = lambda state, problem: None,
 ) -> PairsState:
     """All pairs solved, each from its coefficients in alpha (m, k - 1); from `state` on, where there is one."""
     state = state or PairsState(np.zeros_like(alpha))
@@ -135,9 +135,9 @@ def solve_pairs(
     for pair in islice(pairs(targets, single=single), state.done, None):
         problem = dual(pair)
 
-        def step(running: blockws.BlockState, state: PairsState = state) -> None:
+        def step(running: blockws.BlockState, state: PairsState = state, problem: DualQP = problem) -> None:
             state.running = running
-            on_step(state)
+            on_step(state, problem)
 
         start = state.running or solver.init(problem, alpha[pair.ids, pair.columns])
         solved = solver.solve(problem, start, on_step=step)
@@ -215,6 +215,7 @@ class Levels:
             "level",
             level=level.number,
             parts=groups.n_parts,
+            max_rows=int(np.bincount(level.parts).max()),
             seconds_clustering=round(level.clustering_s, 3),
             seconds_training=round(time.perf_counter() - began, 3),
             objective=sum(level.objectives),

@@ -157,7 +157,7 @@ def test_main_exits_with_the_status(monkeypatch):
 
 def test_seconds_and_memory_are_of_the_whole_process():
     code = (
-        "import json, time; time.sleep(0.5); from streamsvm.cli.output import usage_so_far; "
+        "import json, time; time.sleep(0.5); from streamsvm.phases import usage_so_far; "
         "print(json.dumps(usage_so_far()))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,7 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from streamsvm.cli.output import emit, emit_table, human, human_bytes
+from streamsvm.cli.output import emit, emit_table
+from streamsvm.human import human, human_bytes
 from streamsvm.jsonable import jsonable
 
 

@@ -1,0 +1,57 @@
+"""`streamsvm report`: what happened in a run, or several, as a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streamsvm.cli.options import AsJson
+from streamsvm.cli.output import emit
+from streamsvm.phases import usage_so_far
+
+
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Run directories, by fit --run-dir, stream or tune.", metavar="RUN_DIR..."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Where the HTML page goes.", metavar="FILE")],
+    plots: Annotated[
+        Path | None, typer.Option("--plots", help="A folder for each plot as PNG and SVG.", metavar="DIR")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show runs as one HTML page: convergence, levels, time, memory, scores; several side by side."""
+    from streamsvm.data.target import whole_file
+    from streamsvm.report.html import contents, page
+    from streamsvm.report.read import read_run
+
+    read = [read_run(folder) for folder in runs]
+    shown = contents(read)
+    with whole_file(out) as file:
+        file.write(page(read, shown).encode("utf-8", errors="replace"))
+    written = _write_plots(plots, shown) if plots is not None else []
+    result = {
+        "out": out,
+        "runs": len(read),
+        "sections": [section.id for section, _ in shown],
+        "plots": written,
+    }
+    emit(result | usage_so_far(), as_json=as_json, title="Report")
+
+
+def _write_plots(folder: Path, shown: list) -> list[str]:
+    from streamsvm.data.target import storage_errors
+    from streamsvm.report.drawing import write_plot
+    from streamsvm.report.sections import Plot
+
+    names = []
+    with storage_errors(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in (part for _, parts in shown for part in parts if isinstance(part, Plot)):
+            for name in (f"{part.name}.png", f"{part.name}.svg"):
+                write_plot(part.figure, folder / name)
+                names.append(name)
+    return names

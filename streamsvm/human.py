@@ -1,0 +1,33 @@
+"""Values for people to read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def human(name: str, value: Any) -> str:
+    """A value as text; the name tells its unit; nothing for what is not known."""
+    if value is None:
+        return ""
+    if name.endswith("bytes") and isinstance(value, int):
+        return human_bytes(value)
+    if isinstance(value, float):
+        return f"{value:.1f} s" if name.startswith("seconds") else f"{value:.6g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(human("", item) for item in value)
+    return str(value)
+
+
+def human_bytes(n: float) -> str:
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while n >= 1024 and len(units) > 1:
+        n /= 1024
+        units.pop(0)
+    return f"{n:.0f} B" if units[0] == "B" else f"{n:.1f} {units[0]}"
+
+
+def heading(name: str) -> str:
+    """A field's name over a column."""
+    return name.removesuffix("_bytes").replace("_", " ")

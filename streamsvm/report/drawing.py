@@ -1,0 +1,178 @@
+"""What all plots share: matplotlib where it is installed, one look, colours that a page can replace, SVG and PNG."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from streamsvm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 4.4  # inches of a figure: text of 10 points can be read where it fills the width of a phone
+SPREAD = 50  # between the least and the largest number from which an axis is logarithmic
+POINTS = 500  # most of a line
+LONGEST = 28  # characters of a name in a plot
+LEGEND = 56  # characters of a line of names above one
+# Each colour once, so that a page can put its own in place: light on dark, or dark on light.
+INK, MUTED, GRID, PAPER = "#1b2431", "#667182", "#dfe3ea", "#fefefd"
+SERIES = ("#1768c4", "#c9570f", "#12855c", "#a8327c", "#8a6a05", "#5a4fc0", "#0d7c94", "#a33a2c")
+ALERT = "#c62f2f"
+NAMES = {"ink": INK, "muted": MUTED, "grid": GRID, "paper": PAPER, "alert": ALERT} | {
+    f"series-{i}": colour for i, colour in enumerate(SERIES)
+}
+VARIABLES = {colour: f"var(--{name})" for name, colour in NAMES.items()}
+DASHES = ("-", "--", "-.", ":")  # no series is told from another by its colour alone
+STYLE: Any = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": MUTED,
+    "axes.facecolor": "none",
+    "axes.formatter.limits": (-4, 6),
+    "axes.formatter.useoffset": False,
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "figure.constrained_layout.use": True,
+    "figure.facecolor": PAPER,
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "grid.color": GRID,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "patch.linewidth": 0,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "streamsvm",
+    "text.color": INK,
+    "text.parse_math": False,  # names and labels are what they are
+    "xtick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.color": MUTED,
+    "ytick.labelcolor": INK,
+}
+
+Draw = TypeVar("Draw", bound=Callable[..., Any])
+
+
+@contextmanager
+def look() -> Iterator[None]:
+    """The style of all plots. Raises ConfigError without matplotlib."""
+    try:
+        from matplotlib import rc_context
+    except ImportError:
+        raise ConfigError("plots need matplotlib: pip install 'streamsvm[plots]'") from None
+    with rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
+
+
+def plot(draw: Draw) -> Draw:
+    """A function that draws in this look."""
+
+    @wraps(draw)
+    def styled(*args: Any, **more: Any) -> Any:
+        with look():
+            return draw(*args, **more)
+
+    return styled  # type: ignore[return-value]
+
+
+def new(height: float = 3.2, rows: int = 1, **axes: Any) -> tuple[Figure, Any]:
+    """A figure, and its axes or those of all rows, which share x."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, height))
+    return figure, figure.subplots(rows, 1, sharex=True, subplot_kw=axes)
+
+
+def finish(figure: Figure, axes: Axes, lines: int | None = None) -> Figure:
+    """With a legend above where there is more than one line to tell apart."""
+    handles, labels = axes.get_legend_handles_labels()
+    if (len(labels) if lines is None else lines) > 1:
+        columns = min(3, max(1, LEGEND // (max(map(len, labels)) + 6)))
+        figure.legend(handles, labels, loc="outside upper left", ncols=columns, fontsize=9)
+    return figure
+
+
+def scale_y(axes: Axes, *values: np.ndarray) -> None:
+    """Logarithmic where the values (m,) are positive and far from each other."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    every = np.concatenate(values)
+    if every.min() > 0 and every.max() > SPREAD * every.min():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def short(name: Any) -> str:
+    text = str(name)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def thinned(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """At most POINTS of a line (m,): of each stretch the largest y, and both ends."""
+    if len(x) <= POINTS:
+        return x, y
+    stretches = np.array_split(np.arange(1, len(x) - 1), POINTS - 2)
+    kept = [0, *(int(s[np.argmax(y[s])]) for s in stretches), len(x) - 1]
+    return x[kept], y[kept]
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """(seconds of it, its name) for an axis that long."""
+    return (1.0, "seconds") if seconds < 600 else (60.0, "minutes") if seconds < 36_000 else (3600.0, "hours")
+
+
+def bytes_unit(most: float) -> tuple[float, str]:
+    return (float(1 << 20), "MiB") if most < 4 << 30 else (float(1 << 30), "GiB")
+
+
+def number_text(value: float) -> str:
+    """Four digits at most."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def to_svg(figure: Figure) -> str:
+    """The figure as an SVG element without its header, on nothing."""
+    out = io.StringIO()
+    with look():
+        figure.savefig(
+            out,
+            format="svg",
+            transparent=True,
+            metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")),
+        )
+    return out.getvalue()[out.getvalue().index("<svg") :]
+
+
+def inline(figure: Figure, name: str, label: str) -> str:
+    """The figure for inside a page: ids of its own, no sizes, colours as the page's variables; nothing is fetched."""
+    svg = to_svg(figure)
+    svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.S)
+    head, _, body = svg.partition(">")
+
+    def own(tag: re.Match[str]) -> str:
+        text = re.sub(r'\bid="|url\(#|href="#', lambda start: f"{start[0]}{name}-", tag[0])
+        text = re.sub(r"font-family:[^;]*; ", "", text)
+        return re.sub("#[0-9a-f]{6}", lambda colour: VARIABLES.get(colour[0], colour[0]), text)
+
+    box = re.search(r'viewBox="[^"]*"', head)
+    assert box is not None
+    return f'<svg {box[0]} role="img" aria-label="{label}">{re.sub("<[^>]*>", own, body)}'
+
+
+def write_plot(figure: Figure, path: str | Path) -> None:
+    """Writes the figure, dark on light, in the format of the name's ending."""
+    with look():
+        figure.savefig(path, dpi=200)

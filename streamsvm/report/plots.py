@@ -1,0 +1,311 @@
+"""How a run went, as plots: each a function from runs to a figure, or None where nothing of it was told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamsvm.report.drawing import (
+    ALERT,
+    DASHES,
+    INK,
+    MUTED,
+    SERIES,
+    bytes_unit,
+    finish,
+    new,
+    number_text,
+    plot,
+    scale_y,
+    short,
+    thinned,
+    time_unit,
+)
+from streamsvm.report.read import Run, by_number, columns
+from streamsvm.report.values import Record, number, table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SHORTEST = 0.01  # share of a run's time from which a phase is compared
+Line = tuple[str, np.ndarray, np.ndarray]  # its name, x and y
+
+
+def line(name: str, records: Sequence[Record], x: str, y: str) -> Line:
+    """A field over another, of records that have both."""
+    at, values = columns(records, x, y)
+    return name, at, values
+
+
+def colour(number: int) -> str:
+    return SERIES[number % len(SERIES)]
+
+
+def draw_lines(axes: Axes, lines: Sequence[Line], **more: Any) -> None:
+    """Each in its colour and its dashes; single points as marks."""
+    for i, (name, x, y) in enumerate(lines):
+        marker = "o" if len(x) < 8 else None
+        dashes = DASHES[i % len(DASHES)]
+        axes.plot(*thinned(x, y), color=colour(i), ls=dashes, marker=marker, ms=4, label=short(name), **more)
+
+
+def over_time(lines: Sequence[Line], ylabel: str) -> Figure | None:
+    """Lines whose x is in seconds; None where there are single points at most."""
+    lines = [told for told in lines if len(told[1])]
+    if max((len(x) for _, x, _ in lines), default=0) < 2:
+        return None
+    seconds, unit = time_unit(max(x[-1] for _, x, _ in lines))
+    figure, axes = new(xlabel=unit, ylabel=ylabel)
+    draw_lines(axes, [(name, x / seconds, y) for name, x, y in lines])
+    scale_y(axes, *(y for _, _, y in lines))
+    return finish(figure, axes)
+
+
+@plot
+def objective(runs: Sequence[Run]) -> Figure | None:
+    """What is minimised, where it is known on the way; of a dual it is below 0. Of one run, that of its levels too."""
+    lines = [line(run.name, _whole(run), "t", "objective") for run in runs]
+    if len(runs) == 1:
+        lines.append(line("parts of a level, each alone", runs[0].of("level"), "t", "objective"))
+    return over_time(lines, "objective")
+
+
+@plot
+def gap(runs: Sequence[Run]) -> Figure | None:
+    """Gap over the size of the objective."""
+    lines = []
+    for run in runs:
+        records = _whole(run)
+        t, value, size = columns(records, "t", "gap", "objective")
+        if records and records[0]["event"] == "step":  # cutting planes tell it so
+            size = np.ones_like(size)
+        kept = (value > 0) & (size != 0)
+        lines.append((run.name, t[kept], (value / np.abs(np.where(size, size, 1)))[kept]))
+    return over_time(lines, "gap / |objective|")
+
+
+def _whole(run: Run) -> list[Record]:
+    """Records of steps whose objective is that of the whole problem."""
+    rounds = run.of("round", phase="top") or run.of("round", phase="solve") or run.of("round", phase="polish")
+    alone = all(record.get("problem") == 0 for record in rounds)
+    steps = [record for record in run.of("step") if "objective" in record]
+    return steps or (rounds if alone else [])
+
+
+def rounds_by_phase(run: Run) -> Iterator[tuple[str, list[Record]]]:
+    """(phase, its rounds in order, those of each problem after the ones before) of solvers by rounds."""
+    told = [r for r in run.of("round") if isinstance(r.get("phase"), str)]
+    for phase in dict.fromkeys(r["phase"] for r in told):
+        own = sorted((r for r in told if r["phase"] == phase), key=_problem)
+        problems = (list(group) for _, group in groupby(own, key=_problem))
+        yield phase, [record for records in problems for record in by_number(records, "round")]
+
+
+def _problem(record: Record) -> float:
+    return number(record.get("problem")) or 0.0
+
+
+@plot
+def violation(runs: Sequence[Run]) -> Figure | None:
+    """The largest violation of the KKT conditions after each round."""
+    lines: list[Line] = []
+    for run in runs:
+        for phase, records in rounds_by_phase(run):
+            [y] = columns(records, "violation")
+            name = phase if len(runs) == 1 else f"{run.name}: {phase}"
+            lines.append((name, np.arange(1, len(y) + 1)[y > 0], y[y > 0]))
+    lines = [told for told in lines if len(told[1])]
+    if not lines:
+        return None
+    figure, axes = new(xlabel="round", ylabel="largest violation")
+    draw_lines(axes, lines)
+    tols = {number(run.config.get("tol")) for run in runs} - {None}
+    for tol in tols:
+        axes.axhline(tol, color=ALERT, ls=":", lw=1.2, label="tol" if len(tols) == 1 else None)
+    scale_y(axes, *(y for _, _, y in lines))
+    return finish(figure, axes)
+
+
+@plot
+def residuals(runs: Sequence[Run]) -> Figure | None:
+    """Primal and dual residuals of ADMM, relative, after each step."""
+    lines: list[Line] = []
+    for run in runs:
+        steps = by_number(run.of("step"), "step")
+        for name in ("primal", "dual"):
+            x, y = columns(steps, "step", name)
+            lines.append((name if len(runs) == 1 else f"{run.name}: {name}", x[y > 0], y[y > 0]))
+    lines = [told for told in lines if len(told[1])]
+    if not lines:
+        return None
+    figure, axes = new(xlabel="step", ylabel="relative residual")
+    draw_lines(axes, lines)
+    scale_y(axes, *(y for _, _, y in lines))
+    return finish(figure, axes)
+
+
+@plot
+def phases(runs: Sequence[Run]) -> Figure | None:
+    """Seconds by phase, run by run; a phase inside another counts once. Of several runs the phases that matter."""
+    told = [(run.name, _seconds(run, SHORTEST if len(runs) > 1 else 0.0)) for run in runs]
+    told = [(name, seconds) for name, seconds in told if seconds]
+    if not told:
+        return None
+    rows = sum(len(seconds) for _, seconds in told)
+    figure, axes = new(0.9 + 0.24 * (rows + len(told)), xlabel="seconds")
+    ticks: list[tuple[float, str]] = []
+    for i, (run, seconds) in enumerate(told):
+        at = np.arange(len(seconds)) + (ticks[-1][0] + 1.6 if ticks else 0)
+        bars = axes.barh(at, list(seconds.values()), 0.7, color=colour(i), label=short(run))
+        axes.bar_label(bars, [number_text(s) for s in seconds.values()], padding=3, fontsize=9)
+        ticks += zip(at.tolist(), map(short, seconds), strict=True)
+    axes.set_yticks([at for at, _ in ticks], [name for _, name in ticks])
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.margins(x=0.15)
+    return finish(figure, axes)
+
+
+def _seconds(run: Run, least: float) -> dict[str, float]:
+    """By phase, those that took at least this share."""
+    told = table(run.result.get("seconds_by_phase"))
+    seconds = {name: s for name, value in told.items() if (s := number(value)) is not None and s > 0}
+    return {name: s for name, s in seconds.items() if s >= least * sum(seconds.values())}
+
+
+@plot
+def memory(runs: Sequence[Run]) -> Figure | None:
+    """Resident memory of a run's processes, and its limit."""
+    lines = [line(run.name, run.of("memory"), "t", "rss_bytes") for run in runs]
+    lines = [told for told in lines if len(told[1])]
+    if not lines:
+        return None
+    limits = {number(run.first("start").get("limit_bytes")) for run in runs} - {None}
+    unit, name = bytes_unit(max(y.max() for _, _, y in lines))
+    seconds, per = time_unit(max(x[-1] for _, x, _ in lines))
+    figure, axes = new(xlabel=per, ylabel=name)
+    draw_lines(axes, [(run, x / seconds, y / unit) for run, x, y in lines])
+    most = max(y.max() for _, _, y in lines)
+    for limit in sorted(limit for limit in limits if limit is not None):
+        if limit < 4 * most:
+            axes.axhline(
+                limit / unit, color=ALERT, ls="--", lw=1.2, label=f"limit {number_text(limit / unit)}"
+            )
+    axes.set_ylim(bottom=0)
+    return finish(figure, axes)
+
+
+@plot
+def levels(run: Run) -> Figure | None:
+    """Of the support vectors found at a level, how many are ones of the solution, and how many of these it found."""
+    records = by_number(run.of("support"), "level")
+    number, precision, recall = columns(records, "level", "precision", "recall")
+    if not len(number):
+        return None
+    figure, axes = new(xlabel="level, from many parts to few", ylim=(0, 1.04))
+    draw_lines(axes, [("precision", number, precision), ("recall", number, recall)])
+    axes.set_xticks(number)
+    axes.invert_xaxis()
+    return finish(figure, axes)
+
+
+@plot
+def budget(runs: Sequence[Run]) -> Figure | None:
+    """Accuracy of each stretch of rows before they were learnt, support vectors, and what merging has cost."""
+    named = (
+        ("accuracy", "accuracy"),
+        ("supports", "support vectors"),
+        ("degradation", "degradation"),
+    )
+    told = [(run.name, run.of("window") or run.of("stretch")) for run in runs]
+    told = [(name, records) for name, records in told if len(columns(records, "steps", "supports")[0])]
+    if not told:
+        return None
+    figure, panels = new(5.4, 3)
+    for (field, label), axes in zip(named, panels, strict=True):
+        draw_lines(axes, [line(name, records, "steps", field) for name, records in told])
+        axes.set_ylabel(label)
+    figure.align_ylabels(panels)
+    panels[1].set_ylim(bottom=0)
+    panels[-1].set_xlabel("rows learnt")
+    panels[-1].locator_params(axis="x", nbins=5)
+    panels[-1].xaxis.set_major_formatter(lambda rows, _: number_text(rows))
+    return finish(figure, panels[0])
+
+
+@plot
+def working_sets(run: Run) -> Figure | None:
+    """Rows of each round's working set, and those that were not shrunk."""
+    lines: list[Line] = []
+    for _, records in rounds_by_phase(run):
+        active, working = columns(records, "active", "working_set")
+        x = np.arange(1, len(active) + 1)
+        lines += [("rows not shrunk", x, active), ("working set", x, working)]
+    lines = [told for told in lines if len(told[1])]
+    if not lines:
+        return None
+    figure, axes = new(xlabel="round", ylabel="rows")
+    draw_lines(axes, lines)
+    axes.set_ylim(bottom=0)
+    return finish(figure, axes)
+
+
+@plot
+def bounds(run: Run) -> Figure | None:
+    """The objective, and the bound that the planes give it."""
+    x, upper, lower = columns(by_number(run.of("step"), "passes"), "passes", "objective", "bound")
+    if not len(x):
+        return None
+    figure, axes = new(xlabel="passes over the rows", ylabel="objective")
+    shown = [("objective", x, upper), ("bound", x[lower > 0], lower[lower > 0])]
+    draw_lines(axes, [told for told in shown if len(told[1])])
+    above = np.maximum(lower, 0.0)
+    axes.fill_between(x, np.where(above > 0, above, np.nan), upper, color=colour(0), alpha=0.12, lw=0)
+    scale_y(axes, *(y for _, _, y in shown))
+    return finish(figure, axes)
+
+
+@plot
+def ranks(run: Run) -> Figure | None:
+    """Mean and largest rank of the bases at each level of the cluster tree."""
+    told = run.last("hss").get("hss_ranks")
+    rows = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
+    mean, most = columns(rows, "mean", "most")
+    if not len(mean):
+        return None
+    x = np.arange(1, len(mean) + 1)
+    figure, axes = new(xlabel="level of the cluster tree, from the top", ylabel="rank")
+    axes.bar(x, mean, 0.6, color=colour(0), label="mean")
+    axes.plot(x, most, "D", color=colour(1), ms=5, label="largest")
+    axes.set_xticks(x)
+    axes.grid(visible=False, axis="x")
+    return finish(figure, axes)
+
+
+def cells(
+    axes: Axes, values: np.ndarray, texts: np.ndarray | None, rows: Iterable[str], names: Iterable[str]
+) -> None:
+    """A table (m, k) of cells, the darker the nearer a value in [0, 1] is to 1."""
+    from matplotlib.patches import Rectangle
+
+    m, k = values.shape
+    for (i, j), value in np.ndenumerate(values):
+        face = (
+            {"facecolor": colour(0), "alpha": 0.06 + 0.64 * float(value)}
+            if value == value
+            else {"fill": False}
+        )
+        axes.add_patch(Rectangle((j - 0.48, i - 0.48), 0.96, 0.96, **face))
+        if texts is not None:
+            size = 10 if k <= 5 else 8 if k <= 8 else 6
+            axes.text(j, i, str(texts[i, j]), ha="center", va="center", fontsize=size, color=INK)
+    axes.set(xlim=(-0.5, k - 0.5), ylim=(m - 0.5, -0.5))
+    axes.set_xticks(range(k), [short(name) for name in names], rotation=0 if k <= 6 else 90)
+    axes.set_yticks(range(m), [short(name) for name in rows])
+    axes.grid(visible=False)
+    axes.tick_params(length=0, labelcolor=INK if m <= 12 else MUTED)
+    axes.spines[["left", "bottom"]].set_visible(False)

@@ -1,0 +1,124 @@
+"""How good a model is, as plots, from `evaluation.json` and `tune.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamsvm.report.drawing import MUTED, WIDTH, finish, new, number_text, plot
+from streamsvm.report.plots import Line, cells, draw_lines
+from streamsvm.report.read import Run, columns, matrix
+from streamsvm.report.values import Record, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_CLASSES = 30
+SCORE = "mean_score"
+NOT_OPTIONS = (SCORE, "std_score", "seconds")
+
+
+@plot
+def confusion(run: Run) -> Figure | None:
+    """Rows by true class (down) and predicted class (across); shaded by the share of the true class."""
+    counts, labels = matrix(run.evaluation.get("confusion")), run.evaluation.get("classes")
+    if counts is None or not isinstance(labels, list) or counts.shape != (len(labels),) * 2:
+        return None
+    k = len(labels)
+    if k > MOST_CLASSES:
+        return None
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    texts = np.array([[f"{n:,.0f}" for n in row] for row in counts]) if k <= 12 else None
+    figure, axes = new(WIDTH * (0.8 if k > 3 else 0.66), xlabel="predicted", ylabel="true")
+    cells(axes, share, texts, map(str, labels), map(str, labels))
+    return figure
+
+
+@plot
+def roc(runs: Sequence[Run]) -> Figure | None:
+    """True over false positive rate, threshold by threshold."""
+    return _curves(runs, "roc", "false positive rate", "true positive rate", ([0, 1], [0, 1]))
+
+
+@plot
+def precision_recall(runs: Sequence[Run]) -> Figure | None:
+    """Precision over recall, threshold by threshold."""
+    return _curves(runs, "precision_recall", "recall", "precision", None)
+
+
+def _curves(
+    runs: Sequence[Run], name: str, xlabel: str, ylabel: str, chance: tuple[list[int], list[int]] | None
+) -> Figure | None:
+    found = [(run.name, matrix(run.evaluation.get(name), 2)) for run in runs]
+    lines: list[Line] = [(run, points[:, 0], points[:, 1]) for run, points in found if points is not None]
+    if not lines:
+        return None
+    figure, axes = new(3.6, xlabel=xlabel, ylabel=ylabel, xlim=(-0.01, 1.01), ylim=(-0.01, 1.03))
+    if chance:
+        axes.plot(*chance, color=MUTED, ls=":", lw=1)
+    draw_lines(axes, lines)
+    return finish(figure, axes)
+
+
+@plot
+def heat_map(run: Run) -> Figure | None:
+    """The best mean score of each gamma (down) and C (across), over whatever else was tried."""
+    found = grid(run.tune)
+    if found is None:
+        return None
+    gammas, Cs, scores = found
+    low, high = np.nanmin(scores), np.nanmax(scores)
+    shade = (scores - low) / (high - low) if high > low else np.where(np.isnan(scores), np.nan, 1.0)
+    texts = np.array([["" if np.isnan(s) else f"{s:.4f}".lstrip("0") for s in row] for row in scores])
+    figure, axes = new(0.9 + 0.42 * len(gammas), xlabel="C", ylabel="gamma")
+    cells(axes, shade, texts if len(Cs) <= 12 else None, map(number_text, gammas), map(number_text, Cs))
+    return figure
+
+
+def grid(trials: Sequence[Record]) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """(gammas (m,), Cs (k,), best mean scores (m, k), NaN where none) of trials over both; None for others."""
+    names = {name for trial in trials for name in trial}
+    gamma = next((name for name in ("gamma", "kernel.gamma") if name in names), None)
+    if gamma is None or "C" not in names:
+        return None
+    rows = columns(trials, gamma, "C", SCORE)
+    gammas, Cs = (np.unique(values) for values in rows[:2])
+    if not len(gammas):
+        return None
+    scores = np.full((len(gammas), len(Cs)), -np.inf)
+    np.maximum.at(scores, (np.searchsorted(gammas, rows[0]), np.searchsorted(Cs, rows[1])), rows[2])
+    return gammas, Cs, np.where(np.isfinite(scores), scores, np.nan)
+
+
+def options(trials: Sequence[Record]) -> list[str]:
+    """The columns of trials that are options."""
+    names = dict.fromkeys(name for trial in trials for name in trial)
+    return [name for name in names if name not in NOT_OPTIONS]
+
+
+@plot
+def calibration(runs: Sequence[Run]) -> Figure | None:
+    """How often what was given a probability is true, bin by bin; below, how many rows there were."""
+    told = [(run.name, run.evaluation.get("reliability")) for run in runs]
+    bins = {
+        name: columns([r for r in rows if isinstance(r, dict)], "confidence", "frequency", "count")
+        for name, rows in told
+        if isinstance(rows, list)
+    }
+    bins = {name: found for name, found in bins.items() if len(found[0])}
+    if not bins:
+        return None
+    figure, (above, below) = new(4.4, 2, xlim=(-0.01, 1.01))
+    above.plot([0, 1], [0, 1], color=MUTED, ls=":", lw=1)
+    draw_lines(above, [(name, p, seen) for name, (p, seen, _) in bins.items()])
+    draw_lines(below, [(name, p, n) for name, (p, _, n) in bins.items()])
+    above.set_ylabel("frequency")
+    below.set(ylabel="rows", xlabel="probability", ylim=(0, None))
+    return finish(figure, above)
+
+
+def score(trial: Record) -> float:
+    found = number(trial.get(SCORE))
+    return -np.inf if found is None else found

@@ -1,0 +1,322 @@
+"""What a report has to show, section by section; a section without data has no parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamsvm.human import human, human_bytes
+from streamsvm.report import plots, scores
+from streamsvm.report.hss import rank_blocks
+from streamsvm.report.read import Run, by_number
+from streamsvm.report.values import Record, number, table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_TRIALS = 12
+MOST_CLASSES = 12  # whose table is unfolded
+SIZES = ("memory_limit", "cache_size")  # options in bytes
+SOLVERS = {  # the options of each, beside those of all
+    "dcsvm": "dcsvm",
+    "bsgd": "bsgd",
+    "cutting-plane": "cutting_plane",
+    "admm-hss": "hss",
+    "alfpgm": "alfpgm",
+}
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure; name: of its file, without an ending."""
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class Table:
+    """Records of the same keys. folded: shown when asked for."""
+
+    title: str
+    rows: list[Record]
+    caption: str = ""
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A few values to be seen first."""
+
+    values: Record
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Texts, one below the other."""
+
+    lines: list[str]
+
+
+Part = Plot | Table | Facts | Lines
+
+
+@dataclass(frozen=True)
+class Section:
+    id: str
+    title: str
+    parts: Callable[[Sequence[Run]], Iterable[Part]]
+
+
+def _plot(name: str, title: str, caption: str, figure: Figure | None) -> Iterator[Plot]:
+    if figure is not None:
+        yield Plot(name, title, caption, figure)
+
+
+def _each(
+    runs: Sequence[Run], name: str, title: str, caption: str, draw: Callable[[Run], Figure | None]
+) -> Iterator[Plot]:
+    """A plot for each run that has it."""
+    for i, run in enumerate(runs):
+        own = (name, title) if len(runs) == 1 else (f"{name}-{i + 1}", f"{title}: {run.name}")
+        yield from _plot(*own, caption, draw(run))
+
+
+def summary(runs: Sequence[Run]) -> Iterator[Part]:
+    if len(runs) == 1:
+        [run] = runs
+        told = {k: v for k, v in (_headline(run) | _results(run)).items() if v not in (None, "")}
+        if told:
+            yield Facts(told)
+        if settings := _settings(run):
+            yield Table(
+                "Configuration", [{"option": k, "value": v} for k, v in settings.items()], folded=True
+            )
+        if facts := _facts(run):
+            yield Table("Everything else that was told", facts, folded=True)
+        return
+    differing = _differing(runs)
+    rows = [
+        {"run": run.name, "status": run.status, "solver": run.solver, **differing[i], **_results(run)}
+        for i, run in enumerate(runs)
+    ]
+    yield Table("", _known(rows), "Options that differ, and what came of them.")
+
+
+def _headline(run: Run) -> Record:
+    start = run.first("start")
+    kernel = table(run.last("plan").get("kernel")) or table(run.config.get("kernel"))
+    gamma = number(run.result.get("gamma")) or kernel.get("gamma")
+    name = str(kernel.get("name", ""))
+    return {
+        "status": run.status,
+        "solver": run.solver,
+        "rows": start.get("n") or run.result.get("n"),
+        "columns": start.get("d") or run.result.get("d"),
+        "kernel": name if name in ("", "linear") else f"{name}, gamma {human('', gamma)}",
+        "C": run.config.get("C"),
+    }
+
+
+def _results(run: Run) -> Record:
+    score, result = run.evaluation, run.result
+    known = ((score, "accuracy"), (result, "online_accuracy"), (result, "accuracy"))
+    return {
+        "accuracy": next((told[k] for told, k in known if told.get(k) is not None), None),
+        "roc_auc": score.get("roc_auc"),
+        "n_support": result.get("n_support"),
+        "objective": number(result.get("objective")),
+        "gap": number(result.get("gap")),
+        "seconds": number(result.get("seconds")) or run.seconds,
+        "peak_rss_bytes": result.get("peak_rss_bytes"),
+    }
+
+
+def _known(rows: list[Record]) -> list[Record]:
+    """The same keys for all, those that say something in any."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    told = [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
+    return [{name: row.get(name) for name in told} for row in rows]
+
+
+def _flat(config: Record) -> Record:
+    """Options by their path."""
+    flat: Record = {}
+    for name, value in config.items():
+        if isinstance(value, dict) and name != "class_weight":
+            flat |= {f"{name}.{member}": v for member, v in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _settings(run: Run) -> Record:
+    """The options that its solver reads."""
+    others = set(SOLVERS.values()) - {SOLVERS.get(run.solver)}
+    flat = _flat({name: value for name, value in run.config.items() if name not in others})
+    sizes = {name: human_bytes(size) for name in SIZES if (size := number(flat.get(name))) is not None}
+    return flat | sizes
+
+
+def _differing(runs: Sequence[Run]) -> list[Record]:
+    """Of each run those options in which the runs that have them differ."""
+    settings = [_settings(run) | {"store": run.first("start").get("store")} for run in runs]
+    names = dict.fromkeys(name for own in settings for name in own if name != "solver")
+    differ = [name for name in names if len({repr(own[name]) for own in settings if name in own}) > 1]
+    return [{name: own.get(name) for name in differ} for own in settings]
+
+
+def _facts(run: Run) -> list[Record]:
+    start = run.first("start")
+    told = {name: start.get(name) for name in ("store", "time", "host", "cores", "limit_bytes")}
+    told |= table(start.get("versions"))
+    told |= {name: value for name, value in run.result.items() if not isinstance(value, dict)}
+    return [{"": name, "value": human(name, value)} for name, value in told.items() if value is not None]
+
+
+def convergence(runs: Sequence[Run]) -> Iterator[Part]:
+    known = "Where it is known exactly: rounds in which rows are left out do not tell it."
+    yield from _plot("objective", "Objective", known, plots.objective(runs))
+    above = "How far the objective can be from the best, at most, over its size."
+    yield from _plot("gap", "Relative gap", above, plots.gap(runs))
+    rounds = "Of the KKT conditions, after each round; tol is where a run ends."
+    yield from _plot("violation", "Largest violation", rounds, plots.violation(runs))
+    yield from _plot("residuals", "Residuals of ADMM", "After each step.", plots.residuals(runs))
+
+
+def levels(runs: Sequence[Run]) -> Iterator[Part]:
+    names = ("level", "parts", "max_rows", "n_support", "objective", "seconds_clustering", "seconds_training")
+    for run in runs:
+        found = {record["level"]: record for record in by_number(run.of("support"), "level")}
+        rows = [
+            {name: record.get(name) for name in names}
+            | {name: found.get(record["level"], {}).get(name) for name in ("precision", "recall")}
+            for record in reversed(by_number(run.of("level"), "level"))
+        ]
+        if rows:
+            about = (
+                "Precision: share of a level's support vectors that are ones of the solution; recall: share of the "
+                "solution's that the level had found."
+            )
+            title = run.name if len(runs) > 1 else "Level by level"
+            yield Table(title, _known(rows), about if found else "")
+    yield from _each(
+        runs, "levels", "Support vectors found", "At each level, of those of the solution.", plots.levels
+    )
+
+
+def working_sets(runs: Sequence[Run]) -> Iterator[Part]:
+    caption = "Rows that were optimised together, and rows that had not been left out, by round."
+    yield from _each(runs, "working-sets", "Working sets", caption, plots.working_sets)
+
+
+def planes(runs: Sequence[Run]) -> Iterator[Part]:
+    caption = "The best value so far, and what the planes show to be below the optimum."
+    yield from _each(runs, "planes", "Cutting planes", caption, plots.bounds)
+
+
+def ranks(runs: Sequence[Run]) -> Iterator[Part]:
+    caption = "Columns of the bases that stand for a block; low ones are cheap."
+    yield from _each(runs, "ranks", "Ranks by level", caption, plots.ranks)
+    caption = "Each block of the kernel matrix, rows in the order of the cluster tree, with its rank."
+    yield from _each(runs, "blocks", "Blocks", caption, _blocks)
+
+
+def _blocks(run: Run) -> Figure | None:
+    """None where the ranks are not those of a whole tree."""
+    told = run.last("hss")
+    n, levels = number(told.get("rows")), told.get("ranks")
+    if n is None or not isinstance(levels, list) or not levels:
+        return None
+    whole = all(
+        isinstance(level, list) and len(level) == 2**i and all(number(rank) is not None for rank in level)
+        for i, level in enumerate(levels, 1)
+    )
+    return rank_blocks(int(n), levels) if whole and n >= 2 ** len(levels) else None
+
+
+def budget(runs: Sequence[Run]) -> Iterator[Part]:
+    caption = (
+        "Accuracy of rows before they were learnt, stretch by stretch; support vectors; and the sum of |w' - w|\u00b2 "
+        "over all merges."
+    )
+    yield from _plot("budget", "Over the stream", caption, plots.budget(runs))
+
+
+def cost(runs: Sequence[Run]) -> Iterator[Part]:
+    yield from _plot("phases", "Time by phase", "A phase inside another counts once.", plots.phases(runs))
+    caption = "Resident memory of the processes, once a second."
+    yield from _plot("memory", "Memory", caption, plots.memory(runs))
+
+
+def score(runs: Sequence[Run]) -> Iterator[Part]:
+    scored = [run for run in runs if run.evaluation]
+    if len(runs) == 1 and scored:
+        yield Facts(_scores(runs[0]))
+    elif scored:
+        yield Table("", _known([{"run": run.name} | _scores(run) for run in scored]))
+    for run in scored:
+        told = run.evaluation.get("per_class")
+        rows = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
+        if rows:
+            title = "By class" if len(runs) == 1 else f"By class: {run.name}"
+            yield Table(title, _known(rows), folded=len(rows) > MOST_CLASSES)
+    caption = "Counts, shaded by their share of the true class."
+    yield from _each(runs, "confusion", "Confusion", caption, scores.confusion)
+    caption = "Dotted: what chance would give."
+    yield from _plot("roc", "ROC curve", caption, scores.roc(runs))
+    yield from _plot("precision-recall", "Precision and recall", "", scores.precision_recall(runs))
+
+
+def _scores(run: Run) -> Record:
+    """Single values of the evaluation; the store it was on first."""
+    left_out = ("model", "seconds", "peak_rss_bytes")
+    told = {"store": run.evaluation.get("store")} | run.evaluation
+    return {k: v for k, v in told.items() if isinstance(v, int | float | str) and k not in left_out}
+
+
+def calibration(runs: Sequence[Run]) -> Iterator[Part]:
+    caption = "Rows by the probability that they were given: how often it was true; dotted: always as often as said."
+    yield from _plot("calibration", "Reliability", caption, scores.calibration(runs))
+
+
+def tune(runs: Sequence[Run]) -> Iterator[Part]:
+    caption = "Best mean score over whatever else was tried."
+    yield from _each(runs, "tune", "gamma and C", caption, scores.heat_map)
+    for run in runs:
+        best = sorted(run.tune, key=scores.score, reverse=True)[:MOST_TRIALS]
+        if best:
+            names = [*scores.options(run.tune), *scores.NOT_OPTIONS]
+            rows = _known([{name: trial.get(name) for name in names} for trial in best])
+            shown = f"{len(best)} of {len(run.tune)}, the best first."
+            yield Table("Trials" if len(runs) == 1 else f"Trials: {run.name}", rows, shown)
+
+
+def warnings(runs: Sequence[Run]) -> Iterator[Part]:
+    lines = []
+    for run in runs:
+        failed = [f"ended: {r.get('message', '')}" for r in run.of("failed")]
+        said = [str(r.get("message", "")) for r in run.of("warning")]
+        before = "" if len(runs) == 1 else f"{run.name}: "
+        lines += [before + line for line in dict.fromkeys([*said, *failed, *run.notes])]
+    if lines:
+        yield Lines(lines)
+
+
+SECTIONS = (
+    Section("summary", "Summary", summary),
+    Section("convergence", "Convergence", convergence),
+    Section("levels", "Levels", levels),
+    Section("working-sets", "Working sets", working_sets),
+    Section("planes", "Cutting planes", planes),
+    Section("ranks", "Ranks", ranks),
+    Section("budget", "Budget", budget),
+    Section("cost", "Time and memory", cost),
+    Section("scores", "Scores", score),
+    Section("calibration", "Calibration", calibration),
+    Section("tune", "Tuning", tune),
+    Section("warnings", "Warnings", warnings),
+)

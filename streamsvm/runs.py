@@ -1,0 +1,121 @@
+"""A run directory as others read it: `events.jsonl` while it runs, `result.json` at its end, results of commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from streamsvm import __version__
+from streamsvm.checkpoints import run_folder
+from streamsvm.data.target import whole_file
+from streamsvm.errors import NotFoundError, StorageError
+from streamsvm.events import Events, JsonLines
+from streamsvm.jsonable import jsonable
+from streamsvm.phases import usage_so_far
+
+EVENTS, RESULT, EVALUATION, TUNE = "events.jsonl", "result.json", "evaluation.json", "tune.json"
+EVERY_S = 1.0  # between progress records, and between samples of memory
+LIBRARIES = ("numpy", "scipy", "numba", "dask", "zarr")
+
+
+class RunLog:
+    """A sink that appends records to a run's events.jsonl: all but progress, of which at most one a second is kept.
+
+    The last record of a phase is kept where one before was. A `memory` record comes beside others, once a second at
+    most: rss_bytes of this process and those that it started.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._lines = JsonLines(path)
+        self._process = psutil.Process()
+        self._phases: set[str] = set()
+        self._told = self._sampled = -EVERY_S
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        if record["event"] != "progress" or self._is_kept(record):
+            self._lines(jsonable(record))
+        if record["t"] - self._sampled >= EVERY_S:
+            self._sampled = record["t"]
+            self._lines({"event": "memory", "t": record["t"], "rss_bytes": self._rss_bytes()})
+
+    def close(self) -> None:
+        self._lines.close()
+
+    def _is_kept(self, record: dict[str, Any]) -> bool:
+        phase, ends = record["phase"], record["done"] == record["total"]
+        kept = (ends and phase in self._phases) or (not ends and record["t"] - self._told >= EVERY_S)
+        if kept:
+            self._told = record["t"]
+            (self._phases.discard if ends else self._phases.add)(phase)
+        return kept
+
+    def _rss_bytes(self) -> int:
+        total = self._process.memory_info().rss
+        for child in self._process.children(recursive=True):
+            try:
+                total += child.memory_info().rss
+            except psutil.Error:  # it has ended
+                continue
+        return int(total)
+
+
+@contextmanager
+def recorded(run_dir: Path, events: Events, resume: bool, **facts: Any) -> Iterator[Events]:
+    """Events that go into the run directory too, which is locked meanwhile; the first one, `start`, has the facts.
+
+    Results of an earlier run are removed. What ends the run is its last record: `done`, or `failed` with a message.
+    Raises StorageError.
+    """
+    with run_folder(run_dir):
+        for name in (RESULT,) if resume else (RESULT, EVALUATION):
+            (run_dir / name).unlink(missing_ok=True)
+        with closing(RunLog(run_dir / EVENTS)) as log:
+            events = events.also(log)
+            events("start", resume=resume, **_machine(), **facts)
+            try:
+                yield events
+            except BaseException as error:
+                events("failed", message=str(error) or type(error).__name__)
+                raise
+            events("done")
+
+
+def require_run(run_dir: Path) -> None:
+    """Raises NotFoundError where there is no run directory."""
+    if not run_dir.is_dir():
+        raise NotFoundError(f"{run_dir}: no such run directory; fit --run-dir makes one")
+
+
+def write_result(run_dir: Path, name: str, result: Any) -> None:
+    """Writes a JSON file of a run directory, whole or not at all. Raises StorageError."""
+    with whole_file(run_dir / name) as file:
+        file.write(json.dumps(jsonable(result)).encode())
+
+
+def end_with(run_dir: Path, events: Events, result: Mapping[str, Any]) -> None:
+    """Writes what a run came to, and what it took; a disk that is full costs the file, not the run."""
+    try:
+        write_result(run_dir, RESULT, {**result, **usage_so_far()})
+    except StorageError as error:
+        events("warning", message=str(error))
+
+
+def _machine() -> dict[str, Any]:
+    versions = {"streamsvm": __version__, "python": platform.python_version()}
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions | {name: version(name) for name in LIBRARIES},
+        "host": socket.gethostname(),
+        "process": os.getpid(),
+        "cores": len(os.sched_getaffinity(0)),
+    }

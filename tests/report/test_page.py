@@ -1,0 +1,183 @@
+"""The page: sections where there is data, whole HTML, nothing from elsewhere, texts of files as texts."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+import told
+
+from streamsvm.cli.app import app
+from streamsvm.errors import ConfigError
+from streamsvm.report.html import contents, page
+from streamsvm.report.read import read_run
+
+VOID = {"meta", "br", "link"}
+NASTY = "<script>alert('$x^')</script>&\"\u2028\ud800"
+
+
+class Checker(HTMLParser):
+    """Every tag is closed by its own; ids, references, text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.tags: set[str] = set()
+        self.links: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.add(tag)
+        for name, value in attrs:
+            assert not name.startswith("on")
+            if name == "id":
+                self.ids.append(value)
+            if name in ("href", "xlink:href"):
+                self.links.add(value)
+            self.links |= set(re.findall(r"url\((.*?)\)", value or ""))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def shown(*folders):
+    runs = [read_run(folder) for folder in folders]
+    found = contents(runs)
+    return [section.id for section, _ in found], page(runs, found)
+
+
+def check(text):
+    checker = Checker()
+    checker.feed(text)
+    checker.close()
+    assert checker.open == []
+    assert len(checker.ids) == len(set(checker.ids))
+    assert {link[1:] for link in checker.links} <= set(checker.ids)
+    assert all(link.startswith("#") for link in checker.links)
+    return checker
+
+
+def test_a_full_page_is_whole_and_needs_nothing_else(tmp_path):
+    ids, text = shown(told.everything(tmp_path / "run"))
+    checker = check(text)
+    assert len(ids) == 12
+    assert set(ids) <= set(checker.ids)
+    assert not re.search(r"https?:|@import|src=", text)
+    assert text.count("<svg ") >= 14
+    assert {"script", "link", "img", "iframe"}.isdisjoint(checker.tags)
+    assert "prefers-color-scheme: dark" in text
+    assert "#1768c4" not in text.partition("</style>")[2]  # colours are the page's
+
+
+@pytest.mark.parametrize(
+    ("ids", "records", "files"),
+    [
+        ((), [], {}),
+        (("convergence",), told.ROUNDS, {}),
+        (("convergence",), told.ADMM, {}),
+        (("levels",), [*told.LEVELS[:1]], {}),
+        (("convergence", "levels"), [*told.LEVELS, *told.SUPPORT], {}),
+        (("convergence", "working-sets"), told.WORKING, {}),
+        (("convergence", "planes"), told.STEPS, {}),
+        (("ranks",), told.HSS, {}),
+        (("budget",), told.WINDOWS, {}),
+        (("budget",), [r | {"event": "stretch"} for r in told.WINDOWS], {}),
+        (("cost",), told.MEMORY, {}),
+        (("cost",), [], {"result": told.RESULT}),
+        (("scores",), [], {"evaluation": told.EVALUATION}),
+        (("calibration", "scores"), [], {"evaluation": {"accuracy": 1.0} | told.RELIABILITY}),
+        (("tune",), [], {"tune": told.TUNE}),
+        (("warnings",), told.WARNING, {}),
+        (("warnings",), [told.record("failed", 1, message="no space left")], {}),
+    ],
+)
+def test_sections_are_there_where_their_data_is(tmp_path, ids, records, files):
+    found, text = shown(told.write_run(tmp_path / "run", records, **files))
+    assert found == ["summary", *(s for s in found if s != "summary")]
+    assert set(found) - {"summary"} == set(ids)
+    check(text)
+
+
+def test_a_folder_of_tune_alone(tmp_path):
+    (tmp_path / "tune.json").write_text(json.dumps(told.TUNE))
+    ids, text = shown(tmp_path)
+    assert ids == ["tune"]
+    assert "0.7" in check(text).text
+
+
+def test_texts_of_files_are_texts(tmp_path):
+    evaluation = told.EVALUATION | {
+        "classes": [NASTY, "b"],
+        "per_class": [{"label": NASTY, NASTY: 1}],
+        "store": NASTY,
+    }
+    folder = told.everything(
+        tmp_path / "<i>&'run", start=told.START | {"store": NASTY, "time": NASTY, "config": {NASTY: NASTY}}
+    )
+    (folder / "evaluation.json").write_text(json.dumps(evaluation))
+    (folder / "result.json").write_text(
+        json.dumps(told.RESULT | {"solver": NASTY, "seconds_by_phase": {NASTY: 3}})
+    )
+    (folder / "tune.json").write_text(json.dumps([{NASTY: NASTY, "mean_score": 1}]))
+    with (folder / "events.jsonl").open("a") as file:
+        file.write(json.dumps(told.record("warning", 9, message=NASTY)) + "\n")
+        file.write(json.dumps(told.round_(1, phase=NASTY)) + "\n")
+    _, text = shown(folder)
+    checker = check(text)
+    assert "script" not in checker.tags
+    assert checker.text.count("alert(") > 5
+    assert app(["report", str(folder), "--out", str(tmp_path / "r.html")], standalone_mode=False) is None
+    assert "alert(" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_several_runs_side_by_side(tmp_path):
+    one = told.everything(tmp_path / "a" / "run")
+    config = told.CONFIG | {"C": 64.0, "solver": "bsgd"}
+    other = told.everything(tmp_path / "b" / "run", start=told.START | {"config": config})
+    (other / "result.json").write_text(json.dumps(told.RESULT | {"solver": "bsgd"}))
+    ids, text = shown(one, other)
+    checker = check(text)
+    assert len(ids) == 12
+    for name in ("run (1)", "run (2)", "64", "2 runs", "accuracy"):
+        assert name in checker.text
+    table = text[text.index('id="summary"') : text.index('id="convergence"')]
+    headings = re.findall("<th[^>]*>(.*?)</th>", table)
+    assert "C" in headings
+    assert "tol" not in headings  # the same in both
+    assert "dcsvm.levels" not in headings  # of one alone
+
+
+def test_each_plot_as_a_file(tmp_path, capsys):
+    told.write_run(tmp_path / "run", told.ROUNDS[:2] + told.HSS, evaluation=told.EVALUATION)
+    args = ["report", tmp_path / "run", "--out", tmp_path / "r.html", "--plots", tmp_path / "plots", "--json"]
+    assert app([*map(str, args)], standalone_mode=False) is None
+    said = json.loads(capsys.readouterr().out)
+    files = {path.name for path in (tmp_path / "plots").iterdir()}
+    assert files == set(said["plots"])
+    assert {"objective.svg", "objective.png", "confusion.svg", "blocks.png", "roc.svg"} <= files
+    for path in (tmp_path / "plots").iterdir():
+        if path.suffix == ".svg":
+            assert ElementTree.parse(path).getroot().tag.endswith("svg")
+        else:
+            assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    told.everything(tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"pip install 'streamsvm\[plots\]'"):
+        app(["report", str(tmp_path / "run"), "--out", str(tmp_path / "r.html")], standalone_mode=False)
+    assert not (tmp_path / "r.html").exists()
