@@ -24,7 +24,7 @@ LAYERS = (
     ("models", "calibration", "persist", "checkpoints", "metrics", "phases"),
     ("fits",),
     ("train", "predict", "probability"),
-    ("cost",),
+    ("cost", "tune"),
     ("estimators", "online", "report", "demo", "exchange"),
     ("stream",),
     ("cli",),

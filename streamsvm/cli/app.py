@@ -22,6 +22,7 @@ from streamsvm.cli.info import info
 from streamsvm.cli.ingest import ingest
 from streamsvm.cli.predict import predict
 from streamsvm.cli.stream import stream
+from streamsvm.cli.tune import tune
 from streamsvm.errors import StreamSVMError
 
 OK, FAILED, INTERRUPTED = 0, 2, 130
@@ -32,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (ingest, info, check, fit, calibrate, predict, evaluate, stream, export, demo):
+for command in (ingest, info, check, fit, tune, calibrate, predict, evaluate, stream, export, demo):
     app.command()(command)
 app.command(name="import")(import_)
 
