@@ -55,7 +55,7 @@ class Checkpoints:
         self, run_dir: Path | None, store: Store, config: FitConfig, resume: bool, events: Events = ignore
     ) -> None:
         self.run_dir, self.resume = run_dir, resume
-        self.identity = _identity(store, config)
+        self.identity = identity(store, config)
         self._events = events
         self._every = config.checkpoint_every
         self._steps, self._saved_at, self._cost_s = 0, time.perf_counter(), 0.0
@@ -113,24 +113,25 @@ class Checkpoints:
             except CorruptDataError as error:
                 self._events("warning", message=f"{error}; going on from the state before, if there is one")
                 continue
-            self._require_own(numbered[number], str(state.pop("identity", "{}")))
+            require_own(numbered[number], str(state.pop("identity", "{}")), self.identity)
             return state
         self._events("warning", message=f"{self.run_dir} holds no whole state: the run starts anew")
         return None
 
-    def _require_own(self, path: Path, identity: str) -> None:
-        """Raises ConfigError where the state is of other data, options or another version."""
-        try:
-            found = dict(json.loads(identity))
-        except (ValueError, TypeError):
-            found = {}
-        for name, expected in self.identity.items():
-            was = found.get(name)
-            if was != expected:
-                raise ConfigError(
-                    f"{path} is the state of another store or configuration ({name} was {was}, is {expected}); "
-                    "drop --resume to start anew"
-                )
+
+def require_own(path: Path, found: str, own: Mapping[str, Any]) -> None:
+    """Raises ConfigError where a state's identity, as JSON, is of other data, options or another version."""
+    try:
+        named = dict(json.loads(found))
+    except (ValueError, TypeError):
+        named = {}
+    for name, expected in own.items():
+        was = named.get(name)
+        if was != expected:
+            raise ConfigError(
+                f"{path} is the state of another store or configuration ({name} was {was}, is {expected}); "
+                "drop --resume to start anew"
+            )
 
 
 def read_state(path: Path) -> dict[str, np.ndarray]:
@@ -172,7 +173,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _identity(store: Store, config: FitConfig) -> dict[str, Any]:
+def identity(store: Store, config: FitConfig) -> dict[str, Any]:
     """What tells a run's data, options and program from others."""
     options = config.model_dump(mode="json", exclude=set(EXECUTION))
     flat = {

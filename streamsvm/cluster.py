@@ -178,9 +178,9 @@ class ClusterEngine(Engine):
         self.threads = self._local.threads
         self._client, self._events = client, events
         self.opened = ExitStack()  # what ends with this
-        self._address = getattr(client.scheduler, "address", "")
+        self.address = getattr(client.scheduler, "address", "")
         self._wait_for_workers()
-        events("cluster", scheduler=self._address, dashboard=client.dashboard_link, **self.facts())
+        events("cluster", scheduler=self.address, dashboard=client.dashboard_link, **self.facts())
 
     @property
     def local(self) -> Engine:
@@ -336,7 +336,7 @@ class ClusterEngine(Engine):
 
     def _require_scheduler(self) -> None:
         if self._client.status != "running":
-            raise ClusterError(f"the scheduler at {self._address} is gone")
+            raise ClusterError(f"the scheduler at {self.address} is gone")
 
     def _wait_for_workers(self) -> None:
         with suppress(TimeoutError):

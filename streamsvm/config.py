@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 from streamsvm.errors import ConfigError, NotFoundError
 
 Layer = tuple[str, Mapping[str, Any]]
+Model = TypeVar("Model", bound=BaseModel)
 
 SIZE_UNITS = {"b": 1} | {
     prefix + unit: base**power
@@ -97,11 +98,13 @@ Every = Annotated[float | str, BeforeValidator(_every)]
 Scale = Literal["none", "minmax", "standard", "maxabs"]
 
 
-class _Options(BaseModel):
+class Options(BaseModel):
+    """A table of options: frozen, and unknown ones are refused."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class KernelConfig(_Options):
+class KernelConfig(Options):
     """k(a, b): rbf exp(-gamma |a-b|^2), poly (gamma a.b + coef0)^degree, linear a.b."""
 
     name: Annotated[Literal["rbf", "poly", "linear"], Field(description="Kernel")] = "rbf"
@@ -110,7 +113,7 @@ class KernelConfig(_Options):
     coef0: Annotated[Real, Field(ge=0, description="Constant inside the polynomial")] = 0.0
 
 
-class DCSVMConfig(_Options):
+class DCSVMConfig(Options):
     """Divide and conquer (Hsieh, Si and Dhillon 2014)."""
 
     early: Annotated[bool, Field(description="Stop at a level; each part predicts its own rows")] = False
@@ -141,7 +144,7 @@ class DCSVMConfig(_Options):
         return self
 
 
-class BSGDConfig(_Options):
+class BSGDConfig(Options):
     """Budgeted stochastic gradient descent (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018)."""
 
     budget: Annotated[Whole, Field(ge=2, description="Most support vectors")] = 500
@@ -175,7 +178,7 @@ class BSGDConfig(_Options):
         return self
 
 
-class CuttingPlaneConfig(_Options):
+class CuttingPlaneConfig(Options):
     """Cutting planes (Joachims 2006; Franc and Sonnenburg 2009)."""
 
     method: Annotated[
@@ -191,7 +194,7 @@ class CuttingPlaneConfig(_Options):
     ] = None
 
 
-class HSSConfig(_Options):
+class HSSConfig(Options):
     """ADMM on a kernel matrix compressed and factorised once (Cipolla and Gondzio 2021; Chavez et al. 2020)."""
 
     rtol: Annotated[Real, Field(gt=0, lt=1, description="Pivot over the first at which a basis ends")] = 1e-3
@@ -228,7 +231,7 @@ class HSSConfig(_Options):
     ] = 0
 
 
-class ALFPGMConfig(_Options):
+class ALFPGMConfig(Options):
     """Decomposition by many pairs at a time (Aregbesola and Griva 2022)."""
 
     pairs: Annotated[
@@ -259,7 +262,7 @@ class ALFPGMConfig(_Options):
     epsilon: Annotated[Real, Field(ge=0, description="Error without loss, of task regress")] = 0.1
 
 
-class ProbabilityConfig(_Options):
+class ProbabilityConfig(Options):
     """Probabilities from decision values of rows that the model of them was not trained on (see `calibration`)."""
 
     method: Annotated[
@@ -271,7 +274,7 @@ class ProbabilityConfig(_Options):
     ] = 5
 
 
-class FitConfig(_Options):
+class FitConfig(Options):
     """All of a fit; frozen, and stored in the model it made."""
 
     solver: Annotated[
@@ -347,13 +350,18 @@ class FitConfig(_Options):
 
 def build_config(*layers: Layer) -> FitConfig:
     """The configuration of (origin, nested values) layers, later ones winning. Raises ConfigError."""
+    return validated(FitConfig, *layers)
+
+
+def validated(model: type[Model], *layers: Layer) -> Model:
+    """The options of (origin, nested values) layers, later ones winning. Raises ConfigError."""
     merged: dict[str, Any] = {}
     for _, values in layers:
         merged = _merge(merged, values)
     try:
-        return FitConfig.model_validate(merged)
+        return model.model_validate(merged)
     except ValidationError as error:
-        raise ConfigError(_explain(error, layers)) from None
+        raise ConfigError(_explain(error, layers, model)) from None
 
 
 def load_config(path: str | Path, *overrides: Layer) -> FitConfig:
@@ -412,7 +420,7 @@ def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 _GROUPS = {
     name: field.annotation
     for name, field in FitConfig.model_fields.items()
-    if isinstance(field.annotation, type) and issubclass(field.annotation, _Options)
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Options)
 }
 
 
@@ -430,14 +438,15 @@ def option_field(option: str) -> FieldInfo:
     return (_GROUPS[group] if group else FitConfig).model_fields[member]
 
 
-def _explain(error: ValidationError, layers: tuple[Layer, ...]) -> str:
+def _explain(error: ValidationError, layers: tuple[Layer, ...], model: type[BaseModel]) -> str:
     first = error.errors(include_url=False)[0]
     path = _known_part(first["loc"])
     name = ".".join(path)
     origin = _origin(path, layers)
     prefix = f"{origin}: {name}" if name else origin
     if first["type"] == "extra_forbidden":
-        return f"{prefix}: unknown option{_suggest(name)}"
+        known = list(option_names() if model is FitConfig else model.model_fields)
+        return f"{prefix}: unknown option{suggest(name, known)}"
     reason = _expected(first)
     found = "" if isinstance(first["input"], Mapping) else f"found {first['input']!r}, "
     return f"{prefix}: {found}{reason}"
@@ -478,9 +487,8 @@ def _origin(path: tuple[str, ...], layers: tuple[Layer, ...]) -> str:
     return layers[-1][0] if layers else "configuration"
 
 
-def _suggest(name: str) -> str:
+def suggest(name: str, known: list[str]) -> str:
     """The nearest known option: by its whole dotted name, else by its last part alone."""
-    known = list(option_names())
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if not near:
         by_last = {option.rpartition(".")[2]: option for option in reversed(known)}

@@ -38,9 +38,9 @@ class Kernel:
     degree: int = 3
     coef0: float = 0.0
 
-    def block(self, a: Rows, b: Rows, threads: int = 1) -> np.ndarray:
-        """K(a, b), (m, q) float32."""
-        out = np.empty((len(a), len(b)), np.float32)
+    def block(self, a: Rows, b: Rows, threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
+        """K(a, b), (m, q) float32, written into `out` where it is given."""
+        out = np.empty((len(a), len(b)), np.float32) if out is None else out
         right = _Right(self, b)
 
         def fill(start: int, stop: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from itertools import chain
 from pathlib import Path
@@ -39,22 +39,30 @@ ANSWERS = {"rank": "score", "regress": "value"}  # what a task predicts in place
 PREDICTIONS = "streamsvm_predictions"  # group attribute of what `predict` writes as zarr
 
 
-class Predictor(Protocol):
+class Judge(Protocol):
+    """What follows from decision values."""
+
+    @property
+    def task(self) -> str: ...
+
+    @property
+    def classes(self) -> np.ndarray: ...
+
+    def labels(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray: ...
+
+    def encode_labels(self, y: np.ndarray) -> np.ndarray: ...
+
+
+class Predictor(Judge, Protocol):
     """What prediction asks of a model."""
 
     d: int
-    task: str
-    classes: np.ndarray
 
     def decision_function(self, rows: Rows) -> np.ndarray: ...
 
     def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]: ...
 
-    def labels(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray: ...
-
     def require_probabilities(self) -> None: ...
-
-    def encode_labels(self, y: np.ndarray) -> np.ndarray: ...
 
 
 Block = dict[
@@ -142,13 +150,24 @@ def evaluate(
     Rows whose label the model never saw count as wrong; `n_unknown_labels` says how many there are. They are not in
     what scores order and probabilities. with_curves: those of `metrics.curves` too, for two classes.
     """
+    blocks = predict_blocks(model, store, engine=engine, ask=answers_of, phase="evaluate", events=events)
+    return assess(model, store, blocks, with_curves=with_curves)
+
+
+def assess(
+    model: Judge,
+    store: Store,
+    blocks: Iterable[tuple[int, int, tuple[np.ndarray, np.ndarray | None]]],
+    *,
+    with_curves: bool = False,
+) -> dict[str, Any]:
+    """What `evaluate` says, of (start, stop, (decision values, probabilities or None)) of a store's row blocks."""
     k, classless = len(model.classes), model.task in ANSWERS
     truth = np.zeros(store.n, np.int32) if classless else model.encode_labels(store.y)
     counts = np.zeros((k, k), np.int64)
     scored = classless or k == 2 or model.task == "ordinal"
     scores = np.empty(store.n if scored else 0)
     probabilities = ProbabilityScores(k)
-    blocks = predict_blocks(model, store, engine=engine, ask=answers_of, phase="evaluate", events=events)
     for start, stop, (values, proba) in blocks:
         if scored:
             scores[start:stop] = values
@@ -183,7 +202,7 @@ def _positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return order[np.searchsorted(classes[order], labels)]
 
 
-def _summary(model: Predictor, truth: np.ndarray, counts: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
+def _summary(model: Judge, truth: np.ndarray, counts: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
     n, n_known, labels = len(truth), int(counts.sum()), model.classes.tolist()
     if n_known == 0:
         raise DataError(f"no row has a label that the model knows; it knows {', '.join(map(str, labels))}")

@@ -15,7 +15,21 @@ from streamsvm.kernels import Kernel
 from streamsvm.rowcache import WIDE, RowCache
 
 
-class DualQP(Protocol):
+class Bounds(Protocol):
+    """Labels y (n,) and bounds upper (n,) of a dual: what its coefficients are judged by."""
+
+    y: np.ndarray
+    upper: np.ndarray
+
+
+class Block(Bounds, Protocol):
+    """What solving a block takes."""
+
+    def gram(self, ids: np.ndarray) -> np.ndarray:
+        """Q[ids, ids], (q, q) float32."""
+
+
+class DualQP(Block, Protocol):
     """min over a of 1/2 a'Qa + p'a, 0 <= a_i <= upper_i, with Q_ij = y_i y_j K(x_i, x_j).
 
     y: (n,) float64, -1 or +1. upper: (n,) float64, C times the weights. linear: p (n,), or -1 for classification
@@ -23,8 +37,6 @@ class DualQP(Protocol):
     from each other; None elsewhere.
     """
 
-    y: np.ndarray
-    upper: np.ndarray
     linear: np.ndarray | float
     parts: np.ndarray | None
 
@@ -33,9 +45,6 @@ class DualQP(Protocol):
 
     def diagonal(self, ids: np.ndarray) -> np.ndarray:
         """K(x_i, x_i), (len(ids),) float64."""
-
-    def gram(self, ids: np.ndarray) -> np.ndarray:
-        """Q[ids, ids], (q, q) float32."""
 
     def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         """Q[rows, ids] @ delta, (len(rows),) float64; rows None: all."""
@@ -72,10 +81,10 @@ class KernelDual:
         new, rows = ~known, self.rows.take(ids[~known])
         block = self.kernel.block(rows, rows, self.threads)
         if not known.any():
-            return _signed(block, self.y[ids])
+            return signed(block, self.y[ids])
         K[np.ix_(new, new)] = block
         K[np.ix_(new, known)] = K[np.ix_(known, new)].T
-        return _signed(K, self.y[ids])
+        return signed(K, self.y[ids])
 
     def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         coef = delta * self.y[ids]
@@ -129,7 +138,7 @@ class RegressionDual:
         return self._half.diagonal(ids % self._n)
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
-        return _signed(self._half.gram(ids % self._n), self.y[ids])
+        return signed(self._half.gram(ids % self._n), self.y[ids])
 
     def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         base, place = np.unique(ids % self._n, return_inverse=True)
@@ -178,7 +187,7 @@ class StreamedDual:
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
         rows = self._gather(ids)
-        return _signed(self._kernel.block(rows, rows, self._engine.threads), self.y[ids])
+        return signed(self._kernel.block(rows, rows, self._engine.threads), self.y[ids])
 
     def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         if len(ids) == 0:
@@ -227,7 +236,7 @@ def _multiply(kernel: Kernel, right: tuple[Rows, np.ndarray], rows: Rows, chosen
     return kernel.apply(rows.take(chosen), *right)
 
 
-def _signed(K: np.ndarray, y: np.ndarray) -> np.ndarray:
+def signed(K: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Q from K, in place."""
     signs = y.astype(np.float32)
     K *= signs

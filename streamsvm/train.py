@@ -50,7 +50,7 @@ def train(
         """The model of a fold, whose state is kept where that of the run is."""
         train(
             rows,
-            _plain(config),
+            without_probabilities(config),
             model_path=folder / "model",
             run_dir=folder if run_dir else None,
             resume=resume and any(folder.iterdir()),
@@ -76,7 +76,7 @@ def train_in_memory(store: Store, config: FitConfig, events: Events = ignore) ->
     config = with_task(config, store)
 
     def learn(rows: Store, _: Path) -> list[Any]:
-        return [train_in_memory(rows, _plain(config), _progress_of(events))[0]]
+        return [train_in_memory(rows, without_probabilities(config), _progress_of(events))[0]]
 
     with _fitting(store, config, learn, events) as (fit, calibrations):
         fit.calibration = next(iter(calibrations), None)
@@ -90,7 +90,9 @@ def train_path(
     config = with_task(config, store)
 
     def learn(rows: Store, _: Path) -> list[Any]:
-        return [model for model, _ in train_path(rows, _plain(config), Cs, _progress_of(events))]
+        return [
+            model for model, _ in train_path(rows, without_probabilities(config), Cs, _progress_of(events))
+        ]
 
     with _fitting(store, config, learn, events) as (fit, calibrations):
         found = fit.path(Cs)
@@ -104,7 +106,7 @@ def train_path(
 def plan(store: Store, config: FitConfig) -> dict[str, Any]:
     """What a fit would do: memory, and what tells its time. Nothing is trained."""
     config = with_task(config, store)
-    with closing(_fit(store, config, ignore)) as fit:
+    with closing(open_fit(store, config)) as fit:
         return fit.plan() | ({"folds": config.probability.folds} if config.probability.method else {})
 
 
@@ -127,7 +129,7 @@ def _fitting(
             calibrations = cross_validated(
                 store, config, learn, run_dir=run_dir, resume=resume, events=events
             )
-    with closing(_fit(store, config, events, run_dir, resume, performance_report)) as fit:
+    with closing(open_fit(store, config, events, run_dir, resume, performance_report)) as fit:
         fit.phase.add(before)
         yield fit, calibrations
 
@@ -143,14 +145,15 @@ def _facts(store: Store, config: FitConfig) -> dict[str, Any]:
     }
 
 
-def _fit(
+def open_fit(
     store: Store,
     config: FitConfig,
-    events: Events,
+    events: Events = ignore,
     run_dir: Path | None = None,
     resume: bool = False,
     performance_report: Path | None = None,
 ) -> Fit:
+    """What `train` does with a store, of a configuration with its task; not begun yet."""
     module, _, name = FITS[config.solver].partition(":")
     make = getattr(import_module(module), name)
     checkpoints = Checkpoints(run_dir, store, config, resume, events)
@@ -173,7 +176,7 @@ def with_task(config: FitConfig, store: Store) -> FitConfig:
     return config.model_copy(update={"task": task})
 
 
-def _plain(config: FitConfig) -> FitConfig:
+def without_probabilities(config: FitConfig) -> FitConfig:
     """The configuration without probabilities, of the fits that make them."""
     return config.model_copy(update={"probability": ProbabilityConfig()})
 

@@ -24,7 +24,7 @@ LAYERS = (
     ("models", "calibration", "persist", "checkpoints", "runs", "metrics", "phases"),
     ("fits",),
     ("train", "predict", "probability"),
-    ("cost",),
+    ("cost", "tune"),
     ("estimators", "online", "report", "demo", "exchange"),
     ("stream",),
     ("cli",),

@@ -24,6 +24,7 @@ from streamsvm.cli.predict import predict
 from streamsvm.cli.report import report
 from streamsvm.cli.stream import stream
 from streamsvm.cli.top import top
+from streamsvm.cli.tune import tune
 from streamsvm.errors import StreamSVMError
 
 OK, FAILED, INTERRUPTED = 0, 2, 130
@@ -34,7 +35,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (ingest, info, check, fit, calibrate, predict, evaluate, report, top, stream, export, demo):
+for command in (
+    ingest,
+    info,
+    check,
+    fit,
+    tune,
+    calibrate,
+    predict,
+    evaluate,
+    report,
+    top,
+    stream,
+    export,
+    demo,
+):
     app.command()(command)
 app.command(name="import")(import_)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FLAGS: dict[str, str] = {}
 
 
-def _flag(name: str, option: str, **more: Any) -> Any:
+def flag(name: str, option: str, **more: Any) -> Any:
     """The flag of a configuration option, which owns its description and default."""
     _FLAGS[name.lstrip("-").replace("-", "_")] = option
     field = option_field(option)
@@ -36,31 +36,31 @@ def fit(
     model: Annotated[
         Path | None, typer.Option("--model", help="Where the model goes.", metavar="MODEL")
     ] = None,
-    solver: Annotated[str | None, _flag("--solver", "solver")] = None,
-    task: Annotated[str | None, _flag("--task", "task")] = None,
-    kernel: Annotated[str | None, _flag("--kernel", "kernel.name", metavar="rbf|poly|linear")] = None,
-    gamma: Annotated[str | None, _flag("--gamma", "kernel.gamma", metavar="NUMBER")] = None,
-    degree: Annotated[int | None, _flag("--degree", "kernel.degree")] = None,
-    coef0: Annotated[float | None, _flag("--coef0", "kernel.coef0")] = None,
-    C: Annotated[float | None, _flag("--C", "C")] = None,
-    tol: Annotated[float | None, _flag("--tol", "tol")] = None,
-    early: Annotated[bool | None, _flag("--early", "dcsvm.early")] = None,
-    budget: Annotated[int | None, _flag("--budget", "bsgd.budget")] = None,
-    merge: Annotated[int | None, _flag("--merge", "bsgd.merge")] = None,
-    epochs: Annotated[int | None, _flag("--epochs", "bsgd.epochs")] = None,
-    positive: Annotated[str | None, _flag("--positive", "positive", metavar="L[,L...]")] = None,
-    scale: Annotated[str | None, _flag("--scale", "scale", metavar="none|minmax|standard|maxabs")] = None,
+    solver: Annotated[str | None, flag("--solver", "solver")] = None,
+    task: Annotated[str | None, flag("--task", "task")] = None,
+    kernel: Annotated[str | None, flag("--kernel", "kernel.name", metavar="rbf|poly|linear")] = None,
+    gamma: Annotated[str | None, flag("--gamma", "kernel.gamma", metavar="NUMBER")] = None,
+    degree: Annotated[int | None, flag("--degree", "kernel.degree")] = None,
+    coef0: Annotated[float | None, flag("--coef0", "kernel.coef0")] = None,
+    C: Annotated[float | None, flag("--C", "C")] = None,
+    tol: Annotated[float | None, flag("--tol", "tol")] = None,
+    early: Annotated[bool | None, flag("--early", "dcsvm.early")] = None,
+    budget: Annotated[int | None, flag("--budget", "bsgd.budget")] = None,
+    merge: Annotated[int | None, flag("--merge", "bsgd.merge")] = None,
+    epochs: Annotated[int | None, flag("--epochs", "bsgd.epochs")] = None,
+    positive: Annotated[str | None, flag("--positive", "positive", metavar="L[,L...]")] = None,
+    scale: Annotated[str | None, flag("--scale", "scale", metavar="none|minmax|standard|maxabs")] = None,
     class_weight: Annotated[
-        str | None, _flag("--class-weight", "class_weight", metavar="balanced|L=W[,L=W...]")
+        str | None, flag("--class-weight", "class_weight", metavar="balanced|L=W[,L=W...]")
     ] = None,
     probability: Annotated[
-        str | None, _flag("--probability", "probability.method", metavar="sigmoid|isotonic")
+        str | None, flag("--probability", "probability.method", metavar="sigmoid|isotonic")
     ] = None,
-    memory_limit: Annotated[str | None, _flag("--memory-limit", "memory_limit", metavar="SIZE")] = None,
-    workers: Annotated[int | None, _flag("--workers", "workers")] = None,
-    scheduler: Annotated[str | None, _flag("--scheduler", "scheduler", metavar="tcp://HOST:PORT")] = None,
+    memory_limit: Annotated[str | None, flag("--memory-limit", "memory_limit", metavar="SIZE")] = None,
+    workers: Annotated[int | None, flag("--workers", "workers")] = None,
+    scheduler: Annotated[str | None, flag("--scheduler", "scheduler", metavar="tcp://HOST:PORT")] = None,
     performance_report: PerformanceReport = None,
-    seed: Annotated[int | None, _flag("--seed", "seed")] = None,
+    seed: Annotated[int | None, flag("--seed", "seed")] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="A TOML file, or a model to repeat.")
     ] = None,
@@ -70,7 +70,7 @@ def fit(
     ] = None,
     run_dir: Annotated[Path | None, typer.Option("--run-dir", help="Folder for events and state.")] = None,
     checkpoint_every: Annotated[
-        str | None, _flag("--checkpoint-every", "checkpoint_every", metavar="SECONDS|'N steps'")
+        str | None, flag("--checkpoint-every", "checkpoint_every", metavar="SECONDS|'N steps'")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the state in --run-dir.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the memory and time plan only.")] = False,
@@ -94,7 +94,7 @@ def fit(
     from streamsvm.train import train
 
     assert model is not None  # checked above
-    with progress() as events, _hint_to_resume(run_dir):
+    with progress() as events, hint_to_resume(run_dir):
         report = train(
             rows,
             resolved,
@@ -110,13 +110,14 @@ def fit(
 def resolve(flags: dict[str, Any], config: Path | None, sets: list[str]) -> FitConfig:
     """The configuration from a file, then flags, then `--set`."""
     file = [read_layer(config)] if config else []
-    return build_config(*file, *_flag_layers(flags), *map(parse_set, sets))
+    return build_config(*file, *flag_layers(flags), *map(parse_set, sets))
 
 
-def _flag_layers(flags: dict[str, Any]) -> list[Layer]:
+def flag_layers(flags: dict[str, Any]) -> list[Layer]:
+    """What these flags of a command say, by name; None: not given."""
     layers: list[Layer] = []
     for name, option in _FLAGS.items():
-        if flags[name] is not None:
+        if flags.get(name) is not None:
             group, _, member = option.rpartition(".")
             value = _PARSERS.get(name, _as_is)(flags[name])
             layers.append(
@@ -148,7 +149,8 @@ _PARSERS = {"gamma": _gamma, "class_weight": _class_weight}
 
 
 @contextmanager
-def _hint_to_resume(run_dir: Path | None) -> Iterator[None]:
+def hint_to_resume(run_dir: Path | None) -> Iterator[None]:
+    """Says, where a run is interrupted, that it can go on."""
     try:
         yield
     except KeyboardInterrupt:

@@ -108,12 +108,8 @@ class ADMMFit(Fit):
         weights = (self.upper / self.config.C)[order]
         upper = np.repeat(weights[:, None] * np.asarray(Cs), self.columns, axis=1)
         problem = _Problem(y, upper, matrix, self.engine, factorisation.inverse, self.events)
-        with self.phase("admm"):
-            state = self._solve(problem)
+        state, z, coef, dropped, bias = self._columns_solved(rows, problem)
         with self.phase("bias"), self.engine.serial_blas():
-            z = balanced(state.z, y)
-            coef, dropped = _without_negligible(y * z, self.kernel.diag(rows))
-            bias = self._bias(rows, problem, z, coef)
             f = matrix.product(y * z, self.engine.threads)
         facts = self._facts(rows, problem, state)
         models = []
@@ -126,6 +122,43 @@ class ADMMFit(Fit):
                 own_facts |= more
             models.append(self._model(rows, order, solved, facts | own_facts))
         return models
+
+    def folds(self, Cs: Sequence[float], fold_of: np.ndarray, count: int) -> np.ndarray:
+        """Decision values (n, len(Cs), columns) of each row without those of its fold, fold_of (n,) of `count`.
+
+        All folds and values of C share one factorisation: a fold has bounds of 0 on its held-out rows.
+        """
+        vectors = self.bytes["vector_bytes"] * (len(Cs) * count - 1)
+        require_memory(self.limit_bytes, sum(self.bytes.values()) + vectors, f"{len(Cs)} values of C")
+        rows = self.samples.load().rows
+        made = self._factorised(rows)
+        rows, held_in = rows.take(made.order), fold_of[made.order]
+        y = np.tile(signs(self.codes[made.order], len(self.classes)), count * len(Cs))
+        weights = (self.upper / self.config.C)[made.order]
+        trained = weights[:, None] * (held_in[:, None] != np.arange(count))
+        upper = np.repeat((trained[:, :, None] * np.asarray(Cs)).reshape(len(rows), -1), self.columns, axis=1)
+        problem = _Problem(y, upper, made.matrix, self.engine, made.inverse, self.events)
+        *_, coef, _, bias = self._columns_solved(rows, problem)
+        coef, bias = (array.reshape(*array.shape[:-1], count, -1) for array in (coef, bias))
+        out = np.empty((len(rows), coef.shape[-1]))
+        for fold in range(count):
+            here, support = np.flatnonzero(held_in == fold), np.flatnonzero(coef[:, fold].any(axis=1))
+            own = coef[support, fold]
+            out[made.order[here]] = bias[fold] + self.kernel.apply(
+                rows.take(here), rows.take(support), own, self.engine.threads
+            )
+        return out.reshape(len(rows), len(Cs), self.columns)
+
+    def _columns_solved(
+        self, rows: Rows, problem: _Problem
+    ) -> tuple[ADMMState, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """ADMM's state, then of each column: feasible z (n, c), coefficients (n, c), what was dropped, bias (c,)."""
+        with self.phase("admm"):
+            state = self._solve(problem)
+        with self.phase("bias"), self.engine.serial_blas():
+            z = balanced(state.z, problem.y)
+            coef, dropped = _without_negligible(problem.y * z, self.kernel.diag(rows))
+            return state, z, coef, dropped, self._bias(rows, problem, z, coef)
 
     def _factorised(self, rows: Rows) -> Factorisation:
         """From the run directory where it is there, else made, and kept there."""

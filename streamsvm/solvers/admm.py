@@ -119,8 +119,8 @@ def draw_margin(z: np.ndarray, upper: np.ndarray, count: int, rng: np.random.Gen
     """
     share = z / np.maximum(upper, 1e-300)
     weight = share * (1.0 - share)
-    total = weight.sum()
-    return rng.choice(len(z), count, p=weight / total if total > 0 else None)
+    weight = weight if weight.any() else upper  # and never rows without a bound: they are held out
+    return rng.choice(len(z), count, p=weight / weight.sum())
 
 
 def intercept(f: np.ndarray, y: np.ndarray, z: np.ndarray, upper: np.ndarray) -> float:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numba as nb
 import numpy as np
 
-from streamsvm.problems import DualQP
+from streamsvm.problems import Block, DualQP
 from streamsvm.solvers.blockws import BlockSolver, BlockState, free_rows, levels, row_violations
 
 INNER_TOL = 0.1  # of the largest violation: more in one block would be undone by the next
@@ -73,7 +73,7 @@ class ALFPGM(BlockSolver):
         n = len(problem.y)
         plain = vars(self._start(problem, alpha))
         start = ALFPGMState(**plain, uses=np.zeros(n, np.int32), stalled=np.zeros(n, bool))
-        return self._measured(problem, start)  # type: ignore[return-value]
+        return self.measured(problem, start)  # type: ignore[return-value]
 
     def is_solved(self, state: BlockState) -> bool:
         return super().is_solved(state) and not self._left_out(state).any()
@@ -124,11 +124,11 @@ class ALFPGM(BlockSolver):
         worst = row_violations(problem, state, kept)
         return np.union1d(new, kept[_least(np.arange(len(kept)), -worst, 2 * self.pairs)])
 
-    def _solve_block(
-        self, problem: DualQP, state: BlockState, block: np.ndarray
+    def solve_block(
+        self, problem: Block, state: BlockState, block: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         if self.subproblem == "pairs":
-            return super()._solve_block(problem, state, block)
+            return super().solve_block(problem, state, block)
         Q = problem.gram(block).astype(np.float64)
         before, upper, y = state.alpha[block], problem.upper[block], problem.y[block]
         largest = spectral_norm(Q, y)

@@ -20,7 +20,7 @@ import numba as nb
 import numpy as np
 
 from streamsvm.errors import ConfigError
-from streamsvm.problems import DualQP
+from streamsvm.problems import Block, Bounds, DualQP
 from streamsvm.solvers.base import run
 
 BLOCK = 2048  # rows of a working set: on ijcnn1 and a9a 1024 and 3072 take as long or longer
@@ -134,7 +134,7 @@ class BlockSolver:
         return run(self, problem, state, stop=stop, on_step=on_step)
 
     def init(self, problem: DualQP, alpha: np.ndarray | None = None) -> BlockState:
-        return self._measured(problem, self._start(problem, alpha))
+        return self.measured(problem, self._start(problem, alpha))
 
     def _start(self, problem: DualQP, alpha: np.ndarray | None) -> BlockState:
         n = len(problem.y)
@@ -153,9 +153,9 @@ class BlockSolver:
     def out_of_rounds(self, state: BlockState, max_rounds: int) -> bool:
         if state.rounds < max_rounds:
             return False
-        raise self._stuck(state)
+        raise self.stuck(state)
 
-    def _stuck(self, state: BlockState) -> ConfigError:
+    def stuck(self, state: BlockState) -> ConfigError:
         return ConfigError(
             f"tol={self.tol:g} was not reached in {state.rounds} rounds (violation {state.violation:.2e}): "
             "kernel values are float32, ask for a larger tol or a smaller C, or scale the features"
@@ -166,22 +166,22 @@ class BlockSolver:
             return self.unshrunk(problem, state)
         state = self._shrink(problem, state)
         block = self._select(problem, state)
-        new, moved = self._solve_block(problem, state, block)
+        new, moved = self.solve_block(problem, state, block)
         if not moved.any():
-            raise self._stuck(state)
+            raise self.stuck(state)
         alpha, gradient = state.alpha.copy(), state.gradient.copy()
         delta = new[moved] - alpha[block[moved]]
         alpha[block] = new
         active = slice(None) if state.active is None else state.active
         gradient[active] += problem.apply(block[moved], delta, state.active)
         if self.bias and delta @ (state.gradient + gradient)[block[moved]] >= 0:
-            raise self._stuck(state)  # twice what the objective gained: nothing, but for rounding
+            raise self.stuck(state)  # twice what the objective gained: nothing, but for rounding
         after = replace(state, alpha=alpha, gradient=gradient, block=block, rounds=state.rounds + 1)
-        return self._measured(problem, self._moved(problem, state, after))
+        return self.measured(problem, self._moved(problem, state, after))
 
     def unshrunk(self, problem: DualQP, state: BlockState) -> BlockState:
         """All rows active again, and measured: for a run that stops before its tolerance."""
-        return self._measured(problem, _unshrink(problem, state))
+        return self.measured(problem, _unshrink(problem, state))
 
     def _candidates(self, state: BlockState) -> np.ndarray | slice:
         """The rows that may move."""
@@ -191,7 +191,7 @@ class BlockSolver:
         """What a solver notes of a block that has moved."""
         return after
 
-    def _measured(self, problem: DualQP, state: BlockState) -> BlockState:
+    def measured(self, problem: Bounds, state: BlockState) -> BlockState:
         rows = self._candidates(state)
         if not self.bias:
             return replace(state, violation=float(row_violations(problem, state, rows).max()))
@@ -203,13 +203,23 @@ class BlockSolver:
             return replace(state, bias=float(level[free].mean()))
         return state
 
+    def held(self, problem: Bounds, state: BlockState, rows: np.ndarray) -> np.ndarray:
+        """Which of some rows are held at a bound by more than the largest violation."""
+        a, g = state.alpha[rows], _shifted(problem, state, rows)
+        return ((a <= 0) & (g > state.violation)) | ((a >= problem.upper[rows]) & (g < -state.violation))
+
+    def sides(self, problem: Bounds, state: BlockState, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of some rows: which are on the first side, of those that a block mixes, and their violations."""
+        y = problem.y[rows]
+        first = y * _shifted(problem, state, rows) < 0 if self.bias else y > 0
+        return first, row_violations(problem, state, rows)
+
     def _shrink(self, problem: DualQP, state: BlockState) -> BlockState:
         """Drops rows at a bound whose gradient holds them there by more than the largest violation."""
         active = np.arange(len(state.alpha)) if state.active is None else state.active
         if state.rounds < 3 or len(active) <= 2 * self.block_rows:
             return state
-        a, g = state.alpha[active], _shifted(problem, state, active)
-        settled = ((a <= 0) & (g > state.violation)) | ((a >= problem.upper[active]) & (g < -state.violation))
+        settled = self.held(problem, state, active)
         if settled.mean() < 0.3:  # gathering the active rows again has to pay
             return state
         shrunk = (*state.shrunk, Shrunk(active[settled], state.alpha))
@@ -237,10 +247,10 @@ class BlockSolver:
                 chosen[[np.argmax(np.where(sides == side, v, 0.0)) for side in (1.0, -1.0)]] = True
             v[~chosen] = 0.0
             kept, free = kept[chosen[kept]], np.flatnonzero(chosen & is_free)
-        kept = _largest(kept, v, self.block_rows // 2)
+        kept = largest(kept, v, self.block_rows // 2)
         v[kept] = 0.0
         quarter = (self.block_rows - len(kept)) // 2
-        fresh = [_largest(np.flatnonzero((sides == side) & (v > 0)), v, quarter) for side in (1.0, -1.0)]
+        fresh = [largest(np.flatnonzero((sides == side) & (v > 0)), v, quarter) for side in (1.0, -1.0)]
         block = np.union1d(kept, np.concatenate(fresh))
         room = self.block_rows - len(block)
         return np.union1d(block, np.setdiff1d(free, block)[:room]) if len(free) else block
@@ -252,8 +262,8 @@ class BlockSolver:
         count = 1 + int(np.searchsorted(np.cumsum(rows[order]), self.block_rows, side="right"))
         return np.isin(parts, order[:count])
 
-    def _solve_block(
-        self, problem: DualQP, state: BlockState, block: np.ndarray
+    def solve_block(
+        self, problem: Block, state: BlockState, block: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """New coefficients of the block, and which of them moved."""
         Q = problem.gram(block)
@@ -287,25 +297,25 @@ def violations(alpha: np.ndarray, gradient: np.ndarray, upper: np.ndarray) -> np
     return np.maximum(down, up)
 
 
-def _shifted(problem: DualQP, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
+def _shifted(problem: Bounds, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
     """g + y b of some rows."""
     g = state.gradient[rows]
     return g + state.bias * problem.y[rows] if state.bias else g
 
 
-def row_violations(problem: DualQP, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
+def row_violations(problem: Bounds, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
     """`violations` of some rows, of the shifted gradient."""
     return violations(state.alpha[rows], _shifted(problem, state, rows), problem.upper[rows])
 
 
-def free_rows(problem: DualQP, state: BlockState, rows: np.ndarray) -> np.ndarray:
+def free_rows(problem: Bounds, state: BlockState, rows: np.ndarray) -> np.ndarray:
     """Which of some rows have coefficients away from both bounds."""
     a = state.alpha[rows]
     return (a > 0) & (a < problem.upper[rows])
 
 
 def levels(
-    problem: DualQP, state: BlockState, rows: np.ndarray | slice
+    problem: Bounds, state: BlockState, rows: np.ndarray | slice
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """-y g of some rows, the b with which each has y (f + b) = 1; in I_up: may y a rise; in I_low: may it fall."""
     a, y = state.alpha[rows], problem.y[rows]
@@ -338,7 +348,7 @@ def _unshrink(problem: DualQP, state: BlockState) -> BlockState:
     return replace(state, gradient=gradient, active=None, shrunk=())
 
 
-def _largest(ids: np.ndarray, v: np.ndarray, k: int) -> np.ndarray:
+def largest(ids: np.ndarray, v: np.ndarray, k: int) -> np.ndarray:
     """The k of ids with the largest v."""
     return ids if len(ids) <= k else ids[np.argpartition(-v[ids], k)[:k]]
 

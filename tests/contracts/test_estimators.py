@@ -10,8 +10,19 @@ import pytest
 from contracts.layouts import DENSE, LAYOUTS
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
 
-from streamsvm import ALFPGMSVC, DCSVC, HSSSVC, BudgetedSVC, CuttingPlaneSVC, Store, load_model
+from streamsvm import (
+    ALFPGMSVC,
+    ALFPGMSVR,
+    DCSVC,
+    HSSSVC,
+    BudgetedSVC,
+    CuttingPlaneRanker,
+    CuttingPlaneSVC,
+    Store,
+    load_model,
+)
 
 DIVIDED = {"levels": 1, "part_rows": 100}
 PROBABLE = {
@@ -104,6 +115,20 @@ def test_every_layout_gives_the_same_model(name, layout, classes, tmp_path):
     np.testing.assert_array_equal(estimator.predict(there), estimator.classes_[codes(deciding)])
     assert estimator.score(there, y) == np.mean(estimator.predict(there) == y)
     assert estimator.objective_ == pytest.approx(same.objective_, rel=1e-4)
+
+
+SEARCHED = ESTIMATORS | {"regression": ALFPGMSVR(gamma=0.5), "ranks": CuttingPlaneRanker(tol=1e-3)}
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_scikit_learn_searches_over_it(name):
+    X, y = data("two")
+    y = y if name in ESTIMATORS else np.round(X[:, 0], 1)
+    search = GridSearchCV(SEARCHED[name], {"C": [0.01, 2.0]}, cv=2, error_score="raise").fit(X, y)
+    scores = search.cv_results_["mean_test_score"]
+    assert search.best_score_ == scores.max() > (0.4 if name in ESTIMATORS else 0.0)
+    assert search.best_estimator_.C == search.best_params_["C"]
+    assert search.score(X, y) == search.best_estimator_.score(X, y)
 
 
 @pytest.mark.parametrize("classes", LABELS)

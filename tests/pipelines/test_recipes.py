@@ -28,6 +28,7 @@ RECIPES = {
     "cluster": ("cluster_table.py", "--only", "early"),
     "cost": ("cost_table.py", "--only", "threads,plan"),
     "calibration": ("calibration_table.py",),
+    "tune": ("tune_table.py",),
 }
 RNG = np.random.default_rng(7)
 
@@ -296,3 +297,13 @@ def test_probabilities_next_to_scikit_learns(tables):
         assert [row["who"] for row in rows] == 2 * ["DCSVC", "CalibratedClassifierCV"]
         assert all(0 <= row["least"] <= row["ECE"] <= row["most"] < 0.3 for row in rows)
         assert all(0 < row["Brier"] < 0.5 for row in rows)
+
+
+def test_searches(tables):
+    found = tables("tune")
+    ours, *peers = found["Against GridSearchCV"]
+    assert [row["points"] for row in (ours, *peers)] == [30, 30, 30]
+    assert all(row["score"] == pytest.approx(ours["score"], abs=0.01) for row in peers)
+    assert len(found["30 points, 5 folds"]) == 3
+    together, alone = found["Other ways"][2:]
+    assert together["score"] == pytest.approx(alone["score"], abs=1e-6)

@@ -1,0 +1,80 @@
+"""`streamsvm tune`: the options that score best in cross-validation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from streamsvm.cli.fit import flag, flag_layers, hint_to_resume
+from streamsvm.cli.options import AsJson, XName, YName, open_store
+from streamsvm.cli.output import emit, emit_table, progress
+from streamsvm.config import parse_set
+from streamsvm.errors import ConfigError
+from streamsvm.phases import usage_so_far
+
+TABLE, PICTURE = (".csv", ".json", ".zarr"), (".png", ".svg")
+
+
+def tune(
+    context: typer.Context,
+    store: Annotated[str, typer.Option("--store", help="Rows and labels to train on.", metavar="STORE")],
+    config: Annotated[
+        Path, typer.Option("--config", help="A TOML file: options, and what to try in a table [tune].")
+    ],
+    model: Annotated[
+        Path | None, typer.Option("--model", help="Train the best on all rows; the model goes here.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The table as a file.", metavar="FILE.csv|.json|.zarr")
+    ] = None,
+    heat_map: Annotated[
+        Path | None,
+        typer.Option("--heat-map", help="Scores over two options as a picture.", metavar="FILE.png|.svg"),
+    ] = None,
+    memory_limit: Annotated[str | None, flag("--memory-limit", "memory_limit", metavar="SIZE")] = None,
+    workers: Annotated[int | None, flag("--workers", "workers")] = None,
+    scheduler: Annotated[str | None, flag("--scheduler", "scheduler", metavar="tcp://HOST:PORT")] = None,
+    seed: Annotated[int | None, flag("--seed", "seed")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any option by name, over flags and file.", metavar="NAME=VALUE"),
+    ] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option("--run-dir", help="Folder for events, scores and the table.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the scores in --run-dir.")] = False,
+    x: XName = None,
+    y: YName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Choose options by cross-validation."""
+    from streamsvm.report.heat_map import axes_of, draw_heat_map
+    from streamsvm.tune.options import load_search
+    from streamsvm.tune.results import require_suffix, write_records
+    from streamsvm.tune.search import tune as search
+
+    for option, path, suffixes in (("--out", out, TABLE), ("--heat-map", heat_map, PICTURE)):
+        if path is not None:
+            require_suffix(option, path, *suffixes)
+    if resume and run_dir is None:
+        raise ConfigError("--resume needs the --run-dir of the interrupted search")
+    options, tried = load_search(config, *flag_layers(context.params), *map(parse_set, set_ or []))
+    axes = axes_of(options.grid) if heat_map is not None else None
+    rows = open_store(store, x, y)
+    with progress() as events, hint_to_resume(run_dir):
+        found = search(rows, options, tried, model_path=model, run_dir=run_dir, resume=resume, events=events)
+    if out is not None:
+        write_records(found["results"], out)
+    if heat_map is not None and axes is not None:
+        draw_heat_map(found["results"], axes, found["scoring"], heat_map)
+    _tell(found | ({"model": str(model)} if model else {}) | usage_so_far(), as_json)
+
+
+def _tell(found: dict[str, Any], as_json: bool) -> None:
+    if not as_json:
+        columns = [name for name in found["results"][0] if name != "fold_scores"]
+        emit_table("Best first", [{name: row[name] for name in columns} for row in found["results"]])
+    best = {**found["best"]["params"], found["scoring"]: found["best"]["score"]}
+    emit(found, as_json=as_json, title="Best", rows=best | {"seconds": found["seconds"]})

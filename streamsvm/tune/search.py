@@ -1,0 +1,162 @@
+"""The search: points and folds, scored one way or the other, kept as they come, ranked at the end."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamsvm.checkpoints import run_folder
+from streamsvm.config import FitConfig
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
+from streamsvm.events import Events, JsonLines, ignore
+from streamsvm.train import train, with_task
+from streamsvm.tune.folds import make_folds
+from streamsvm.tune.options import Point, TuneConfig
+from streamsvm.tune.plain import Job, Outcome, one_by_one
+from streamsvm.tune.results import Kept, write_records
+from streamsvm.tune.shared import along_C, can_share
+
+SCORING = {"classify": "accuracy", "ordinal": "neg_mean_absolute_error", "rank": "ndcg", "regress": "r2"}
+
+
+def tune(
+    store: Store,
+    options: TuneConfig,
+    points: list[tuple[Point, FitConfig]],
+    *,
+    model_path: Path | None = None,
+    run_dir: Path | None = None,
+    resume: bool = False,
+    events: Events = ignore,
+) -> dict[str, Any]:
+    """`best` (params and score), `results` (a record for each point, best first), `seconds_search`.
+
+    With model_path a model of the best point on all rows is written, and `refit` is its report; with run_dir scores are
+    kept as they come, and `tune.json` holds the results. Raises StreamSVMError.
+    """
+    began, told = time.perf_counter(), events
+    with ExitStack() as stack:
+        if run_dir is not None:
+            stack.enter_context(run_folder(run_dir))
+            told = events.also(stack.enter_context(closing(JsonLines(run_dir / "events.jsonl"))))
+        kept = stack.enter_context(closing(Kept(run_dir, store, options, points, resume, told)))
+        search = _Search(store, options, points, kept, told)
+        order, records = search.ranked()
+        if run_dir is not None:
+            write_records(records, run_dir / "tune.json")
+    params, config = points[order[0]]
+    found: dict[str, Any] = {
+        "best": {"params": params, "score": records[0]["mean_score"]},
+        "scoring": search.scoring,
+        "results": records,
+        "seconds_search": time.perf_counter() - began,
+    }
+    if model_path is not None:
+        found["refit"] = train(store, config, model_path=model_path, events=events)
+    return found
+
+
+class _Search:
+    def __init__(
+        self,
+        store: Store,
+        options: TuneConfig,
+        points: list[tuple[Point, FitConfig]],
+        kept: Kept,
+        events: Events,
+    ) -> None:
+        self.store, self.options, self.points, self.kept, self.events = store, options, points, kept, events
+        base = points[0][1]
+        task = str(with_task(base, store).task)
+        self.scoring = options.scoring or SCORING[task]
+        self.folds = make_folds(store, options.folds, task == "classify", base.seed)
+
+    def ranked(self) -> tuple[list[int], list[dict[str, Any]]]:
+        """Numbers and records of all points: those with the most rows first, of these the best first."""
+        last = dict.fromkeys(range(len(self.points)), 1.0)
+        for share, alive in self._rounds():
+            self._score(alive, share)
+            last |= dict.fromkeys(alive, share)
+        means = {point: float(np.mean(self._scores(point, share))) for point, share in last.items()}
+        order = sorted(last, key=lambda point: (-last[point], -means[point], point))
+        return order, [self._record(point, last[point], rank) for rank, point in enumerate(order, 1)]
+
+    def _rounds(self) -> Iterator[tuple[float, list[int]]]:
+        """Shares of the rows, and the points that are scored on them: all on all, or by successive halving."""
+        alive = list(range(len(self.points)))
+        if self.options.search == "grid":
+            yield 1.0, alive
+            return
+        for share in self._shares():
+            yield share, alive
+            best = sorted(alive, key=lambda point: -np.mean(self._scores(point, share)))  # stable
+            alive = best[: math.ceil(len(alive) / self.options.factor)]
+
+    def _shares(self) -> list[float]:
+        """Of the rows, in each round of halving: `factor` times as many as before, at most all."""
+        n, factor, smallest = self.store.n, self.options.factor, self.options.smallest_rows
+        rounds = 1 + int(math.log(len(self.points), factor) + 1e-9)
+        if smallest is None:
+            return [factor ** -float(rounds - number) for number in range(1, rounds + 1)]
+        if smallest > n:
+            raise ConfigError(f"tune.smallest_rows is {smallest}, more than the store's {n} rows")
+        shares = [smallest / n * factor**number for number in range(rounds)]
+        return [share for share in shares if share < 1] + [1.0][: sum(share >= 1 for share in shares)]
+
+    def _score(self, points: list[int], share: float) -> None:
+        """Scores of these points on all folds that are not known yet."""
+        jobs = [Job(p, f, share, self.points[p][1]) for p in points for f in range(self.folds.count)]
+        todo = [job for job in jobs if (job.point, job.fold, job.share) not in self.kept.scores]
+        done = len(jobs) - len(todo)
+        for outcome in self._outcomes(todo):
+            self.kept.add(outcome, share)
+            done += 1
+            self.events.progress("tune", done, len(jobs), score=round(outcome.score, 5))
+
+    def _outcomes(self, jobs: list[Job]) -> Iterator[Outcome]:
+        alone, together = [], dict[str, list[Job]]()
+        score = partial(score_of, self.scoring)
+        for job in jobs:
+            if self.options.share and can_share(self.store, job.config, self.folds.count):
+                same = job.config.model_copy(update={"C": 1.0}).model_dump_json()
+                together.setdefault(same, []).append(job)
+            else:
+                alone.append(job)
+        for group in together.values():
+            yield from along_C(self.store, self.folds, group, score, self.events)
+        if alone:
+            yield from one_by_one(self.store, self.folds, alone, score, self.events)
+
+    def _scores(self, point: int, share: float) -> list[float]:
+        return [self.kept.scores[point, fold, share].score for fold in range(self.folds.count)]
+
+    def _record(self, point: int, share: float, rank: int) -> dict[str, Any]:
+        outcomes = [self.kept.scores[point, fold, share] for fold in range(self.folds.count)]
+        scores = [outcome.score for outcome in outcomes]
+        return self.points[point][0] | {
+            "mean_score": float(np.mean(scores)),
+            "std_score": float(np.std(scores)),
+            "rank": rank,
+            "seconds": sum(outcome.seconds for outcome in outcomes),
+            "rows": int(np.count_nonzero(self.folds.joins < share)),
+            "fold_scores": scores,
+        }
+
+
+def score_of(scoring: str, found: dict[str, Any]) -> float:
+    """A score, larger is better, from what `evaluate` says. Raises ConfigError where that has none."""
+    if scoring == "f1_macro" and "per_class" in found:
+        return float(np.mean([row["f1"] for row in found["per_class"]]))
+    name, sign = (scoring[4:], -1.0) if scoring.startswith("neg_") else (scoring, 1.0)
+    if found.get(name) is None:
+        there = ", ".join(key for key in ("accuracy", "roc_auc", "r2", "ndcg") if found.get(key) is not None)
+        raise ConfigError(f"tune.scoring is {scoring!r}, which these labels do not have; they have {there}")
+    return sign * float(found[name])

@@ -1,0 +1,139 @@
+"""Points that differ in C alone, on all folds as one problem: a fold is a bound of 0 on its held-out rows.
+
+dcsvm (exact) and alfpgm: all folds side by side over the same kernel values, from the solution of the C before.
+admm-hss: one factorisation for all C and folds. Scaling, gamma = 'scale' and balanced weights are those of all rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import StoreSamples
+from streamsvm.data.store import Store
+from streamsvm.events import Events
+from streamsvm.fits.admm import ADMMFit
+from streamsvm.fits.base import Fit
+from streamsvm.memory import free_bytes, process_bytes
+from streamsvm.models import ExpansionModel, Header, KernelModel
+from streamsvm.predict import Judge, assess
+from streamsvm.solvers.blockws import BlockSolver
+from streamsvm.solvers.dcsvm import default_levels
+from streamsvm.solvers.lockstep import BLOCK, Columns, Lockstep, LockstepState
+from streamsvm.solvers.pairs import vote
+from streamsvm.train import open_fit, with_task
+from streamsvm.tune.folds import Folds
+from streamsvm.tune.plain import Job, Outcome, Score
+
+COLUMN_BYTES, STATE_BYTES = (
+    100,
+    16,
+)  # of a row in one fold: what a round makes of it; what is kept of each pair
+GRAM_BYTES = 4 * BLOCK**2
+
+
+def can_share(store: Store, config: FitConfig, folds: int) -> bool:
+    """Whether the folds of this configuration can be one problem."""
+    if config.workers or config.scheduler or with_task(config, store).task != "classify":
+        return False
+    if config.solver == "admm-hss":
+        return not config.hss.polish
+    if config.solver == "alfpgm":
+        exact = config.alfpgm.max_iter is None
+    else:
+        children = config.dcsvm.children
+        whole = config.dcsvm.levels is None and default_levels(store.n, children, early=False) == 0
+        exact = config.solver == "dcsvm" and not config.dcsvm.early and whole
+    pairs_of_a_row = 1 if config.positive else len(np.unique(store.y)) - 1
+    rows_bytes = (2 + pairs_of_a_row) * store.nbytes * (1 if store.is_sparse else 4 / store.dtype.itemsize)
+    vector_bytes = store.n * folds * (COLUMN_BYTES + STATE_BYTES * pairs_of_a_row)
+    needed = process_bytes() + rows_bytes + vector_bytes + GRAM_BYTES
+    return exact and needed < (config.memory_limit or free_bytes())
+
+
+def along_C(store: Store, folds: Folds, jobs: list[Job], score: Score, events: Events) -> Iterator[Outcome]:
+    """Jobs of points that differ in C alone, on all folds; C rises."""
+    jobs = sorted(jobs, key=lambda job: job.config.C)
+    share, Cs = jobs[0].share, {job.point: job.config.C for job in jobs}
+    ids = np.flatnonzero(folds.joins < share)
+    here, fold_of = store.subset(ids) if len(ids) < store.n else store, folds.of[ids]
+    began = time.perf_counter()
+    with closing(open_fit(here, with_task(jobs[0].config, here), events)) as fit, fit.engine.serial_blas():
+        judge = _judge(fit)
+        decide = _factorised if isinstance(fit, ADMMFit) else _solved
+        for point, decisions in decide(fit, Cs, fold_of, folds.count):
+            seconds, began = (time.perf_counter() - began) / folds.count, time.perf_counter()
+            for job in (job for job in jobs if job.point == point):
+                held = np.flatnonzero(fold_of == job.fold)
+                found = assess(judge, here.subset(held), [(0, len(held), (decisions[held], None))])
+                yield Outcome(point, job.fold, score(found), seconds)
+
+
+def _judge(fit: Fit) -> Judge:
+    """A model without support vectors: it knows what decision values mean."""
+    header = Header(fit.kernel, fit.scaling, fit.classes, fit.config.positive)
+    none, no_rows = np.empty(0), Rows(np.empty((0, fit.store.d), np.float32))
+    if isinstance(fit, ADMMFit):
+        return ExpansionModel(header, no_rows, none, none, none)
+    break_ties = fit.config.solver == "dcsvm" or fit.config.alfpgm.break_ties
+    return KernelModel(header, no_rows, none, none, none, none, break_ties)
+
+
+Decided = Iterator[tuple[int, np.ndarray]]  # a point, and decision values (n,) or (n, k) of held-out rows
+
+
+def _factorised(fit: Any, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> Decided:
+    decisions = fit.folds(list(Cs.values()), fold_of, folds)
+    for number, point in enumerate(Cs):
+        own = decisions[:, number]
+        yield point, own[:, 0] if own.shape[1] == 1 else own
+
+
+def _solved(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> Decided:
+    k, rows = len(fit.classes), StoreSamples(fit.store, fit.scaling).load().rows
+    weights = np.where(fold_of == np.arange(folds)[:, None], 0.0, fit.upper / fit.config.C)
+    solver = Lockstep(BlockSolver(fit.config.tol, BLOCK, fit.config.solver == "alfpgm"), fit.engine.threads)
+    pairs = [_Pair(fit, rows, i, j, weights) for i, j in combinations(range(k), 2)]
+    for point, C in Cs.items():
+        decisions = np.stack([pair.decisions(solver, C, fold_of) for pair in pairs], axis=1)
+        yield point, decisions[:, 0] if k == 2 else vote(decisions, k)
+
+
+class _Pair:
+    """The problem of two classes on every fold, and where the last C has led to. weights: (folds, n)."""
+
+    def __init__(self, fit: Fit, rows: Rows, i: int, j: int, weights: np.ndarray) -> None:
+        self._rows, self._kernel = rows, fit.kernel
+        is_member = (fit.codes == i) | (fit.codes == j)
+        self._members, self._others = np.flatnonzero(is_member), np.flatnonzero(~is_member)
+        self._weights = weights[:, self._members]
+        own = rows if is_member.all() else rows.take(self._members)
+        y = np.where(fit.codes[self._members] == j, 1.0, -1.0)
+        self._problem = Columns(fit.kernel, own, y, self._weights, fit.engine.threads)
+        self._state: LockstepState | None = None
+
+    def decisions(self, solver: Lockstep, C: float, fold_of: np.ndarray) -> np.ndarray:
+        """(n,) decision values of each row without those of its fold."""
+        problem, members, others = self._problem, self._members, self._others
+        problem.upper = C * self._weights
+        start = solver.again(problem, self._state) if self._state else solver.init(problem)
+        self._state = state = solver.solve(problem, start)
+        bias = np.array([column.bias for column in state.columns])
+        out = bias[fold_of]
+        gradient = np.stack([column.gradient for column in state.columns])
+        out[members] += problem.y * (gradient[fold_of[members], np.arange(len(members))] + 1.0)
+        if len(others):  # of other classes: no rows of this problem
+            support = np.flatnonzero(state.alpha.any(axis=0))
+            coef = (state.alpha * problem.y)[:, support].T
+            found = self._kernel.apply(
+                self._rows.take(others), problem.rows.take(support), coef, problem.threads
+            )
+            out[others] += found[np.arange(len(others)), fold_of[others]]
+        return out

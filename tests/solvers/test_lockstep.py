@@ -1,0 +1,92 @@
+"""Columns solved side by side are the problems solved one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamsvm.data.rows import Rows
+from streamsvm.errors import ConfigError
+from streamsvm.kernels import Kernel
+from streamsvm.problems import KernelDual
+from streamsvm.solvers import blockws
+from streamsvm.solvers.blockws import BlockSolver
+from streamsvm.solvers.lockstep import Columns, Lockstep
+
+TOL = 1e-4
+
+
+def problem(n=400, folds=3, C=4.0):
+    rng = np.random.default_rng(n)
+    X = rng.normal(size=(n, 3)).astype(np.float32)
+    y = np.where(X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
+    upper = np.where(np.arange(n) % folds == np.arange(folds)[:, None], 0.0, C)
+    return Columns(Kernel("rbf", 0.7), Rows(X), y, upper, threads=2)
+
+
+def alone(columns, c, bias):
+    """The same column by the block solver itself, on its own rows."""
+    own = np.flatnonzero(columns.upper[c])
+    dual = KernelDual(columns.kernel, columns.rows.take(own), columns.y[own], columns.upper[c][own])
+    return dual, blockws.solve(dual, tol=TOL, bias=bias), own
+
+
+@pytest.mark.parametrize("block_rows", [16, 3072])
+@pytest.mark.parametrize("bias", [False, True])
+def test_each_column_is_solved_and_knows_decision_values_of_all_rows(bias, block_rows):
+    columns = problem()
+    solver = Lockstep(BlockSolver(TOL, block_rows, bias), threads=2)
+    state = solver.solve(columns, solver.init(columns))
+    K = columns.kernel.exact(columns.rows, columns.rows)
+    for c, column in enumerate(state.columns):
+        dual, expected, own = alone(columns, c, bias)
+        assert np.all(column.alpha[columns.upper[c] == 0] == 0)
+        found = 0.5 * column.alpha @ (column.gradient - 1.0)
+        assert found == pytest.approx(blockws.objective(dual, expected), rel=1e-5)
+        f = K @ (columns.y * column.alpha)  # of held-out rows, too
+        np.testing.assert_allclose(columns.y * (column.gradient + 1.0), f, atol=1e-3)
+        if bias:
+            assert columns.y @ column.alpha == pytest.approx(0.0, abs=1e-9)
+            assert column.bias == pytest.approx(expected.bias, abs=1e-2)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_solution_starts_the_next_C_without_a_product(bias, monkeypatch):
+    columns = problem(C=0.5)
+    solver = Lockstep(BlockSolver(TOL, bias=bias))
+    first = solver.solve(columns, solver.init(columns))
+    columns.upper = 8.0 * columns.upper
+    with monkeypatch.context() as patch:
+        patch.setattr(Columns, "apply", None)
+        start = solver.again(columns, first)
+    K = columns.kernel.exact(columns.rows, columns.rows)
+    for before, column in zip(first.columns, start.columns, strict=True):
+        Qa = columns.y * (K @ (columns.y * column.alpha))
+        np.testing.assert_allclose(column.gradient, Qa - 1.0, atol=1e-3)
+        gained = 0.5 * before.alpha @ (before.gradient - 1.0) - 0.5 * column.alpha @ (column.gradient - 1.0)
+        assert gained >= 0
+    warm, cold = solver.solve(columns, start), solver.solve(columns, solver.init(columns))
+    for one, other in zip(warm.columns, cold.columns, strict=True):
+        np.testing.assert_allclose(one.gradient, other.gradient, atol=20 * TOL)
+
+
+def test_rows_are_left_out_and_come_back():
+    columns = problem(n=3000, C=0.05)
+    solver = Lockstep(BlockSolver(TOL, 64))
+    state, sizes = solver.init(columns), set()
+    while state.violation > TOL or state.first.shrunk:
+        sizes.add(3000 if state.first.active is None else len(state.first.active))
+        state = solver.solve(columns, state) if state.violation <= TOL else solver.step(columns, state)
+    assert min(sizes) < 3000
+    assert state.first.active is None
+    whole = Lockstep(BlockSolver(TOL, 4096))
+    expected = whole.solve(columns, whole.init(columns))
+    for one, other in zip(state.columns, expected.columns, strict=True):
+        np.testing.assert_allclose(one.gradient, other.gradient, atol=20 * TOL)
+
+
+def test_a_tolerance_out_of_reach_is_an_error():
+    columns = problem(C=1e6)
+    solver = Lockstep(BlockSolver(1e-9))
+    with pytest.raises(ConfigError, match="tol=1e-09 was not reached"):
+        solver.solve(columns, solver.init(columns))
