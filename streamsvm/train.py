@@ -64,7 +64,8 @@ def train(
         fitting = _fitting(store, config, learn, events, run_dir, resume, performance_report)
         with fitting as (fit, calibrations):
             fit.calibration = next(iter(calibrations), None)
-            events("plan", kernel=asdict(fit.kernel), scaling=fit.scaling.kind, **fit.plan())
+            if run_dir is not None:
+                events("plan", kernel=asdict(fit.kernel), scaling=fit.scaling.kind, **fit.plan())
             report = fit.to_file(model_path)
         if run_dir is not None:
             end_with(run_dir, events, report | {"model": model_path})

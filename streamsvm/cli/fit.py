@@ -167,11 +167,12 @@ def _check_paths(model: Path | None, run_dir: Path | None, resume: bool, dry_run
 
 
 def _print_plan(rows: Store, config: FitConfig, pilot_s: float, as_json: bool) -> None:
-    from streamsvm.cost import estimate
     from streamsvm.train import plan
 
     start_s = usage_so_far()["seconds"]
     found = plan(rows, config)
     if pilot_s > 0:
+        from streamsvm.cost import estimate
+
         found |= estimate(rows, config, pilot_s, start_s)
     emit(found, as_json=as_json, title="Plan (the model was not trained)")
