@@ -60,7 +60,7 @@ def train(
 
     with ExitStack() as stack:
         if run_dir is not None:
-            events = stack.enter_context(recorded(run_dir, events, resume, **_facts(store, config)))
+            events = stack.enter_context(recorded(run_dir, events, resume, **run_facts(store, config)))
         fitting = _fitting(store, config, learn, events, run_dir, resume, performance_report)
         with fitting as (fit, calibrations):
             fit.calibration = next(iter(calibrations), None)
@@ -135,7 +135,7 @@ def _fitting(
         yield fit, calibrations
 
 
-def _facts(store: Store, config: FitConfig) -> dict[str, Any]:
+def run_facts(store: Store, config: FitConfig) -> dict[str, Any]:
     """What a run is about, for its first record."""
     return {
         "store": store.url,

@@ -197,7 +197,7 @@ def row_weights(
     codes: np.ndarray, classes: np.ndarray, class_weight: Any, sample_weight: np.ndarray | None
 ) -> np.ndarray:
     """(n,) class times sample weights of rows with these codes. Raises ConfigError for a class that is not there."""
-    factors = np.ones(len(classes))
+    factors = np.ones(max(1, len(classes)))  # a regression has no classes, and codes of 0
     if class_weight == "balanced":
         counts = np.bincount(codes, minlength=len(classes))
         factors = len(codes) / (len(classes) * np.maximum(counts, 1))

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.checkpoints import run_folder
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.events import Events, JsonLines, ignore
-from streamsvm.train import train, with_task
+from streamsvm.events import Events, ignore
+from streamsvm.runs import TUNE, recorded, write_result
+from streamsvm.train import run_facts, train, with_task
 from streamsvm.tune.folds import make_folds
 from streamsvm.tune.options import Point, TuneConfig
 from streamsvm.tune.plain import Job, Outcome, one_by_one
-from streamsvm.tune.results import Kept, write_records
+from streamsvm.tune.results import Kept
 from streamsvm.tune.shared import along_C, can_share
 
 SCORING = {"classify": "accuracy", "ordinal": "neg_mean_absolute_error", "rank": "ndcg", "regress": "r2"}
@@ -45,13 +45,13 @@ def tune(
     began, told = time.perf_counter(), events
     with ExitStack() as stack:
         if run_dir is not None:
-            stack.enter_context(run_folder(run_dir))
-            told = events.also(stack.enter_context(closing(JsonLines(run_dir / "events.jsonl"))))
+            about = run_facts(store, with_task(points[0][1], store))
+            told = stack.enter_context(recorded(run_dir, events, resume, **about))
         kept = stack.enter_context(closing(Kept(run_dir, store, options, points, resume, told)))
         search = _Search(store, options, points, kept, told)
         order, records = search.ranked()
         if run_dir is not None:
-            write_records(records, run_dir / "tune.json")
+            write_result(run_dir, TUNE, records)
     params, config = points[order[0]]
     found: dict[str, Any] = {
         "best": {"params": params, "score": records[0]["mean_score"]},
