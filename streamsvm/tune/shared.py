@@ -32,10 +32,8 @@ from streamsvm.train import open_fit, with_task
 from streamsvm.tune.folds import Folds
 from streamsvm.tune.plain import Job, Outcome, Score
 
-COLUMN_BYTES, STATE_BYTES = (
-    100,
-    16,
-)  # of a row in one fold: what a round makes of it; what is kept of each pair
+COLUMN_BYTES = 100  # of a row in one fold: what a round makes of it
+STATE_BYTES = 16  # and what is kept of each pair
 GRAM_BYTES = 4 * BLOCK**2
 
 
