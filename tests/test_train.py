@@ -256,6 +256,15 @@ def test_scaled_rows_train_as_if_scaled_before():
     np.testing.assert_allclose(a.decision_function(Rows(raw)), b.decision_function(Rows(scaled)), atol=5e-3)
 
 
+def test_rows_so_far_apart_that_no_two_are_alike():
+    """Nothing of the kernel lies between parts, nor inside them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 50)).astype(np.float32) * 10
+    found = train_in_memory(Store.from_arrays(X, X[:, 0] > 0), config(kernel={"gamma": 50.0}))[1]
+    assert found["partition_bound"] == 0
+    assert found["n_support"] == 400
+
+
 def test_far_from_the_origin_distances_do_not_cancel():
     rows, y = data()
     near, _ = train_in_memory(Store.from_arrays(rows.X.astype(np.float64), y), config())

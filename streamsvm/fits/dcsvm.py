@@ -285,7 +285,7 @@ class DCSVMFit(Fit):
         K = np.abs(self.kernel.block(rows, rows))
         np.fill_diagonal(K, 0)
         apart = parts[ids][:, None] != parts[ids]
-        return float(K[apart].sum() / max(K.sum(), 1e-300))
+        return float(K[apart].sum()) / max(float(K.sum()), 1e-300)  # rows may be too far apart for float32
 
     def _group(self, parts: np.ndarray, n_parts: int) -> Any:
         if isinstance(self.samples, MemorySamples):
