@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from streamsvm.data.check import require_finite
 from streamsvm.data.columns import Column
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
@@ -100,7 +101,9 @@ def predict_blocks(
 
 
 def _asked(ask: Callable[[Any, Rows], Any], model: Predictor, store: Store, block: tuple[int, int]) -> Any:
-    return ask(model, store.read(*block))
+    rows = store.read(*block)
+    require_finite(store, rows, block[0])
+    return ask(model, rows)
 
 
 def write_predictions(

@@ -205,7 +205,7 @@ def test_held_out_for_a_ranking_is_refused():
 def test_held_out_rows_that_hold_no_numbers_are_told():
     X = data()[0][:N].copy()
     X[7, 1] = np.nan
-    with pytest.raises(DataError, match="row 7 of the data has a decision value that is no finite number"):
+    with pytest.raises(DataError, match="row 7, column 1 .*is nan; expected finite numbers"):
         held_out(trained("linear", 2, None), Store.from_arrays(X, data()[1][:N]), "sigmoid", engine=Engine(1))
 
 
@@ -242,7 +242,7 @@ class TestResuming:
         """Notes the rows of every fit that starts, and interrupts one."""
         from streamsvm import train as recipe
 
-        original = getattr(recipe._fit, "original", recipe._fit)
+        original = getattr(recipe.open_fit, "original", recipe.open_fit)
 
         def counted(store: Store, *args: Any) -> Any:
             fits.append(store.n)
@@ -251,7 +251,7 @@ class TestResuming:
             return original(store, *args)
 
         counted.original = original  # type: ignore[attr-defined]
-        monkeypatch.setattr(recipe, "_fit", counted)
+        monkeypatch.setattr(recipe, "open_fit", counted)
 
     def test_another_configuration_is_not_gone_on_with(self, tmp_path):
         run = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
