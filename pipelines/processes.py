@@ -37,7 +37,9 @@ class Cluster:
         for number in range(WORKERS):
             address = self.scheduler_of(number)
             self._start("worker", address, *common, "--local-directory", self.folder, "--name", number)
-        _wait(lambda: len(self.workers()) == WORKERS, "the workers")
+        _wait(
+            lambda: self._registered() == WORKERS, "the workers"
+        )  # a nanny gives up on one that dies before
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -64,6 +66,11 @@ class Cluster:
                 children = psutil.Process(nanny.pid).children(recursive=True)
                 found += [p for p in children if "spawn_main" in " ".join(p.cmdline())]
         return found
+
+    def _registered(self) -> int:
+        """Workers that the scheduler has heard of since this one was started."""
+        log = (self.folder / "cluster.log").read_text(encoding="utf-8", errors="replace")
+        return log.rpartition("Scheduler at:")[2].count("Register worker addr:")
 
     def _start(self, *what: object) -> None:
         command = [sys.executable, "-m", "distributed.cli.dask_" + str(what[0]), *map(str, what[1:])]
