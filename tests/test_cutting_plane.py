@@ -9,7 +9,7 @@ import pickle
 import numpy as np
 import pytest
 import reference
-from making import write
+from making import ROUNDED, write
 from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
@@ -38,7 +38,7 @@ def known_failures(estimator) -> dict[str, str]:
     }
     if estimator.kernel == "linear":
         return weights if isinstance(estimator, CuttingPlaneRanker) else {}
-    return weights | {"check_methods_subset_invariance": "float32 kernel values: equal to 2e-7"}
+    return weights | ROUNDED
 
 
 @parametrize_with_checks(

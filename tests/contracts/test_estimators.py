@@ -99,6 +99,14 @@ def codes(decision: np.ndarray) -> np.ndarray:
     return (decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)
 
 
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_row_alone_is_decided_as_among_others(name):
+    """To the rounding of float32 kernel values, which some BLAS makes in another way for one row."""
+    estimator, X = on_numpy(name, "two"), data("two")[0][:20]
+    alone = np.concatenate([estimator.decision_function(row[None]) for row in X])
+    np.testing.assert_allclose(alone, estimator.decision_function(X), atol=1e-5)
+
+
 @pytest.mark.parametrize("classes", LABELS)
 @pytest.mark.parametrize(("name", "layout"), CASES)
 def test_every_layout_gives_the_same_model(name, layout, classes, tmp_path):
