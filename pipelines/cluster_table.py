@@ -37,7 +37,8 @@ PARTITIONS = (1, 2, 4, 8)
 def early(bench: Bench) -> list[Table]:
     """What processes cost, and what they change."""
     train, test = bench.stores("covtype")
-    rows = Store.open(str(test)).read(0, 20_000)
+    store = Store.open(str(test))
+    rows = store.read(0, min(20_000, store.n))
     config = ("--config", CONFIGS / "covtype_early.toml")
     where: dict[str, Callable[[], AbstractContextManager[tuple[Any, ...]]]] = {"threads": nullcontext}
     counts = (2,) if bench.sizes.is_quick else WORKERS
