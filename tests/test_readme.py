@@ -9,6 +9,8 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
+import pytest
+
 from streamsvm.cli.app import app, exit_status
 
 README = Path(__file__).resolve().parents[1] / "README.md"
@@ -38,6 +40,7 @@ def shell(text):
             execute("bash", "-euo", "pipefail", "-c", f"{FUNCTIONS}\n{''.join(lines)}")
 
 
+@pytest.mark.timeout(900)
 def test_every_marked_block_of_the_readme_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = list(BLOCK.finditer(README.read_text(encoding="utf-8")))
