@@ -8,8 +8,6 @@ it does. DC-SVM divides them into as many parts as all rows: parts of the same r
 from __future__ import annotations
 
 import math
-import resource
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +19,9 @@ from streamsvm.config import FitConfig
 from streamsvm.data.sources import ArraySource
 from streamsvm.data.store import Store
 from streamsvm.events import Events
+from streamsvm.graph import Engine
 from streamsvm.memory import free_bytes
+from streamsvm.phases import usage_so_far
 from streamsvm.solvers.dcsvm import default_levels
 from streamsvm.train import train_in_memory, with_task
 
@@ -201,7 +201,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
         store.nbytes / store.n,
         store.blocks()[0][1],
         read_bytes_s,
-        config.threads or _cores(),
+        Engine(config.threads).threads,
         start_s + loading,
         again.peak_rss_bytes,
         store.n if config.dcsvm.early and _levels(store.n, config) else None,
@@ -224,12 +224,6 @@ def _levels(n: int, config: FitConfig) -> int:
     return options.levels or default_levels(n, options.children, early=options.early)
 
 
-def _cores() -> int:
-    from streamsvm.graph import Engine
-
-    return Engine().threads
-
-
 def _drawn(store: Store, m: int, rng: np.random.Generator) -> tuple[Store, float]:
     """m random rows in random order, in memory, two of each class first; and the bytes a second at which they came.
 
@@ -250,8 +244,7 @@ def _drawn(store: Store, m: int, rng: np.random.Generator) -> tuple[Store, float
     rows = store.take(ids)
     nbytes = sum(blocks[b][1] - blocks[b][0] for b in chosen) * store.nbytes / store.n
     rate = nbytes / max(time.perf_counter() - began, 1e-6)
-    columns = {"y": store.y if store.has_y else None, "qid": store.qid, "sample_weight": store.sample_weight}
-    return Store(ArraySource(rows.X), {k: v[ids] for k, v in columns.items() if v is not None}), rate
+    return Store(ArraySource(rows.X), {name: values[ids] for name, values in store.columns().items()}), rate
 
 
 class _Counted(ArraySource):
@@ -273,7 +266,6 @@ class _Counted(ArraySource):
 def _pilot(rows: Store, config: FitConfig, n: int, m: int) -> Pilot:
     """A fit of the first m rows as if they were n."""
     source = _Counted(rows.read(0, m).X)
-    columns = {"y": rows.y if rows.has_y else None, "qid": rows.qid, "sample_weight": rows.sample_weight}
     rounds = 0
 
     def count(record: dict[str, Any]) -> None:
@@ -281,7 +273,7 @@ def _pilot(rows: Store, config: FitConfig, n: int, m: int) -> Pilot:
         rounds += record["event"] == "round" and record.get("phase") == "top"
 
     began = time.perf_counter()
-    store = Store(source, {k: v[:m] for k, v in columns.items() if v is not None})
+    store = Store(source, {name: values[:m] for name, values in rows.columns().items()})
     _, report = train_in_memory(store, _smaller(config, n, m), Events(count))
     total = time.perf_counter() - began
     phases = report["seconds_by_phase"]
@@ -292,7 +284,7 @@ def _pilot(rows: Store, config: FitConfig, n: int, m: int) -> Pilot:
         rounds * m,
         report["n_support"],
         report.get("n_parts", 0),
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+        usage_so_far()["peak_rss_bytes"],
     )
 
 
@@ -308,7 +300,7 @@ def _smaller(config: FitConfig, n: int, m: int) -> FitConfig:
 
 def site_of(config: FitConfig) -> Site:
     """Threads here, or as many local processes as the configuration asks for."""
-    threads = config.threads or _cores()
+    threads = Engine(config.threads).threads
     return Site(config.workers or 0, max(1, threads // config.workers) if config.workers else threads)
 
 

@@ -145,10 +145,12 @@ class Store:
         ids = np.asarray(ids, dtype=np.int64)
         if not len(ids) or np.any(np.diff(ids) <= 0) or not 0 <= ids[0] <= ids[-1] < self.n:
             raise IndexError(f"expected rising row ids from 0 to {self.n - 1}, at least one")
-        columns = {"y": self.y if self.has_y else None, "qid": self.qid, "sample_weight": self.sample_weight}
-        return Store(
-            _Chosen(self, ids), {k: values[ids] for k, values in columns.items() if values is not None}
-        )
+        return Store(_Chosen(self, ids), {name: values[ids] for name, values in self.columns().items()})
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """y, qid and sample_weight, those that there are."""
+        given = {"y": self.y if self.has_y else None, "qid": self.qid, "sample_weight": self.sample_weight}
+        return {name: values for name, values in given.items() if values is not None}
 
     def origin(self, row: int) -> tuple[Store, int]:
         """Where a row is read from: the store, and its id there."""
