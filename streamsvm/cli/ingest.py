@@ -43,8 +43,18 @@ def ingest(
     dense: Annotated[
         bool | None, typer.Option("--dense/--sparse", help="Layout; by density where not given.")
     ] = None,
-    dtype: Annotated[str | None, typer.Option("--dtype", metavar="uint8|float32|float64")] = None,
-    rows_per_chunk: Annotated[int | None, typer.Option("--rows-per-chunk")] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--dtype",
+            help="float32 where not given, uint8 for files of bytes.",
+            metavar="uint8|float32|float64",
+        ),
+    ] = None,
+    rows_per_chunk: Annotated[
+        int | None,
+        typer.Option("--rows-per-chunk", help="Of the store; by the size of a row where not given."),
+    ] = None,
     split: Annotated[
         float | None, typer.Option("--split", help="Fraction for the store, rest to --test-store.")
     ] = None,
@@ -54,7 +64,10 @@ def ingest(
     like: Annotated[
         str | None, typer.Option("--like", help="Columns as in this store.", metavar="STORE")
     ] = None,
-    memory_limit: Annotated[str | None, typer.Option("--memory-limit", metavar="SIZE")] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option("--memory-limit", help="For all that is in flight (default 512MiB).", metavar="SIZE"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Read files into a store, streamed in bounded memory, written whole or not at all."""

@@ -1,0 +1,87 @@
+"""Reference pages made from the code: the help of every command, and every option with its range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import annotated_types
+from pydantic.fields import FieldInfo
+from typer.testing import CliRunner
+
+from streamsvm.cli.app import app
+from streamsvm.config import FitConfig, Options
+from streamsvm.tune.options import TuneConfig
+
+COLUMNS = "100"
+WORDS = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`", "string": "text"}
+WORDS |= {"array": "list", "object": "table"}
+LIMITS = {
+    annotated_types.Ge: "at least {.ge}",
+    annotated_types.Gt: "above {.gt}",
+    annotated_types.Le: "at most {.le}",
+    annotated_types.Lt: "below {.lt}",
+}
+
+
+def command_sections() -> str:
+    """A section for each command, with what `--help` prints."""
+    runner = CliRunner(env={"COLUMNS": COLUMNS, "TERMINAL_WIDTH": COLUMNS, "NO_COLOR": "1", "TERM": "dumb"})
+    names = [info.name or info.callback.__name__ for info in app.registered_commands]
+    helps = {name: runner.invoke(app, [name, "--help"], prog_name="streamsvm").output for name in names}
+    return "\n".join(f"## {name}\n\n```text\n{text.strip()}\n```\n" for name, text in helps.items())
+
+
+def option_tables() -> str:
+    """A table for each group of options: name, what it may be, its default, what it says."""
+    lines = ["## All solvers\n", *_table(FitConfig, "")]
+    groups = {name: field.annotation for name, field in FitConfig.model_fields.items() if _is_group(field)}
+    for name, group in {**groups, "tune": TuneConfig}.items():
+        lines += [f"## {name}\n", f"{group.__doc__}\n", *_table(group, f"{name}.")]
+    return "\n".join(lines)
+
+
+def _is_group(field: FieldInfo) -> bool:
+    return isinstance(field.annotation, type) and issubclass(field.annotation, Options)
+
+
+def _table(group: type[Options], prefix: str) -> Iterator[str]:
+    schema = group.model_json_schema()["properties"]
+    yield "| option | values | default | meaning |\n|---|---|---|---|"
+    for name, field in group.model_fields.items():
+        if not _is_group(field):
+            values = ", ".join([_values(schema[name]), *dict.fromkeys(_limits(field))])
+            yield f"| `{prefix}{name}` | {values} | {_default(field)} | {_cell(field.description or '')} |"
+    yield ""
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required() or field.default in (None, ()):
+        return ""
+    is_flag = isinstance(field.default, bool)
+    return f"`{str(field.default).lower() if is_flag else field.default}`"
+
+
+def _values(schema: dict[str, Any]) -> str:
+    """What a value may be, in words."""
+    if "anyOf" in schema:
+        return " or ".join(filter(None, map(_values, schema["anyOf"])))
+    if "enum" in schema or "const" in schema:
+        return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
+    return WORDS.get(schema.get("type", ""), "")
+
+
+def _limits(field: Any) -> Iterator[str]:
+    """Limits of the field, also those of the members of a union."""
+    metadata = getattr(field, "metadata", None) or getattr(field, "__metadata__", ())
+    for limit in metadata:
+        if isinstance(limit, FieldInfo):
+            yield from _limits(limit)
+        elif type(limit) in LIMITS:
+            yield LIMITS[type(limit)].format(limit)
+    for member in get_args(getattr(field, "annotation", None) or field):
+        yield from _limits(member)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
