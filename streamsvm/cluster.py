@@ -213,7 +213,7 @@ class ClusterEngine(Engine):
         return sum(limits) if all(limits) else math.inf
 
     def share(self, value: Any) -> Any:
-        shared = Remote(lambda: self._client.scatter([value], broadcast=True, direct=True, hash=False)[0])
+        shared = Remote(lambda: self._sent([value], everywhere=True)[0])
         self._persist(lambda: shared.future)
         return shared
 
@@ -293,12 +293,18 @@ class ClusterEngine(Engine):
         return task
 
     def _scatter(self, values: list[Any]) -> list[Remote]:
-        send = partial(self._client.scatter, values, direct=True, hash=False)
-        futures = self._persist(send) if values else []
-        return [Remote(partial(self._scatter_one, v), f) for v, f in zip(values, futures, strict=True)]
+        futures = self._persist(lambda: self._sent(values)) if values else []
+        return [Remote(partial(self._sent_one, v), f) for v, f in zip(values, futures, strict=True)]
 
-    def _scatter_one(self, value: Any) -> Any:
-        return self._client.scatter([value], direct=True, hash=False)[0]
+    def _sent_one(self, value: Any) -> Any:
+        return self._sent([value])[0]
+
+    def _sent(self, values: list[Any], *, everywhere: bool = False) -> list[Any]:
+        """Futures of values that workers hold. Raises OSError where a worker was lost meanwhile."""
+        try:
+            return self._client.scatter(values, broadcast=everywhere, direct=True, hash=False)
+        except KeyError as error:  # the scheduler's own, of an address that it has just forgotten
+            raise ConnectionError(f"{error} is gone") from error
 
     @staticmethod
     def _is_large(value: Any) -> bool:

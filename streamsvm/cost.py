@@ -20,7 +20,7 @@ from streamsvm.data.sources import ArraySource
 from streamsvm.data.store import Store
 from streamsvm.events import Events
 from streamsvm.graph import Engine
-from streamsvm.memory import free_bytes
+from streamsvm.memory import free_bytes, stay_in_memory
 from streamsvm.phases import usage_so_far
 from streamsvm.solvers.dcsvm import default_levels
 from streamsvm.train import train_in_memory, with_task
@@ -33,12 +33,12 @@ STEEPEST = 2.5  # power of n
 MOST_LOADING_S = 2.0  # of compiled code; what takes longer was compiled, and will not be again
 TASK_S = 2e-3  # of the leading process, for a task on a cluster
 PROCESSES_S = 5.0  # until local processes have started
-SPREAD = {  # phases that the workers of a cluster share
-    "dcsvm": {"scale", "cluster", "levels", "solve", "top"},
-    "cutting-plane": {"scale", "planes"},
-    "admm-hss": {"scale", "compress"},
-    "alfpgm": {"scale"},
-    "bsgd": {"scale"},
+SPREAD = {  # phases that the workers of a cluster share, next to `scale`
+    "dcsvm": {"cluster", "levels", "solve", "top"},
+    "cutting-plane": {"planes"},
+    "admm-hss": {"compress"},
+    "alfpgm": {"solve"},  # pairs of classes
+    "bsgd": {"learn"},  # partitions
 }
 
 
@@ -81,20 +81,24 @@ class Site:
 class Costs:
     """The cost model of a configuration on data of one kind.
 
-    row_bytes: of a row as stored. read_bytes_s: of one process, decoding included. threads: of the pilots. start_s:
-    until a process is ready, the loading of compiled code included; base_bytes: its memory then. divided: rows beyond
-    which there are more parts, not larger ones, and all grows with the rows; None where a fit is not of parts alone.
+    row_bytes: of a row as stored, spooled_row_bytes: in scratch files. read_bytes_s: of one process, decoding included.
+    limit_bytes, threads: of the pilots. start_s: until a process is ready, the loading of compiled code included;
+    base_bytes: its memory then. is_spread: whether workers share more than reading. divided: rows beyond which there
+    are more parts, not larger ones, and all grows with the rows; None where a fit is not of parts alone.
     """
 
     solver: str
     d: int
     n_classes: int
     row_bytes: float
+    spooled_row_bytes: float
     block_rows: int
     read_bytes_s: float
+    limit_bytes: int
     threads: int
     start_s: float
     base_bytes: int
+    is_spread: bool
     divided: int | None
     pilots: Sequence[Pilot]
 
@@ -114,11 +118,12 @@ class Costs:
         }
 
     def _seconds(self, n: int, site: Site) -> dict[str, float]:
-        faster = self.threads / site.slots
+        faster = self.threads / site.slots if site.workers else 1.0
+        spread = {"scale", *(SPREAD[self.solver] if self.is_spread else ())}
         seconds = {}
         for name in dict.fromkeys(name for pilot in self.pilots for name in pilot.seconds):
             alone = self._grown(n, [pilot.seconds.get(name, 0.0) for pilot in self.pilots])
-            seconds[name] = alone * (faster if site.workers and name in SPREAD[self.solver] else 1.0)
+            seconds[name] = alone * (faster if name in spread else 1.0)
         rate = min(self.read_bytes_s * max(1, site.workers), site.store_bytes_s)
         seconds["read store"] = self._rows_read(n, site) * self.row_bytes / rate
         seconds["scratch"] = 2 * self._scratch_bytes(n, site) / rate
@@ -147,15 +152,16 @@ class Costs:
         }[self.solver]
 
     def _rows_read(self, n: int, site: Site) -> float:
-        return self._grown(n, [p.rows_read for p in self.pilots]) + (n if self._regroups(site) else 0)
+        return self._grown(n, [p.rows_read for p in self.pilots]) + (n if self._regroups(n, site) else 0)
 
     def _scratch_bytes(self, n: int, site: Site) -> int:
-        """Of the rows as float32, in files by part."""
-        return 4 * self.d * n if self._regroups(site) else 0
+        """Of the rows in files by part."""
+        return int(self.spooled_row_bytes * n) if self._regroups(n, site) else 0
 
-    def _regroups(self, site: Site) -> bool:
-        """Whether rows are written for the workers that solve their part."""
-        return bool(site.workers) and self.solver == "dcsvm"
+    def _regroups(self, n: int, site: Site) -> bool:
+        """Whether rows are written in the order of their parts: for workers, or as memory does not hold them."""
+        held = stay_in_memory(n, self.spooled_row_bytes, self.n_classes, self.limit_bytes, self.threads)
+        return self.solver == "dcsvm" and (bool(site.workers) or not held)
 
     def _grown(self, n: int, values: Sequence[float]) -> float:
         most = min(n, self.divided or n)
@@ -193,20 +199,36 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
         took = [p.total_s for p in pilots]
         if following is None or time.perf_counter() + grown([p.n for p in pilots], took, following) > until:
             break
+    n_classes = 1 if config.task == "regress" else len(np.unique(store.y))
     loading = min(max(first.total_s - again.total_s, 0.0), MOST_LOADING_S)
     return Costs(
         config.solver,
         store.d,
-        1 if config.task == "regress" else len(np.unique(store.y)),
+        n_classes,
         store.nbytes / store.n,
+        _spooled_row_bytes(store, config),
         store.blocks()[0][1],
         read_bytes_s,
+        limit,
         Engine(config.threads).threads,
         start_s + loading,
         again.peak_rss_bytes,
+        _is_spread(config, n_classes),
         store.n if config.dcsvm.early and _levels(store.n, config) else None,
         pilots,
     )
+
+
+def _spooled_row_bytes(store: Store, config: FitConfig) -> float:
+    """Of a row in scratch files: float32, bytes that nothing scales as they are, 12 bytes for a sparse entry."""
+    if store.is_sparse:
+        return 12 * (store.nbytes / store.n - 8) / (store.dtype.itemsize + 4) + 8
+    return store.d * (1.0 if config.scale == "none" and store.dtype == np.uint8 else 4.0)
+
+
+def _is_spread(config: FitConfig, n_classes: int) -> bool:
+    alone = {"alfpgm": n_classes <= 2, "bsgd": config.bsgd.partitions == 1}
+    return not alone.get(config.solver, False)
 
 
 def _sizes(n: int, config: FitConfig) -> list[int]:

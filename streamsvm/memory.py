@@ -61,11 +61,10 @@ def plan_memory(
     """
     limit = limit_bytes or free_bytes()
     process = process_bytes()
-    vectors = 0 if on_worker else store.n * (32 + 24 * (n_classes - 1))
+    vectors = 0 if on_worker else _vector_bytes(store.n, n_classes)
     row = store.nbytes / store.n * (1 if raw else _growth(store))
     rows = int(store.n * row)
-    held = process + vectors + 1.5 * rows + threads * (TASK_BYTES + LEAST_ROWS * 3 * row)
-    in_memory = held < 0.7 * limit and not on_worker
+    in_memory = not on_worker and stay_in_memory(store.n, row, n_classes, limit, threads)
     free = limit - process - vectors - (int(1.2 * rows) if in_memory else 0)
     per_row = 3 * row * (1 if not raw else 4) + ROW_BYTES
     least_part = int((TASK_BYTES + LEAST_ROWS * per_row) / 0.8)
@@ -81,6 +80,17 @@ def plan_memory(
             f"give at least {-(-least // MiB)} MiB"
         )
     return MemoryPlan(limit, process, vectors, rows, cache, in_memory, threads, max_part_rows)
+
+
+def stay_in_memory(n: int, row_bytes: float, n_classes: int, limit_bytes: int, threads: int) -> bool:
+    """Whether n rows of these bytes are held, next to what the process holds already and vectors of all rows."""
+    tasks = threads * (TASK_BYTES + LEAST_ROWS * 3 * row_bytes)
+    return process_bytes() + _vector_bytes(n, n_classes) + 1.5 * n * row_bytes + tasks < 0.7 * limit_bytes
+
+
+def _vector_bytes(n: int, n_classes: int) -> int:
+    """Of labels, parts, coefficients and gradients of all rows."""
+    return n * (32 + 24 * (n_classes - 1))
 
 
 def require_memory(limit_bytes: int | None, needed_bytes: int, what: str) -> None:

@@ -123,6 +123,20 @@ class TestEngine:
             open_cluster("tcp://127.0.0.1:9", 2, None)
 
 
+def test_a_worker_that_leaves_while_values_are_sent_costs_another_try(engine, monkeypatch):
+    told, send = [], engine._client.scatter
+    monkeypatch.setattr(engine, "_events", Events(told.append))
+
+    def first_fails(*args, **options):
+        monkeypatch.setattr(engine._client, "scatter", send)
+        raise KeyError("tcp://127.0.0.1:44583")
+
+    monkeypatch.setattr(engine._client, "scatter", first_fails)
+    shared = engine.share(np.arange(3))
+    assert list(engine.map(_dot, [np.ones(3)], [np.ones(3)], shared=(shared,))) == [6.0]
+    assert "a worker was lost" in told[0]["message"]
+
+
 def test_a_scheduler_that_dies_stops_the_client():
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host=127.0.0.1", "--port=0"]
     scheduler = subprocess.Popen(

@@ -50,10 +50,12 @@ def costs(**more) -> Costs:
         "d": 5,
         "n_classes": 2,
         "row_bytes": 20.0,
+        "spooled_row_bytes": 20.0,
         "block_rows": 50,
         "read_bytes_s": 1e6,
     }
     facts |= {"threads": 2, "start_s": 3.0, "base_bytes": 100 << 20, "divided": None, "pilots": pilots}
+    facts |= {"limit_bytes": 1 << 40, "is_spread": True}
     return Costs(**(facts | more))
 
 
@@ -72,6 +74,17 @@ def test_workers_share_what_they_can():
     assert alone["store_read_bytes_estimated"] == 60_000
     assert alone["peak_rss_bytes_estimated"] == (100 + 1000) << 20
     assert alone["n_support_estimated"] == 100
+
+
+def test_rows_beyond_memory_are_written_and_read_by_their_parts():
+    found = costs(limit_bytes=1 << 20).at(1000, Site(0, 2))
+    assert found["scratch_bytes_estimated"] == 1000 * 20
+    assert found["store_read_bytes_estimated"] == 80_000
+
+
+def test_a_single_problem_is_not_shared():
+    found = costs(solver="alfpgm", is_spread=False).at(1000, Site(4, 2))
+    assert found["seconds_estimated_by_phase"]["solve"] == pytest.approx(10.0)
 
 
 def test_beyond_the_division_all_grows_with_the_rows():

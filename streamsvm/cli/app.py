@@ -31,7 +31,6 @@ OK, FAILED, INTERRUPTED = 0, 2, 130
 
 app = typer.Typer(
     name="streamsvm",
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

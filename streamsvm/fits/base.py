@@ -186,7 +186,7 @@ class Fit(ABC):
             "n_support": n_support,
             "objective": certificate["objective"],
             "gap": certificate["gap"],
-            "gamma": self.kernel.gamma,
+            "gamma": None if self.kernel.name == "linear" else self.kernel.gamma,
             **facts,
             **self.engine.facts(),
             **self.phase.report(),

@@ -158,9 +158,10 @@ class BSGDFit(Fit):
         return epoch, block, saved["counted"]
 
     def _objective(self) -> float:
-        """lambda/2 |w|^2 + mean loss, summed over columns; the loss is that of rows before their steps."""
-        supports, (A, _) = self.learner.supports(), self.learner.coefficients()
-        squared = float(np.sum(A * self.kernel.apply(supports, supports, A))) if len(A) else 0.0
+        """lambda/2 |w|^2 + mean loss, summed over columns; w with the bias, the loss of rows before their steps."""
+        supports, (A, bias) = self.learner.supports(), self.learner.coefficients()
+        squared = float(bias @ bias)
+        squared += float(np.sum(A * self.kernel.apply(supports, supports, A))) if len(A) else 0.0
         return 0.5 * self.learner.options.lam * squared + self.loss
 
     def _bytes(self, window_bytes: float) -> dict[str, int]:

@@ -32,6 +32,11 @@ def test_version_and_help():
         assert f" {command} " in run.stdout
 
 
+def test_a_shell_completes_commands():
+    asked = {"_STREAMSVM_COMPLETE": "complete_bash", "COMP_WORDS": "streamsvm pre", "COMP_CWORD": "1"}
+    assert streamsvm(env=os.environ | asked).stdout.split() == ["predict"]
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
