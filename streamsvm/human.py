@@ -9,7 +9,7 @@ def human(name: str, value: Any) -> str:
     """A value as text; the name tells its unit; nothing for what is not known."""
     if value is None:
         return ""
-    if name.endswith("bytes") and isinstance(value, int):
+    if name.removesuffix("_estimated").endswith("bytes") and isinstance(value, int):
         return human_bytes(value)
     if isinstance(value, float):
         return f"{value:.1f} s" if name.startswith("seconds") else f"{value:.6g}"
@@ -30,4 +30,4 @@ def human_bytes(n: float) -> str:
 
 def heading(name: str) -> str:
     """A field's name over a column."""
-    return name.removesuffix("_bytes").replace("_", " ")
+    return name.replace("_bytes_", "_").removesuffix("_bytes").replace("_", " ")

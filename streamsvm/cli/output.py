@@ -22,10 +22,13 @@ def emit(result: dict[str, Any], *, as_json: bool, title: str, rows: dict[str, A
     if as_json:
         typer.echo(json.dumps(jsonable(result)))
         return
-    pairs = {
-        name: human(name, value) for name, value in (rows or result).items() if not isinstance(value, dict)
-    }
+    pairs = {name: human(name, value) for name, value in (rows or result).items() if _is_plain(value)}
     _print_table(title, [], [(heading(name), text) for name, text in pairs.items() if text])
+
+
+def _is_plain(value: Any) -> bool:
+    several = value if isinstance(value, list) else [value]
+    return not any(isinstance(item, dict) for item in several)
 
 
 def emit_table(title: str, rows: list[dict[str, Any]]) -> None:

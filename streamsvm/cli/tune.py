@@ -50,7 +50,8 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Choose options by cross-validation."""
-    from streamsvm.report.heat_map import axes_of, draw_heat_map
+    from streamsvm.report.drawing import write_plot
+    from streamsvm.report.heat_map import heat_map as draw_heat_map
     from streamsvm.tune.options import load_search
     from streamsvm.tune.results import require_suffix, write_records
     from streamsvm.tune.search import tune as search
@@ -61,15 +62,30 @@ def tune(
     if resume and run_dir is None:
         raise ConfigError("--resume needs the --run-dir of the interrupted search")
     options, tried = load_search(config, *flag_layers(context.params), *map(parse_set, set_ or []))
-    axes = axes_of(options.grid) if heat_map is not None else None
+    axes = _axes(options.grid) if heat_map is not None else None
     rows = open_store(store, x, y)
     with progress() as events, hint_to_resume(run_dir):
         found = search(rows, options, tried, model_path=model, run_dir=run_dir, resume=resume, events=events)
     if out is not None:
         write_records(found["results"], out)
-    if heat_map is not None and axes is not None:
-        draw_heat_map(found["results"], axes, found["scoring"], heat_map)
+    picture = draw_heat_map(found["results"], *axes) if axes is not None else None
+    if heat_map is not None and picture is not None:
+        write_plot(picture, heat_map)
     _tell(found | ({"model": str(model)} if model else {}) | usage_so_far(), as_json)
+
+
+def _axes(tried: dict[str, list[Any]]) -> tuple[str, str]:
+    """The options of a picture, before anything is fitted. Raises ConfigError; without matplotlib, too."""
+    from streamsvm.report.drawing import look
+    from streamsvm.report.heat_map import axes_of
+
+    with look():
+        axes = axes_of(tried)
+    if axes is None:
+        several = [name for name, values in tried.items() if len(values) > 1]
+        found = f"{several[0]} alone" if several else "no option"
+        raise ConfigError(f"--heat-map: found {found} with several values, expected two options")
+    return axes
 
 
 def _tell(found: dict[str, Any], as_json: bool) -> None:

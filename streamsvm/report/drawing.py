@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from streamsvm.data.target import whole_file
 from streamsvm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -173,6 +174,7 @@ def inline(figure: Figure, name: str, label: str) -> str:
 
 
 def write_plot(figure: Figure, path: str | Path) -> None:
-    """Writes the figure, dark on light, in the format of the name's ending."""
-    with look():
-        figure.savefig(path, dpi=200)
+    """Writes the figure, dark on light, in the format of the name's ending, whole or not at all."""
+    path = Path(path)
+    with look(), whole_file(path) as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=200)

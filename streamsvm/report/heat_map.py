@@ -1,67 +1,66 @@
-"""Scores of a search over two of its options as a picture."""
+"""Scores of a search over two of its options: the picture of `tune --heat-map` and of reports."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsvm.data.target import whole_file
-from streamsvm.errors import ConfigError
+from streamsvm.report.drawing import new, number_text, plot
+from streamsvm.report.plots import cells
+from streamsvm.report.scores import SCORE
+from streamsvm.report.values import Record, number
 
-FIRST = ("kernel.gamma", "C")  # the axes, up and right, where both were tried
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-
-def draw_heat_map(
-    records: Sequence[dict[str, Any]], axes_names: tuple[str, str], scoring: str, path: str | Path
-) -> None:
-    """Writes mean scores over two of the options that were tried (up, right); over any others, the best one.
-
-    path: .svg or .png. Needs matplotlib; raises ConfigError without it.
-    """
-    up, right = axes_names
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError("pictures need matplotlib: pip install 'streamsvm[plots]'") from None
-    values = {name: _values(records, name) for name in (up, right)}
-    scores = np.full((len(values[up]), len(values[right])), -np.inf)
-    for record in records:
-        cell = values[up].index(record[up]), values[right].index(record[right])
-        scores[cell] = max(scores[cell], record["mean_score"])
-    figure = Figure(figsize=(2 + 0.9 * scores.shape[1], 1.5 + 0.6 * scores.shape[0]), layout="constrained")
-    axes = figure.add_subplot(xlabel=right, ylabel=up)
-    image = axes.imshow(scores, origin="lower", aspect="auto", cmap="viridis")
-    axes.set_xticks(range(len(values[right])), map(_short, values[right]))
-    axes.set_yticks(range(len(values[up])), map(_short, values[up]))
-    middle = (scores.min() + scores.max()) / 2
-    best = np.unravel_index(scores.argmax(), scores.shape)
-    for cell, score in np.ndenumerate(scores):
-        weight = "bold" if cell == best else "normal"
-        colour = "white" if score < middle else "black"
-        axes.text(*cell[::-1], f"{score:.4f}", ha="center", va="center", color=colour, weight=weight)
-    figure.colorbar(image, ax=axes, label=scoring)
-    with whole_file(Path(path)) as file:
-        figure.savefig(file, format=Path(path).suffix[1:])
+FIRST = ("kernel.gamma", "C")  # the axes, down and across, where both were tried
 
 
-def axes_of(grid: Mapping[str, Sequence[Any]]) -> tuple[str, str]:
-    """The options (up, right) of a picture. Raises ConfigError where fewer than two have several values."""
-    tried = [name for name, values in grid.items() if len(values) > 1]
-    if len(tried) < 2:
-        found = tried[0] if tried else "none"
-        raise ConfigError(f"--heat-map: found {found} alone with several values, expected two options")
-    return FIRST if set(FIRST) <= set(tried) else (tried[1], tried[0])
+def axes_of(tried: Mapping[str, Collection[Any]]) -> tuple[str, str] | None:
+    """The options (down, across) of a picture; None where fewer than two have several values."""
+    several = [name for name, values in tried.items() if len(values) > 1]
+    if len(several) < 2:
+        return None
+    return FIRST if set(FIRST) <= set(several) else (several[1], several[0])
 
 
-def _values(records: Sequence[dict[str, Any]], name: str) -> list[Any]:
-    found = {str(record[name]): record[name] for record in records}.values()
-    return sorted(
-        found, key=lambda v: (isinstance(v, str), v) if isinstance(v, int | float | str) else (True, str(v))
-    )
+@plot
+def heat_map(trials: Sequence[Record], down: str, across: str) -> Figure | None:
+    """The best mean score of each pair of values, over whatever else was tried."""
+    rows, columns, scores = grid(trials, down, across)
+    if not rows:
+        return None
+    low, high = np.nanmin(scores), np.nanmax(scores)
+    shade = (scores - low) / (high - low) if high > low else np.where(np.isnan(scores), np.nan, 1.0)
+    texts = np.array([["" if np.isnan(s) else f"{s:.4f}".lstrip("0") for s in row] for row in scores])
+    figure, axes = new(0.9 + 0.42 * len(rows), xlabel=across, ylabel=down)
+    cells(axes, shade, texts if len(columns) <= 12 else None, map(_text, rows), map(_text, columns))
+    return figure
 
 
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def grid(trials: Sequence[Record], down: str, across: str) -> tuple[list[Any], list[Any], np.ndarray]:
+    """Values (m) and (k) of two options, and the best mean score (m, k) of each pair, NaN where there is none."""
+    scored = [t for t in trials if down in t and across in t and number(t.get(SCORE)) is not None]
+    rows, columns = (_values(scored, name) for name in (down, across))
+    scores = np.full((len(rows), len(columns)), np.nan)
+    place = [{str(value): i for i, value in enumerate(values)} for values in (rows, columns)]
+    for trial in scored:
+        cell = place[0][str(trial[down])], place[1][str(trial[across])]
+        scores[cell] = np.fmax(scores[cell], trial[SCORE])
+    return rows, columns, scores
+
+
+def _values(trials: Sequence[Record], name: str) -> list[Any]:
+    """Numbers by size, then all else by its text."""
+    found = {str(trial[name]): trial[name] for trial in trials}
+    return sorted(found.values(), key=lambda v: (False, v, "") if _is_number(v) else (True, 0, str(v)))
+
+
+def _is_number(value: Any) -> bool:
+    return number(value) is not None
+
+
+def _text(value: Any) -> str:
+    return number_text(value) if _is_number(value) else str(value)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamsvm.report.drawing import MUTED, WIDTH, finish, new, number_text, plot
+from streamsvm.report.drawing import MUTED, WIDTH, finish, new, plot
 from streamsvm.report.plots import Line, cells, draw_lines
 from streamsvm.report.read import Run, columns, matrix
 from streamsvm.report.values import Record, number
@@ -60,36 +60,6 @@ def _curves(
         axes.plot(*chance, color=MUTED, ls=":", lw=1)
     draw_lines(axes, lines)
     return finish(figure, axes)
-
-
-@plot
-def heat_map(run: Run) -> Figure | None:
-    """The best mean score of each gamma (down) and C (across), over whatever else was tried."""
-    found = grid(run.tune)
-    if found is None:
-        return None
-    gammas, Cs, scores = found
-    low, high = np.nanmin(scores), np.nanmax(scores)
-    shade = (scores - low) / (high - low) if high > low else np.where(np.isnan(scores), np.nan, 1.0)
-    texts = np.array([["" if np.isnan(s) else f"{s:.4f}".lstrip("0") for s in row] for row in scores])
-    figure, axes = new(0.9 + 0.42 * len(gammas), xlabel="C", ylabel="gamma")
-    cells(axes, shade, texts if len(Cs) <= 12 else None, map(number_text, gammas), map(number_text, Cs))
-    return figure
-
-
-def grid(trials: Sequence[Record]) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """(gammas (m,), Cs (k,), best mean scores (m, k), NaN where none) of trials over both; None for others."""
-    names = {name for trial in trials for name in trial}
-    gamma = next((name for name in ("gamma", "kernel.gamma") if name in names), None)
-    if gamma is None or "C" not in names:
-        return None
-    rows = columns(trials, gamma, "C", SCORE)
-    gammas, Cs = (np.unique(values) for values in rows[:2])
-    if not len(gammas):
-        return None
-    scores = np.full((len(gammas), len(Cs)), -np.inf)
-    np.maximum.at(scores, (np.searchsorted(gammas, rows[0]), np.searchsorted(Cs, rows[1])), rows[2])
-    return gammas, Cs, np.where(np.isfinite(scores), scores, np.nan)
 
 
 def options(trials: Sequence[Record]) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamsvm.human import human, human_bytes
 from streamsvm.report import plots, scores
+from streamsvm.report.heat_map import axes_of, heat_map
 from streamsvm.report.hss import rank_blocks
 from streamsvm.report.read import Run, by_number
 from streamsvm.report.values import Record, number, table
@@ -285,7 +286,7 @@ def calibration(runs: Sequence[Run]) -> Iterator[Part]:
 
 def tune(runs: Sequence[Run]) -> Iterator[Part]:
     caption = "Best mean score over whatever else was tried."
-    yield from _each(runs, "tune", "gamma and C", caption, scores.heat_map)
+    yield from _each(runs, "tune", "Scores", caption, _heat_map)
     for run in runs:
         best = sorted(run.tune, key=scores.score, reverse=True)[:MOST_TRIALS]
         if best:
@@ -293,6 +294,12 @@ def tune(runs: Sequence[Run]) -> Iterator[Part]:
             rows = _known([{name: trial.get(name) for name in names} for trial in best])
             shown = f"{len(best)} of {len(run.tune)}, the best first."
             yield Table("Trials" if len(runs) == 1 else f"Trials: {run.name}", rows, shown)
+
+
+def _heat_map(run: Run) -> Any:
+    tried = {name: {str(trial.get(name)) for trial in run.tune} for name in scores.options(run.tune)}
+    axes = axes_of(tried)
+    return axes and heat_map(run.tune, *axes)
 
 
 def warnings(runs: Sequence[Run]) -> Iterator[Part]:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from streamsvm.errors import NotFoundError
 from streamsvm.report.drawing import thinned
+from streamsvm.report.heat_map import grid
 from streamsvm.report.html import contents
 from streamsvm.report.read import by_number, columns, matrix, read_run
-from streamsvm.report.scores import grid
 from streamsvm.report.values import number
 
 JSON = st.recursive(
@@ -165,7 +165,13 @@ def test_a_thinned_line_keeps_its_ends_and_its_top():
 def test_the_grid_has_the_best_of_whatever_else_was_tried():
     trials = [{"kernel.gamma": 1, "C": 2, "mean_score": s, "scale": "none"} for s in (0.5, 0.7, 0.6)]
     trials.append({"kernel.gamma": 3, "C": 1, "mean_score": 0.2})
-    gammas, Cs, scores = grid(trials)
-    assert (gammas.tolist(), Cs.tolist()) == ([1, 3], [1, 2])
+    gammas, Cs, scores = grid(trials, "kernel.gamma", "C")
+    assert (gammas, Cs) == ([1, 3], [1, 2])
     np.testing.assert_array_equal(scores, [[np.nan, 0.7], [0.2, np.nan]])
-    assert grid([{"C": 1, "mean_score": 0.5}]) is None
+    assert grid([{"C": 1, "mean_score": 0.5}], "kernel.gamma", "C")[0] == []
+
+
+def test_values_of_any_kind_make_a_grid():
+    trials = [{"a": a, "b": b, "mean_score": 0.5} for a in ("scale", 10, 2.0, [1], "10") for b in (True, "x")]
+    rows, columns, scores = grid([*trials, {"a": 1, "b": 1, "mean_score": "none"}], "a", "b")
+    assert (rows, columns, scores.shape) == ([2.0, "10", [1], "scale"], [True, "x"], (4, 2))
