@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import shutil
 import sys
 import tempfile
@@ -89,11 +90,22 @@ class Bench:
         """`streamsvm ARGS --json`, measured."""
         return run([*STREAMSVM, *map(str, args), "--json"], env)
 
+    def told(self, *args: Any) -> Run:
+        """`command`, and it is printed as people would type it."""
+        print("$ streamsvm", shlex.join(map(str, args)), flush=True)
+        return self.command(*args)
+
     @contextmanager
     def nothing_compiled(self) -> Iterator[dict[str, str]]:
         """The environment of commands the first of which compiles everything; not so in a quick run."""
         with tempfile.TemporaryDirectory() as empty:
             yield {} if self.sizes.is_quick else {"NUMBA_CACHE_DIR": empty}
+
+    @property
+    def few_points(self) -> tuple[str, ...]:
+        """Options of `tune` that leave little of the grid in a quick run."""
+        few = ("--set", "tune.folds=2", "--set", "tune.grid.C=[0.1, 1.0]")
+        return few if self.sizes.is_quick else ()
 
     def prepare(self, *args: Any) -> None:
         run([sys.executable, HERE / "prepare.py", *map(str, args)])

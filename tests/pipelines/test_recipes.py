@@ -30,6 +30,7 @@ RECIPES = {
     "cost": ("cost_table.py", "--only", "threads,plan"),
     "calibration": ("calibration_table.py",),
     "tune": ("tune_table.py",),
+    "covtype": ("covtype.py",),
 }
 AT_A_TIME = 3
 RNG = np.random.default_rng(7)
@@ -318,3 +319,12 @@ def test_searches(tables):
     assert len(found["30 points, 5 folds"]) == 3
     together, alone = found["Other ways"][2:]
     assert together["score"] == pytest.approx(alone["score"], abs=1e-6)
+
+
+def test_a_csv_becomes_a_page(tables, folder):
+    ingest, fit, evaluate, report = next(iter(tables("covtype").values()))
+    assert (ingest["rows"], fit["rows"], evaluate["rows"]) == (800, 400, 160)
+    assert fit["parts"] > 1
+    assert evaluate["accuracy"] > 0.8
+    assert report["command"] == "report"
+    assert "<html" in (folder / "covtype" / "covtype.html").read_text(encoding="utf-8")
