@@ -31,6 +31,7 @@ RECIPES = {
     "calibration": ("calibration_table.py",),
     "tune": ("tune_table.py",),
     "covtype": ("covtype.py",),
+    "ranking": ("ranking.py",),
 }
 AT_A_TIME = 3
 RNG = np.random.default_rng(7)
@@ -328,3 +329,13 @@ def test_a_csv_becomes_a_page(tables, folder):
     assert evaluate["accuracy"] > 0.8
     assert report["command"] == "report"
     assert "<html" in (folder / "covtype" / "covtype.html").read_text(encoding="utf-8")
+
+
+def test_queries_and_text_are_ranked(tables):
+    found = tables("ranking")
+    part, mean = found["MQ2008, four parts teach and one tests"]
+    assert part["test"] == "s5"
+    assert float(mean["ndcg"]) == float(part["ndcg"]) > 0.9
+    accuracy, area = found["Reuters, trained for accuracy and for the ROC area"]
+    assert (accuracy["task"], area["task"]) == ("classify", "ordinal")
+    assert area["ROC area"] > 0.9
