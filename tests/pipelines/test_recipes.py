@@ -32,6 +32,7 @@ RECIPES = {
     "tune": ("tune_table.py",),
     "covtype": ("covtype.py",),
     "ranking": ("ranking.py",),
+    "path": ("c_path.py",),
 }
 AT_A_TIME = 3
 RNG = np.random.default_rng(7)
@@ -339,3 +340,11 @@ def test_queries_and_text_are_ranked(tables):
     accuracy, area = found["Reuters, trained for accuracy and for the ROC area"]
     assert (accuracy["task"], area["task"]) == ("classify", "ordinal")
     assert area["ROC area"] > 0.9
+
+
+def test_the_path_of_C_is_searched_and_kept(tables, folder):
+    (rows,) = tables("path").values()
+    assert [(row["solver"], row["points"]) for row in rows] == [("admm-hss", 6), ("dcsvm", 6)]
+    assert all(row["test rows"] > 0.9 for row in rows)
+    kept = {file.name for solver in ("admm-hss", "dcsvm") for file in (folder / "path").glob(f"{solver}.*")}
+    assert {"admm-hss.csv", "admm-hss.svg", "dcsvm.csv", "dcsvm.svg"} <= kept
