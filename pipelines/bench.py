@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import gzip
 import json
 import shlex
 import shutil
@@ -174,6 +176,14 @@ class Bench:
     def _worker(self, solver: Solver, train: Path, test: Path) -> Worker:
         python = sys.executable if solver.kind == "streamsvm" else self.peer_python
         return Worker([python, HERE / "fit_worker.py", solver.kind, train, test, json.dumps(solver.options)])
+
+
+def electricity(data: Path) -> Iterator[tuple[dict[str, float], bool]]:
+    """The events of electricity.csv.gz in their order, without the first column, a row number."""
+    with gzip.open(data / "electricity.csv.gz", "rt") as file:
+        for row in csv.DictReader(file):
+            names = list(row)
+            yield {name: float(row[name]) for name in names[1:-1]}, row[names[-1]] == "UP"
 
 
 def options(config: str, **dcsvm: Any) -> dict[str, Any]:

@@ -33,6 +33,7 @@ RECIPES = {
     "covtype": ("covtype.py",),
     "ranking": ("ranking.py",),
     "path": ("c_path.py",),
+    "drift": ("river_drift.py", "--plots", "plots"),
 }
 AT_A_TIME = 3
 RNG = np.random.default_rng(7)
@@ -348,3 +349,13 @@ def test_the_path_of_C_is_searched_and_kept(tables, folder):
     assert all(row["test rows"] > 0.9 for row in rows)
     kept = {file.name for solver in ("admm-hss", "dcsvm") for file in (folder / "path").glob(f"{solver}.*")}
     assert {"admm-hss.csv", "admm-hss.svg", "dcsvm.csv", "dcsvm.svg"} <= kept
+
+
+def test_drift_is_met_by_new_learners(tables, folder):
+    found = tables("drift")
+    assert list(found) == ["Electricity", "Labels exchanged in the middle"]
+    for rows in found.values():
+        whole = {row["model"]: row["whole"] for row in rows}
+        assert len(whole) == 6
+        assert min(score for name, score in whole.items() if name != "NoChange") > 0.7 > whole["NoChange"]
+    assert {file.name for file in (folder / "drift" / "plots").iterdir()} == {"drift.png", "break.png"}
