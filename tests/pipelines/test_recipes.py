@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
@@ -34,6 +36,7 @@ RECIPES = {
     "ranking": ("ranking.py",),
     "path": ("c_path.py",),
     "drift": ("river_drift.py", "--plots", "plots"),
+    "dask": ("dask_preprocessing.py",),
 }
 AT_A_TIME = 3
 RNG = np.random.default_rng(7)
@@ -93,6 +96,13 @@ def abalone(path, n, d=8):
     path.write_bytes(bz2.compress("\n".join([*rows, ""]).encode()))
 
 
+def census(path, n):
+    age, sector = RNG.integers(0, 90, n), RNG.choice(["' Private'", "' Not in universe'", None], n)
+    income = np.where((age > 30) & (sector == "' Private'"), "' 50000+.'", "' - 50000.'")
+    columns = {"age": age, "class_worker": sector, "unknown": RNG.random(n), "income_50k": income}
+    pq.write_table(pa.table(columns), path)
+
+
 def idx(path, values):
     shape = b"".join(side.to_bytes(4, "big") for side in values.shape)
     path.write_bytes(gzip.compress(bytes([0, 0, 8, values.ndim]) + shape + values.astype(np.uint8).tobytes()))
@@ -123,6 +133,8 @@ def data(tmp_path_factory):
         idx(folder / f"{name}-labels-idx1-ubyte.gz", labels)
     magic(folder / "magic04.csv.gz", 300)
     abalone(folder / "letter.bz2", 300, 16)
+    census(folder / "census.parquet", 600)
+    census(folder / "census.t.parquet", 200)
     return folder
 
 
@@ -359,3 +371,11 @@ def test_drift_is_met_by_new_learners(tables, folder):
         assert len(whole) == 6
         assert min(score for name, score in whole.items() if name != "NoChange") > 0.7 > whole["NoChange"]
     assert {file.name for file in (folder / "drift" / "plots").iterdir()} == {"drift.png", "break.png"}
+
+
+def test_dask_prepares_what_is_learned(tables, folder):
+    (rows,) = tables("dask").values()
+    assert [row["step"] for row in rows[2:]] == ["pipeline.fit", "pipeline.decision_function"]
+    assert pq.ParquetFile(folder / "dask" / "census.parquet").num_row_groups == 4
+    found = json.loads((folder / "dask" / "tables.json").read_text())["tables"][0]["notes"]
+    assert float(found[1].partition("accuracy ")[2].partition(" %")[0]) > 90
