@@ -37,6 +37,7 @@ RECIPES = {
     "path": ("c_path.py",),
     "drift": ("river_drift.py", "--plots", "plots"),
     "dask": ("dask_preprocessing.py",),
+    "foreign": ("foreign_stores.py",),
 }
 AT_A_TIME = 3
 RNG = np.random.default_rng(7)
@@ -379,3 +380,19 @@ def test_dask_prepares_what_is_learned(tables, folder):
     assert pq.ParquetFile(folder / "dask" / "census.parquet").num_row_groups == 4
     found = json.loads((folder / "dask" / "tables.json").read_text())["tables"][0]["notes"]
     assert float(found[1].partition("accuracy ")[2].partition(" %")[0]) > 90
+
+
+def test_stores_of_others_open_as_they_are(tables):
+    ours, xarray, *_ = tables("foreign")["a9a in stores of three writers"]
+    assert (ours["store"], xarray["store"]) == ("ours", "xarray")
+    assert xarray["objective"] == ours["objective"]
+    assert xarray["accuracy"] == ours["accuracy"]
+
+
+def test_annotated_data_opens_as_it_is(tables):
+    pytest.importorskip("anndata", reason="needs anndata, which holds pandas below 3: streamsvm[recipes]")
+    ours, _, *annotated = tables("foreign")["a9a in stores of three writers"]
+    assert [row["options"] for row in annotated] == ["--y obs/income", "--y obs/code"]
+    for row in annotated:
+        assert row["layout"] == "sparse"
+        assert float(row["objective"]) == pytest.approx(float(ours["objective"]), rel=1e-6)
