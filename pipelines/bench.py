@@ -225,7 +225,9 @@ def _record(
 
 
 def _with_ratios(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Seconds of the first solver over each other's."""
+    """Seconds of the first solver over each other's, where it is installed."""
+    if "seconds" not in records[0]:
+        return records
     ours = records[0]["seconds"].median
     for record in records[1:]:
         if "seconds" in record:

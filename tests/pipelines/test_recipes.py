@@ -38,6 +38,7 @@ RECIPES = {
     "drift": ("river_drift.py", "--plots", "plots"),
     "dask": ("dask_preprocessing.py",),
     "foreign": ("foreign_stores.py",),
+    "comparison": ("comparison.py", "--plots", "plots"),
 }
 AT_A_TIME = 3
 RNG = np.random.default_rng(7)
@@ -396,3 +397,13 @@ def test_annotated_data_opens_as_it_is(tables):
     for row in annotated:
         assert row["layout"] == "sparse"
         assert float(row["objective"]) == pytest.approx(float(ours["objective"]), rel=1e-6)
+
+
+def test_errors_over_seconds(tables, folder):
+    (rows,) = tables("comparison").values()
+    assert [row["curve"] for row in rows][:2] == ["LIBSVM, subsamples", "dcsvm, exact"]
+    assert {row["curve"] for row in rows if "note" in row} <= {"scikit-learn-intelex"}
+    fitted = [row for row in rows if "note" not in row]
+    assert len(fitted) >= 10
+    assert all(0 <= row["error"] <= 0.5 for row in fitted)
+    assert {file.suffix for file in (folder / "comparison" / "plots").iterdir()} == {".png", ".svg"}
