@@ -212,6 +212,11 @@ def test_an_unknown_item_is_named(data):
     assert "exakt: no such item; there are exact, early" in done.stderr
 
 
+def test_every_file_is_in_the_list_of_recipes():
+    listed = (PIPELINES.parent / "docs" / "recipes.md").read_text(encoding="utf-8")
+    assert [file.name for file in PIPELINES.glob("*.py") if f"`{file.name}`" not in listed] == []
+
+
 def test_budgeted_learning(tables):
     found = tables("budget")
     assert [row["B"] for row in found["One epoch of ijcnn1"]] == [500, 1000]
