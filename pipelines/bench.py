@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import gzip
 import json
+import shlex
 import shutil
 import sys
 import tempfile
@@ -89,11 +92,22 @@ class Bench:
         """`streamsvm ARGS --json`, measured."""
         return run([*STREAMSVM, *map(str, args), "--json"], env)
 
+    def told(self, *args: Any) -> Run:
+        """`command`, and it is printed as people would type it."""
+        print("$ streamsvm", shlex.join(map(str, args)), flush=True)
+        return self.command(*args)
+
     @contextmanager
     def nothing_compiled(self) -> Iterator[dict[str, str]]:
         """The environment of commands the first of which compiles everything; not so in a quick run."""
         with tempfile.TemporaryDirectory() as empty:
             yield {} if self.sizes.is_quick else {"NUMBA_CACHE_DIR": empty}
+
+    @property
+    def few_points(self) -> tuple[str, ...]:
+        """Options of `tune` that leave little of the grid in a quick run."""
+        few = ("--set", "tune.folds=2", "--set", "tune.grid.C=[0.1, 1.0]")
+        return few if self.sizes.is_quick else ()
 
     def prepare(self, *args: Any) -> None:
         run([sys.executable, HERE / "prepare.py", *map(str, args)])
@@ -164,6 +178,14 @@ class Bench:
         return Worker([python, HERE / "fit_worker.py", solver.kind, train, test, json.dumps(solver.options)])
 
 
+def electricity(data: Path) -> Iterator[tuple[dict[str, float], bool]]:
+    """The events of electricity.csv.gz in their order, without the first column, a row number."""
+    with gzip.open(data / "electricity.csv.gz", "rt") as file:
+        for row in csv.DictReader(file):
+            names = list(row)
+            yield {name: float(row[name]) for name in names[1:-1]}, row[names[-1]] == "UP"
+
+
 def options(config: str, **dcsvm: Any) -> dict[str, Any]:
     """A configuration file's options for arrays that are already scaled and labelled."""
     values = tomllib.loads((CONFIGS / f"{config}.toml").read_text())
@@ -203,7 +225,9 @@ def _record(
 
 
 def _with_ratios(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Seconds of the first solver over each other's."""
+    """Seconds of the first solver over each other's, where it is installed."""
+    if "seconds" not in records[0]:
+        return records
     ours = records[0]["seconds"].median
     for record in records[1:]:
         if "seconds" in record:

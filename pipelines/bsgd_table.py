@@ -14,16 +14,13 @@ nothing else. Fits before the first counted one compile, and are not counted.
 from __future__ import annotations
 
 import bz2
-import csv
-import gzip
 import time
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench import Bench, print_tables
+from bench import Bench, electricity, print_tables
 from measure import Spread
 from river import forest, linear_model, preprocessing
 from river.feature_extraction import RBFSampler
@@ -80,7 +77,7 @@ def merges(bench: Bench) -> list[Table]:
 
 def river(bench: Bench) -> list[Table]:
     n = bench.sizes.train_rows or EVENTS
-    streams = {"ijcnn1": _ijcnn1(bench.data, n), "electricity": _electricity(bench.data, n)}
+    streams = {"ijcnn1": _ijcnn1(bench.data, n), "electricity": list(islice(electricity(bench.data), n))}
     return [_river_table(name, events) for name, events in streams.items()]
 
 
@@ -156,18 +153,6 @@ def _ijcnn1(data: Path, n: int) -> Events:
     names = [f"x{j}" for j in range(X.shape[1])]
     rows = X[:n].toarray().tolist()
     return [(dict(zip(names, x, strict=True)), bool(label > 0)) for x, label in zip(rows, y, strict=False)]
-
-
-def _electricity(data: Path, n: int) -> Events:
-    """Without the first column, a row number."""
-    return list(islice(_labelled(data / "electricity.csv.gz"), n))
-
-
-def _labelled(path: Path) -> Iterator[tuple[dict[str, float], bool]]:
-    with gzip.open(path, "rt") as file:
-        for row in csv.DictReader(file):
-            names = list(row)
-            yield {name: float(row[name]) for name in names[1:-1]}, row[names[-1]] == "UP"
 
 
 ITEMS = {"epoch": epoch, "merges": merges, "river": river}

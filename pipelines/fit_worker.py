@@ -1,8 +1,10 @@
 """Fits one solver on arrays in memory as often as it is asked to: `fit` and `score` on stdin, JSON on stdout.
 
-    python fit_worker.py streamsvm|libsvm|intelex TRAIN.npz TEST.npz OPTIONS
+    python fit_worker.py streamsvm|libsvm|intelex|liblinear|sgd|nystroem TRAIN.npz TEST.npz OPTIONS
 
-OPTIONS is a JSON object like a configuration file. A peer may run in an interpreter without streamsvm.
+OPTIONS is a JSON object like a configuration file; for liblinear, sgd and nystroem the parameters of LinearSVC, of
+SGDClassifier, or of both Nystroem and LinearSVC. `rows` trains on so many, drawn at random. A peer may run in an
+interpreter without streamsvm.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def streamsvm(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str,
 
     def fit(X: np.ndarray, y: np.ndarray) -> tuple[Predict, dict[str, Any]]:
         model, report = train_in_memory(Store.from_arrays(X, y), config)
-        facts = {name: report[name] for name in ("n_support", "objective", "gap", "seconds_by_phase")}
+        facts = {name: report.get(name) for name in ("n_support", "objective", "gap", "seconds_by_phase")}
         return lambda rows: model.predict(Rows(rows)), facts
 
     return fit
@@ -63,6 +65,39 @@ def _scikit(
     return fit
 
 
+def liblinear(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str, Any]]]:
+    from sklearn.svm import LinearSVC
+
+    return _plain(LinearSVC(random_state=0, **options))
+
+
+def sgd(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str, Any]]]:
+    from sklearn.linear_model import SGDClassifier
+
+    return _plain(SGDClassifier(random_state=0, **options))
+
+
+def nystroem(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str, Any]]]:
+    from sklearn.kernel_approximation import Nystroem
+    from sklearn.pipeline import make_pipeline
+    from sklearn.svm import LinearSVC
+
+    features = {name: value for name, value in options.items() if name in ("gamma", "n_components")}
+    rest = {name: value for name, value in options.items() if name not in features}
+    return _plain(make_pipeline(Nystroem(random_state=0, **features), LinearSVC(random_state=0, **rest)))
+
+
+def _plain(model: Any) -> Callable[..., tuple[Predict, dict[str, Any]]]:
+    def fit(X: np.ndarray, y: np.ndarray) -> tuple[Predict, dict[str, Any]]:
+        model.fit(X, y)
+        return model.predict, {"n_support": None}
+
+    return fit
+
+
+SOLVERS = {f.__name__: f for f in (streamsvm, libsvm, intelex, liblinear, sgd, nystroem)}
+
+
 def load(path: str) -> tuple[np.ndarray, np.ndarray]:
     with np.load(path, allow_pickle=False) as arrays:
         return arrays["X"], arrays["y"]
@@ -89,11 +124,16 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints goes to stderr, only answers to stdout
     answer: dict[str, Any] = {}
+    given = json.loads(options)
+    rows = given.pop("rows", None)
     try:
-        fit = {"streamsvm": streamsvm, "libsvm": libsvm, "intelex": intelex}[who](json.loads(options))
+        fit = SOLVERS[who](given)
     except ImportError as error:
         fit, answer = None, {"missing": str(error)}
     X, y = load(train)
+    if rows is not None:
+        chosen = np.sort(np.random.default_rng(0).permutation(len(y))[:rows])
+        X, y = X[chosen], y[chosen]
     predict: Predict | None = None
     for line in sys.stdin:
         if fit is not None and line.strip() == "fit":

@@ -36,12 +36,14 @@ class CheckedArray:
 
     zarr reads a chunk that is not there as the fill value. Here that raises CorruptDataError, for
     arrays of any writer, sharded ones included; so does a chunk that fails its checksum or codec.
-    Arrays chunked along a second axis raise DataError.
+    Arrays chunked along a second axis raise DataError. With `may_lack` chunks need not be there: those of the fill
+    value alone, which zarr does not write, as of a mask that masks nothing.
     """
 
-    def __init__(self, array: zarr.Array, name: str) -> None:
+    def __init__(self, array: zarr.Array, name: str, *, may_lack: bool = False) -> None:
         self.array = array
         self.name = name
+        self._may_lack = may_lack
         self.shape = array.shape
         self.dtype = array.dtype
         if not array.shape:
@@ -86,7 +88,7 @@ class CheckedArray:
 
     def _read(self, start: int, stop: int) -> np.ndarray:
         self._require_room(stop - start, "a stretch")
-        for chunk in range(start // self._file_rows, -(-stop // self._file_rows)):
+        for chunk in () if self._may_lack else range(start // self._file_rows, -(-stop // self._file_rows)):
             self._require(chunk, start, stop)
         try:
             return np.asarray(self.array[start:stop])

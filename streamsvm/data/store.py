@@ -294,10 +294,6 @@ class _Categorical:
     """anndata's categorical encoding: integer codes into an array of categories."""
 
     def __init__(self, group: zarr.Group, name: str) -> None:
-        if not {"codes", "categories"} <= set(group.keys()):
-            raise DataError(
-                f"{name!r} is a group without 'codes' and 'categories'; expected an array of labels"
-            )
         self._codes = CheckedArray(group["codes"], f"{name}/codes")  # type: ignore[arg-type]
         self._categories = CheckedArray(group["categories"], f"{name}/categories")  # type: ignore[arg-type]
         self._name = name
@@ -305,15 +301,40 @@ class _Categorical:
 
     def all(self) -> np.ndarray:
         codes = self._codes.all()
-        missing = np.flatnonzero((codes < 0) | (codes >= len(self._categories)))
-        if len(missing):
-            raise DataError(f"{self._name!r} is missing in row {missing[0]}; every row needs a value")
+        _require_all(self._name, (codes < 0) | (codes >= len(self._categories)))
         return self._categories.all()[codes]
 
 
-def _open_column(group: zarr.Group, name: str) -> CheckedArray | _Categorical:
+class _Nullable:
+    """anndata's nullable encodings of integers, booleans and text: values, and a mask of those that are missing."""
+
+    def __init__(self, group: zarr.Group, name: str) -> None:
+        self._values = CheckedArray(group["values"], f"{name}/values")  # type: ignore[arg-type]
+        self._mask = CheckedArray(group["mask"], f"{name}/mask", may_lack=True)  # type: ignore[arg-type]
+        self._name = name
+        self.shape = self._values.shape
+
+    def all(self) -> np.ndarray:
+        _require_all(self._name, self._mask.all())
+        return self._values.all()
+
+
+def _require_all(name: str, missing: np.ndarray) -> None:
+    rows = np.flatnonzero(missing)
+    if len(rows):
+        raise DataError(f"{name!r} is missing in row {rows[0]}; every row needs a value")
+
+
+def _open_column(group: zarr.Group, name: str) -> CheckedArray | _Categorical | _Nullable:
     member = group[name]
-    return CheckedArray(member, name) if isinstance(member, zarr.Array) else _Categorical(member, name)
+    if isinstance(member, zarr.Array):
+        return CheckedArray(member, name)
+    for kind, names in ((_Categorical, {"codes", "categories"}), (_Nullable, {"values", "mask"})):
+        if names <= set(member.keys()):
+            return kind(member, name)
+    raise DataError(
+        f"{name!r} is a group without 'codes' and 'categories' or 'values' and 'mask'; expected an array of labels"
+    )
 
 
 def _check_column(name: str, column: Any, n: int) -> None:
@@ -326,7 +347,7 @@ def _check_column(name: str, column: Any, n: int) -> None:
 
 def _values(column: Any) -> np.ndarray:
     """(n,) numpy values of a column of any source; text as fixed-width str."""
-    if isinstance(column, CheckedArray | _Categorical):
+    if isinstance(column, CheckedArray | _Categorical | _Nullable):
         column = column.all()
     elif hasattr(column, "compute"):
         column = column.compute(scheduler="synchronous")

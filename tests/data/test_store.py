@@ -208,6 +208,36 @@ def test_wrong_labels(y, message):
         _ = Store.from_arrays(np.zeros((2, 1)), y).y
 
 
+@pytest.mark.parametrize(
+    ("made", "y"),
+    [
+        (
+            {"codes": np.array([1, 0, 1], np.int8), "categories": np.array(["less", "more"], "T")},
+            "more less more",
+        ),
+        (
+            {"values": np.array([7, 0, 7]), "mask": np.zeros(3, bool)},
+            [7, 0, 7],
+        ),  # of the mask no chunk is written
+        ({"values": np.array(["b", "a", "b"], "T"), "mask": np.zeros(3, bool)}, "b a b"),
+    ],
+)
+def test_columns_in_anndatas_encodings(tmp_path, made, y):
+    write(tmp_path / "s", samples(3, 2))
+    column = zarr.open_group(tmp_path / "s").create_group("obs/income")
+    for name, values in made.items():
+        column.create_array(name, data=values)
+    found = Store.open(tmp_path / "s", y="obs/income").y
+    assert found.tolist() == (y.split() if isinstance(y, str) else y)
+    which = "codes" if "codes" in made else "mask"
+    column[which][1] = -1 if which == "codes" else True
+    with pytest.raises(DataError, match=r"'obs/income' is missing in row 1"):
+        _ = Store.open(tmp_path / "s", y="obs/income").y
+    del column[which]
+    with pytest.raises(DataError, match="expected an array of labels"):
+        Store.open(tmp_path / "s", y="obs/income")
+
+
 def test_missing_columns(tmp_path):
     store = write(tmp_path / "s", samples(3, 2))
     assert not store.has_y

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
@@ -30,6 +32,13 @@ RECIPES = {
     "cost": ("cost_table.py", "--only", "threads,plan"),
     "calibration": ("calibration_table.py",),
     "tune": ("tune_table.py",),
+    "covtype": ("covtype.py",),
+    "ranking": ("ranking.py",),
+    "path": ("c_path.py",),
+    "drift": ("river_drift.py", "--plots", "plots"),
+    "dask": ("dask_preprocessing.py",),
+    "foreign": ("foreign_stores.py",),
+    "comparison": ("comparison.py", "--plots", "plots"),
 }
 AT_A_TIME = 3
 RNG = np.random.default_rng(7)
@@ -89,6 +98,13 @@ def abalone(path, n, d=8):
     path.write_bytes(bz2.compress("\n".join([*rows, ""]).encode()))
 
 
+def census(path, n):
+    age, sector = RNG.integers(0, 90, n), RNG.choice(["' Private'", "' Not in universe'", None], n)
+    income = np.where((age > 30) & (sector == "' Private'"), "' 50000+.'", "' - 50000.'")
+    columns = {"age": age, "class_worker": sector, "unknown": RNG.random(n), "income_50k": income}
+    pq.write_table(pa.table(columns), path)
+
+
 def idx(path, values):
     shape = b"".join(side.to_bytes(4, "big") for side in values.shape)
     path.write_bytes(gzip.compress(bytes([0, 0, 8, values.ndim]) + shape + values.astype(np.uint8).tobytes()))
@@ -119,6 +135,8 @@ def data(tmp_path_factory):
         idx(folder / f"{name}-labels-idx1-ubyte.gz", labels)
     magic(folder / "magic04.csv.gz", 300)
     abalone(folder / "letter.bz2", 300, 16)
+    census(folder / "census.parquet", 600)
+    census(folder / "census.t.parquet", 200)
     return folder
 
 
@@ -192,6 +210,11 @@ def test_an_unknown_item_is_named(data):
     done = subprocess.run([*map(str, argv)], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "exakt: no such item; there are exact, early" in done.stderr
+
+
+def test_every_file_is_in_the_list_of_recipes():
+    listed = (PIPELINES.parent / "docs" / "recipes.md").read_text(encoding="utf-8")
+    assert [file.name for file in PIPELINES.glob("*.py") if f"`{file.name}`" not in listed] == []
 
 
 def test_budgeted_learning(tables):
@@ -318,3 +341,74 @@ def test_searches(tables):
     assert len(found["30 points, 5 folds"]) == 3
     together, alone = found["Other ways"][2:]
     assert together["score"] == pytest.approx(alone["score"], abs=1e-6)
+
+
+def test_a_csv_becomes_a_page(tables, folder):
+    ingest, fit, evaluate, report = next(iter(tables("covtype").values()))
+    assert (ingest["rows"], fit["rows"], evaluate["rows"]) == (800, 400, 160)
+    assert fit["parts"] > 1
+    assert evaluate["accuracy"] > 0.8
+    assert report["command"] == "report"
+    assert "<html" in (folder / "covtype" / "covtype.html").read_text(encoding="utf-8")
+
+
+def test_queries_and_text_are_ranked(tables):
+    found = tables("ranking")
+    part, mean = found["MQ2008, four parts teach and one tests"]
+    assert part["test"] == "s5"
+    assert float(mean["ndcg"]) == float(part["ndcg"]) > 0.9
+    accuracy, area = found["Reuters, trained for accuracy and for the ROC area"]
+    assert (accuracy["task"], area["task"]) == ("classify", "ordinal")
+    assert area["ROC area"] > 0.9
+
+
+def test_the_path_of_C_is_searched_and_kept(tables, folder):
+    (rows,) = tables("path").values()
+    assert [(row["solver"], row["points"]) for row in rows] == [("admm-hss", 6), ("dcsvm", 6)]
+    assert all(row["test rows"] > 0.9 for row in rows)
+    kept = {file.name for solver in ("admm-hss", "dcsvm") for file in (folder / "path").glob(f"{solver}.*")}
+    assert {"admm-hss.csv", "admm-hss.svg", "dcsvm.csv", "dcsvm.svg"} <= kept
+
+
+def test_drift_is_met_by_new_learners(tables, folder):
+    found = tables("drift")
+    assert list(found) == ["Electricity", "Labels exchanged in the middle"]
+    for rows in found.values():
+        whole = {row["model"]: row["whole"] for row in rows}
+        assert len(whole) == 6
+        assert min(score for name, score in whole.items() if name != "NoChange") > 0.7 > whole["NoChange"]
+    assert {file.name for file in (folder / "drift" / "plots").iterdir()} == {"drift.png", "break.png"}
+
+
+def test_dask_prepares_what_is_learned(tables, folder):
+    (rows,) = tables("dask").values()
+    assert [row["step"] for row in rows[2:]] == ["pipeline.fit", "pipeline.decision_function"]
+    assert pq.ParquetFile(folder / "dask" / "census.parquet").num_row_groups == 4
+    found = json.loads((folder / "dask" / "tables.json").read_text())["tables"][0]["notes"]
+    assert float(found[1].partition("accuracy ")[2].partition(" %")[0]) > 90
+
+
+def test_stores_of_others_open_as_they_are(tables):
+    ours, xarray, *_ = tables("foreign")["a9a in stores of three writers"]
+    assert (ours["store"], xarray["store"]) == ("ours", "xarray")
+    assert xarray["objective"] == ours["objective"]
+    assert xarray["accuracy"] == ours["accuracy"]
+
+
+def test_annotated_data_opens_as_it_is(tables):
+    pytest.importorskip("anndata", reason="needs anndata, which holds pandas below 3: streamsvm[recipes]")
+    ours, _, *annotated = tables("foreign")["a9a in stores of three writers"]
+    assert [row["options"] for row in annotated] == ["--y obs/income", "--y obs/code"]
+    for row in annotated:
+        assert row["layout"] == "sparse"
+        assert float(row["objective"]) == pytest.approx(float(ours["objective"]), rel=1e-6)
+
+
+def test_errors_over_seconds(tables, folder):
+    (rows,) = tables("comparison").values()
+    assert [row["curve"] for row in rows][:2] == ["LIBSVM, subsamples", "dcsvm, exact"]
+    assert {row["curve"] for row in rows if "note" in row} <= {"scikit-learn-intelex"}
+    fitted = [row for row in rows if "note" not in row]
+    assert len(fitted) >= 10
+    assert all(0 <= row["error"] <= 0.5 for row in fitted)
+    assert {file.suffix for file in (folder / "comparison" / "plots").iterdir()} == {".png", ".svg"}
