@@ -20,7 +20,7 @@ from statistics import mean
 from typing import Any
 
 from bench import CONFIGS, Bench, print_tables
-from tables import Factor, Seconds, Share, Table
+from tables import Seconds, Share, Table
 
 CONFIG = CONFIGS / "ranking.toml"
 PARTS = range(1, 6)
@@ -63,7 +63,7 @@ def _tuned(bench: Bench, train: Path, test: Path, *sets: str) -> tuple[dict[str,
     common = ("--config", CONFIG, *more, *bench.few_points)
     found = bench.told("tune", "--store", train, *common, "--model", model)
     best = found.result["best"]
-    chosen = {"C": best["params"]["C"], "held-out score": Factor(best["score"])}
+    chosen = {"C": best["params"]["C"], "held-out score": f"{best['score']:.4f}"}
     score = bench.told("evaluate", "--model", model, "--store", test)
     return chosen | {"tune and fit": Seconds(found.seconds)}, score.result
 
