@@ -106,6 +106,8 @@ def plot(name: str, records: list[dict[str, Any]], folder: Path) -> None:
             *zip(*sorted(points), strict=True), marker="o", ms=4, label=curve, **style
         ) if points else None
     axes.set(xscale="log", yscale="log", xlabel="seconds of training", ylabel="test error, %", title=name)
+    for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        formatted("{x:.3g}")
     axes.grid(alpha=0.3, which="both")
     axes.legend(fontsize="small")
     for suffix in ("png", "svg"):
