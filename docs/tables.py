@@ -9,7 +9,7 @@ import annotated_types
 from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
-from streamsvm.cli.app import app
+from streamsvm.cli.app import COMMANDS, app
 from streamsvm.config import FitConfig, Options
 from streamsvm.tune.options import TuneConfig
 
@@ -27,8 +27,7 @@ LIMITS = {
 def command_sections() -> str:
     """A section for each command, with what `--help` prints."""
     runner = CliRunner(env={"COLUMNS": COLUMNS, "TERMINAL_WIDTH": COLUMNS, "NO_COLOR": "1", "TERM": "dumb"})
-    names = [info.name or info.callback.__name__ for info in app.registered_commands]
-    helps = {name: runner.invoke(app, [name, "--help"], prog_name="streamsvm").output for name in names}
+    helps = {name: runner.invoke(app, [name, "--help"], prog_name="streamsvm").output for name in COMMANDS}
     return "\n".join(f"## {name}\n\n```text\n{text.strip()}\n```\n" for name, text in helps.items())
 
 

@@ -6,51 +6,63 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Annotated
+from importlib import import_module
+from keyword import iskeyword
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from streamsvm import __version__
-from streamsvm.cli.calibrate import calibrate
-from streamsvm.cli.check import check
-from streamsvm.cli.demo import demo
-from streamsvm.cli.evaluate import evaluate
-from streamsvm.cli.export import export
-from streamsvm.cli.fit import fit
-from streamsvm.cli.import_ import import_
-from streamsvm.cli.info import info
-from streamsvm.cli.ingest import ingest
-from streamsvm.cli.predict import predict
-from streamsvm.cli.report import report
-from streamsvm.cli.stream import stream
-from streamsvm.cli.top import top
-from streamsvm.cli.tune import tune
 from streamsvm.errors import StreamSVMError
 
 OK, FAILED, INTERRUPTED = 0, 2, 130
+COMMANDS = {  # the first paragraph of what each one's --help says
+    "ingest": "Read files into a store, streamed in bounded memory, written whole or not at all.",
+    "info": "Show shape, type, chunks, classes and their counts.",
+    "check": "Read every chunk: checksums, NaN and infinity, labels. Exits 2 at the first thing wrong.",
+    "fit": "Train a model.",
+    "tune": "Choose options by cross-validation.",
+    "calibrate": "Add probabilities to a model, in place of those it may have.",
+    "predict": "Write the predicted label of every row, block by block.",
+    "evaluate": "Score a model: accuracy, precision and recall by class, confusion, ROC AUC; probabilities where it "
+    "has any.",
+    "report": "Show runs as one HTML page: convergence, levels, time, memory, scores; several side by side.",
+    "top": "Follow a run that was started elsewhere: phases, rates, gap, memory, warnings. Ends when the run has "
+    "ended.",
+    "stream": "Predict, then learn, event by event; one JSON line out for each line in.",
+    "export": "Write a model for other systems; what the format cannot say is said here, and put in files next to it.",
+    "import": "Read a model that LIBSVM or `streamsvm export` wrote.",
+    "demo": "Deform scikit-learn's digits into a large store, train DC-SVM on it, score on untouched digits.",
+}
+SETTINGS: dict[str, Any] = {
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
+}
 
-app = typer.Typer(
-    name="streamsvm",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-for command in (
-    ingest,
-    info,
-    check,
-    fit,
-    tune,
-    calibrate,
-    predict,
-    evaluate,
-    report,
-    top,
-    stream,
-    export,
-    demo,
-):
-    app.command()(command)
-app.command(name="import")(import_)
+
+class Commands(TyperGroup):
+    """Every command by name and help; the module of one is imported when it is used: `--help` answers at once."""
+
+    def __init__(self, **attributes: Any) -> None:
+        named = {name: TyperCommand(name, help=text) for name, text in COMMANDS.items()}
+        super().__init__(**attributes | {"commands": named})
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, name and command(name), rest
+
+
+def command(name: str) -> Any:
+    """The command of this name, with its flags."""
+    module_name = f"{name}_" if iskeyword(name) else name
+    function = getattr(import_module(f"streamsvm.cli.{module_name}"), module_name)
+    alone = typer.Typer(add_completion=False, **SETTINGS)
+    alone.command(name)(function)
+    return typer.main.get_command(alone)
+
+
+app = typer.Typer(name="streamsvm", cls=Commands, **SETTINGS)
 
 
 def _version(wanted: bool) -> None:

@@ -28,8 +28,21 @@ def test_version_and_help():
     assert streamsvm("--version").stdout == f"streamsvm {__version__}\n"
     run = streamsvm("--help")
     assert run.returncode == 0
-    for command in ("ingest", "info", "check", "fit", "predict", "evaluate", "demo"):
+    for command in app_module.COMMANDS:
         assert f" {command} " in run.stdout
+
+
+@pytest.mark.parametrize("name", app_module.COMMANDS)
+def test_the_list_says_what_the_command_says(name):
+    assert app_module.command(name).help.split("\n\n")[0] == app_module.COMMANDS[name]
+
+
+def test_help_needs_no_configuration():
+    asked = (
+        "import sys; from streamsvm.cli.app import app; assert 'pydantic' not in sys.modules; app(['--help'])"
+    )
+    run = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert "calibrate" in run.stdout
 
 
 def test_a_shell_completes_commands():
