@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from measure import Failed, Run, Spread, Worker, run
+from measure import Failed, Run, Spread, Worker, run, run_here
 from tables import Bytes, Factor, Report, Seconds, Share, Table
 
 HERE = Path(__file__).resolve().parent
@@ -89,8 +89,9 @@ class Bench:
     peer_python: str
 
     def command(self, *args: Any, env: dict[str, str] | None = None) -> Run:
-        """`streamsvm ARGS --json`, measured."""
-        return run([*STREAMSVM, *map(str, args), "--json"], env)
+        """`streamsvm ARGS --json`, measured; in a quick run nothing is, and no process starts."""
+        words = [*map(str, args), "--json"]
+        return run_here(words) if self.sizes.is_quick else run([*STREAMSVM, *words], env)
 
     def told(self, *args: Any) -> Run:
         """`command`, and it is printed as people would type it."""
@@ -110,7 +111,13 @@ class Bench:
         return few if self.sizes.is_quick else ()
 
     def prepare(self, *args: Any) -> None:
-        run([sys.executable, HERE / "prepare.py", *map(str, args)])
+        words = [*map(str, args)]
+        if self.sizes.is_quick:
+            import prepare
+
+            prepare.main(words)
+        else:
+            run([sys.executable, HERE / "prepare.py", *words])
 
     def stores(self, name: str) -> tuple[Path, Path]:
         """The training and test store of a data set, ingested where they are not there yet."""

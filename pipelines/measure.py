@@ -6,14 +6,17 @@ imported here and in what imports this.
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import resource
 import statistics
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -75,6 +78,20 @@ def run(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> Run
     result = json.loads(text) if text.startswith("{") else {}
     cpu_seconds = usage.ru_utime + usage.ru_stime
     return Run(result, seconds, cpu_seconds, usage.ru_maxrss * 1024, cores.longest_idle_s())
+
+
+def run_here(words: list[str]) -> Run:
+    """A `streamsvm` command in this process, of which the answer counts and not what it took. Raises Failed."""
+    from streamsvm.cli.app import app, exit_status
+
+    began, cpu_began = time.perf_counter(), time.process_time()
+    with redirect_stdout(io.StringIO()) as out:
+        if exit_status(lambda: app(words, standalone_mode=False)):
+            raise Failed(f"failed: streamsvm {' '.join(words)}")
+    text = out.getvalue()
+    result = json.loads(text) if text.startswith("{") else {}
+    took = time.perf_counter() - began, time.process_time() - cpu_began
+    return Run(result, *took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, 0.0)
 
 
 class _Cores:

@@ -90,7 +90,7 @@ def _order(rows: int, n: int) -> Iterator[int]:
         yield from np.random.default_rng(start).permutation(rows)[: n - start].tolist()
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -112,7 +112,7 @@ def main() -> None:
     third.add_argument("out")
     third.add_argument("--rows", type=int, required=True)
     third.set_defaults(run=events)
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     args.run(args)
 
 
