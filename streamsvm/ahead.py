@@ -1,4 +1,4 @@
-"""Work done ahead of its use."""
+"""Work done on threads of its own: ahead of its use, or side by side."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import TypeVar
+from queue import SimpleQueue
+from threading import Event
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -30,3 +32,34 @@ def ahead(
             result = begun.popleft().result()
             begun.extend(begin(1))
             yield result
+
+
+def as_they_come(streams: Iterable[Callable[[], Iterable[R]]], threads: int) -> Iterator[R]:
+    """What all streams yield, in the order in which it comes; `threads` of them at work, each on its own thread.
+
+    An error of one is raised, and ends the others at their next result.
+    """
+    found: SimpleQueue[Any] = SimpleQueue()
+    is_over = Event()
+
+    def follow(stream: Callable[[], Iterable[R]]) -> None:
+        for result in stream():
+            found.put(result)
+            if is_over.is_set():
+                return
+
+    with ThreadPoolExecutor(threads) as pool:
+        running = {pool.submit(follow, stream) for stream in streams}
+        for future in running:
+            future.add_done_callback(found.put)
+        try:
+            while running:
+                result = found.get()
+                if isinstance(result, Future):
+                    running.discard(result)
+                    result.result()
+                else:
+                    yield result
+        finally:
+            is_over.set()
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -29,7 +29,13 @@ LEAST_ROWS = 500  # of a pilot
 LEAST_PART_ROWS = {True: 128, False: 512}  # on average, of a pilot's parts, with early prediction or without
 STRETCHES = 64  # of neighbouring rows, from which pilots are drawn: a large store is not read whole
 SAMPLE_SHARE = 1 / 8  # of the memory limit, for the rows of pilots
-STEEPEST = 2.5  # power of n
+STEEPEST = {  # power of n
+    "dcsvm": 2.5,
+    "alfpgm": 2.5,
+    "admm-hss": 1.5,  # linear where ranks have settled, which those of small pilots have not
+    "cutting-plane": 1.5,
+    "bsgd": 1.2,
+}
 MOST_LOADING_S = 2.0  # of compiled code; what takes longer was compiled, and will not be again
 TASK_S = 2e-3  # of the leading process, for a task on a cluster
 PROCESSES_S = 5.0  # until local processes have started
@@ -165,10 +171,10 @@ class Costs:
 
     def _grown(self, n: int, values: Sequence[float]) -> float:
         most = min(n, self.divided or n)
-        return grown([p.n for p in self.pilots], values, most) * n / most
+        return grown([p.n for p in self.pilots], values, most, STEEPEST[self.solver]) * n / most
 
 
-def grown(sizes: Sequence[int], values: Sequence[float], n: int) -> float:
+def grown(sizes: Sequence[int], values: Sequence[float], n: int, steepest: float = 2.5) -> float:
     """What rose with the sizes, at n: on the line through the last two values, or on their power if that is above 1."""
     if len(values) == 1:
         return values[0] * n / sizes[0]
@@ -178,7 +184,7 @@ def grown(sizes: Sequence[int], values: Sequence[float], n: int) -> float:
     power = math.log(v1 / v0) / math.log(m1 / m0) if v0 > 0 else 1.0
     if power <= 1.0:
         return v1 + (v1 - v0) / (m1 - m0) * (n - m1)
-    return v1 * (n / m1) ** min(power, STEEPEST)
+    return v1 * (n / m1) ** min(power, steepest)
 
 
 def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.0) -> Costs:
@@ -197,7 +203,10 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
     for m, following in zip(sizes, [*sizes[1:], None], strict=True):
         pilots.append(_pilot(rows, config, store.n, m))
         took = [p.total_s for p in pilots]
-        if following is None or time.perf_counter() + grown([p.n for p in pilots], took, following) > until:
+        seen = [p.n for p in pilots]
+        if following is None:
+            break
+        if time.perf_counter() + grown(seen, took, following, STEEPEST[config.solver]) > until:
             break
     n_classes = 1 if config.task == "regress" else len(np.unique(store.y))
     loading = min(max(first.total_s - again.total_s, 0.0), MOST_LOADING_S)

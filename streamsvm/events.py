@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 BLOCK = 1 << 16  # bytes looked at, at once, for the end of a line
@@ -26,16 +27,18 @@ class Events:
     def __init__(self, *sinks: Sink) -> None:
         self._sinks = sinks
         self._start = time.perf_counter()
+        self._turn = RLock()  # records come from several threads, and reach a sink one by one
 
     def __call__(self, event: str, **fields: Any) -> None:
         record = {"event": event, "t": round(time.perf_counter() - self._start, 4), **fields}
-        for sink in self._sinks:
-            sink(record)
+        with self._turn:
+            for sink in self._sinks:
+                sink(record)
 
     def also(self, sink: Sink) -> Events:
         """These events, passed on to one more sink; the clock goes on."""
         more = Events(*self._sinks, sink)
-        more._start = self._start
+        more._start, more._turn = self._start, self._turn
         return more
 
     def progress(self, phase: str, done: float, total: int | None, **fields: Any) -> None:

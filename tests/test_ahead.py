@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from streamsvm.ahead import ahead
+from streamsvm.ahead import ahead, as_they_come
 
 
 @pytest.mark.parametrize(("threads", "most"), [(1, None), (3, None), (3, 4), (2, 1)])
@@ -41,3 +41,35 @@ def test_an_error_comes_where_its_result_would():
 
 def test_nothing_is_made_of_nothing():
     assert list(ahead(str, [])) == []
+
+
+def test_streams_side_by_side_yield_as_it_comes():
+    """The second stream's results come while the first one waits for them."""
+    turn = threading.Event()
+
+    def first():
+        assert turn.wait(10)
+        yield "first"
+
+    results = as_they_come([first, lambda: iter("ab")], 2)
+    assert (next(results), next(results)) == ("a", "b")
+    turn.set()
+    assert list(results) == ["first"]
+
+
+def test_an_error_ends_all_streams():
+    turn, taken = threading.Event(), []
+
+    def endless():
+        turn.set()
+        for number in range(10**9):
+            taken.append(number)
+            yield number
+
+    def fails():
+        assert turn.wait(10)
+        yield 1 // 0
+
+    with pytest.raises(ZeroDivisionError):
+        list(as_they_come([endless, fails], 2))
+    assert len(taken) < 10**9

@@ -49,7 +49,7 @@ def one_by_one(
 ) -> Iterator[Outcome]:
     """All jobs; small ones side by side, each on one thread."""
     with _cluster(jobs[0].config, events) as scheduler:
-        slots = 1 if scheduler else _side_by_side(store, jobs[0].config)
+        slots = 1 if scheduler else slots_of(store, jobs[0].config)
         work = partial(_outcome, store, folds, score, scheduler, slots)
         with Engine(1).serial_blas():
             yield from ahead(work, jobs, slots)
@@ -84,7 +84,7 @@ def _cluster(config: FitConfig, events: Events) -> Iterator[str | None]:
         engine.close()
 
 
-def _side_by_side(store: Store, config: FitConfig) -> int:
+def slots_of(store: Store, config: FitConfig) -> int:
     """Fits at a time: one for each thread where rows take little of the memory."""
     small = 4 * store.nbytes < SMALL * (config.memory_limit or free_bytes())
     return config.threads or Engine().threads if small else 1

@@ -22,7 +22,7 @@ from streamsvm.tune.folds import make_folds
 from streamsvm.tune.options import Point, TuneConfig
 from streamsvm.tune.plain import Job, Outcome, one_by_one
 from streamsvm.tune.results import Kept
-from streamsvm.tune.shared import along_C, can_share
+from streamsvm.tune.shared import all_along_C, can_share
 
 SCORING = {"classify": "accuracy", "ordinal": "neg_mean_absolute_error", "rank": "ndcg", "regress": "r2"}
 
@@ -130,8 +130,8 @@ class _Search:
                 together.setdefault(same, []).append(job)
             else:
                 alone.append(job)
-        for group in together.values():
-            yield from along_C(self.store, self.folds, group, score, self.events)
+        if together:
+            yield from all_along_C(self.store, self.folds, list(together.values()), score, self.events)
         if alone:
             yield from one_by_one(self.store, self.folds, alone, score, self.events)
 

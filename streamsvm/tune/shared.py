@@ -9,11 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from streamsvm.ahead import as_they_come
 from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
@@ -21,6 +24,7 @@ from streamsvm.data.store import Store
 from streamsvm.events import Events
 from streamsvm.fits.admm import ADMMFit
 from streamsvm.fits.base import Fit
+from streamsvm.graph import Engine
 from streamsvm.memory import free_bytes, process_bytes
 from streamsvm.models import ExpansionModel, Header, KernelModel
 from streamsvm.predict import Judge, assess
@@ -30,7 +34,7 @@ from streamsvm.solvers.lockstep import BLOCK, Columns, Lockstep, LockstepState
 from streamsvm.solvers.pairs import vote
 from streamsvm.train import open_fit, with_task
 from streamsvm.tune.folds import Folds
-from streamsvm.tune.plain import Job, Outcome, Score
+from streamsvm.tune.plain import Job, Outcome, Score, slots_of
 
 COLUMN_BYTES = 100  # of a row in one fold: what a round makes of it
 STATE_BYTES = 16  # and what is kept of each pair
@@ -54,6 +58,21 @@ def can_share(store: Store, config: FitConfig, folds: int) -> bool:
     vector_bytes = store.n * folds * (COLUMN_BYTES + STATE_BYTES * pairs_of_a_row)
     needed = process_bytes() + rows_bytes + vector_bytes + GRAM_BYTES
     return exact and needed < (config.memory_limit or free_bytes())
+
+
+def all_along_C(
+    store: Store, folds: Folds, groups: list[list[Job]], score: Score, events: Events
+) -> Iterator[Outcome]:
+    """`along_C` of each group; where rows are few, a group on each thread: a round has parts that one thread does."""
+    slots = min(len(groups), slots_of(store, groups[0][0].config))
+    if slots > 1:
+        groups = [[_on_one_thread(job) for job in group] for group in groups]
+    with Engine(1).serial_blas():
+        yield from as_they_come([partial(along_C, store, folds, g, score, events) for g in groups], slots)
+
+
+def _on_one_thread(job: Job) -> Job:
+    return replace(job, config=job.config.model_copy(update={"threads": 1}))
 
 
 def along_C(store: Store, folds: Folds, jobs: list[Job], score: Score, events: Events) -> Iterator[Outcome]:
