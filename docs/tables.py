@@ -13,7 +13,7 @@ from streamsvm.cli.app import COMMANDS, app
 from streamsvm.config import FitConfig, Options
 from streamsvm.tune.options import TuneConfig
 
-COLUMNS = "100"
+COLUMNS = "88"
 WORDS = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`", "string": "text"}
 WORDS |= {"array": "list", "object": "table"}
 LIMITS = {

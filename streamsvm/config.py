@@ -293,10 +293,12 @@ class FitConfig(Options):
     positive: Annotated[Labels, Field(description="Labels of the positive class, against the rest")] = ()
     scale: Annotated[Scale, Field(description="Scaling of the features, kept in the model")] = "none"
     seed: Annotated[Whole, Field(ge=0, le=2**32 - 1, description="Seed of every random choice")] = 0
-    memory_limit: Annotated[Bytes, Field(description="Memory of the whole process; else what is free")] = None
-    cache_size: Annotated[Size, Field(ge=0, description="Kernel rows kept by solvers in memory, in all")] = (
-        200 << 20
-    )
+    memory_limit: Annotated[
+        Bytes, Field(description="Memory of the whole process, as 2GiB; else of what is free")
+    ] = None
+    cache_size: Annotated[
+        Size, Field(ge=0, description="Memory for kernel rows that solvers keep, as 200MiB")
+    ] = 200 << 20
     threads: Annotated[Count, Field(description="Threads of this process; else every core")] = None
     workers: Annotated[Count, Field(description="Processes on this machine that do the work, if any")] = None
     scheduler: Annotated[
