@@ -102,9 +102,8 @@ def plot(name: str, records: list[dict[str, Any]], folder: Path) -> None:
         style = {"lw": 1.8} if is_ours else {"lw": 1, "ls": "--"}
         if curve == records[0]["curve"]:
             style = {"lw": 2.5, "color": "black"}
-        axes.plot(
-            *zip(*sorted(points), strict=True), marker="o", ms=4, label=curve, **style
-        ) if points else None
+        if points:
+            axes.plot(*zip(*sorted(points), strict=True), marker="o", ms=4, label=curve, **style)
     axes.set(xscale="log", yscale="log", xlabel="seconds of training", ylabel="test error, %", title=name)
     for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
         formatted("{x:.3g}")
