@@ -55,6 +55,7 @@ SOLVERS: dict[str, list[str]] = {
     "cutting-plane": [*EVEN, "--solver", "cutting-plane", "--kernel", "linear", "--tol", "1e-4"],
     "admm-hss": [*KERNEL, "--solver", "admm-hss"],
 }
+LONGEST_S = 600  # a fit that takes longer hangs
 CLOSE = 2e-2  # difference of decision values, over their size, that tolerances explain
 
 
@@ -249,7 +250,7 @@ def _chunk_damaged(trial: Trial) -> None:
     chunk = trial.rng.choice(sorted(path for path in (copy / "X" / "c").rglob("*") if path.is_file()))
     whole = chunk.read_bytes()
     chunk.write_bytes(whole[:100])
-    _, said = fit.communicate(timeout=600)
+    _, said = _communicate(fit)
     chunk.write_bytes(whole)
     if fit.returncode:
         named = f"chunk {chunk.parent.name}"
@@ -319,10 +320,18 @@ class Bench:
 
 def _ended(fit: subprocess.Popen[str], says: str = "") -> str:
     """What a fit that ends well has said."""
-    _, said = fit.communicate(timeout=600)
+    _, said = _communicate(fit)
     if fit.returncode or says not in said:
         raise AssertionError(f"exit status {fit.returncode} of the fit, which said: {said}")
     return said
+
+
+def _communicate(fit: subprocess.Popen[str]) -> tuple[str, str]:
+    try:
+        return fit.communicate(timeout=LONGEST_S)
+    except subprocess.TimeoutExpired:
+        fit.kill()
+        raise AssertionError(f"the fit had not ended after {LONGEST_S} s") from None
 
 
 def can_mount() -> bool:
@@ -339,9 +348,12 @@ def table(bench: Bench, faults: list[str], solvers: list[str], trials: int) -> T
         for number in range(trials):
             solver = solvers[(place + number) % len(solvers)]
             try:
-                furthest = max(furthest, bench.try_fault(fault, solver, number))
+                far = bench.try_fault(fault, solver, number)
+                furthest, said = max(furthest, far), f"{far:.1e}"
             except AssertionError as error:
-                failures.append(f"{solver}, trial {number}: {' '.join(str(error).split())[-400:]}")
+                said = " ".join(str(error).split())[-400:]
+                failures.append(f"{solver}, trial {number}: {said}")
+            print(f"{fault}, trial {number}, {solver}: {said}", file=sys.stderr, flush=True)
         seconds = (time.perf_counter() - began) / trials
         rows.append(
             {

@@ -213,9 +213,7 @@ class ClusterEngine(Engine):
         return sum(limits) if all(limits) else math.inf
 
     def share(self, value: Any) -> Any:
-        shared = Remote(lambda: self._sent([value], everywhere=True)[0])
-        self._persist(lambda: shared.future)
-        return shared
+        return self._scatter([value])[0]
 
     def hold(
         self,
@@ -299,10 +297,14 @@ class ClusterEngine(Engine):
     def _sent_one(self, value: Any) -> Any:
         return self._sent([value])[0]
 
-    def _sent(self, values: list[Any], *, everywhere: bool = False) -> list[Any]:
-        """Futures of values that workers hold. Raises OSError where a worker was lost meanwhile."""
+    def _sent(self, values: list[Any]) -> list[Any]:
+        """Futures of values that one worker holds each. Raises OSError where a worker was lost meanwhile.
+
+        The others fetch it from each other when they need it. To send it to all at once would save nothing, and the
+        scheduler tries for ever where one of them has left (distributed 2026.8).
+        """
         try:
-            return self._client.scatter(values, broadcast=everywhere, direct=True, hash=False)
+            return self._client.scatter(values, direct=True, hash=False)
         except KeyError as error:  # the scheduler's own, of an address that it has just forgotten
             raise ConnectionError(f"{error} is gone") from error
 

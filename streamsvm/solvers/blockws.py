@@ -203,10 +203,10 @@ class BlockSolver:
             return replace(state, bias=float(level[free].mean()))
         return state
 
-    def held(self, problem: Bounds, state: BlockState, rows: np.ndarray) -> np.ndarray:
-        """Which of some rows are held at a bound by more than the largest violation."""
+    def held(self, problem: Bounds, state: BlockState, rows: np.ndarray, least: float) -> np.ndarray:
+        """Which of some rows are held at a bound by more than `least`."""
         a, g = state.alpha[rows], _shifted(problem, state, rows)
-        return ((a <= 0) & (g > state.violation)) | ((a >= problem.upper[rows]) & (g < -state.violation))
+        return ((a <= 0) & (g > least)) | ((a >= problem.upper[rows]) & (g < -least))
 
     def sides(self, problem: Bounds, state: BlockState, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of some rows: which are on the first side, of those that a block mixes, and their violations."""
@@ -219,7 +219,7 @@ class BlockSolver:
         active = np.arange(len(state.alpha)) if state.active is None else state.active
         if state.rounds < 3 or len(active) <= 2 * self.block_rows:
             return state
-        settled = self.held(problem, state, active)
+        settled = self.held(problem, state, active, state.violation)
         if settled.mean() < 0.3:  # gathering the active rows again has to pay
             return state
         shrunk = (*state.shrunk, Shrunk(active[settled], state.alpha))
@@ -365,7 +365,7 @@ def _block_descent(Q, diag, g, a, upper, y, tol, s):
     q = len(g)
     v = np.empty(q, np.float32)
     S = np.arange(s)
-    Q_S = np.empty((s, s), np.float32)
+    Q_S, is_made = np.empty((s, s), np.float32), np.empty(s, np.bool_)
     for round_ in range(1000):
         if len(y) > 0:
             _centre(g, a, upper, y)
@@ -376,13 +376,13 @@ def _block_descent(Q, diag, g, a, upper, y, tol, s):
             if round_ > 0:
                 _lift_half(v, S)
             _select(v, g, y, S)
-        _gather(Q, S, Q_S)
+        is_made[:] = False
         a_S = a[S]
         tol_S = max(tol, np.float32(0.3) * worst)
         if len(y) > 0:
-            _pair_descent(Q_S, diag[S], g[S], a_S, upper[S], y[S], np.float32(2) * tol_S, 20 * s)
+            _pair_descent(Q, S, Q_S, is_made, diag[S], g[S], a_S, upper[S], y[S], np.float32(2) * tol_S, 20 * s)
         else:
-            _descent(Q_S, diag[S], g[S], a_S, upper[S], tol_S, 20 * s)
+            _descent(Q, S, Q_S, is_made, diag[S], g[S], a_S, upper[S], tol_S, 20 * s)
         for k in range(s):
             i = S[k]
             delta = np.float32(a_S[k] - a[i])
@@ -393,18 +393,24 @@ def _block_descent(Q, diag, g, a, upper, y, tol, s):
                     g[j] += delta * row[j]
 
 
-@nb.njit(nogil=True, cache=True)
-def _gather(Q, S, Q_S):
-    """Q_S = Q[S, S]."""
-    for k in range(len(S)):
-        row = Q[S[k]]
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def _row(Q, S, Q_S, is_made, i, y):
+    """Row i of Q[S, S], or with labels of K[S, S]; gathered when first asked for, as most rows of S never move."""
+    row = Q_S[i]
+    if not is_made[i]:
+        is_made[i] = True
+        whole = Q[S[i]]
         for j in range(len(S)):
-            Q_S[k, j] = row[S[j]]
+            row[j] = whole[S[j]]
+        if len(y) > 0:
+            for j in range(len(S)):
+                row[j] *= y[i] * y[j]
+    return row
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _descent(Q, diag, g, a, upper, tol, max_steps):
-    """Greedy coordinate descent on at most 4096 rows, in place.
+def _descent(Q, S, Q_S, is_made, diag, g, a, upper, tol, max_steps):
+    """Greedy coordinate descent on at most 4096 rows, in place; Q_S and is_made are `_row`'s.
 
     The loops are split so that each vectorises; the arg max packs the index into the low bits of |violation|.
     """
@@ -416,7 +422,7 @@ def _descent(Q, diag, g, a, upper, tol, max_steps):
     for j in range(q):
         low[j] = -big if a[j] < upper[j] else zero
         high[j] = big if a[j] > 0 else zero
-    delta, row = zero, Q[0]
+    delta, row, no_labels = zero, np.zeros(q, np.float32), g[:0]
     for _ in range(max_steps):
         for j in range(q):
             g[j] += delta * row[j]
@@ -433,12 +439,12 @@ def _descent(Q, diag, g, a, upper, tol, max_steps):
         a[i] = new
         low[i] = -big if new < upper[i] else zero
         high[i] = big if new > 0 else zero
-        row = Q[i]
+        row = _row(Q, S, Q_S, is_made, i, no_labels)
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _pair_descent(Q, diag, g, a, upper, y, tol, max_steps):
-    """Descent by pairs on at most 4096 rows until m - M <= tol; in place, Q included: it becomes K.
+def _pair_descent(Q, S, K_S, is_made, diag, g, a, upper, y, tol, max_steps):
+    """Descent by pairs on at most 4096 rows until m - M <= tol, in place; K_S and is_made are `_row`'s.
 
     In z = y a, whose sum is kept: z_i rises and z_j falls by t. i is the row of I_up with the largest level
     f = -y g, and j that of I_low with which the objective falls most, by (f_i - f_j)^2 / 2 |phi_i - phi_j|^2
@@ -454,8 +460,8 @@ def _pair_descent(Q, diag, g, a, upper, y, tol, max_steps):
     for k in range(q):
         may_rise[k] = big if z[k] < most[k] else -big
         may_fall[k] = -big if z[k] > least[k] else big
-        Q[k] *= y[k] * y
-    t, rising, falling = zero, Q[0], Q[0]
+    t, rising = zero, np.zeros(q, np.float32)
+    falling = rising
     for _ in range(max_steps):
         for k in range(q):
             f[k] -= t * (rising[k] - falling[k])
@@ -466,7 +472,7 @@ def _pair_descent(Q, diag, g, a, upper, y, tol, max_steps):
             flipped = bits[k] ^ ((bits[k] >> 31) & np.int32(0x7FFFFFFF))
             key = max(key, (flipped & ~_INDEX) | np.int32(k))
         i = key & _INDEX
-        top, rising, worst = v[i], Q[i], zero
+        top, rising, worst = v[i], _row(Q, S, K_S, is_made, i, y), zero
         for k in range(q):
             behind = max(top - max(f[k], may_fall[k]), zero)
             worst = max(worst, behind)
@@ -477,7 +483,7 @@ def _pair_descent(Q, diag, g, a, upper, y, tol, max_steps):
         for k in range(q):
             key = max(key, (bits[k] & ~_INDEX) | np.int32(k))
         j = key & _INDEX
-        falling = Q[j]
+        falling = _row(Q, S, K_S, is_made, j, y)
         step = (f[i] - f[j]) / max(diag[i] + diag[j] - two * rising[j], flat)
         room_i, room_j = most[i] - z[i], z[j] - least[j]
         step = min(step, room_i, room_j)

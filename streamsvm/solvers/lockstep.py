@@ -18,6 +18,8 @@ from streamsvm.solvers.blockws import MOST_ROUNDS, BlockSolver, BlockState, Shru
 from streamsvm.strips import strips
 
 BLOCK = 3072  # rows of a working set: what several columns want; on ijcnn1 2048 takes longer, and 4096
+WHOLE = 8192  # active rows from which on they are the working set, and Q of them is kept
+HELD = 0.5  # of the largest violation: by as much must a row be held at a bound to be dropped
 
 
 @dataclass
@@ -32,16 +34,27 @@ class Columns:
     y: np.ndarray
     upper: np.ndarray
     threads: int = 1
+    _ids: np.ndarray = field(init=False, repr=False)
     _view: tuple[np.ndarray, Rows] | None = field(default=None, repr=False)
-    _gram: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32), repr=False)
+    _gram: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
+    _space: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32), repr=False)
+
+    def __post_init__(self) -> None:
+        self._ids = np.arange(len(self.y))
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
         """Q[ids, ids], (q, q) float32, in memory that the next call uses again: fresh pages cost more than values."""
-        q, some = len(ids), self.rows.take(ids)
-        if len(self._gram) < q * q:
-            self._gram = np.empty(max(q, min(BLOCK, len(self.y))) ** 2, np.float32)
-        K = self.kernel.block(some, some, self.threads, self._gram[: q * q].reshape(q, q))
-        return signed(K, self.y[ids])
+        if self._gram is None or self._gram[0] is not ids:
+            q, some = len(ids), self.rows.take(ids)
+            if len(self._space) < q * q:
+                self._space = np.empty(max(q, min(BLOCK, len(self.y))) ** 2, np.float32)
+            K = self.kernel.block(some, some, self.threads, self._space[: q * q].reshape(q, q))
+            self._gram = ids, signed(K, self.y[ids])
+        return self._gram[1]
+
+    def active(self, state: LockstepState) -> np.ndarray:
+        """The rows that may move; the same array while they are the same."""
+        return self._ids if state.first.active is None else state.first.active
 
     def apply(self, ids: np.ndarray, deltas: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         """deltas @ Q[ids, rows], (columns, len(rows)) float64, for deltas (columns, len(ids)); rows None: all."""
@@ -163,14 +176,13 @@ class Lockstep:
 
     def _shrunk(self, problem: Columns, state: LockstepState, todo: list[int]) -> LockstepState:
         """Drops rows that every column would drop."""
-        first = state.first
-        active = np.arange(len(problem.y)) if first.active is None else first.active
+        first, active = state.first, problem.active(state)
         if first.rounds < 3 or len(active) <= 2 * self.solver.block_rows:
             return state
         settled = np.ones(len(active), bool)
         for c in todo:
-            column = _Column(problem.y, problem.upper[c])
-            settled &= self.solver.held(column, state.columns[c], active)
+            column, least = _Column(problem.y, problem.upper[c]), HELD * state.columns[c].violation
+            settled &= self.solver.held(column, state.columns[c], active, least)
         if settled.mean() < 0.3:
             return state
         left, gone = active[~settled], active[settled]
@@ -192,8 +204,9 @@ class Lockstep:
 
     def _block(self, problem: Columns, state: LockstepState, todo: list[int]) -> np.ndarray:
         """As the block solver selects it, by each row's largest violation over those of its column."""
-        first, rows = state.first, self.solver.block_rows
-        ids = np.arange(len(problem.y)) if first.active is None else first.active
+        first, rows, ids = state.first, self.solver.block_rows, problem.active(state)
+        if len(ids) <= WHOLE:
+            return ids
         v = np.zeros((2, len(ids)))
         for c in todo:
             rises, violation = self.solver.sides(_Column(problem.y, problem.upper[c]), state.columns[c], ids)

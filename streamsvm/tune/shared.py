@@ -30,7 +30,7 @@ from streamsvm.models import ExpansionModel, Header, KernelModel
 from streamsvm.predict import Judge, assess
 from streamsvm.solvers.blockws import BlockSolver
 from streamsvm.solvers.dcsvm import default_levels
-from streamsvm.solvers.lockstep import BLOCK, Columns, Lockstep, LockstepState
+from streamsvm.solvers.lockstep import BLOCK, WHOLE, Columns, Lockstep, LockstepState
 from streamsvm.solvers.pairs import vote
 from streamsvm.train import open_fit, with_task
 from streamsvm.tune.folds import Folds
@@ -38,7 +38,6 @@ from streamsvm.tune.plain import Job, Outcome, Score, slots_of
 
 COLUMN_BYTES = 100  # of a row in one fold: what a round makes of it
 STATE_BYTES = 16  # and what is kept of each pair
-GRAM_BYTES = 4 * BLOCK**2
 
 
 def can_share(store: Store, config: FitConfig, folds: int) -> bool:
@@ -56,7 +55,8 @@ def can_share(store: Store, config: FitConfig, folds: int) -> bool:
     pairs_of_a_row = 1 if config.positive else len(np.unique(store.y)) - 1
     rows_bytes = (2 + pairs_of_a_row) * store.nbytes * (1 if store.is_sparse else 4 / store.dtype.itemsize)
     vector_bytes = store.n * folds * (COLUMN_BYTES + STATE_BYTES * pairs_of_a_row)
-    needed = process_bytes() + rows_bytes + vector_bytes + GRAM_BYTES
+    gram_bytes = 4 * min(store.n, WHOLE) ** 2
+    needed = process_bytes() + rows_bytes + vector_bytes + gram_bytes
     return exact and needed < (config.memory_limit or free_bytes())
 
 
