@@ -6,6 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("patient", deadline=None)  # how long an example takes is the machine's business
+settings.load_profile("patient")
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 

@@ -45,7 +45,6 @@ def cross_entropy(at, f, t, weight) -> float:
 
 
 @given(seeds, st.integers(4, 300), st.sampled_from([1e-6, 1.0, 1e5]), st.sampled_from([0.02, 1.0, 30.0]))
-@settings(deadline=None)
 def test_sigmoid_has_the_least_cross_entropy(seed, n, scale, noise):
     f, positive, weight = rows(seed, n, scale, noise)
     t = platt_targets(positive, weight)
@@ -79,7 +78,6 @@ def pooled(f: np.ndarray, t: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 @given(seeds, st.integers(2, 80), st.booleans())
-@settings(deadline=None)
 def test_isotonic_is_pooling(seed, n, ties):
     f, positive, weight = rows(seed, n)
     f = np.round(f, 1) if ties else f
@@ -116,7 +114,7 @@ def pair_table(r: np.ndarray) -> np.ndarray:
 
 
 @given(seeds, st.integers(3, 6))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_coupling_is_the_minimum_that_the_iteration_finds(seed, k):
     rng = np.random.default_rng(seed)
     r = np.full((k, k), 0.5)

@@ -50,7 +50,7 @@ ARRAYS = hnp.arrays(
 @given(
     st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True).filter(lambda k: k != "identity"), ARRAYS)
 )
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_what_was_saved_is_loaded(tmp_path_factory, state):
     folder = tmp_path_factory.mktemp("run")
     of(folder).offer(lambda: state)
@@ -197,7 +197,7 @@ def test_hostile_states_are_refused(tmp_path, kind):
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_any_bytes_give_arrays_or_one_error(tmp_path_factory, data):
     """Whole states with some bytes changed, cut or doubled."""
     folder = tmp_path_factory.getbasetemp() / "mutated"

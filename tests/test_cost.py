@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from making import samples
 
@@ -22,7 +22,6 @@ def data(is_sparse: bool = False) -> Store:
     return Store.from_arrays(X, rng.choice(["a", "b", "rare"], N, p=[0.5, 0.498, 0.002]), qid=None)
 
 
-@settings(deadline=None)
 @given(
     factor=st.floats(1e-3, 1e3),
     power=st.floats(1.0, 2.5),

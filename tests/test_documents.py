@@ -14,6 +14,8 @@ import pytest
 
 from streamsvm.cli.app import app, exit_status
 
+pytestmark = pytest.mark.xdist_group("documents")  # pages go on where the tutorial ends: it is followed once
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 TUTORIAL = DOCS / "tutorial.md"

@@ -8,7 +8,7 @@ import math
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm import events
@@ -37,7 +37,6 @@ class TestApproach:
         assert [round(share(value), 6) for value in (1.0, 1e-1, 1e-2, 1e-3)] == [0, 0.25, 0.5, 0.75]
 
     @given(st.lists(st.floats(0, 1e6) | st.just(math.inf), max_size=20), st.floats(1e-9, 1))
-    @settings(deadline=None)
     def test_it_never_falls_and_never_ends(self, values, tol):
         share = Approach(tol)
         shares = [share(value) for value in values]

@@ -95,7 +95,6 @@ def use(path: Path) -> None:
 
 @given(st.data())
 @settings(
-    deadline=None,
     max_examples=EXAMPLES,
     derandomize=EXAMPLES == 400,
     suppress_health_check=UNSCOPED,
@@ -120,7 +119,7 @@ def test_changed_stores_and_models(originals, tmp_path_factory, data):
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=300, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 def test_changed_configurations(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "changed.toml"
     text = b'C = 10\n[kernel]\ngamma = "scale"\n[dcsvm]\nearly = true\nlevels = 3\n[bsgd]\nlam = 1e-3\n'

@@ -97,7 +97,7 @@ def test_no_rows_give_empty_blocks_and_zero_products():
     assert kernel.apply(none, a, np.ones(5)).shape == (0,)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.floats(1e-3, 1e3), st.integers(1, 40))
 def test_exponential_is_accurate_over_its_whole_range(gamma, m):
     """Relative error with one feature: of the polynomial, and of the float32 argument, five roundings of it."""

@@ -130,7 +130,7 @@ def check_partition(tree: Partition, parts: np.ndarray, rows: Rows, max_rows: in
         assert len(group) > max_rows
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     X=hnp.arrays(np.float32, st.tuples(st.integers(1, 200), st.integers(1, 3)), elements=st.integers(-4, 4)),
     n_parts=st.integers(1, 9),
@@ -154,7 +154,7 @@ def test_partition_of_continuous_rows_routes_them_as_trained(kernel, layout):
     np.testing.assert_array_equal(tree.assign(rows), parts)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 99), n_parts=st.integers(1, 9), max_rows=st.integers(20, 200), m=st.integers(1, 12)
 )

@@ -117,7 +117,7 @@ def test_a_saved_learner_goes_on_bit_by_bit(labels, copy, tmp_path):
         assert second.predict_proba_one(x) == straight.predict_proba_one(x)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(
         st.tuples(

@@ -70,7 +70,7 @@ def assert_same(a: Toy, b: Toy) -> None:
 DTYPES = st.sampled_from(["u1", "i4", "i8", "f4", "f8", "?", "U3"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     array=hnp.arrays(DTYPES, hnp.array_shapes(max_dims=3, max_side=5, min_side=0)),
     number=st.floats(allow_nan=False, allow_infinity=False),

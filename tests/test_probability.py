@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from making import write
 
@@ -65,7 +65,6 @@ def trained(name: str, k: int, method: str | None = "sigmoid") -> Any:
     st.integers(0, 9),
     st.booleans(),
 )
-@settings(deadline=None)
 def test_folds_are_even_in_every_class(folds, counts, seed, weighted):
     y = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
     weight = np.ones(len(y))

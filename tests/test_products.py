@@ -23,7 +23,7 @@ def block(m: int, d: int, dtype: str, layout: str, seed: int) -> tuple[Rows, np.
     return Rows(out), X.astype(np.float64)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     m=st.integers(1, 40),
     d=st.integers(1, 12),

@@ -380,7 +380,9 @@ def _block_descent(Q, diag, g, a, upper, y, tol, s):
         a_S = a[S]
         tol_S = max(tol, np.float32(0.3) * worst)
         if len(y) > 0:
-            _pair_descent(Q, S, Q_S, is_made, diag[S], g[S], a_S, upper[S], y[S], np.float32(2) * tol_S, 20 * s)
+            _pair_descent(
+                Q, S, Q_S, is_made, diag[S], g[S], a_S, upper[S], y[S], np.float32(2) * tol_S, 20 * s
+            )
         else:
             _descent(Q, S, Q_S, is_made, diag[S], g[S], a_S, upper[S], tol_S, 20 * s)
         for k in range(s):

@@ -128,7 +128,7 @@ fields = st.dictionaries(
 
 
 @given(st.lists(st.tuples(kinds, fields), max_size=8))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_records_of_any_kind_are_shown(tmp_path_factory, records):
     console = Console(file=io.StringIO(), width=100)
     watch = Watch(tmp_path_factory.getbasetemp(), console)

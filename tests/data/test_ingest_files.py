@@ -69,7 +69,7 @@ def test_svmlight_query_ids_and_float_labels(tmp_path):
     np.testing.assert_array_equal(store.y, [0.5, 2.0])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     values=st.lists(st.floats(-1e300, 1e300, allow_subnormal=False).filter(bool), min_size=1, max_size=20),
     form=st.sampled_from(["{!r}", "{:.3e}", "{:+.17g}", "{:E}"]),

@@ -99,7 +99,7 @@ def test_arrays_there_and_back():
     np.testing.assert_array_equal(again.scale, scaling.scale)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 1000), n=st.integers(1, 60), cut=st.integers(1, 59), is_sparse=st.booleans())
 def test_statistics_merge_exactly(seed, n, cut, is_sparse):
     X = samples(n, 3, "float64", seed=seed).X + (0 if is_sparse else 1e6)

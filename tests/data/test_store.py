@@ -21,7 +21,7 @@ from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     n=st.integers(1, 40),
     d=st.integers(1, 6),
@@ -53,7 +53,7 @@ def test_round_trip(tmp_path_factory, n, d, dtype, is_sparse, chunk_rows, step, 
     np.testing.assert_array_equal(store.take(ids).dense(), rows.dense()[ids])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(is_sparse=st.booleans(), chosen=st.sets(st.integers(0, 39), min_size=1), data=st.data())
 def test_subset_is_the_rows_it_names(tmp_path_factory, is_sparse, chosen, data):
     rows, ids = samples(40, 3, is_sparse=is_sparse), np.array(sorted(chosen))

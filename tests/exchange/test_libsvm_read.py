@@ -207,7 +207,6 @@ def test_damaged_ranges_name_the_line(text, message, tmp_path):
 
 
 @settings(
-    deadline=None,
     max_examples=400,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

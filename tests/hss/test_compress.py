@@ -184,7 +184,7 @@ def low_rank(m: int, s: int, rank: int, seed: int = 0) -> np.ndarray:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     m=st.integers(1, 30),
     s=st.integers(1, 60),

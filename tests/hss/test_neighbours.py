@@ -58,7 +58,7 @@ def test_one_leaf_finds_all():
     np.testing.assert_allclose(sq_distances, np.sort(exact, axis=1)[:, :5], rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(n=st.integers(1, 30), k=st.integers(1, 12), few=st.integers(1, 5))
 def test_duplicates_and_fewer_rows_than_k(n, k, few):
     rows = Rows(np.random.default_rng(n).integers(0, few, (n, 3)).astype(np.float32))

@@ -58,7 +58,7 @@ def test_below_comes_before(depth, data):
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(n=st.integers(1, 120), d=st.integers(1, 4), leaf=st.integers(2, 40), few=st.integers(1, 9))
 def test_an_order_is_a_permutation_whatever_the_rows(direction, n, d, leaf, few):
     """Integers below `few`: duplicates and constant features are the rule."""

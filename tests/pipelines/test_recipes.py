@@ -7,7 +7,7 @@ import gzip
 import json
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -40,9 +40,7 @@ RECIPES = {
     "foreign": ("foreign_stores.py",),
     "comparison": ("comparison.py", "--plots", "plots"),
 }
-AT_A_TIME = 3
 RNG = np.random.default_rng(7)
-pytestmark = pytest.mark.timeout(900)  # the first test waits for the first recipe, beside others
 
 
 def svmlight(path, n, d):
@@ -147,28 +145,18 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tables(data, folder):
-    """tables(name): what a recipe wrote, by the titles' first words. A few recipes run at a time, in their order."""
-    children = []
+    """tables(name): runs a recipe; what it wrote, by the titles' first words."""
 
+    @cache
     def run(name):
-        child = start(data, folder / name, *RECIPES[name])
-        children.append(child)
-        return child.communicate(), child.returncode
+        with start(data, folder / name, *RECIPES[name]) as child:
+            stdout, stderr = child.communicate()
+        assert child.returncode == 0, stderr
+        found = json.loads((folder / name / "tables.json").read_text())["tables"]
+        assert all(f"### {table['title']}" in stdout for table in found)
+        return {table["title"].partition(":")[0]: table["rows"] for table in found}
 
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
-        at_work = {name: pool.submit(run, name) for name in RECIPES}
-
-        def finished(name):
-            (stdout, stderr), status = at_work[name].result()
-            assert status == 0, stderr
-            found = json.loads((folder / name / "tables.json").read_text())["tables"]
-            assert all(f"### {table['title']}" in stdout for table in found)
-            return {table["title"].partition(":")[0]: table["rows"] for table in found}
-
-        yield finished
-        pool.shutdown(wait=False, cancel_futures=True)
-        for child in children:
-            child.kill()
+    return run
 
 
 def start(data, work, recipe, *options):

@@ -29,7 +29,6 @@ def events(run):
 
 
 @given(st.data())
-@settings(deadline=None)
 def test_an_events_file_cut_at_any_byte_is_read(tmp_path_factory, data):
     folder = told.everything(tmp_path_factory.mktemp("run"))
     path, whole = folder / "events.jsonl", read_run(folder)
@@ -43,7 +42,6 @@ def test_an_events_file_cut_at_any_byte_is_read(tmp_path_factory, data):
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8))
-@settings(deadline=None)
 def test_lines_that_are_no_records_are_left_out(tmp_path_factory, junk):
     folder = told.write_run(tmp_path_factory.mktemp("run"), told.ROUNDS)
     whole = read_run(folder).records
@@ -57,7 +55,7 @@ def test_lines_that_are_no_records_are_left_out(tmp_path_factory, junk):
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 def test_values_of_any_kind_do_not_stop_a_report(tmp_path_factory, data):
     folder = told.everything(tmp_path_factory.mktemp("run"))
     values = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]

@@ -113,7 +113,7 @@ def test_blocks_and_rows_one_by_one_give_the_same_model(strategy, layout):
         assert np.quantile(off, 0.99) <= rounding
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 1000), st.integers(2, 11), st.sampled_from(STRATEGIES[:2]), st.booleans())
 def test_values_stay_those_of_the_vectors(seed, merge, strategy, several):
     """Merged distances come from distances alone; after many merges they are still those of the vectors."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm import Store
@@ -12,7 +12,6 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.tune.folds import make_folds
 
 
-@settings(deadline=None)
 @given(
     sizes=st.lists(st.integers(2, 40), min_size=1, max_size=4),
     count=st.integers(2, 6),
