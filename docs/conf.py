@@ -23,7 +23,6 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["README.md"]
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 default_role = "code"

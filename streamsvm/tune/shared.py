@@ -52,12 +52,17 @@ def can_share(store: Store, config: FitConfig, folds: int) -> bool:
         children = config.dcsvm.children
         whole = config.dcsvm.levels is None and default_levels(store.n, children, early=False) == 0
         exact = config.solver == "dcsvm" and not config.dcsvm.early and whole
+    return exact and _fit_at_a_time(store, config, folds) >= 1
+
+
+def _fit_at_a_time(store: Store, config: FitConfig, folds: int) -> int:
+    """Groups whose rows, vectors and kernel values fit in memory side by side."""
     pairs_of_a_row = 1 if config.positive else len(np.unique(store.y)) - 1
     rows_bytes = (2 + pairs_of_a_row) * store.nbytes * (1 if store.is_sparse else 4 / store.dtype.itemsize)
     vector_bytes = store.n * folds * (COLUMN_BYTES + STATE_BYTES * pairs_of_a_row)
     gram_bytes = 4 * min(store.n, WHOLE) ** 2
-    needed = process_bytes() + rows_bytes + vector_bytes + gram_bytes
-    return exact and needed < (config.memory_limit or free_bytes())
+    free = (config.memory_limit or free_bytes()) - process_bytes()
+    return max(0, int(free / (rows_bytes + vector_bytes + gram_bytes)))
 
 
 def all_along_C(
@@ -65,7 +70,8 @@ def all_along_C(
 ) -> Iterator[Outcome]:
     """`along_C` of each group; where rows are few, a group on each thread: a round has parts that one thread does."""
     groups = sorted(groups, key=_narrowness, reverse=True)  # what takes longest begins first
-    slots = min(len(groups), slots_of(store, groups[0][0].config))
+    config = groups[0][0].config
+    slots = min(len(groups), slots_of(store, config), max(1, _fit_at_a_time(store, config, folds.count)))
     if slots > 1:
         groups = [[_on_one_thread(job) for job in group] for group in groups]
     with Engine(1).serial_blas():
