@@ -18,7 +18,7 @@ from streamsvm.solvers.blockws import MOST_ROUNDS, BlockSolver, BlockState, Shru
 from streamsvm.strips import strips
 
 BLOCK = 3072  # rows of a working set: what several columns want; on ijcnn1 2048 takes longer, and 4096
-WHOLE = 8192  # active rows from which on they are the working set, and Q of them is kept
+WHOLE = 8192  # rows whose Q is kept (256 MiB): on ijcnn1 6144 takes longer, and 12288
 HELD = 0.5  # of the largest violation: by as much must a row be held at a bound to be dropped
 
 
@@ -107,10 +107,14 @@ class LockstepState:
 
 @dataclass(frozen=True)
 class Lockstep:
-    """The block solver for many columns at once: each reaches `solver.tol`."""
+    """The block solver for many columns at once: each reaches `solver.tol`.
+
+    whole: active rows from which on all of them are the working set, round after round, and Q of them is kept.
+    """
 
     solver: BlockSolver
     threads: int = 1
+    whole: int = WHOLE
 
     def init(self, problem: Columns) -> LockstepState:
         """From zero."""
@@ -205,7 +209,7 @@ class Lockstep:
     def _block(self, problem: Columns, state: LockstepState, todo: list[int]) -> np.ndarray:
         """As the block solver selects it, by each row's largest violation over those of its column."""
         first, rows, ids = state.first, self.solver.block_rows, problem.active(state)
-        if len(ids) <= WHOLE:
+        if len(ids) <= self.whole:
             return ids
         v = np.zeros((2, len(ids)))
         for c in todo:

@@ -31,11 +31,11 @@ def alone(columns, c, bias):
     return dual, blockws.solve(dual, tol=TOL, bias=bias), own
 
 
-@pytest.mark.parametrize("block_rows", [16, 3072])
+@pytest.mark.parametrize(("block_rows", "whole"), [(16, 0), (16, 250), (3072, 8192)])
 @pytest.mark.parametrize("bias", [False, True])
-def test_each_column_is_solved_and_knows_decision_values_of_all_rows(bias, block_rows):
+def test_each_column_is_solved_and_knows_decision_values_of_all_rows(bias, block_rows, whole):
     columns = problem()
-    solver = Lockstep(BlockSolver(TOL, block_rows, bias), threads=2)
+    solver = Lockstep(BlockSolver(TOL, block_rows, bias), threads=2, whole=whole)
     state = solver.solve(columns, solver.init(columns))
     K = columns.kernel.exact(columns.rows, columns.rows)
     for c, column in enumerate(state.columns):
@@ -70,9 +70,10 @@ def test_a_solution_starts_the_next_C_without_a_product(bias, monkeypatch):
         np.testing.assert_allclose(one.gradient, other.gradient, atol=20 * TOL)
 
 
-def test_rows_are_left_out_and_come_back():
+@pytest.mark.parametrize("whole", [0, 1500])
+def test_rows_are_left_out_and_come_back(whole):
     columns = problem(n=3000, C=0.05)
-    solver = Lockstep(BlockSolver(TOL, 64))
+    solver = Lockstep(BlockSolver(TOL, 64), whole=whole)
     state, sizes = solver.init(columns), set()
     while state.violation > TOL or state.first.shrunk:
         sizes.add(3000 if state.first.active is None else len(state.first.active))
