@@ -7,6 +7,7 @@ Q[active, B] @ deltas. The gradient is known on held-out rows, too, so their dec
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,6 +23,23 @@ WHOLE = 8192  # rows whose Q is kept (256 MiB): on ijcnn1 6144 takes longer, and
 HELD = 0.5  # of the largest violation: by as much must a row be held at a bound to be dropped
 
 
+class KeptGram:
+    """The Gram matrix of the last rows that were asked for; problems that take turns can share its memory."""
+
+    def __init__(self) -> None:
+        self._space = np.empty(0, np.float32)  # used again and again: fresh pages cost more than values
+        self._last: tuple[np.ndarray, np.ndarray] | None = None
+
+    def of(self, ids: np.ndarray, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """make(out (q, q) float32) of q ids, or what it made last for this very array."""
+        if self._last is None or self._last[0] is not ids:
+            q = len(ids)
+            if len(self._space) < q * q:
+                self._space = np.empty(max(q, BLOCK) ** 2, np.float32)
+            self._last = ids, make(self._space[: q * q].reshape(q, q))
+        return self._last[1]
+
+
 @dataclass
 class Columns:
     """min over a of 1/2 a'Qa - e'a, 0 <= a <= upper_c, for each column c; rows in memory.
@@ -34,23 +52,21 @@ class Columns:
     y: np.ndarray
     upper: np.ndarray
     threads: int = 1
+    kept: KeptGram = field(default_factory=KeptGram, repr=False)
     _ids: np.ndarray = field(init=False, repr=False)
     _view: tuple[np.ndarray, Rows] | None = field(default=None, repr=False)
-    _gram: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
-    _space: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32), repr=False)
 
     def __post_init__(self) -> None:
         self._ids = np.arange(len(self.y))
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
-        """Q[ids, ids], (q, q) float32, in memory that the next call uses again: fresh pages cost more than values."""
-        if self._gram is None or self._gram[0] is not ids:
-            q, some = len(ids), self.rows.take(ids)
-            if len(self._space) < q * q:
-                self._space = np.empty(max(q, min(BLOCK, len(self.y))) ** 2, np.float32)
-            K = self.kernel.block(some, some, self.threads, self._space[: q * q].reshape(q, q))
-            self._gram = ids, signed(K, self.y[ids])
-        return self._gram[1]
+        """Q[ids, ids], (q, q) float32, in memory that the next call uses again."""
+
+        def make(out: np.ndarray) -> np.ndarray:
+            some = self.rows.take(ids)
+            return signed(self.kernel.block(some, some, self.threads, out), self.y[ids])
+
+        return self.kept.of(ids, make)
 
     def active(self, state: LockstepState) -> np.ndarray:
         """The rows that may move; the same array while they are the same."""

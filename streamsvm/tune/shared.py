@@ -30,7 +30,7 @@ from streamsvm.models import ExpansionModel, Header, KernelModel
 from streamsvm.predict import Judge, assess
 from streamsvm.solvers.blockws import BlockSolver
 from streamsvm.solvers.dcsvm import default_levels
-from streamsvm.solvers.lockstep import BLOCK, WHOLE, Columns, Lockstep, LockstepState
+from streamsvm.solvers.lockstep import BLOCK, WHOLE, Columns, KeptGram, Lockstep, LockstepState
 from streamsvm.solvers.pairs import vote
 from streamsvm.train import open_fit, with_task
 from streamsvm.tune.folds import Folds
@@ -130,7 +130,8 @@ def _solved(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> 
     k, rows = len(fit.classes), StoreSamples(fit.store, fit.scaling).load().rows
     weights = np.where(fold_of == np.arange(folds)[:, None], 0.0, fit.upper / fit.config.C)
     solver = Lockstep(BlockSolver(fit.config.tol, BLOCK, fit.config.solver == "alfpgm"), fit.engine.threads)
-    pairs = [_Pair(fit, rows, i, j, weights) for i, j in combinations(range(k), 2)]
+    kept = KeptGram()
+    pairs = [_Pair(fit, rows, i, j, weights, kept) for i, j in combinations(range(k), 2)]
     for point, C in Cs.items():
         decisions = np.stack([pair.decisions(solver, C, fold_of) for pair in pairs], axis=1)
         yield point, decisions[:, 0] if k == 2 else vote(decisions, k)
@@ -139,14 +140,14 @@ def _solved(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> 
 class _Pair:
     """The problem of two classes on every fold, and where the last C has led to. weights: (folds, n)."""
 
-    def __init__(self, fit: Fit, rows: Rows, i: int, j: int, weights: np.ndarray) -> None:
+    def __init__(self, fit: Fit, rows: Rows, i: int, j: int, weights: np.ndarray, kept: KeptGram) -> None:
         self._rows, self._kernel = rows, fit.kernel
         is_member = (fit.codes == i) | (fit.codes == j)
         self._members, self._others = np.flatnonzero(is_member), np.flatnonzero(~is_member)
         self._weights = weights[:, self._members]
         own = rows if is_member.all() else rows.take(self._members)
         y = np.where(fit.codes[self._members] == j, 1.0, -1.0)
-        self._problem = Columns(fit.kernel, own, y, self._weights, fit.engine.threads)
+        self._problem = Columns(fit.kernel, own, y, self._weights, fit.engine.threads, kept)
         self._state: LockstepState | None = None
 
     def decisions(self, solver: Lockstep, C: float, fold_of: np.ndarray) -> np.ndarray:
