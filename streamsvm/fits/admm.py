@@ -15,7 +15,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
 from streamsvm.data.store import Store
-from streamsvm.errors import ConfigError, NotFoundError
+from streamsvm.errors import ConfigError, NotFoundError, StorageError
 from streamsvm.events import Events, Rounds
 from streamsvm.fits.base import Fit
 from streamsvm.graph import Engine
@@ -161,7 +161,7 @@ class ADMMFit(Fit):
             return state, z, coef, dropped, self._bias(rows, problem, z, coef)
 
     def _factorised(self, rows: Rows) -> Factorisation:
-        """From the run directory where it is there, else made, and kept there."""
+        """From the run directory where it is there, else made, and kept there if it has room: as states are."""
         path = self.checkpoints.run_dir and self.checkpoints.run_dir / "factor.zarr"
         key = json.dumps(self.checkpoints.identity)
         if path and self.checkpoints.resume:
@@ -174,7 +174,10 @@ class ADMMFit(Fit):
         made = Factorisation(order, matrix, inverse, key)
         if path:
             with self.phase("keep"):
-                save_model(made, path)
+                try:
+                    save_model(made, path)
+                except StorageError as error:
+                    self.events("warning", message=f"{error}: --resume would compress once more")
         return made
 
     def _made(self, rows: Rows, options: HSSOptions) -> tuple[np.ndarray, KernelMatrix, ShiftedKernel]:

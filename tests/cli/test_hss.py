@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from streamsvm.cli.app import app, exit_status
+from streamsvm.errors import StorageError
 
 
 def run(*args):
@@ -66,6 +67,17 @@ def test_a_saved_factorisation_is_no_model(store, capfd):
     capfd.readouterr()
     assert run("predict", "--model", run_dir / "factor.zarr", "--store", store, "--out", "p.csv") == 2
     assert "found a model of kind 'hss', supported are kernel" in capfd.readouterr().err
+
+
+def test_a_factorisation_that_has_no_room_ends_no_run(store, capfd, monkeypatch):
+    def full(model, path):
+        raise StorageError(f"writing {path} failed: No space left on device; nothing was kept")
+
+    monkeypatch.setattr("streamsvm.fits.admm.save_model", full)
+    status, model = fit(store, "--gamma", 1, "--run-dir", store.parent / "run")
+    assert status == 0
+    assert "factor.zarr failed: No space left on device" in capfd.readouterr().err
+    assert model.exists()
 
 
 def test_many_classes_and_weights(tmp_path):
