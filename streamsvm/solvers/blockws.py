@@ -285,9 +285,9 @@ class BlockSolver:
         )
         moved = a != before
         new = np.where(moved, np.clip(a.astype(np.float64), 0.0, problem.upper[block]), state.alpha[block])
-        at_upper = moved & (a >= upper)
+        at_upper = a >= upper  # rows that were a hair below their bound, too: float32 cannot move them there
         new[at_upper] = problem.upper[block][at_upper]
-        return new, moved
+        return new, new != state.alpha[block]
 
 
 def violations(alpha: np.ndarray, gradient: np.ndarray, upper: np.ndarray) -> np.ndarray:

@@ -147,7 +147,9 @@ class Lockstep:
             a, Qa = column.alpha, column.gradient + 1.0
             reach = float(np.min(upper[a > 0] / a[a > 0], initial=np.inf))
             scale = float(np.clip(a.sum() / max(a @ Qa, 1e-300), 1.0, max(reach, 1.0)))
-            columns.append(BlockState(np.minimum(scale * a, upper), scale * Qa - 1.0))
+            # a hair below its bound a row would count as free to rise, and float32 steps could not tell
+            scaled = np.where(scale * a > (1 - 1e-12) * upper, upper, scale * a)
+            columns.append(BlockState(scaled, scale * Qa - 1.0))
         return self._measured(problem, LockstepState(tuple(columns)))
 
     def solve(self, problem: Columns, state: LockstepState) -> LockstepState:

@@ -70,6 +70,26 @@ def test_a_solution_starts_the_next_C_without_a_product(bias, monkeypatch):
         np.testing.assert_allclose(one.gradient, other.gradient, atol=20 * TOL)
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_rows_at_their_bound_stay_there_when_C_grows(bias):
+    """0.46 / 0.21 * 0.21 is not 0.46: once rows a hair below their bound could not move and the solver gave up."""
+    Cs = np.geomspace(0.1, 100, 10)
+    columns = problem(C=1.0)
+    unit, solver = columns.upper, Lockstep(BlockSolver(TOL, bias=bias))
+    columns.upper = Cs[0] * unit
+    state = solver.solve(columns, solver.init(columns))
+    for C in Cs[1:]:
+        at_bound = [
+            (c.alpha > 0) & (c.alpha == upper) for c, upper in zip(state.columns, columns.upper, strict=True)
+        ]
+        columns.upper = C * unit
+        start = solver.again(columns, state)
+        for column, upper, bound in zip(start.columns, columns.upper, at_bound, strict=True):
+            close = bound & (column.alpha > 0.999 * upper)
+            assert np.all(column.alpha[close] == upper[close])
+        state = solver.solve(columns, start)
+
+
 @pytest.mark.parametrize("whole", [0, 1500])
 def test_rows_are_left_out_and_come_back(whole):
     columns = problem(n=3000, C=0.05)
