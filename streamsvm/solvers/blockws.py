@@ -279,7 +279,7 @@ class BlockSolver:
             _shifted(problem, state, block).astype(np.float32),
             a,
             upper,
-            problem.y[block if self.bias else block[:0]].astype(np.float32),
+            problem.y[block].astype(np.float32) if self.bias else None,
             tol,
             min(SUBBLOCK, len(block)),
         )
@@ -360,14 +360,17 @@ _INDEX = np.int32(0xFFF)  # low mantissa bits that carry an index in _descent an
 def _block_descent(Q, diag, g, a, upper, y, tol, s):
     """Minimises 1/2 a'Qa + ... over a block, in place: sub-blocks of s rows, each by _descent.
 
-    With labels y (q,), by _pair_descent, which keeps y'a; then g moves by multiples of y, too. Without: y (0,).
+    With labels y (q,), by _pair_descent, which keeps y'a; then g moves by multiples of y, too. Without: y is None,
+    and what is of labels is not compiled.
     """
     q = len(g)
     v = np.empty(q, np.float32)
-    S = np.arange(s)
+    S = np.empty(s, np.int64)
+    for k in range(s):
+        S[k] = k
     Q_S, is_made = np.empty((s, s), np.float32), np.empty(s, np.bool_)
     for round_ in range(1000):
-        if len(y) > 0:
+        if y is not None:
             _centre(g, a, upper, y)
         worst = _violations32(g, a, upper, v)
         if worst <= tol:
@@ -377,14 +380,14 @@ def _block_descent(Q, diag, g, a, upper, y, tol, s):
                 _lift_half(v, S)
             _select(v, g, y, S)
         is_made[:] = False
-        a_S = a[S]
+        a_S = _taken(a, S)
         tol_S = max(tol, np.float32(0.3) * worst)
-        if len(y) > 0:
-            _pair_descent(
-                Q, S, Q_S, is_made, diag[S], g[S], a_S, upper[S], y[S], np.float32(2) * tol_S, 20 * s
-            )
+        diag_S, g_S, upper_S = _taken(diag, S), _taken(g, S), _taken(upper, S)
+        if y is not None:
+            y_S = _taken(y, S)
+            _pair_descent(Q, S, Q_S, is_made, diag_S, g_S, a_S, upper_S, y_S, np.float32(2) * tol_S, 20 * s)
         else:
-            _descent(Q, S, Q_S, is_made, diag[S], g[S], a_S, upper[S], tol_S, 20 * s)
+            _descent(Q, S, Q_S, is_made, diag_S, g_S, a_S, upper_S, tol_S, 20 * s)
         for k in range(s):
             i = S[k]
             delta = np.float32(a_S[k] - a[i])
@@ -397,14 +400,14 @@ def _block_descent(Q, diag, g, a, upper, y, tol, s):
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
 def _row(Q, S, Q_S, is_made, i, y):
-    """Row i of Q[S, S], or with labels of K[S, S]; gathered when first asked for, as most rows of S never move."""
+    """Row i of Q[S, S], or with labels y of K[S, S]; gathered when first asked for, as most rows of S never move."""
     row = Q_S[i]
     if not is_made[i]:
         is_made[i] = True
         whole = Q[S[i]]
         for j in range(len(S)):
             row[j] = whole[S[j]]
-        if len(y) > 0:
+        if y is not None:
             for j in range(len(S)):
                 row[j] *= y[i] * y[j]
     return row
@@ -424,7 +427,7 @@ def _descent(Q, S, Q_S, is_made, diag, g, a, upper, tol, max_steps):
     for j in range(q):
         low[j] = -big if a[j] < upper[j] else zero
         high[j] = big if a[j] > 0 else zero
-    delta, row, no_labels = zero, np.zeros(q, np.float32), g[:0]
+    delta, row = zero, np.zeros(q, np.float32)
     for _ in range(max_steps):
         for j in range(q):
             g[j] += delta * row[j]
@@ -441,7 +444,7 @@ def _descent(Q, S, Q_S, is_made, diag, g, a, upper, tol, max_steps):
         a[i] = new
         low[i] = -big if new < upper[i] else zero
         high[i] = big if new > 0 else zero
-        row = _row(Q, S, Q_S, is_made, i, no_labels)
+        row = _row(Q, S, Q_S, is_made, i, None)
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
@@ -455,14 +458,15 @@ def _pair_descent(Q, S, K_S, is_made, diag, g, a, upper, y, tol, max_steps):
     q = len(g)
     big, zero, two = np.float32(1e38), np.float32(0), np.float32(2)
     flat = np.float32(1e-12)  # least curvature, LIBSVM's
-    f, z = -y * g, y * a
-    least, most = np.minimum(y * upper, 0.0), np.maximum(y * upper, 0.0)
+    f, z, least, most = np.empty(q, np.float32), np.empty(q), np.empty(q), np.empty(q)
     v, may_rise, may_fall = np.empty(q, np.float32), np.empty(q, np.float32), np.empty(q, np.float32)
     bits = v.view(np.int32)
     for k in range(q):
+        f[k], z[k] = -y[k] * g[k], y[k] * a[k]
+        least[k], most[k] = min(y[k] * upper[k], 0.0), max(y[k] * upper[k], 0.0)
         may_rise[k] = big if z[k] < most[k] else -big
         may_fall[k] = -big if z[k] > least[k] else big
-    t, rising = zero, np.zeros(q, np.float32)
+    t, rising = zero, np.zeros(q, np.float32)  # loops, not array expressions: those are slow to compile
     falling = rising
     for _ in range(max_steps):
         for k in range(q):
@@ -496,7 +500,8 @@ def _pair_descent(Q, S, K_S, is_made, diag, g, a, upper, y, tol, max_steps):
         may_rise[j] = big
         may_fall[j] = -big if z[j] > least[j] else big
         t = np.float32(step)
-    a[:] = y * z
+    for k in range(q):
+        a[k] = y[k] * z[k]
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
@@ -530,11 +535,20 @@ def _violations32(g, a, upper, v):
 
 
 @nb.njit(nogil=True, cache=True)
+def _taken(v, S):  # v[S]; numba compiles fancy indexing, with its messages of errors, for a second and a half
+    out = np.empty(len(S), v.dtype)
+    for k in range(len(S)):
+        out[k] = v[S[k]]
+    return out
+
+
+@nb.njit(nogil=True, cache=True)
 def _lift_half(v, S):
     """Lifts the worse half of S above all others, so that the next selection keeps it."""
-    worse_half = S[np.argsort(-v[S])[: len(S) // 2]]
-    for i in worse_half:
-        v[i] += np.float32(1e20)
+    worse_half = np.empty(len(S) // 2, np.int64)
+    _select_largest(_taken(v, S), worse_half)
+    for k in worse_half:
+        v[S[k]] += np.float32(1e20)
 
 
 @nb.njit(nogil=True, cache=True)
@@ -543,7 +557,7 @@ def _select(v, g, y, S):
 
     Of many equal ones the first might all be of one side, and then no pair could move.
     """
-    if len(y) == 0:
+    if y is None:
         _select_largest(v, S)
         return
     half, least = len(S) // 2, np.float32(1e-30)

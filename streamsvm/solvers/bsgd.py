@@ -24,12 +24,7 @@ from streamsvm.solvers import budget as core
 from streamsvm.strips import strips
 
 Strategy = Literal["sequence", "gradient", "project", "remove"]
-STRATEGIES: dict[Strategy, int] = {
-    "sequence": core.MERGE,
-    "gradient": core.GRADIENT,
-    "project": core.PROJECT,
-    "remove": core.REMOVE,
-}
+MERGING = ("sequence", "gradient")
 THREADS_FROM = 3_000_000  # products: fewer take less than waking a thread
 STRIP = 256  # supports that one thread meets with a block: results do not depend on the threads
 INSIDE = 64  # the same for rows of the block itself, with those after them
@@ -250,10 +245,11 @@ class BudgetLearner:
             weight,
             self.counts,
             self.sums,
-            core.merge_tables(),
+            core.merge_tables() if o.strategy in MERGING else None,
+            True if o.strategy == "gradient" else None,
+            True if o.strategy == "project" else None,
             (
                 o.lam,
-                STRATEGIES[o.strategy],
                 o.merge,
                 o.budget,
                 o.bias and not forced,

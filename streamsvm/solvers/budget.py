@@ -9,6 +9,9 @@ values along; for a merged point z = sum_i c_i s_i, sum_i c_i = 1,
 
 so no kernel is ever evaluated on vectors (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018).
 
+Compiling is what a first fit waits for: literal arguments (0, True) are typed, np.int64(0), as numba compiles a function
+anew for each kind of them, and what a strategy does not need is None, whose branches numba leaves out.
+
 The value of two supports is in the row of the later one, D[i, j] where born[i] > born[j]: writing columns too would
 take most of the time of a maintenance. Inside a block supports stay where they are, and new ones take free slots;
 after it the free slots are the last ones.
@@ -23,15 +26,12 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-MERGE, GRADIENT, PROJECT, REMOVE = range(4)
 GRID = 400  # nodes of the merge table each way (Glasmachers and Qaadan 2018)
 STEPS, SUPPORTS, EVENTS, NANOSECONDS, BORN = range(5)  # counts (int64)
 FREE = 0  # what is born later counts from 1
 DEGRADATION, GRADIENT_ERROR = range(2)  # sums (float64)
-
-_CLOCK = getattr(time, "CLOCK_MONOTONIC", -1)
+_CLOCK = getattr(time, "CLOCK_MONOTONIC", None)  # Windows has none: there maintenance takes 0 ns
 _types: Any = nb.types
-_clock_gettime = _types.ExternalFunction("clock_gettime", _types.int32(_types.int32, _types.voidptr))
 
 
 def merge_weight(m: np.ndarray, kappa: np.ndarray, rounds: int = 40) -> np.ndarray:
@@ -85,6 +85,8 @@ def steps(
     counts,
     sums,
     tables,
+    together,
+    projects,
     options,
     decisions,
 ):
@@ -95,11 +97,13 @@ def steps(
     X (slots, d) supports, norms (slots,) their squared norms, D (slots, slots) their values, born (slots,) their ages,
     A and U (slots, k) coefficients and what averaging needs (k or 0 columns), bias (k,); coefficients stand for
     A / (lambda t).
+    tables: `merge_tables` where supports are merged, else None. together: True where all merge at once, projects: where
+    the weakest is projected on the others; else None. What is None is not compiled.
     block (b, d) rows, W (slots, b) values with the supports, V[entries[i]] of row i with itself and those after it
     (entries[i] = -1: not known yet), F (k, b) sum_j A_j K(s_j, x); Y (b, k) -1 or +1, weight (b,) of the loss.
     decisions (b, k): of each row before its step.
     """
-    lam, strategy, merges, budget, use_bias, rbf, gamma, forced = options
+    lam, merges, budget, use_bias, rbf, gamma, forced = options
     b, k = Y.shape
     delta = np.empty(k)
     stamp = np.empty(2, np.int64)
@@ -135,7 +139,9 @@ def steps(
             _add_to(F, A[slot], W[slot], i + 1, rbf, 1.0)
             if counts[SUPPORTS] > budget:
                 start = _now(stamp)
-                lost = _maintain(X, norms, D, born, A, U, W, F, i + 1, tables, strategy, merges, rbf, counts)
+                lost = _maintain(
+                    X, norms, D, born, A, U, W, F, i + 1, tables, together, projects, merges, rbf, counts
+                )
                 counts[EVENTS] += 1
                 sums[DEGRADATION] += lost / (lam * (t + 1)) ** 2
                 sums[GRADIENT_ERROR] += np.sqrt(lost)
@@ -190,21 +196,27 @@ def decide(W, n, A, F, rbf):
     F[:] = 0
     if W.shape[1] > 1:
         for j in range(n):
-            _add_to(F, A[j], W[j], 0, rbf, 1.0)
+            _add_to(F, A[j], W[j], np.int64(0), rbf, 1.0)
         return
     K = np.empty(n, np.float32)  # of one row with all supports at once
-    _kernel_values(W.ravel()[:n], 0, rbf, K)
+    _kernel_values(W.ravel()[:n], np.int64(0), rbf, K)
     for j in range(n):
         for c in range(len(F)):
             F[c, 0] += A[j, c] * K[j]
 
 
-@nb.njit(nogil=True, cache=True)
-def _now(stamp):  # nanoseconds
-    if _CLOCK < 0:
+if _CLOCK is None:
+
+    @nb.njit(nogil=True, cache=True)
+    def _now(stamp):
         return 0
-    _clock_gettime(_CLOCK, stamp.ctypes)
-    return stamp[0] * 1_000_000_000 + stamp[1]
+else:
+    _clock_gettime = _types.ExternalFunction("clock_gettime", _types.int32(_types.int32, _types.voidptr))
+
+    @nb.njit(nogil=True, cache=True)
+    def _now(stamp):  # nanoseconds
+        _clock_gettime(_CLOCK, stamp.ctypes)
+        return stamp[0] * 1_000_000_000 + stamp[1]
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
@@ -250,13 +262,13 @@ def _insert(X, norms, D, A, U, block, W, i, delta, t, slot, top):  # row i of th
 
 
 @nb.njit(nogil=True, cache=True)
-def _maintain(X, norms, D, born, A, U, W, F, first, tables, strategy, merges, rbf, counts):
+def _maintain(X, norms, D, born, A, U, W, F, first, tables, together, projects, merges, rbf, counts):
     """Brings the supports back to the budget; returns the squared norm of what w lost, in units of A.
 
     All slots are in use when it begins. The oldest of equals goes first, so that the order of slots is all one.
     """
     n = counts[SUPPORTS]
-    weakest, least, second = 0, np.inf, np.inf
+    weakest, least, second = np.int64(0), np.inf, np.inf
     for j in range(n):
         size = _dot(A[j], A[j])
         if size < least or (size == least and born[j] < born[weakest]):
@@ -264,14 +276,12 @@ def _maintain(X, norms, D, born, A, U, W, F, first, tables, strategy, merges, rb
         elif size < second:
             second = size
     _refresh(D, born, weakest, n)
-    if strategy == PROJECT:
+    if projects is not None:
         lost = _project(D, born, A, U, W, F, first, n, weakest, rbf)
-    elif strategy == REMOVE:
-        lost = _lose(D, A, W, F, first, weakest, rbf)
-    else:
+    elif tables is not None:
         ids = _partners(D, born, A, n, weakest, tables, merges - 1)
         if len(ids) > 1:
-            lost, merged = _merge(X, norms, D, born, A, U, W, F, first, n, ids, second, tables[0], strategy)
+            lost, merged = _merge(X, norms, D, born, A, U, W, F, first, n, ids, second, tables[0], together)
             counts[BORN] += 1
             born[weakest] = counts[BORN]
             for q in ids[1:merged]:
@@ -279,6 +289,8 @@ def _maintain(X, norms, D, born, A, U, W, F, first, tables, strategy, merges, rb
             counts[SUPPORTS] -= merged - 1
             return lost
         lost = _lose(D, A, W, F, first, weakest, rbf)  # nothing points its way
+    else:
+        lost = _lose(D, A, W, F, first, weakest, rbf)
     born[weakest] = FREE
     counts[SUPPORTS] -= 1
     return lost
@@ -339,14 +351,18 @@ def _weight(table, a, b, kappa):  # h of z = h p + (1-h) q, for sizes a of p and
 def _partners(D, born, A, n, p, tables, count):
     """p, and the supports that lose least when merged with it, among those that point the same way; best first."""
     K = np.empty(n, np.float32)
-    _kernel_values(D[p, :n], 0, True, K)
+    _kernel_values(D[p, :n], np.int64(0), np.bool_(True), K)
     a, size = A[p], np.sqrt(_dot(A[p], A[p]))
-    lost = np.full(n, np.inf)
+    lost = np.empty(n)
+    for j in range(n):
+        lost[j] = np.inf
     if len(a) == 1:
         for j in range(n):
             if j != p and a[0] * A[j, 0] > 0:
                 both = size + abs(A[j, 0])
-                lost[j] = both * both * _lookup(tables[1], abs(A[j, 0]) / both, K[j])  # p is the smallest
+                lost[j] = (
+                    both * both * _lookup(tables[1], abs(A[j, 0]) / both, np.float64(K[j]))
+                )  # p is the smallest
     else:
         _lost_with(D[p], A, n, p, K, tables[0], lost)
     chosen = np.empty(1 + count, np.int64)
@@ -372,13 +388,13 @@ def _lost_with(distances, A, n, p, K, table, lost):  # the same for coefficients
         ab, bb = _dot(a, A[j]), _dot(A[j], A[j])
         size, other = np.sqrt(aa), np.sqrt(bb)
         if j != p and ab > 1e-9 * size * other:  # nearly orthogonal is by rounding alone
-            h = 1 - _lookup(table, other / (size + other), K[j])
+            h = 1 - _lookup(table, other / (size + other), np.float64(K[j]))
             kp, kq = np.exp(-((1 - h) ** 2) * distances[j]), np.exp(-h * h * distances[j])
             lost[j] = aa * (1 - kp * kp) + bb * (1 - kq * kq) + 2 * ab * (K[j] - kp * kq)
 
 
 @nb.njit(nogil=True, cache=True)
-def _merge(X, norms, D, born, A, U, W, F, first, n, ids, bearable, table, strategy):
+def _merge(X, norms, D, born, A, U, W, F, first, n, ids, bearable, table, together):
     """Puts one point in place of the first of the supports `ids`, at ids[0]; the others stay in their slots.
 
     Returns what that loses, and how many have become one.
@@ -393,8 +409,8 @@ def _merge(X, norms, D, born, A, U, W, F, first, n, ids, bearable, table, strate
             S[i, j] = D[ids[i], ids[j]]
     c = _in_sequence(S, a, bearable, table)
     size, ids = len(c), ids[: len(c)]
-    if strategy == GRADIENT:
-        c = _together(S[:size, :size], a[:size])
+    if together is not None:
+        c = _together(S, a[:size])
     distances, spread = _to_mix(S, c)
     merged, merged_U, lost = np.zeros(k), np.zeros(U.shape[1]), 0.0
     for i in range(size):
@@ -404,30 +420,29 @@ def _merge(X, norms, D, born, A, U, W, F, first, n, ids, bearable, table, strate
         for j in range(size):
             lost += _dot(a[i], a[j]) * np.exp(-S[i, j])
     for q in ids:
-        _add_to(F, A[q], W[q], first, True, -1.0)
-    _combine(D[:, :n], ids, c, spread)
-    _combine(W[:, first:], ids, c, spread)
-    _combine(X, ids, c, -np.inf)
+        _add_to(F, A[q], W[q], first, np.bool_(True), -1.0)
+    _combine(D, np.int64(0), n, ids, c, spread)
+    _combine(W, first, np.int64(W.shape[1]), ids, c, spread)
+    _combine(X, np.int64(0), np.int64(X.shape[1]), ids, c, -np.inf)
     z = ids[0]
     norms[z] = _dot(X[z], X[z])
     D[z, z] = 0
     _copy(A[z], merged)
     _copy(U[z], merged_U)
-    _add_to(F, A[z], W[z], first, True, 1.0)
+    _add_to(F, A[z], W[z], first, np.bool_(True), 1.0)
     return max(lost - _dot(merged, merged), 0.0), size
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
-def _combine(
-    rows, ids, c, spread
-):  # rows[ids[0]] = max(sum_i c_i rows[ids[i]] - spread, 0), or without bound for -inf
-    out = rows[ids[0]]
+def _combine(rows, start, stop, ids, c, spread):
+    """rows[ids[0]] = max(sum_i c_i rows[ids[i]] - spread, 0) from start to stop; without the bound for -inf."""
+    out = rows[ids[0], start:stop]
     bounded = spread > -1e300
     first = np.float32(c[0])
     for j in range(len(out)):
         out[j] *= first
     for i in range(1, len(ids)):
-        row, weight = rows[ids[i]], np.float32(c[i])
+        row, weight = rows[ids[i], start:stop], np.float32(c[i])
         for j in range(len(out)):
             out[j] += weight * row[j]
     if bounded:
@@ -474,7 +489,7 @@ def _together(S, a):
 
     The gradient of |sum_i a_i k(s_i, z)|^2 leads from z to sum_i c_i s_i, c_i in proportion to (a_i'a_z) k(s_i, z).
     """
-    size, kept = len(S), np.ones(len(S))
+    size, kept = len(a), np.ones(len(a))
     c = _shares(a, kept)
     for _ in range(100):
         distances, _spread = _to_mix(S, c)
@@ -534,7 +549,7 @@ def _project(D, born, A, U, W, F, first, n, p, rbf):
     """
     K, row, k_p = np.empty((n, n)), np.empty(n, np.float32), np.zeros(n)
     for j in range(n):
-        _kernel_values(D[j, :n], 0, rbf, row)
+        _kernel_values(D[j, :n], np.int64(0), rbf, row)
         for q in range(n):
             if born[j] >= born[q]:
                 K[j, q] = K[q, j] = row[q]
