@@ -382,12 +382,7 @@ def _block_descent(Q, diag, g, a, upper, y, tol, s):
         is_made[:] = False
         a_S = _taken(a, S)
         tol_S = max(tol, np.float32(0.3) * worst)
-        diag_S, g_S, upper_S = _taken(diag, S), _taken(g, S), _taken(upper, S)
-        if y is not None:
-            y_S = _taken(y, S)
-            _pair_descent(Q, S, Q_S, is_made, diag_S, g_S, a_S, upper_S, y_S, np.float32(2) * tol_S, 20 * s)
-        else:
-            _descent(Q, S, Q_S, is_made, diag_S, g_S, a_S, upper_S, tol_S, 20 * s)
+        _sub_descent(Q, S, Q_S, is_made, diag, g, a_S, upper, y, tol_S)
         for k in range(s):
             i = S[k]
             delta = np.float32(a_S[k] - a[i])
@@ -396,6 +391,15 @@ def _block_descent(Q, diag, g, a, upper, y, tol, s):
                 row = Q[i]
                 for j in range(q):
                     g[j] += delta * row[j]
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def _sub_descent(Q, S, Q_S, is_made, diag, g, a_S, upper, y, tol):
+    diag_S, g_S, upper_S, most = _taken(diag, S), _taken(g, S), _taken(upper, S), 20 * len(S)
+    if y is None:
+        _descent(Q, S, Q_S, is_made, diag_S, g_S, a_S, upper_S, tol, most)
+    else:
+        _pair_descent(Q, S, Q_S, is_made, diag_S, g_S, a_S, upper_S, _taken(y, S), np.float32(2) * tol, most)
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")

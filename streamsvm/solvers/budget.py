@@ -9,12 +9,8 @@ values along; for a merged point z = sum_i c_i s_i, sum_i c_i = 1,
 
 so no kernel is ever evaluated on vectors (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018).
 
-Compiling is what a first fit waits for: literal arguments (0, True) are typed, np.int64(0), as numba compiles a function
-anew for each kind of them, and what a strategy does not need is None, whose branches numba leaves out.
-
-The value of two supports is in the row of the later one, D[i, j] where born[i] > born[j]: writing columns too would
-take most of the time of a maintenance. Inside a block supports stay where they are, and new ones take free slots;
-after it the free slots are the last ones.
+A first fit waits for the compiler. So what a strategy does not need is None, whose branches numba leaves out, and
+literal arguments have a type, np.int64(0): numba would compile a function anew for a literal 0 or True.
 """
 
 from __future__ import annotations
@@ -268,7 +264,8 @@ def _maintain(X, norms, D, born, A, U, W, F, first, tables, together, projects, 
     All slots are in use when it begins. The oldest of equals goes first, so that the order of slots is all one.
     """
     n = counts[SUPPORTS]
-    weakest, least, second = np.int64(0), np.inf, np.inf
+    weakest: Any = np.int64(0)
+    least, second = np.inf, np.inf
     for j in range(n):
         size = _dot(A[j], A[j])
         if size < least or (size == least and born[j] < born[weakest]):
