@@ -119,6 +119,11 @@ class Checkpoints:
         return None
 
 
+def has_state(run_dir: Path) -> bool:
+    """Whether a run has kept a state to go on from."""
+    return bool(_numbered(run_dir))
+
+
 def require_own(path: Path, found: str, own: Mapping[str, Any]) -> None:
     """Raises ConfigError where a state's identity, as JSON, is of other data, options or another version."""
     try:

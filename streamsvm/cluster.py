@@ -13,7 +13,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
@@ -29,6 +29,7 @@ from streamsvm.data.target import whole_file
 from streamsvm.errors import ClusterError, ConfigError
 from streamsvm.events import Events, ignore
 from streamsvm.graph import Engine, Later, call, merged_in_tree
+from streamsvm.progress import Meter
 
 T = TypeVar("T")
 LOST = (CancelledError, KilledWorker, OSError)  # what a client hears of a worker that is gone
@@ -242,10 +243,10 @@ class ClusterEngine(Engine):
         owns = [self._task(_first, (pair,)) for pair in both]
         parts = (self._task(_second, (pair,)) for pair in both)
         merged = merged_in_tree(lambda a, b: self._task(merge, (a, b)), parts)
-        found = []
-        for done, own in enumerate(owns, 1):
-            found.append(self._result(own))
-            events.progress(phase, done, len(items))
+        meter = Meter(events, phase, len(items))
+        with closing(meter):
+            self._watch(owns, meter)
+            found = [self._counted(own, meter, number) for number, own in enumerate(owns)]
         return found, self._result(merged)
 
     def require_folder(self, folder: Path) -> None:
@@ -264,12 +265,34 @@ class ClusterEngine(Engine):
     def close(self) -> None:
         self.opened.close()
 
-    def _results(self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int) -> Iterator[Any]:
-        begun = deque(self._tasks(fn, list(islice(jobs, 2 * window))))
-        while begun:
-            yield self._result(begun.popleft())
-            if len(begun) <= window:
-                begun.extend(self._tasks(fn, list(islice(jobs, window))))
+    def _results(
+        self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int, meter: Meter
+    ) -> Iterator[Any]:
+        begun, number = deque[Remote](), 0
+
+        def begin(count: int) -> None:
+            tasks = self._tasks(fn, list(islice(jobs, count)))
+            self._watch(tasks, meter, number + len(begun))
+            begun.extend(tasks)
+
+        with closing(meter):
+            begin(2 * window)
+            while begun:
+                yield self._counted(begun.popleft(), meter, number)
+                number += 1
+                if len(begun) <= window:
+                    begin(window)
+
+    def _watch(self, tasks: list[Remote], meter: Meter, first: int = 0) -> None:
+        """Counts tasks in the order in which they end, which is not that of their results."""
+        for number, task in enumerate(tasks, first):
+            future = self._persist(partial(getattr, task, "future"))
+            future.add_done_callback(partial(_count, meter, number))
+
+    def _counted(self, task: Remote, meter: Meter, number: int) -> Any:
+        result = self._result(task)
+        meter.end(number)  # as `_watch` did, unless its worker was lost
+        return result
 
     def _tasks(self, fn: Callable[..., Any], jobs: list[tuple[Any, ...]]) -> list[Remote]:
         """fn(*job) of each job, under way; arguments too large to go with a task are sent to the workers first."""
@@ -358,6 +381,11 @@ class ClusterEngine(Engine):
 
     def _worker_threads(self) -> list[int]:
         return list(self._client.nthreads().values())
+
+
+def _count(meter: Meter, number: int, future: Any) -> None:
+    if future.status == "finished":
+        meter.end(number)
 
 
 def _first(pair: Any) -> Any:

@@ -63,6 +63,18 @@ class Approach:
         return self._share
 
 
+class Approaches:
+    """The same for problems that are solved one after the other: those behind it, and the share of the one at hand."""
+
+    def __init__(self, tol: float) -> None:
+        self._tol, self._problem, self._approach = tol, -1, Approach(tol)
+
+    def __call__(self, problem: int, value: float) -> float:
+        if problem != self._problem:
+            self._problem, self._approach = problem, Approach(self._tol)
+        return problem + self._approach(value)
+
+
 class Rounds:
     """Tells of problems that are solved one after the other by rounds: each round, and how far they all are.
 
@@ -70,13 +82,11 @@ class Rounds:
     """
 
     def __init__(self, events: Events, phase: str, total: int, tol: float) -> None:
-        self._events, self._phase, self._total, self._tol = events, phase, total, tol
-        self._problem, self._approach = -1, Approach(tol)
+        self._events, self._phase, self._total = events, phase, total
+        self._done = Approaches(tol)
 
     def __call__(self, problem: int, facts: Mapping[str, Any]) -> None:
-        if problem != self._problem:
-            self._problem, self._approach = problem, Approach(self._tol)
-        done = problem + self._approach(facts["violation"])
+        done = self._done(problem, facts["violation"])
         self._events("round", phase=self._phase, problem=problem, **facts)
         shown = {name: facts[name] for name in ("round", "violation", "gap") if name in facts}
         self._events.progress(self._phase, done, self._total, **shown)

@@ -19,6 +19,7 @@ from threadpoolctl import ThreadpoolController
 from streamsvm.ahead import ahead
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
+from streamsvm.progress import Meter
 
 T = TypeVar("T")
 
@@ -70,11 +71,7 @@ class Engine:
         At most `window` results (default: two a slot) wait to be taken while as many are being made.
         """
         jobs = ((*shared, *job) for job in zip(items, *more, strict=True))
-        done = 0
-        for result in self._results(fn, jobs, window or 2 * self.slots):
-            yield result
-            done += 1
-            events.progress(phase, done, len(items))
+        yield from self._results(fn, jobs, window or 2 * self.slots, Meter(events, phase, len(items)))
 
     def map_reduce(
         self,
@@ -140,16 +137,27 @@ class Engine:
         """A context in which BLAS uses one thread."""
         return self._blas.limit(limits=1)
 
-    def _results(self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int) -> Iterator[Any]:
-        windows = iter(lambda: list(islice(jobs, window)), [])
-        for results in ahead(partial(self._compute, fn), windows):
-            yield from results
+    def _results(
+        self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int, meter: Meter
+    ) -> Iterator[Any]:
+        def counted(number: int, *args: Any) -> Any:
+            if meter.is_closed:
+                return None
+            with meter.task(number):
+                return call(fn, *args)
 
-    def _compute(self, fn: Callable[..., Any], jobs: list[tuple[Any, ...]]) -> list[Any]:
-        # bound, not given as arguments: dask would look for tasks and keys inside them
-        graph = {f"{_name(fn)}-{i:06d}": (partial(call, fn, *job),) for i, job in enumerate(jobs)}
-        with self.serial_blas():
-            return list(dask.threaded.get(graph, list(graph), num_workers=self.threads))
+        def compute(jobs: list[tuple[int, tuple[Any, ...]]]) -> list[Any]:
+            # bound, not given as arguments: dask would look for tasks and keys inside them
+            graph = {f"{_name(fn)}-{i:06d}": (partial(counted, i, *job),) for i, job in jobs}
+            with self.serial_blas():
+                return list(dask.threaded.get(graph, list(graph), num_workers=self.threads))
+
+        numbered = enumerate(jobs)
+        try:
+            for results in ahead(compute, iter(lambda: list(islice(numbered, window)), [])):
+                yield from results
+        finally:
+            meter.close()  # a window that nobody takes ends with the tasks at work
 
 
 def open_engine(

@@ -13,6 +13,7 @@ from scipy import sparse
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.samples import Block, MemorySamples, Samples, read_blocks, windows
 from streamsvm.data.target import storage_errors
+from streamsvm.events import Events, ignore
 from streamsvm.graph import Engine
 
 SPOOL_BYTES = 32 << 20  # of rows that one file holds, sorted by part
@@ -65,7 +66,13 @@ class SpooledGroups(_Ids):
     """
 
     def __init__(
-        self, samples: Samples, parts: np.ndarray, n_parts: int, folder: Path, engine: Engine
+        self,
+        samples: Samples,
+        parts: np.ndarray,
+        n_parts: int,
+        folder: Path,
+        engine: Engine,
+        events: Events = ignore,
     ) -> None:
         super().__init__(parts, n_parts)
         self.nbytes = samples.nbytes
@@ -74,7 +81,8 @@ class SpooledGroups(_Ids):
         groups = list(windows(samples, SPOOL_BYTES))
         here = (parts[group[0][0] : group[-1][1]] for group in groups)
         write = partial(_write, folder, n_parts)
-        files = list(engine.map(write, groups, here, shared=(engine.share(samples),), phase="regroup"))
+        shared = (engine.share(samples),)
+        files = list(engine.map(write, groups, here, shared=shared, phase="regroup", events=events))
         self.reader = Spool(samples.d, tuple(files))
 
 

@@ -223,7 +223,7 @@ def partition(
         candidates = np.arange(table.n)
     todo = {0: min(n_parts, MOST_CENTRES)} if n_parts > 1 else _too_large(parts, max_rows, tree.solid)
     while todo:
-        centres = _fit_parts(table, engine, parts, todo, sample, kernel, rng, candidates)
+        centres = _fit_parts(table, engine, parts, todo, sample, kernel, rng, candidates, events)
         todo_parts, before = list(todo), np.bincount(parts, minlength=tree.n_leaves)
         leaves = [tree.split(part, c) for part, c in zip(todo_parts, centres, strict=True)]
         routes = dict(zip(todo_parts, zip(centres, leaves, strict=True), strict=True))
@@ -268,6 +268,7 @@ def _fit_parts(
     kernel: Kernel,
     rng: np.random.Generator,
     candidates: np.ndarray | None,
+    events: Events,
 ) -> list[Centres]:
     """Centres for each part to split, from samples that are gathered in one pass."""
     drawn = []
@@ -279,7 +280,7 @@ def _fit_parts(
     bounds = np.cumsum([0, *map(len, drawn)])
     sampled = [gathered.take(slice(lo, hi)) for lo, hi in pairwise(bounds)]
     jobs = (sampled, todo.values(), rng.spawn(len(todo)))
-    return list(engine.map(partial(_fit_part, kernel), *jobs, phase="centres"))
+    return list(engine.map(partial(_fit_part, kernel), *jobs, phase="centres", events=events))
 
 
 def _fit_part(kernel: Kernel, sample: Rows, k: int, rng: np.random.Generator) -> Centres:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from streamsvm.compiling import compiling_told
 from streamsvm.data.check import require_finite
 from streamsvm.data.columns import Column
 from streamsvm.data.rows import Rows
@@ -95,9 +96,10 @@ def predict_blocks(
         )
     blocks = store.blocks()
     shared = ask, engine.share(model), engine.share(store)
-    answers = engine.map(_asked, blocks, shared=shared, phase=phase, events=events)
-    for (start, stop), answer in zip(blocks, answers, strict=True):
-        yield start, stop, answer
+    with compiling_told(events):
+        answers = engine.map(_asked, blocks, shared=shared, phase=phase, events=events)
+        for (start, stop), answer in zip(blocks, answers, strict=True):
+            yield start, stop, answer
 
 
 def _asked(ask: Callable[[Any, Rows], Any], model: Predictor, store: Store, block: tuple[int, int]) -> Any:

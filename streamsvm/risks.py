@@ -86,8 +86,9 @@ class Passes:
 
     def _progress(self, record: dict[str, Any]) -> None:
         """Blocks done, told as rows."""
-        stop = self._blocks[record["done"] - 1][1]
-        self._events.progress("rows", stop, self.n, **{"pass": self.count}, **self.note)
+        done = record["done"]
+        rows = self._blocks[done - 1][1] if done else 0  # about: blocks end out of their order
+        self._events.progress("rows", rows, self.n, **{"pass": self.count}, **self.note)
 
 
 def _sum(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:

@@ -105,7 +105,7 @@ def write_result(run_dir: Path, name: str, result: Any) -> None:
 def end_with(run_dir: Path, events: Events, result: Mapping[str, Any]) -> None:
     """Writes what a run came to, and what it took; a disk that is full costs the file, not the run."""
     try:
-        write_result(run_dir, RESULT, {**result, **usage_so_far()})
+        write_result(run_dir, RESULT, {**usage_so_far(), **result})
     except StorageError as error:
         events("warning", message=str(error))
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from streamsvm.calibration import Calibration, require_classes
 from streamsvm.checkpoints import Checkpoints
+from streamsvm.compiling import compiling_told
 from streamsvm.config import FitConfig, ProbabilityConfig
 from streamsvm.data.store import Store
 from streamsvm.events import Events, ignore
@@ -21,7 +22,7 @@ from streamsvm.fits.base import Fit
 from streamsvm.graph import open_engine
 from streamsvm.memory import free_bytes
 from streamsvm.persist import load_model
-from streamsvm.phases import Phases
+from streamsvm.phases import Phases, used_s, whole_command
 from streamsvm.runs import end_with, recorded
 
 FITS = {
@@ -44,7 +45,7 @@ def train(
     events: Events = ignore,
 ) -> dict[str, Any]:
     """Trains, writes the model, returns the report that `fit --json` prints. Raises StreamSVMError."""
-    config = with_task(config, store)
+    config, start = with_task(config, store), used_s()
 
     def learn(rows: Store, folder: Path) -> list[Any]:
         """The model of a fold, whose state is kept where that of the run is."""
@@ -67,8 +68,9 @@ def train(
             if run_dir is not None:
                 events("plan", kernel=asdict(fit.kernel), scaling=fit.scaling.kind, **fit.plan())
             report = fit.to_file(model_path)
+        report = whole_command(report | {"model": str(model_path)}, start)
         if run_dir is not None:
-            end_with(run_dir, events, report | {"model": model_path})
+            end_with(run_dir, events, report)
         return report
 
 
@@ -123,16 +125,17 @@ def _fitting(
 ) -> Iterator[tuple[Any, list[Calibration]]]:
     """A fit, and the calibrations of what it will learn; none where no probabilities are asked for."""
     before, calibrations = Phases(), list[Calibration]()
-    if config.probability.method is not None:
-        from streamsvm.probability import cross_validated
+    with compiling_told(events):
+        if config.probability.method is not None:
+            from streamsvm.probability import cross_validated
 
-        with before("folds"):
-            calibrations = cross_validated(
-                store, config, learn, run_dir=run_dir, resume=resume, events=events
-            )
-    with closing(open_fit(store, config, events, run_dir, resume, performance_report)) as fit:
-        fit.phase.add(before)
-        yield fit, calibrations
+            with before("folds"):
+                calibrations = cross_validated(
+                    store, config, learn, run_dir=run_dir, resume=resume, events=events
+                )
+        with closing(open_fit(store, config, events, run_dir, resume, performance_report)) as fit:
+            fit.phase.add(before)
+            yield fit, calibrations
 
 
 def run_facts(store: Store, config: FitConfig) -> dict[str, Any]:

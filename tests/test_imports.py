@@ -16,7 +16,7 @@ import streamsvm
 ROOT = Path(streamsvm.__file__).parent
 LAYERS = (
     ("errors", "jsonable", "human", "strips", "ahead"),
-    ("config", "events"),
+    ("config", "events", "progress", "compiling"),
     ("data",),
     ("kernels", "products", "rowcache", "graph", "cluster", "memory", "check", "gather", "groups"),
     ("problems", "risks", "nystroem", "kmeans", "hss"),

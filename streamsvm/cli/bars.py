@@ -44,6 +44,10 @@ class Bars:
     def __exit__(self, *exc: object) -> None:
         self.progress.stop()
 
+    def say(self, line: str) -> None:
+        """Prints a line above the bars."""
+        self.progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
     def __call__(self, record: dict[str, Any]) -> None:
         if record["event"] != "progress":
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -91,10 +91,11 @@ def fit(
     if dry_run:
         _print_plan(rows, resolved, pilot, as_json)
         return
+    from streamsvm.checkpoints import has_state
     from streamsvm.train import train
 
     assert model is not None  # checked above
-    with progress() as events, hint_to_resume(run_dir):
+    with hint_to_resume(run_dir, has_state), progress() as events:
         report = train(
             rows,
             resolved,
@@ -104,7 +105,7 @@ def fit(
             performance_report=performance_report,
             events=events,
         )
-    emit({**report, "model": str(model), **usage_so_far()}, as_json=as_json, title="Trained")
+    emit({"model": str(model), **usage_so_far(), **report}, as_json=as_json, title="Trained")
 
 
 def resolve(flags: dict[str, Any], config: Path | None, sets: list[str]) -> FitConfig:
@@ -149,12 +150,12 @@ _PARSERS = {"gamma": _gamma, "class_weight": _class_weight}
 
 
 @contextmanager
-def hint_to_resume(run_dir: Path | None) -> Iterator[None]:
-    """Says, where a run is interrupted, that it can go on."""
+def hint_to_resume(run_dir: Path | None, has_kept: Callable[[Path], bool]) -> Iterator[None]:
+    """Says, where a run is interrupted that has kept something to go on from, how."""
     try:
         yield
     except KeyboardInterrupt:
-        if run_dir is not None:
+        if run_dir is not None and has_kept(run_dir):
             typer.echo(f"the same command with --resume goes on from the state in {run_dir}", err=True)
         raise
 

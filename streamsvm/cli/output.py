@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import typer
 
+from streamsvm.cli.interrupts import answered
 from streamsvm.events import Events
 from streamsvm.human import heading, human
 from streamsvm.jsonable import jsonable
@@ -55,18 +58,39 @@ def _print_table(title: str, headings: list[str], rows: Iterable[Sequence[str]])
 
 @contextmanager
 def progress() -> Iterator[Events]:
-    """Progress bars on stderr where it is a terminal; warnings and dashboards are told everywhere."""
+    """Progress on stderr: bars where it is a terminal, else a line a minute. Warnings and Ctrl-C are told at once."""
     if not sys.stderr.isatty():
-        yield Events(_say)
+        with answered(_echo):
+            yield Events(partial(_say, _echo), Minutes(_echo))
         return
     from streamsvm.cli.bars import Bars
 
-    with Bars() as bars:
-        yield Events(_say, bars)
+    with Bars() as bars, answered(bars.say):
+        yield Events(partial(_say, bars.say), bars)
 
 
-def _say(record: dict[str, Any]) -> None:
+def _echo(line: str) -> None:
+    with suppress(BrokenPipeError):
+        typer.echo(line, err=True)
+
+
+def _say(say: Callable[[str], None], record: dict[str, Any]) -> None:
     if record["event"] == "warning":
-        typer.echo(f"warning: {record['message']}", err=True)
+        say(f"warning: {record['message']}")
     if record["event"] == "cluster" and record["dashboard"]:
-        typer.echo(f"dashboard: {record['dashboard']}", err=True)
+        say(f"dashboard: {record['dashboard']}")
+
+
+class Minutes:
+    """An event sink for logs of batch jobs: says a minute's last progress in a line."""
+
+    def __init__(self, say: Callable[[str], None], every_s: float = 60.0) -> None:
+        self._say, self._every_s, self._said = say, every_s, 0.0
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        if record["event"] != "progress" or record["t"] - self._said < self._every_s:
+            return
+        self._said = record["t"]
+        done, total, after = record["done"], record["total"], timedelta(seconds=round(record["t"]))
+        many = f"{done:,.0f}" if total is None else f"{done:,.4g}/{total:,}"
+        self._say(f"{record['phase']}  {many}  {after}")

@@ -140,12 +140,13 @@ def _run(
 @contextmanager
 def _told(state: Stream, run_dir: Path | None, source: str, config: FitConfig) -> Iterator[Teller]:
     """Who tells of the stream: a bar where stderr is a terminal that the answers do not go to; the run directory."""
+    from streamsvm.compiling import compiling_told
     from streamsvm.events import Events
     from streamsvm.runs import end_with, recorded
     from streamsvm.stream import Teller
 
     bars: AbstractContextManager[Events] = nullcontext(Events()) if sys.stdout.isatty() else progress()
-    with bars as events:
+    with bars as events, compiling_told(events):
         if run_dir is None:
             yield Teller(state, events)
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,14 +78,14 @@ class Watch:
 
     def __init__(self, run_dir: Path, console: Console) -> None:
         self._run_dir, self._console = run_dir, console
-        self.is_running = True
+        self.is_running, self._is_taking = True, False
         self._begin()
 
     def _begin(self) -> None:
         from streamsvm.cli.bars import Bars
 
         self._bars = Bars(self._console, self._now)
-        self._t, self._came = 0.0, time.monotonic()
+        self._t, self._start = 0.0, time.time()
         self._last: dict[str, dict[str, Any]] = {}
         self._levels: dict[Any, dict[str, Any]] = {}
         self._peak_bytes = 0
@@ -97,15 +97,17 @@ class Watch:
 
     def take(self, records: list[dict[str, Any]]) -> bool:
         """Takes the next records; whether there were any."""
+        self._is_taking = True
         for record in records:
-            self._came = time.monotonic()
             self._take(record)
+        self._is_taking = False
         return bool(records)
 
     def _take(self, record: dict[str, Any]) -> None:
         kind = record["event"]
         if kind == "start":
             self._begin()
+            self._start = _started(record)
         self._t = record["t"]
         self._last[kind] = record
         if kind == "progress" and _is_progress(record):
@@ -118,8 +120,8 @@ class Watch:
             self._peak_bytes = max(self._peak_bytes, int(number(record.get("rss_bytes")) or 0))
 
     def _now(self) -> float:
-        """The run's own clock, which goes on between records."""
-        return self._t if self.has_ended else self._t + time.monotonic() - self._came
+        """Seconds since the run began: of a record that is being taken, which rates are made of, else by the clock."""
+        return self._t if self.has_ended or self._is_taking else max(self._t, time.time() - self._start)
 
     def frame(self) -> Group:
         from rich.console import Group
@@ -189,6 +191,14 @@ class Watch:
         limit = number(self._last.get("start", {}).get("limit_bytes"))
         of = "" if limit is None else f" of {human_bytes(limit)}"
         return Text(f"memory {human_bytes(now)}{of}, at most {human_bytes(self._peak_bytes)}")
+
+
+def _started(record: dict[str, Any]) -> float:
+    """When the run began, in seconds since the epoch; now, where its record does not tell."""
+    try:
+        return datetime.fromisoformat(record["time"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        return time.time()
 
 
 def _is_progress(record: dict[str, Any]) -> bool:

@@ -53,7 +53,7 @@ def tune(
     from streamsvm.report.drawing import write_plot
     from streamsvm.report.heat_map import heat_map as draw_heat_map
     from streamsvm.tune.options import load_search
-    from streamsvm.tune.results import require_suffix, write_records
+    from streamsvm.tune.results import has_scores, require_suffix, write_records
     from streamsvm.tune.search import tune as search
 
     for option, path, suffixes in (("--out", out, TABLE), ("--heat-map", heat_map, PICTURE)):
@@ -64,7 +64,7 @@ def tune(
     options, tried = load_search(config, *flag_layers(context.params), *map(parse_set, set_ or []))
     axes = _axes(options.grid) if heat_map is not None else None
     rows = open_store(store, x, y)
-    with progress() as events, hint_to_resume(run_dir):
+    with hint_to_resume(run_dir, has_scores), progress() as events:
         found = search(rows, options, tried, model_path=model, run_dir=run_dir, resume=resume, events=events)
     if out is not None:
         write_records(found["results"], out)

@@ -293,7 +293,8 @@ class DCSVMFit(Fit):
         for old in self.scratch.iterdir():
             shutil.rmtree(old)
         self.engine.require_folder(self.scratch)
-        return SpooledGroups(self.samples, parts, n_parts, self.scratch / "parts", self.engine)
+        folder = self.scratch / "parts"
+        return SpooledGroups(self.samples, parts, n_parts, folder, self.engine, self.events)
 
     def _refine(self, alpha: np.ndarray) -> np.ndarray:
         support = np.flatnonzero(alpha.any(axis=1))

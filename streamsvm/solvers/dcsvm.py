@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.rows import Rows
-from streamsvm.events import Events
+from streamsvm.events import Approaches, Events
 from streamsvm.graph import Engine
 from streamsvm.groups import Groups, PartReader
 from streamsvm.kernels import Kernel
 from streamsvm.kmeans import Partition
 from streamsvm.problems import DualQP, KernelDual
+from streamsvm.progress import advance
 from streamsvm.solvers import blockws
-from streamsvm.solvers.pairs import Pair, Targets, pairs
+from streamsvm.solvers.pairs import Pair, Targets, n_pairs, pairs
 
 PART_ROWS = (
     8192  # average rows of a part at the bottom: on covtype larger parts score no better in their time
@@ -181,7 +182,13 @@ class PartSolver:
         """The solution of a part, from alpha of its rows."""
         rows = reader.rows(part)
         dual = in_memory(self.kernel, rows, targets, self.threads, self.cache_bytes)
-        state = solve_pairs(dual, targets, alpha, self.tol, single=self.single)
+        total, done = n_pairs(targets.n_classes), Approaches(self.tol)
+
+        def on_step(state: PairsState, _: DualQP) -> None:
+            assert state.running is not None  # it has made a step
+            advance(done(state.done, state.running.violation) / total)
+
+        state = solve_pairs(dual, targets, alpha, self.tol, single=self.single, on_step=on_step)
         support = np.flatnonzero(state.solved.any(axis=1))
         kept = rows.take(support) if self.keep_rows else None
         return PartSolution(ids[support], state.solved[support], state.objective, state.gap, kept)

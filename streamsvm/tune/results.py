@@ -24,7 +24,13 @@ from streamsvm.persist import ArrayWriter
 from streamsvm.tune.options import Point, TuneConfig
 from streamsvm.tune.plain import Outcome
 
+SCORES = "scores.jsonl"
 RESULTS = "streamsvm_tune"  # group attribute of a table as zarr
+
+
+def has_scores(run_dir: Path) -> bool:
+    """Whether a search has kept scores to go on from."""
+    return len(_lines(run_dir / SCORES)) > 1
 
 
 class Kept:
@@ -46,7 +52,7 @@ class Kept:
         self._file: JsonLines | None = None
         if run_dir is None:
             return
-        path = run_dir / "scores.jsonl"
+        path = run_dir / SCORES
         own = identity(store, points[0][1]) | {
             f"tune.{name}": value for name, value in options.model_dump(mode="json").items()
         }

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm.compiling import compiling_told
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
@@ -48,6 +49,7 @@ def tune(
             about = run_facts(store, with_task(points[0][1], store))
             told = stack.enter_context(recorded(run_dir, events, resume, **about))
         kept = stack.enter_context(closing(Kept(run_dir, store, options, points, resume, told)))
+        stack.enter_context(compiling_told(told))
         search = _Search(store, options, points, kept, told)
         order, records = search.ranked()
         if run_dir is not None:

@@ -16,6 +16,7 @@ import typer
 from streamsvm import __version__
 from streamsvm.cli import app as app_module
 from streamsvm.cli.app import exit_status
+from streamsvm.cli.interrupts import FIRST
 from streamsvm.errors import DataError, MemoryLimitError
 
 
@@ -140,7 +141,9 @@ SLOW = """
 import time
 from concurrent.futures import ThreadPoolExecutor
 from streamsvm.cli import app
+import signal
 import streamsvm.demo
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the parent did with it
 pool = ThreadPoolExecutor()
 def run_demo(*args):
     task = pool.submit(time.sleep, 60)
@@ -160,7 +163,7 @@ def test_ctrl_c_ends_cleanly_and_at_once(tmp_path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert time.monotonic() - start < 10
-    assert err == "interrupted; nothing half-written was left\n"
+    assert err == f"{FIRST}\ninterrupted; nothing half-written was left\n"
     assert process.returncode == 130
     assert list(tmp_path.iterdir()) == []
 

@@ -118,9 +118,12 @@ def test_class_weight_that_is_none_is_refused(store, calls):
 
 
 def test_an_interrupted_run_says_how_to_go_on(store, tmp_path, monkeypatch, capfd):
-    def train(*args, **more):
+    def train(*args, run_dir, **more):
+        run_dir.mkdir(parents=True)
+        (run_dir / "state-000001.npz").touch()
         raise KeyboardInterrupt
 
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "streamsvm.train", SimpleNamespace(train=train))
     args = ["fit", "--store", str(store), "--model", str(tmp_path / "m"), "--run-dir", "runs/1"]
     assert exit_status(lambda: app(args, standalone_mode=False)) == 130

@@ -6,8 +6,10 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import told
@@ -50,6 +52,16 @@ def test_a_run_at_work(tmp_path, capsys):
     assert "(tol 0.001)" in out
     assert "memory 240.0 MiB of 1.0 GiB, at most 240.0 MiB" in out
     assert "warning: the disk is nearly full" in out
+
+
+def test_the_clock_counts_from_the_beginning_of_the_run(tmp_path, capsys):
+    """Not from the last record, which was written at second 6, on to when `top` was called."""
+    began = datetime.now(UTC) - timedelta(seconds=100)
+    start = told.START | {"time": began.isoformat(timespec="seconds")}
+    folder = told.write_run(tmp_path / "run", AT_WORK, start=start, end=None)
+    with run_folder(folder):
+        out = once(folder, capsys)
+    assert re.search(r"at work for 0:01:4\d", out)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,10 @@ def ingest(
     format_ = _format(paths, options)
     reader = _reader(format_, options, like, partial(_progress, events, sum(map(source_bytes, paths))))
     with ExitStack() as stack:
+        if format_ == "svmlight":
+            from streamsvm.compiling import compiling_told  # numba, which other formats do without
+
+            stack.enter_context(compiling_told(events))
         blocks, n = _arrange(reader, paths, options, os.fspath(store_url), stack)
         layout = _layout(reader, options, like)
         attrs = {**reader.attrs(), "format": format_, "sources": [os.path.basename(p) for p in paths]}

@@ -1,0 +1,62 @@
+"""Compiling, which a first run waits for: told as progress, and timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from numba.core import event
+
+from streamsvm.events import Events, ignore
+
+PHASE = "compiling, first time only"
+
+
+class _Listener(event.Listener):
+    """Hears of each function that numba compiles, one at a time: it does so under a lock.
+
+    wall_s, cpu_s: of all of them. Functions that a function calls are compiled inside it.
+    """
+
+    def __init__(self) -> None:
+        self.wall_s = self.cpu_s = 0.0
+        self.events = ignore
+        self._depth, self._count = 0, 0
+        self._began = 0.0, 0.0
+
+    def on_start(self, event: Any) -> None:
+        if self._depth == 0:
+            self._began = time.perf_counter(), time.thread_time()
+        self._depth += 1
+        self.events.progress(PHASE, self._count, None)
+
+    def on_end(self, event: Any) -> None:
+        self._depth, self._count = self._depth - 1, self._count + 1
+        if self._depth == 0:
+            self.wall_s += time.perf_counter() - self._began[0]
+            self.cpu_s += time.thread_time() - self._began[1]
+            self.events.progress(PHASE, self._count, self._count)
+
+
+_listener = _Listener()
+event.register("numba:compile", _listener)
+
+
+def compiled_s() -> tuple[float, float]:
+    """(wall, CPU) seconds that this process has compiled."""
+    return _listener.wall_s, _listener.cpu_s
+
+
+@contextmanager
+def compiling_told(events: Events) -> Iterator[None]:
+    """Passes on what is compiled, as progress; inside another one, to that one's events."""
+    if _listener.events is not ignore:
+        yield
+        return
+    _listener.events = events
+    try:
+        yield
+    finally:
+        _listener.events = ignore

@@ -1,0 +1,70 @@
+"""How far a map over many tasks is: those that have ended, and the shares of those at work that report them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Lock
+
+from streamsvm.events import Events
+
+EVERY_S = 0.2  # between records of shares; tasks that end are recorded one by one
+
+_advance: ContextVar[Callable[[float], None] | None] = ContextVar("_advance", default=None)
+
+
+def advance(share: float) -> None:
+    """Reports that the task at hand is done to this share, in [0, 1]; where nobody counts, nothing happens."""
+    report = _advance.get()
+    if report is not None:
+        report(share)
+
+
+class Meter:
+    """Emits progress of a phase of `total` tasks: 0 first, then at every end of a task, from any thread."""
+
+    def __init__(self, events: Events, phase: str, total: int) -> None:
+        self._events, self._phase, self._total = events, phase, total
+        self._ended: set[int] = set()
+        self._shares: dict[int, float] = {}
+        self._lock, self._told = Lock(), time.monotonic()
+        self.is_closed = False
+        events.progress(phase, 0, total)
+
+    @contextmanager
+    def task(self, number: int) -> Iterator[None]:
+        """Runs a task, which may `advance`; its end is counted."""
+        token = _advance.set(lambda share: self._share(number, share))
+        try:
+            yield
+        finally:
+            _advance.reset(token)
+        self.end(number)
+
+    def end(self, number: int) -> None:
+        """Counts a task as done, once."""
+        with self._lock:
+            if number not in self._ended:
+                self._ended.add(number)
+                self._shares.pop(number, None)
+                self._tell()
+
+    def close(self) -> None:
+        """Ends the records: what tasks at work still come to, nobody waits for."""
+        with self._lock:
+            self.is_closed = True
+
+    def _share(self, number: int, share: float) -> None:
+        with self._lock:
+            self._shares[number] = max(share, self._shares.get(number, 0.0))
+            if time.monotonic() - self._told >= EVERY_S:
+                self._tell()
+
+    def _tell(self) -> None:
+        if self.is_closed:
+            return
+        self._told = time.monotonic()
+        done = len(self._ended) + sum(self._shares.values())
+        self._events.progress(self._phase, done if self._shares else len(self._ended), self._total)

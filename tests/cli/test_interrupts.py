@@ -1,0 +1,72 @@
+"""Ctrl-C: answered at once, whatever the main thread computes; the hint how to go on is where there is a state."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from streamsvm.cli.fit import hint_to_resume
+from streamsvm.cli.interrupts import FIRST, answered
+from streamsvm.cli.output import Minutes
+
+BUSY = """
+import hashlib, signal, sys
+from streamsvm.cli import output
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the parent did with it
+with output.progress():
+    print("busy", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 40_000_000)  # compiled code, that hears of no signal
+"""
+
+
+@pytest.fixture
+def busy():
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout.readline() == "busy\n"
+        yield process
+        process.kill()
+
+
+def test_the_first_is_answered_at_once_and_the_second_ends(busy):
+    began = time.monotonic()
+    busy.send_signal(signal.SIGINT)
+    assert busy.stderr.readline() == f"{FIRST}\n"
+    assert time.monotonic() - began < 2
+    assert busy.poll() is None
+    busy.send_signal(signal.SIGINT)
+    assert busy.wait(10) == 130
+
+
+def test_what_listened_before_listens_again():
+    said = []
+    with answered(said.append):
+        pass
+    assert signal.set_wakeup_fd(-1) == -1
+    assert said == []
+
+
+@pytest.mark.parametrize("has_state", [False, True])
+def test_the_hint_is_given_where_there_is_a_state(has_state, tmp_path, capsys):
+    with pytest.raises(KeyboardInterrupt), hint_to_resume(tmp_path, lambda folder: has_state):
+        raise KeyboardInterrupt
+    assert ("--resume" in capsys.readouterr().err) == has_state
+
+
+def test_a_log_gets_a_line_a_minute():
+    lines = []
+    sink = Minutes(lines.append)
+    for t in range(0, 190, 7):
+        sink({"event": "progress", "t": t, "phase": "level 2", "done": t / 2, "total": 4000})
+    sink({"event": "progress", "t": 260.2, "phase": "stream", "done": 12345, "total": None})
+    sink({"event": "memory", "t": 900.0})
+    assert lines == [
+        "level 2  31.5/4,000  0:01:03",
+        "level 2  63/4,000  0:02:06",
+        "level 2  94.5/4,000  0:03:09",
+        "stream  12,345  0:04:20",
+    ]
