@@ -19,19 +19,26 @@ def ahead(
 ) -> Iterator[R]:
     """work(item) for each item, in order, made on threads of its own while the last one is used.
 
-    Begun and not yet taken are at most `most` (default: one a thread).
+    Begun and not yet taken are at most `most` (default: one a thread). Ctrl-C does not wait for them.
     """
     waiting = iter(items)
-    with ThreadPoolExecutor(threads) as pool:
+    pool = ThreadPoolExecutor(threads)
 
-        def begin(count: int) -> Iterator[Future[R]]:
-            return (pool.submit(work, item) for item in islice(waiting, count))
+    def begin(count: int) -> Iterator[Future[R]]:
+        return (pool.submit(work, item) for item in islice(waiting, count))
 
+    patient = True
+    try:
         begun = deque(begin(most or threads))
         while begun:
             result = begun.popleft().result()
             begun.extend(begin(1))
             yield result
+    except KeyboardInterrupt:
+        patient = False
+        raise
+    finally:
+        pool.shutdown(wait=patient, cancel_futures=not patient)
 
 
 def as_they_come(streams: Iterable[Callable[[], Iterable[R]]], threads: int) -> Iterator[R]:

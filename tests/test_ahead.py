@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 
 import pytest
@@ -73,3 +74,26 @@ def test_an_error_ends_all_streams():
     with pytest.raises(ZeroDivisionError):
         list(as_they_come([endless, fails], 2))
     assert len(taken) < 10**9
+
+
+def test_ctrl_c_does_not_wait_for_what_is_at_work():
+    at_work, go_on = threading.Event(), threading.Event()
+
+    def work(number):
+        at_work.set()
+        assert go_on.wait(30)
+
+    def interrupted():
+        at_work.wait(30)
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the parent did with it
+    try:
+        results = ahead(work, range(3))
+        threading.Timer(0.1, interrupted).start()
+        with pytest.raises(KeyboardInterrupt):
+            next(results)
+        assert not go_on.is_set()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        go_on.set()

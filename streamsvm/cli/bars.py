@@ -59,30 +59,31 @@ class Bars:
             "rate": record.get("rows_s"),
             "share": isinstance(done, float),
         }
+        if phase in self._full:  # begins anew; rich has no way to make a known total unknown again
+            self._remove(phase)
         if phase not in self._tasks:
-            self._clear()
+            for full in list(self._full):
+                self._remove(full)
             self._tasks[phase] = self.progress.add_task(phase, **fields)
-        elif phase in self._full:
-            self._full.discard(phase)
-            self.progress.reset(self._tasks[phase], total=total)
         self.progress.update(self._tasks[phase], **fields)
         if done == total:
             self._full.add(phase)
 
-    def _clear(self) -> None:
-        for phase in self._full:
-            self.progress.remove_task(self._tasks.pop(phase))
-        self._full.clear()
+    def _remove(self, phase: str) -> None:
+        self.progress.remove_task(self._tasks.pop(phase))
+        self._full.discard(phase)
 
 
 class _Count(ProgressColumn):
-    """How many of how many, or the share where that is all that is known."""
+    """How many of how many, shares of those at work among them; of one thing its share alone."""
 
     def render(self, task: Task) -> Text:
         if task.total is None:
             return Text(f"{task.completed:,.0f}")
-        if task.fields["share"]:
+        if task.fields["share"] and task.total == 1:
             return Text(f"{task.percentage:.0f} %", justify="right")
+        if task.fields["share"]:
+            return Text(f"{task.completed:,.1f}/{task.total:,.0f}")
         return Text(f"{task.completed:,.0f}/{task.total:,.0f}")
 
 

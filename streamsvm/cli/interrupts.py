@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from streamsvm.cli.app import INTERRUPTED
 
-FIRST = "interrupted: the tasks at work come to their end; Ctrl-C again to stop at once"
+FIRST = "interrupted: stopping; press Ctrl-C again to stop at once"
 
 
 @contextmanager
