@@ -68,6 +68,7 @@ def ingest(
         str | None,
         typer.Option("--memory-limit", help="For all that is in flight (default 512MiB).", metavar="SIZE"),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace stores that are there already.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Read files into a store, streamed in bounded memory, written whole or not at all."""

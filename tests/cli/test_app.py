@@ -55,7 +55,10 @@ def test_a_shell_completes_commands():
         ([], "Missing command (see streamsvm --help)"),
         (["fti"], "No such command 'fti'. Did you mean 'fit'? (see streamsvm --help)"),
         (["fit"], "Missing option '--store' (see streamsvm fit --help)"),
-        (["fit", "--store", "s"], "--model is missing: where shall the model go?"),
+        (
+            ["fit", "--store", "s3://bucket/s"],
+            "--model is missing: models live on a local disk, and s3://bucket/s is elsewhere",
+        ),
         (
             ["fit", "--store", "s", "--model", "m", "--resume"],
             "--resume needs the --run-dir of the interrupted run",
@@ -142,7 +145,7 @@ from concurrent.futures import ThreadPoolExecutor
 from streamsvm.cli import app
 import streamsvm.demo
 pool = ThreadPoolExecutor()
-def run_demo(*args):
+def run_demo(*args, **options):
     task = pool.submit(time.sleep, 60)
     print("running", flush=True)
     task.result()
