@@ -50,7 +50,9 @@ def early(bench: Bench) -> list[Table]:
         for name, started in where.items():
             model = bench.work / f"{name.replace(' ', '-')}.model"
             with started() as options:
-                fit = bench.command("fit", "--store", train, "--model", model, "--force", *config, *(options or ()))
+                fit = bench.command(
+                    "fit", "--store", train, "--model", model, "--force", *config, *(options or ())
+                )
             if number >= 0:  # the one before compiles
                 seconds[name].append(fit.result["seconds"])
             memory[name] = fit.result["peak_rss_bytes"]
