@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
     ForceModel,
@@ -110,7 +111,8 @@ def fit(
     model = model or model_beside(store)
     rows = open_store(store, x, y)
     require_model_place(model, force=force, of=(rows, [resolved]) if resume else None)
-    from streamsvm.train import train
+    with importing():
+        from streamsvm.train import train
 
     with progress() as events, hint_to_resume(run_dir):
         report = train(

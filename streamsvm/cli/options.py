@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamsvm.cli.imports import importing
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events
 
@@ -54,8 +55,9 @@ def engine(
 
 def open_store(url: str, x: str | None = None, y: str | None = None) -> Store:
     """The store at `url`, its arrays by other names where they are given."""
-    from streamsvm.data.store import Store
-    from streamsvm.persist import is_model
+    with importing():
+        from streamsvm.data.store import Store
+        from streamsvm.persist import is_model
 
     if is_model(Path(url)):
         raise DataError(f"{url}: found a model, expected a store of rows; a model is given by --model")
