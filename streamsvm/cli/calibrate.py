@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
     ForceModel,
@@ -45,8 +46,9 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Add probabilities to a model, in place of those it may have."""
-    from streamsvm.persist import load_model, save_model
-    from streamsvm.probability import held_out
+    with importing():
+        from streamsvm.persist import load_model, save_model
+        from streamsvm.probability import held_out
 
     rows, target = open_store(store, x, y), out or model
     if target != model:  # in its place, a model loses nothing but probabilities

@@ -9,13 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Modules make hundreds of thousands of objects and no garbage: looking for some takes a fifth of their time.
-
-    So that is put off, and what was imported is not looked at later either.
-    """
+    """Modules make objects by the hundred thousand and no garbage: to look for some takes a fifth of their time."""
+    collects = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
-        gc.enable()
+        if collects:
+            gc.enable()

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from streamsvm.cli.fit import flag, flag_layers, hint_to_resume
+from streamsvm.cli.imports import importing
 from streamsvm.cli.options import AsJson, ForceModel, XName, YName, open_store, require_model_place
 from streamsvm.cli.output import emit, emit_table, progress
 from streamsvm.config import parse_set
@@ -51,11 +52,12 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Choose options by cross-validation."""
-    from streamsvm.report.drawing import write_plot
-    from streamsvm.report.heat_map import heat_map as draw_heat_map
-    from streamsvm.tune.options import load_search
-    from streamsvm.tune.results import require_free, require_suffix, write_records
-    from streamsvm.tune.search import tune as search
+    with importing():
+        from streamsvm.report.drawing import write_plot
+        from streamsvm.report.heat_map import heat_map as draw_heat_map
+        from streamsvm.tune.options import load_search
+        from streamsvm.tune.results import require_free, require_suffix, write_records
+        from streamsvm.tune.search import tune as search
 
     for option, path, suffixes in (("--out", out, TABLE), ("--heat-map", heat_map, PICTURE)):
         if path is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import typer
 from streamsvm import __version__
 from streamsvm.cli import app as app_module
 from streamsvm.cli.app import exit_status
+from streamsvm.cli.imports import importing
 from streamsvm.errors import DataError, MemoryLimitError
 
 
@@ -184,3 +186,14 @@ def test_seconds_and_memory_are_of_the_whole_process():
     usage = json.loads(run.stdout)
     assert 0.5 <= usage["seconds"] < 30
     assert 5 << 20 < usage["peak_rss_bytes"] < 1 << 30
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_garbage_is_looked_for_after_imports_as_before(collects, monkeypatch):
+    monkeypatch.setattr(gc, "isenabled", lambda: collects)
+    switched = []
+    monkeypatch.setattr(gc, "disable", lambda: switched.append("off"))
+    monkeypatch.setattr(gc, "enable", lambda: switched.append("on"))
+    with pytest.raises(ImportError), importing():
+        raise ImportError
+    assert switched == (["off", "on"] if collects else ["off"])
