@@ -178,6 +178,19 @@ def test_a_forced_ingest_replaces_stores_only(table, tmp_path, capfd):
     assert (tmp_path / "s.zarr" / "mine").is_dir()
 
 
+def test_the_same_rule_elsewhere_than_on_disk(table, capfd):
+    words = ("ingest", table, "--store", "memory://places/s.zarr")
+    assert run(*words) == 0
+    assert run(*words) == 2
+    assert "--store memory://places/s.zarr: found a store; --force replaces it" in capfd.readouterr().err
+    table.write_text(TABLE + "1,2,1\n")
+    assert run(*words, "--force") == 0
+    assert Store.open("memory://places/s.zarr").n == 41
+    folder = ("ingest", table, "--store", "memory://places", "--force")
+    assert run(*folder) == 2
+    assert "memory://places: found a folder of other things" in capfd.readouterr().err
+
+
 def test_a_demo_replaces_what_it_finds_by_force_alone(table, tmp_path, capfd):
     assert run("ingest", table, "--store", tmp_path / "train.zarr") == 0
     assert run("demo", "--rows", 1000, "--dir", tmp_path) == 2
