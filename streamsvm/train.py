@@ -184,7 +184,9 @@ def is_made_by(model_path: Path, store: Store, configs: Iterable[FitConfig]) -> 
     """
     model = read_attrs(model_path)
     own = (with_task(config, store).model_dump(mode="json", exclude=set(EXECUTION)) for config in configs)
-    options = {name: value for name, value in dict(model.get("config") or {}).items() if name not in EXECUTION}
+    options = {
+        name: value for name, value in dict(model.get("config") or {}).items() if name not in EXECUTION
+    }
     return options in own and model.get("fingerprint") == store.fingerprint()
 
 
