@@ -29,7 +29,7 @@ def search(bench: Bench, solver: str, name: str, keep: Path) -> dict[str, Any]:
     model = bench.work / f"{solver}.model"
     kept = ("--out", keep / f"{solver}.csv", "--heat-map", keep / f"{solver}.svg")
     options = ("--config", CONFIG, "--set", f"solver={solver}", *bench.few_points)
-    found = bench.told("tune", "--store", train, *options, "--model", model, *kept)
+    found = bench.told("tune", "--store", train, *options, "--model", model, "--force", *kept)
     score = bench.told("evaluate", "--model", model, "--store", test)
     best = found.result["best"]
     return {

@@ -50,7 +50,9 @@ def early(bench: Bench) -> list[Table]:
         for name, started in where.items():
             model = bench.work / f"{name.replace(' ', '-')}.model"
             with started() as options:
-                fit = bench.command("fit", "--store", train, "--model", model, *config, *(options or ()))
+                fit = bench.command(
+                    "fit", "--store", train, "--model", model, "--force", *config, *(options or ())
+                )
             if number >= 0:  # the one before compiles
                 seconds[name].append(fit.result["seconds"])
             memory[name] = fit.result["peak_rss_bytes"]
@@ -112,7 +114,7 @@ def bsgd(bench: Bench) -> list[Table]:
         model, scores, seconds = bench.work / "partitions.model", [], []
         for seed in range(bench.sizes.runs):
             more = ("--set", f"bsgd.partitions={partitions}", "--seed", seed)
-            fit = bench.command("fit", "--store", train, "--model", model, *options, *more)
+            fit = bench.command("fit", "--store", train, "--model", model, "--force", *options, *more)
             seconds.append(fit.result["seconds"])
             scores.append(bench.command("evaluate", "--model", model, "--store", test).result["accuracy"])
         records.append(

@@ -93,7 +93,7 @@ def _tried(bench: Bench, store: Path, options: Sequence[Any]) -> tuple[dict[str,
     for number in bench.sizes.numbers:
         plan = bench.command("fit", "--store", store, *options, "--dry-run", "--pilot", PILOT_S).result
         before = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
-        fit = bench.command("fit", "--store", store, "--model", model, *options).result
+        fit = bench.command("fit", "--store", store, "--model", model, "--force", *options).result
         sent = psutil.net_io_counters(pernic=True)["lo"].bytes_sent - before
         if number >= 0:  # the one before compiles
             said.append(plan)

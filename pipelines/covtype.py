@@ -37,7 +37,7 @@ def steps(bench: Bench, page: Path) -> list[dict[str, Any]]:
     if bench.sizes.train_rows is not None:
         train = bench.copies(train, bench.sizes.train_rows)
         config = (*config, "--set", "dcsvm.levels=1")  # so few rows would be one part
-    fit = bench.told("fit", "--store", train, "--model", model, *config, "--run-dir", run_dir)
+    fit = bench.told("fit", "--store", train, "--model", model, "--force", *config, "--run-dir", run_dir)
     facts = {"parts": fit.result["n_parts"], "support vectors": fit.result["n_support"]}
     records.append(_record("fit", fit, rows=fit.result["n"], **facts))
     score = bench.told("evaluate", "--model", model, "--store", test, "--run-dir", run_dir)

@@ -71,7 +71,7 @@ def combination(bench: Bench, rows: int) -> Table:
 
 def _fit(bench: Bench, rows: int, config: str, *more: Any) -> dict[str, Any]:
     few = bench.copies(bench.stores("covtype")[0], rows)
-    model = ("--model", bench.work / "figures.model", "--config", CONFIGS / f"{config}.toml")
+    model = ("--model", bench.work / "figures.model", "--force", "--config", CONFIGS / f"{config}.toml")
     return bench.command("fit", "--store", few, *model, "--set", f"dcsvm.levels={LEVELS}", *more).result
 
 

@@ -235,7 +235,7 @@ def start(bench: Bench) -> list[Table]:
 
 
 def _fit(store: Path, model: Path, config: str) -> tuple[Any, ...]:
-    return ("fit", "--store", store, "--model", model, "--config", CONFIGS / f"{config}.toml")
+    return ("fit", "--store", store, "--model", model, "--force", "--config", CONFIGS / f"{config}.toml")
 
 
 def _compile(bench: Bench, config: str) -> None:

@@ -62,7 +62,7 @@ def written(bench: Bench, ours: tuple[Path, Path], write: Write, writer: str) ->
 def fitted(bench: Bench, writer: str, stores: tuple[Path, Path], *names: str) -> dict[str, Any]:
     train, test = stores
     model = bench.work / "foreign.model"
-    fit = bench.told("fit", "--store", train, "--model", model, "--config", CONFIG, *names)
+    fit = bench.told("fit", "--store", train, "--model", model, "--force", "--config", CONFIG, *names)
     score = bench.told("evaluate", "--model", model, "--store", test, *names)
     return {
         "store": writer,

@@ -268,6 +268,7 @@ def outofcore(bench: Bench) -> list[Table]:
             store,
             "--model",
             bench.work / "linear.model",
+            "--force",
             *options,
             *planes,
             "--memory-limit",

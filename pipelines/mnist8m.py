@@ -89,7 +89,7 @@ def _fitted(bench: Bench, config: str, limit: str, *more: str) -> tuple[dict[str
     """A record of a fit and its test, and the fit."""
     model = bench.work / "mnist8m.model"
     common = ("--config", CONFIGS / f"{config}.toml", "--memory-limit", limit, *more)
-    fit = bench.command("fit", "--store", _store(bench), "--model", model, *common)
+    fit = bench.command("fit", "--store", _store(bench), "--model", model, "--force", *common)
     test = bench.command("evaluate", "--model", model, "--store", bench.stores("mnist")[1])
     record = {
         "rows": _rows(bench),

@@ -61,7 +61,7 @@ def _tuned(bench: Bench, train: Path, test: Path, *sets: str) -> tuple[dict[str,
     model = bench.work / "ranking.model"
     more = [word for value in sets for word in ("--set", value)]
     common = ("--config", CONFIG, *more, *bench.few_points)
-    found = bench.told("tune", "--store", train, *common, "--model", model)
+    found = bench.told("tune", "--store", train, *common, "--model", model, "--force")
     best = found.result["best"]
     chosen = {"C": best["params"]["C"], "held-out score": f"{best['score']:.4f}"}
     score = bench.told("evaluate", "--model", model, "--store", test)

@@ -142,7 +142,7 @@ def soak(bench: Bench, seconds: float, rate: int, every: float, cluster: Cluster
 
         with repeated(every, look):
             for name in takewhile(lambda _: memory.seconds < seconds, cycle(SOLVERS)):
-                fit = ("fit", "--store", rows, "--model", bench.work / "fit.model", *SOLVERS[name])
+                fit = ("fit", "--store", rows, "--model", bench.work / "fit.model", "--force", *SOLVERS[name])
                 done = bench.command(*fit, "--scheduler", cluster.address)
                 memory.add(f"fit {name}", done.peak_rss_bytes)
     said = streaming.stderr.read().decode()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import DCSVMConfig, FitConfig, KernelConfig
+from streamsvm.data.place import require_place
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
@@ -96,13 +97,18 @@ def write_stores(folder: Path, rows: int, seed: int = 0, events: Events = ignore
     return Store.open(folder / "train.zarr"), Store.open(folder / "test.zarr")
 
 
-def run_demo(folder: Path, rows: int, events: Events = ignore) -> dict[str, Any]:
-    """Makes the stores, trains, scores: `rows`, `test_rows`, `accuracy`, and the reports of `fit` and `evaluate`."""
+def run_demo(folder: Path, rows: int, events: Events = ignore, *, force: bool = False) -> dict[str, Any]:
+    """Makes the stores, trains, scores: `rows`, `test_rows`, `accuracy`, and the reports of `fit` and `evaluate`.
+
+    Raises StorageError where stores or a model of these names are in `folder` already, unless `force`.
+    """
     from streamsvm.graph import Engine
     from streamsvm.persist import load_model
     from streamsvm.predict import evaluate
     from streamsvm.train import train
 
+    for name, kind in (("train", "a store"), ("test", "a store"), ("model", "a model")):
+        require_place("--dir", folder / f"{name}.zarr", kind, force=force)
     train_store, test_store = write_stores(folder, rows, events=events)
     report = train(train_store, CONFIG, model_path=folder / "model.zarr", events=events)
     scores = evaluate(load_model(folder / "model.zarr"), test_store, engine=Engine(), events=events)

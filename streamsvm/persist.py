@@ -21,13 +21,13 @@ import zarr
 
 from streamsvm.data.checked import CheckedArray, whole_metadata
 from streamsvm.data.columns import create_array
+from streamsvm.data.place import MODEL_FORMAT, STORE_MARK
 from streamsvm.data.target import Target
 from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StreamSVMError
 from streamsvm.jsonable import jsonable
 
 CHUNK_BYTES = 4 << 20
 KEEP_BYTES = 64 << 20
-FORMAT = "streamsvm-model"
 VERSION = 1
 HOMES = {
     "kernel": "streamsvm.models:KernelModel",
@@ -86,9 +86,9 @@ def _load(path: Path, homes: Mapping[str, str]) -> Any:
 def read_attrs(path: Path) -> dict[str, Any]:
     """A model's attributes, its format and version checked, no array touched."""
     attrs = _group_attrs(path)
-    if "streamsvm_store" in attrs:
+    if STORE_MARK in attrs:
         raise ModelError(f"{path}: found a store of data, expected a model; a store is given by --store")
-    if attrs.get("format") != FORMAT:
+    if attrs.get("format") != MODEL_FORMAT:
         raise ModelError(
             f"{path}: found a zarr group that is no model, expected one written by streamsvm fit"
         )
@@ -105,12 +105,13 @@ def read_attrs(path: Path) -> dict[str, Any]:
 def is_model(path: Path) -> bool:
     """Whether `path` holds a model of any version."""
     try:
-        return _group_attrs(path).get("format") == FORMAT
+        return _group_attrs(path).get("format") == MODEL_FORMAT
     except StreamSVMError:
         return False
 
 
-def _require_local(path: Path) -> None:
+def require_local(path: Path) -> None:
+    """Raises ModelError for a URL."""
     if re.match(r"[a-z0-9+]+:/", str(path)):
         raise ModelError(
             f"{path}: a model is a local folder, found a URL; copy the folder there or from there"
@@ -118,7 +119,7 @@ def _require_local(path: Path) -> None:
 
 
 def _group_attrs(path: Path) -> dict[str, Any]:
-    _require_local(path)
+    require_local(path)
     if not path.exists():
         raise NotFoundError(f"{path}: no such model")
     try:
@@ -219,7 +220,7 @@ class ModelWriter:
 
     def __init__(self, path: str | Path, kind: str) -> None:
         self.attrs: dict[str, Any] = {}
-        _require_local(Path(path))
+        require_local(Path(path))
         self._kind = kind
         self._target = Target(str(path), overwrite=is_model(Path(path)))
         self._columns: dict[str, ArrayWriter] = {}
@@ -257,7 +258,7 @@ class ModelWriter:
         clash = set(self.attrs) & set(_RESERVED)
         if clash:
             raise ValueError(f"model attributes may not be named {', '.join(sorted(clash))}")
-        head = {"format": FORMAT, "version": VERSION, "kind": self._kind, "strings": self._strings}
+        head = {"format": MODEL_FORMAT, "version": VERSION, "kind": self._kind, "strings": self._strings}
         self._group.attrs.put(jsonable({**head, **self.attrs}))
         self._target.commit()
 

@@ -5,7 +5,7 @@ What all fits share (labels, scaling, kernel, weights) is `fits.base`; what a so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from importlib import import_module
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from streamsvm.calibration import Calibration, require_classes
-from streamsvm.checkpoints import Checkpoints
+from streamsvm.checkpoints import EXECUTION, Checkpoints
 from streamsvm.compiling import compiling_told
 from streamsvm.config import FitConfig, ProbabilityConfig
 from streamsvm.data.store import Store
@@ -21,7 +21,7 @@ from streamsvm.events import Events, ignore
 from streamsvm.fits.base import Fit
 from streamsvm.graph import open_engine
 from streamsvm.memory import free_bytes
-from streamsvm.persist import load_model
+from streamsvm.persist import load_model, read_attrs
 from streamsvm.phases import Phases, used_s, whole_command
 from streamsvm.runs import end_with, recorded
 
@@ -178,6 +178,19 @@ def with_task(config: FitConfig, store: Store) -> FitConfig:
     if config.probability.method is not None:
         require_classes(task)
     return config.model_copy(update={"task": task})
+
+
+def is_made_by(model_path: Path, store: Store, configs: Iterable[FitConfig]) -> bool:
+    """Whether one of these configurations made the model at `model_path` from this store, wherever it ran.
+
+    So a run that was killed between its model and its end goes on, and another's model is not lost to it.
+    """
+    model = read_attrs(model_path)
+    own = (with_task(config, store).model_dump(mode="json", exclude=set(EXECUTION)) for config in configs)
+    options = {
+        name: value for name, value in dict(model.get("config") or {}).items() if name not in EXECUTION
+    }
+    return options in own and model.get("fingerprint") == store.fingerprint()
 
 
 def without_probabilities(config: FitConfig) -> FitConfig:

@@ -6,10 +6,8 @@ import json
 import subprocess
 import sys
 
-import dask.array as da
 import numpy as np
 import pytest
-from dask_ml.wrappers import Incremental
 from making import ROUNDED, write
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -82,16 +80,6 @@ class TestPartialFit:
         plain = BudgetedSVC(gamma=0.5).partial_fit(X, y, classes=[0, 1])
         heavy = BudgetedSVC(gamma=0.5, class_weight={1: 5.0}).partial_fit(X, y, classes=[0, 1])
         assert np.mean(heavy.predict(X) == 1) > np.mean(plain.predict(X) == 1)
-
-    def test_inside_dask_mls_incremental(self):
-        X, y = data()
-        blocks = da.from_array(X, chunks=(100, 3)), da.from_array(y, chunks=100)
-        wrapped = Incremental(BudgetedSVC(gamma=0.5, budget=30), shuffle_blocks=False)
-        wrapped.fit(*blocks, classes=[0, 1])
-        alone = BudgetedSVC(gamma=0.5, budget=30).partial_fit(X, y, classes=[0, 1])
-        expected = alone.decision_function(X)
-        found = wrapped.estimator_.decision_function(X)
-        np.testing.assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
 
 
 class TestFit:

@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import numpy as np
 import pytest
+from making import write
 
 import streamsvm
+from streamsvm.data.rows import Rows
 
 ROOT = Path(streamsvm.__file__).parent
 LAYERS = (
@@ -113,6 +116,39 @@ def test_importing_the_package_and_the_command_line_is_light():
 def test_models_and_predictions_load_without_what_only_others_need():
     heavy = {"sklearn", "pandas", "distributed", "river", "dask_ml"}
     assert not loaded_after("import streamsvm.persist, streamsvm.predict, streamsvm.data.store") & heavy
+
+
+def test_an_estimator_brings_no_pandas_along():
+    assert not loaded_after("from streamsvm import DCSVC") & {
+        "pandas",
+        "pyarrow",
+        "river",
+        "distributed",
+        "dask_ml",
+    }
+
+
+def test_data_frames_work_when_pandas_comes_later():
+    pytest.importorskip("pandas")
+    assert "pandas" in loaded_after(
+        "from streamsvm import DCSVC\n"
+        "import pandas\n"
+        "from sklearn.preprocessing import StandardScaler\n"
+        "frame = pandas.DataFrame({'a': [0.0, 1.0, 0.1, 0.9], 'b': [1.0, 2.0, 3.0, 4.0]})\n"
+        "assert DCSVC().fit(frame, [0, 1, 0, 1]).feature_names_in_.tolist() == ['a', 'b']\n"
+        "scaled = StandardScaler().set_output(transform='pandas').fit_transform(frame)\n"
+        "assert isinstance(scaled, pandas.DataFrame)"
+    )
+
+
+def test_a_fit_loads_what_it_needs_only(tmp_path):
+    """No rich either: it draws tables and bars for people."""
+    X = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+    store = write(tmp_path / "s.zarr", Rows(X), (X[:, 0] > 0).astype(int))
+    words = ["fit", "--store", store.url, "--json"]
+    loaded = loaded_after(f"from streamsvm.cli.app import app\napp({words}, standalone_mode=False)")
+    assert "numba" in loaded
+    assert not loaded & {"sklearn", "pandas", "pyarrow", "river", "distributed", "dask_ml", "rich"}
 
 
 def test_public_names_are_listed_and_unknown_ones_refused():

@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
+    ForceModel,
     ModelIn,
     PerformanceReport,
     Scheduler,
@@ -17,6 +19,7 @@ from streamsvm.cli.options import (
     YName,
     engine,
     open_store,
+    require_model_place,
 )
 from streamsvm.cli.output import emit, progress
 from streamsvm.phases import usage_so_far
@@ -34,6 +37,7 @@ def calibrate(
     out: Annotated[
         Path | None, typer.Option("--out", help="Where the model with probabilities goes; else in its place.")
     ] = None,
+    force: ForceModel = False,
     x: XName = None,
     y: YName = None,
     workers: Workers = None,
@@ -42,10 +46,13 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Add probabilities to a model, in place of those it may have."""
-    from streamsvm.persist import load_model, save_model
-    from streamsvm.probability import held_out
+    with importing():
+        from streamsvm.persist import load_model, save_model
+        from streamsvm.probability import held_out
 
     rows, target = open_store(store, x, y), out or model
+    if target != model:  # in its place, a model loses nothing but probabilities
+        require_model_place(target, force=force, option="--out")
     with progress() as events, engine(workers, scheduler, performance_report, events) as tasks:
         calibrated, n = held_out(load_model(model), rows, method, engine=tasks, events=events)
         save_model(calibrated, target)

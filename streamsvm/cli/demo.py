@@ -20,6 +20,9 @@ def demo(
     folder: Annotated[
         Path | None, typer.Option("--dir", help="Keep stores and model here.", metavar="DIR")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace what an earlier demo left in --dir.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Deform scikit-learn's digits into a large store, train DC-SVM on it, score on untouched digits."""
@@ -28,7 +31,7 @@ def demo(
     place = nullcontext(str(folder)) if folder else tempfile.TemporaryDirectory(prefix="streamsvm-demo-")
     with place as where, progress() as events:
         Path(where).mkdir(parents=True, exist_ok=True)
-        result = {**run_demo(Path(where), rows, events), **usage_so_far()}
+        result = {**run_demo(Path(where), rows, events, force=force), **usage_so_far()}
     if as_json:
         emit(result, as_json=True, title="")
     else:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
     ModelIn,
@@ -39,9 +40,10 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score a model: accuracy, precision and recall by class, confusion, ROC AUC; probabilities where it has any."""
-    from streamsvm.persist import load_model
-    from streamsvm.predict import evaluate as score
-    from streamsvm.runs import EVALUATION, require_run, write_result
+    with importing():
+        from streamsvm.persist import load_model
+        from streamsvm.predict import evaluate as score
+        from streamsvm.runs import EVALUATION, require_run, write_result
 
     if run_dir is not None:
         require_run(run_dir)

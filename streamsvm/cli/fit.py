@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamsvm.cli.options import AsJson, PerformanceReport, XName, YName, open_store
+from streamsvm.cli.imports import importing
+from streamsvm.cli.options import (
+    AsJson,
+    ForceModel,
+    PerformanceReport,
+    XName,
+    YName,
+    model_beside,
+    open_store,
+    require_model_place,
+)
 from streamsvm.cli.output import emit, progress
 from streamsvm.config import FitConfig, Layer, build_config, option_field, parse_set, read_layer
 from streamsvm.errors import ConfigError
@@ -34,7 +45,12 @@ def fit(
     context: typer.Context,
     store: Annotated[str, typer.Option("--store", help="Rows and labels to train on.", metavar="STORE")],
     model: Annotated[
-        Path | None, typer.Option("--model", help="Where the model goes.", metavar="MODEL")
+        Path | None,
+        typer.Option(
+            "--model",
+            help="Where the model goes; else next to the store, as STORE.model.zarr.",
+            metavar="MODEL",
+        ),
     ] = None,
     solver: Annotated[str | None, flag("--solver", "solver")] = None,
     task: Annotated[str | None, flag("--task", "task")] = None,
@@ -73,6 +89,7 @@ def fit(
         str | None, flag("--checkpoint-every", "checkpoint_every", metavar="SECONDS|'N steps'")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the state in --run-dir.")] = False,
+    force: ForceModel = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the memory and time plan only.")] = False,
     pilot: Annotated[
         float,
@@ -86,15 +103,18 @@ def fit(
 ) -> None:
     """Train a model."""
     resolved = resolve(context.params, config, set_ or [])
-    _check_paths(model, run_dir, resume, dry_run)
-    rows = open_store(store, x, y)
+    if resume and run_dir is None:
+        raise ConfigError("--resume needs the --run-dir of the interrupted run")
     if dry_run:
-        _print_plan(rows, resolved, pilot, as_json)
+        _print_plan(open_store(store, x, y), resolved, pilot, as_json)
         return
-    from streamsvm.checkpoints import has_state
-    from streamsvm.train import train
+    model = model or model_beside(store)
+    rows = open_store(store, x, y)
+    require_model_place(model, force=force, of=(rows, [resolved]) if resume else None)
+    with importing():
+        from streamsvm.checkpoints import has_state
+        from streamsvm.train import train
 
-    assert model is not None  # checked above
     with hint_to_resume(run_dir, has_state), progress() as events:
         report = train(
             rows,
@@ -106,6 +126,8 @@ def fit(
             events=events,
         )
     emit({"model": str(model), **usage_so_far(), **report}, as_json=as_json, title="Trained")
+    if not as_json:
+        typer.echo(f"next: streamsvm evaluate --model {shlex.quote(str(model))} --store TEST_STORE")
 
 
 def resolve(flags: dict[str, Any], config: Path | None, sets: list[str]) -> FitConfig:
@@ -158,13 +180,6 @@ def hint_to_resume(run_dir: Path | None, has_kept: Callable[[Path], bool]) -> It
         if run_dir is not None and has_kept(run_dir):
             typer.echo(f"the same command with --resume goes on from the state in {run_dir}", err=True)
         raise
-
-
-def _check_paths(model: Path | None, run_dir: Path | None, resume: bool, dry_run: bool) -> None:
-    if model is None and not dry_run:
-        raise ConfigError("--model is missing: where shall the model go?")
-    if resume and run_dir is None:
-        raise ConfigError("--resume needs the --run-dir of the interrupted run")
 
 
 def _print_plan(rows: Store, config: FitConfig, pilot_s: float, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streamsvm.cli.options import AsJson
+from streamsvm.cli.options import AsJson, ForceModel, require_model_place
 from streamsvm.cli.output import emit, progress
 
 
@@ -23,12 +23,14 @@ def import_(
     features: Annotated[
         int | None, typer.Option("--features", min=1, help="Features of the rows to predict, if more.")
     ] = None,
+    force: ForceModel = False,
     as_json: AsJson = False,
 ) -> None:
     """Read a model that LIBSVM or `streamsvm export` wrote."""
     from streamsvm.exchange.libsvm_read import import_libsvm
     from streamsvm.persist import save_model
 
+    require_model_place(model, force=force)
     with progress() as events:
         imported = import_libsvm(source, ranges=ranges, labels=labels, features=features, events=events)
     save_model(imported, model)

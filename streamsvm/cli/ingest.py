@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from streamsvm.cli.imports import importing
 from streamsvm.cli.options import AsJson
 from streamsvm.cli.output import emit, progress
 from streamsvm.errors import ConfigError
@@ -68,11 +69,13 @@ def ingest(
         str | None,
         typer.Option("--memory-limit", help="For all that is in flight (default 512MiB).", metavar="SIZE"),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace stores that are there already.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Read files into a store, streamed in bounded memory, written whole or not at all."""
-    from streamsvm.data.ingest import IngestOptions
-    from streamsvm.data.ingest import ingest as ingest_files
+    with importing():
+        from streamsvm.data.ingest import IngestOptions
+        from streamsvm.data.ingest import ingest as ingest_files
 
     names = {field.name for field in fields(IngestOptions)}
     given: dict[str, Any] = {k: v for k, v in context.params.items() if k in names and v is not None}

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamsvm.errors import DataError
+from streamsvm.cli.imports import importing
+from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events
 
 if TYPE_CHECKING:
+    from streamsvm.config import FitConfig
     from streamsvm.data.store import Store
     from streamsvm.graph import Engine
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 ModelIn = Annotated[Path, typer.Option("--model", help="A model written by fit.", metavar="MODEL")]
+ForceModel = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
 XName = Annotated[
     str | None, typer.Option("--x", help="Array or CSR group that holds the rows, in a foreign store.")
 ]
@@ -52,10 +55,45 @@ def engine(
 
 def open_store(url: str, x: str | None = None, y: str | None = None) -> Store:
     """The store at `url`, its arrays by other names where they are given."""
-    from streamsvm.data.store import Store
-    from streamsvm.persist import is_model
+    with importing():
+        from streamsvm.data.store import Store
+        from streamsvm.persist import is_model
 
     if is_model(Path(url)):
         raise DataError(f"{url}: found a model, expected a store of rows; a model is given by --model")
     names: dict[str, Any] = {name: value for name, value in (("x", x), ("y", y)) if value is not None}
     return Store.open(url, **names)
+
+
+def model_beside(store: str) -> Path:
+    """Where a model goes that is given no place: next to its store, `data.zarr` -> `data.model.zarr`."""
+    from streamsvm.data.target import local_path
+
+    path = local_path(store)
+    if path is None:
+        raise ConfigError(f"--model is missing: models live on a local disk, and {store} is elsewhere")
+    if path.name in ("", ".."):  # a store may be the folder at hand
+        path = path.resolve()
+    return path.with_suffix(".model.zarr")
+
+
+def require_model_place(
+    model: Path,
+    *,
+    force: bool,
+    option: str = "--model",
+    of: tuple[Store, list[FitConfig]] | None = None,
+) -> None:
+    """Raises StorageError, before any work, where a model would be lost or something else is in the way.
+
+    of: what a run that is resumed makes its model of; that model may be there.
+    """
+    from streamsvm.data.place import require_place
+    from streamsvm.persist import is_model, require_local
+
+    require_local(model)
+    if of is not None and not force and is_model(model):
+        from streamsvm.train import is_made_by
+
+        force = is_made_by(model, *of)
+    require_place(option, model, "a model", force=force)

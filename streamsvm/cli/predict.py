@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
     ModelIn,
@@ -36,8 +37,9 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Write the predicted label of every row, block by block."""
-    from streamsvm.persist import load_model
-    from streamsvm.predict import write_predictions
+    with importing():
+        from streamsvm.persist import load_model
+        from streamsvm.predict import write_predictions
 
     rows = open_store(store, x)
     with progress() as events, engine(workers, scheduler, performance_report, events) as tasks:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from streamsvm.cli.fit import flag, flag_layers, hint_to_resume
-from streamsvm.cli.options import AsJson, XName, YName, open_store
+from streamsvm.cli.imports import importing
+from streamsvm.cli.options import AsJson, ForceModel, XName, YName, open_store, require_model_place
 from streamsvm.cli.output import emit, emit_table, progress
 from streamsvm.config import parse_set
 from streamsvm.errors import ConfigError
@@ -45,25 +46,31 @@ def tune(
         Path | None, typer.Option("--run-dir", help="Folder for events, scores and the table.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the scores in --run-dir.")] = False,
+    force: ForceModel = False,
     x: XName = None,
     y: YName = None,
     as_json: AsJson = False,
 ) -> None:
     """Choose options by cross-validation."""
-    from streamsvm.report.drawing import write_plot
-    from streamsvm.report.heat_map import heat_map as draw_heat_map
-    from streamsvm.tune.options import load_search
-    from streamsvm.tune.results import has_scores, require_suffix, write_records
-    from streamsvm.tune.search import tune as search
+    with importing():
+        from streamsvm.report.drawing import write_plot
+        from streamsvm.report.heat_map import heat_map as draw_heat_map
+        from streamsvm.tune.options import load_search
+        from streamsvm.tune.results import has_scores, require_free, require_suffix, write_records
+        from streamsvm.tune.search import tune as search
 
     for option, path, suffixes in (("--out", out, TABLE), ("--heat-map", heat_map, PICTURE)):
         if path is not None:
             require_suffix(option, path, *suffixes)
+            require_free(option, path)
     if resume and run_dir is None:
         raise ConfigError("--resume needs the --run-dir of the interrupted search")
     options, tried = load_search(config, *flag_layers(context.params), *map(parse_set, set_ or []))
     axes = _axes(options.grid) if heat_map is not None else None
     rows = open_store(store, x, y)
+    if model is not None:
+        own = (rows, [point for _, point in tried]) if resume else None
+        require_model_place(model, force=force, of=own)
     with hint_to_resume(run_dir, has_scores), progress() as events:
         found = search(rows, options, tried, model_path=model, run_dir=run_dir, resume=resume, events=events)
     if out is not None:

@@ -14,6 +14,7 @@ from zarr.core.sync import sync
 
 from streamsvm.ahead import ahead
 from streamsvm.data.checked import CheckedArray, whole_metadata
+from streamsvm.data.place import STORE_MARK
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.sources import CSRSource, DenseSource, Source, default_chunk_rows, source_of
 from streamsvm.data.target import PARTIAL, is_remote_failure, local_path
@@ -71,7 +72,7 @@ class Store:
             names = {"y": y, "qid": qid, "sample_weight": sample_weight}
             columns = {k: _open_column(group, name) for k, name in names.items() if name in group}
             store = cls(source, columns, url=str(url), names={"x": x, **names}, attrs=dict(group.attrs))
-            store._statistics = group.get("statistics") if "streamsvm_store" in group.attrs else None
+            store._statistics = group.get("statistics") if STORE_MARK in group.attrs else None
             return store
 
     @classmethod

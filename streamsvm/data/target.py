@@ -117,19 +117,19 @@ class Target:
         if self._path is not None:
             _remove_for_good(Path(self._partial))
             return
-        fs, partial = _filesystem(self._partial)
+        fs, partial = filesystem(self._partial)
         if fs.exists(partial):
             fs.rm(partial, recursive=True)
 
     def _exists(self) -> bool:
         if self._path is not None:
             return os.path.lexists(self._path)
-        fs, path = _filesystem(self.url)
+        fs, path = filesystem(self.url)
         return fs.exists(path)
 
     def _commit_remote(self) -> None:
-        fs, partial = _filesystem(self._partial)
-        _, target = _filesystem(self.url)
+        fs, partial = filesystem(self._partial)
+        _, target = filesystem(self.url)
         if fs.exists(target):
             fs.rm(target, recursive=True)
         root = f"{partial}/zarr.json"
@@ -139,7 +139,8 @@ class Target:
             fs.mv(key, moved)
 
 
-def _filesystem(url: str) -> tuple[Any, str]:
+def filesystem(url: str) -> tuple[Any, str]:
+    """The file system of a url, and its path there."""
     import fsspec
 
     fs, path = fsspec.core.url_to_fs(url)

@@ -11,6 +11,7 @@ import zarr
 
 from streamsvm.data.columns import Column, create_array
 from streamsvm.data.moments import Moments
+from streamsvm.data.place import STORE_MARK, found_at
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import CHUNK_BYTES, default_chunk_rows
 from streamsvm.data.target import Target
@@ -25,7 +26,7 @@ class StoreWriter:
     Rows must have d columns and the layout `is_sparse`; their entries are cast to `dtype` (uint8, float32, float64).
     `chunk_rows`: rows in a chunk (about 4 MiB where None). With `integral_labels`, float labels that are all
     whole numbers are stored as int64.
-    Raises StorageError where `url` exists (unless `overwrite`) or the disk is full.
+    Raises StorageError where the disk is full or something is at `url`; with `overwrite` a store there is replaced.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class StoreWriter:
             raise ConfigError(f"a store holds uint8, float32 or float64, not {dtype}")
         if chunk_rows is not None and chunk_rows < 1:
             raise ConfigError(f"chunk_rows is {chunk_rows}; expected at least 1")
-        self._target = Target(os.fspath(url), overwrite)
+        self._target = Target(os.fspath(url), overwrite=overwrite and found_at(url) == "a store")
         self._d, self._dtype, self._is_sparse, self._chunk_rows = d, dtype, is_sparse, chunk_rows
         self._integral_labels = integral_labels
         self.attrs = dict(attrs or {})
@@ -118,7 +119,7 @@ class StoreWriter:
             column.write(self._group)
         if self.statistics is not None:
             _write_statistics(self._group, self.statistics)
-        self._group.attrs.put({"streamsvm_store": 1, **self.attrs, "content": content})
+        self._group.attrs.put({STORE_MARK: 1, **self.attrs, "content": content})
         self._target.commit()
 
 

@@ -17,7 +17,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.columns import Column
 from streamsvm.data.store import Store
 from streamsvm.data.target import Target, whole_file
-from streamsvm.errors import ConfigError
+from streamsvm.errors import ConfigError, StorageError
 from streamsvm.events import Events, JsonLines
 from streamsvm.jsonable import jsonable
 from streamsvm.persist import ArrayWriter
@@ -102,6 +102,12 @@ def require_suffix(option: str, path: Path, *suffixes: str) -> None:
     if path.suffix not in suffixes:
         expected = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]]) if len(suffixes) > 1 else suffixes[0]
         raise ConfigError(f"{option} {path}: expected a name ending in {expected}")
+
+
+def require_free(option: str, path: Path) -> None:
+    """Raises StorageError where a table or picture would take the place of a folder; files are replaced."""
+    if path.is_dir():
+        raise StorageError(f"{option} {path}: found a folder, which is not replaced; take another {option}")
 
 
 def _write_json(records: Sequence[dict[str, Any]], out: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import typer
 from streamsvm import __version__
 from streamsvm.cli import app as app_module
 from streamsvm.cli.app import exit_status
+from streamsvm.cli.imports import importing
 from streamsvm.cli.interrupts import FIRST
 from streamsvm.errors import DataError, MemoryLimitError
 
@@ -56,7 +58,10 @@ def test_a_shell_completes_commands():
         ([], "Missing command (see streamsvm --help)"),
         (["fti"], "No such command 'fti'. Did you mean 'fit'? (see streamsvm --help)"),
         (["fit"], "Missing option '--store' (see streamsvm fit --help)"),
-        (["fit", "--store", "s"], "--model is missing: where shall the model go?"),
+        (
+            ["fit", "--store", "s3://bucket/s"],
+            "--model is missing: models live on a local disk, and s3://bucket/s is elsewhere",
+        ),
         (
             ["fit", "--store", "s", "--model", "m", "--resume"],
             "--resume needs the --run-dir of the interrupted run",
@@ -145,7 +150,7 @@ import signal
 import streamsvm.demo
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the parent did with it
 pool = ThreadPoolExecutor()
-def run_demo(*args):
+def run_demo(*args, **options):
     task = pool.submit(time.sleep, 60)
     print("running", flush=True)
     task.result()
@@ -184,3 +189,14 @@ def test_seconds_and_memory_are_of_the_whole_process():
     usage = json.loads(run.stdout)
     assert 0.5 <= usage["seconds"] < 30
     assert 5 << 20 < usage["peak_rss_bytes"] < 1 << 30
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_garbage_is_looked_for_after_imports_as_before(collects, monkeypatch):
+    monkeypatch.setattr(gc, "isenabled", lambda: collects)
+    switched = []
+    monkeypatch.setattr(gc, "disable", lambda: switched.append("off"))
+    monkeypatch.setattr(gc, "enable", lambda: switched.append("on"))
+    with pytest.raises(ImportError), importing():
+        raise ImportError
+    assert switched == (["off", "on"] if collects else ["off"])

@@ -16,7 +16,7 @@ from streamsvm.errors import StorageError
 def folders(monkeypatch):
     seen = []
 
-    def run_demo(folder, rows, events):
+    def run_demo(folder, rows, events, *, force):
         seen.append((folder, rows, folder.is_dir()))
         (folder / "model.zarr").mkdir()
         return {"rows": rows, "test_rows": 359, "accuracy": 0.9916, "fit": {"n_support": 1234}}
@@ -52,7 +52,7 @@ def test_with_a_folder_all_is_kept(folders, tmp_path, capfd):
 def test_a_failure_leaves_no_temporary_folder(monkeypatch, capfd):
     made = []
 
-    def run_demo(folder, rows, events):
+    def run_demo(folder, rows, events, *, force):
         made.append(folder)
         raise StorageError("disk full")
 

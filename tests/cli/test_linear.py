@@ -79,7 +79,7 @@ def test_ranks_and_two_classes_with_queries(text, tmp_path, capfd):
     assert scored["mean_absolute_error"] < 0.1
     assert scored["accuracy"] > 0.9
     two = ("--task", "classify", "--positive", "1,2")
-    answer(capfd, "fit", "--store", store, "--model", model, *LINEAR, *two)
+    answer(capfd, "fit", "--store", store, "--model", model, "--force", *LINEAR, *two)
     scored = answer(capfd, "evaluate", "--model", model, "--store", store)
     assert scored["roc_auc"] > 0.95
     assert scored["break_even"] > 0.9

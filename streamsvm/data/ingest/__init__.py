@@ -20,6 +20,7 @@ from streamsvm.data.ingest.options import FORMATS, IngestOptions
 from streamsvm.data.ingest.spool import Shuffler, Spool
 from streamsvm.data.ingest.streams import Stream, detect_format, source_bytes
 from streamsvm.data.moments import merge, moments_of
+from streamsvm.data.place import require_place
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.target import local_path, storage_errors
@@ -48,6 +49,9 @@ def ingest(
     start = time.perf_counter()
     paths = [os.fspath(s) for s in sources]
     options, like = _with_like(options or IngestOptions())
+    for option, url in (("--store", os.fspath(store_url)), ("--test-store", options.test_store)):
+        if url is not None:
+            require_place(option, url, "a store", force=options.force)
     format_ = _format(paths, options)
     reader = _reader(format_, options, like, partial(_progress, events, sum(map(source_bytes, paths))))
     with ExitStack() as stack:
@@ -176,7 +180,12 @@ def _writers(
         (
             stack.enter_context(
                 StoreWriter(
-                    part, **layout, chunk_rows=options.rows_per_chunk, attrs=attrs, integral_labels=True
+                    part,
+                    **layout,
+                    chunk_rows=options.rows_per_chunk,
+                    attrs=attrs,
+                    overwrite=options.force,
+                    integral_labels=True,
                 )
             ),
             size,

@@ -26,6 +26,7 @@ class IngestOptions:
     split: the fraction of rows for the store, the rest goes to `test_store`; rows are shuffled.
     like: a store whose columns, categories, width and layout are taken over.
     memory_limit: bytes for everything in flight.
+    force: stores that are there already are replaced, each in one step when the new one is whole.
     """
 
     format: str | None = None
@@ -42,6 +43,7 @@ class IngestOptions:
     seed: int = 0
     like: str | None = None
     memory_limit: int = 512 << 20
+    force: bool = False
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
