@@ -29,6 +29,7 @@ from streamsvm.data.target import whole_file
 from streamsvm.errors import ClusterError, ConfigError
 from streamsvm.events import Events, ignore
 from streamsvm.graph import Engine, Later, call, merged_in_tree
+from streamsvm.machine import cores
 
 T = TypeVar("T")
 LOST = (CancelledError, KilledWorker, OSError)  # what a client hears of a worker that is gone
@@ -103,11 +104,10 @@ def _connected(scheduler: str) -> Client:
 
 
 def _local_cluster(workers: int, memory_limit: int | None) -> LocalCluster:
-    cores = len(os.sched_getaffinity(0))
     with dask.config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}):
         return LocalCluster(
             n_workers=workers,
-            threads_per_worker=max(1, cores // workers),
+            threads_per_worker=max(1, cores() // workers),
             processes=True,
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
