@@ -6,7 +6,6 @@ again: results by dask, values that came from here by `Remote`.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 import tempfile
@@ -30,6 +29,7 @@ from streamsvm.errors import ClusterError, ConfigError
 from streamsvm.events import Events, ignore
 from streamsvm.graph import Engine, Later, call, merged_in_tree
 from streamsvm.machine import cores
+from streamsvm.private.distributed import BoundedClient
 
 T = TypeVar("T")
 LOST = (CancelledError, KilledWorker, OSError)  # what a client hears of a worker that is gone
@@ -75,23 +75,9 @@ def open_cluster(
         return engine
 
 
-class _BoundedClient(Client):
-    """Waits for what listens, but never speaks, no longer than for what does not listen."""
-
-    def start(self, **options: Any) -> None:
-        try:
-            super().start(**options)
-        except BaseException:
-            self.close()  # else the garbage collector does, maybe where that waits for itself
-            raise
-
-    async def _ensure_connected(self, timeout: float | None = None) -> None:
-        await asyncio.wait_for(super()._ensure_connected(timeout), timeout)
-
-
 def _connected(scheduler: str) -> Client:
     try:
-        return _BoundedClient(scheduler, timeout=CONNECT_S, direct_to_workers=True, set_as_default=False)
+        return BoundedClient(scheduler, timeout=CONNECT_S, direct_to_workers=True, set_as_default=False)
     except (OSError, ValueError, TypeError, ImportError, RuntimeError) as error:
         hint = ""
         if scheduler.startswith("tls://"):

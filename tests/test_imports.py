@@ -15,7 +15,7 @@ import streamsvm
 
 ROOT = Path(streamsvm.__file__).parent
 LAYERS = (
-    ("errors", "jsonable", "human", "strips", "ahead", "machine"),
+    ("errors", "jsonable", "human", "strips", "ahead", "machine", "private"),
     ("config", "events"),
     ("data",),
     ("kernels", "products", "rowcache", "graph", "cluster", "memory", "check", "gather", "groups"),
