@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+WAIT_S = 0.2  # for a lock: who looks whether it is held holds it for a moment
 _PEAK_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of ru_maxrss
 
 
@@ -70,7 +71,7 @@ def locked(path: Path) -> Iterator[None]:
     Who holds it is written beside it: on Windows nobody else can read a locked file.
     """
     owner = _owner_file(path)
-    with _held(path):
+    with _held(path, WAIT_S):
         with suppress(OSError):  # a disk that is full: locked all the same
             owner.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
         try:
@@ -85,7 +86,7 @@ def is_locked(path: Path) -> bool:
     if not path.exists():
         return False
     try:
-        with _held(path):
+        with _held(path, 0.0):
             return False
     except InUse:
         return True
@@ -94,10 +95,10 @@ def is_locked(path: Path) -> bool:
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[None]:
+def _held(path: Path, wait_s: float) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
-    lock = FileLock(path, timeout=0, thread_local=False)
+    lock = FileLock(path, timeout=wait_s, thread_local=False)
     try:
         lock.acquire()
     except Timeout:
