@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -92,7 +92,7 @@ class Checkpoints:
         part = run_dir / "state.part"
         try:
             with part.open("wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
+                _write(file, arrays)
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(run_dir / f"state-{number:06d}.npz")
@@ -146,6 +146,14 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
             return {m.filename.removesuffix(".npy"): _array(archive.read(m)) for m in members}
     except DAMAGE as error:
         raise CorruptDataError(f"{path}: the state is damaged ({error})") from None
+
+
+def _write(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
+    """What np.savez writes, which before NumPy 2.2 cannot be told to refuse pickles."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, values in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(values), allow_pickle=False)
 
 
 def _array(raw: bytes) -> np.ndarray:

@@ -32,7 +32,7 @@ MODULES = ("fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty")
 NAMES = (
     "O_CLOEXEC O_DIRECTORY O_NOFOLLOW O_NONBLOCK O_SYNC fork forkpty geteuid getloadavg getpgid getuid killpg nice "
     "posix_fadvise posix_fallocate pread preadv process_cpu_count pwrite sched_getaffinity sched_setaffinity setsid "
-    "statvfs sysconf uname wait3 wait4 waitid"
+    "statvfs sysconf wait3 wait4 waitid"
 ).split()
 SIGNALS = "SIGALRM SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGQUIT SIGSTOP SIGUSR1 SIGUSR2 alarm pause setitimer".split()
 REFUSED = re.compile(r'[<>:"|?*\x00-\x1f]|[ .]$|^(con|prn|aux|nul|com\d|lpt\d)(\.|$)', re.IGNORECASE)

@@ -116,6 +116,7 @@ class TestLocks:
             (f"process {os.getpid()} on elsewhere", False),
             ("", False),
         ],
+        ids=["at work", "ended", "on another machine", "unknown"],
     )
     def test_of_another_users_what_its_holder_wrote_counts(self, tmp_path, monkeypatch, owner, held):
         (tmp_path / "lock").touch()
