@@ -16,6 +16,8 @@ import pytest
 from streamsvm import machine
 from streamsvm.machine import InUse, cores, is_locked, locked, peak_rss_bytes, rss_bytes, sync_folder
 
+pytestmark = pytest.mark.lowest
+
 
 class TestCores:
     def test_what_python_says_goes_first(self, monkeypatch):

@@ -24,6 +24,8 @@ from streamsvm import persist
 from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StorageError
 from streamsvm.persist import ModelWriter, load_model, save_model
 
+pytestmark = pytest.mark.lowest
+
 
 @dataclass
 class Toy:

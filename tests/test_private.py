@@ -25,6 +25,8 @@ from streamsvm.private.dask import meta
 from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.private.zarr import fetch, file_key, first_codec, has_key, is_local
 
+pytestmark = pytest.mark.lowest
+
 ROOT = Path(streamsvm.__file__).parent
 SHIMS = "streamsvm/private"
 CALLED = [  # library, name, how it is called, from where
