@@ -31,7 +31,7 @@ LOADED = [
 MODULES = ("fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty")
 NAMES = (
     "O_CLOEXEC O_DIRECTORY O_NOFOLLOW O_NONBLOCK O_SYNC fork forkpty geteuid getloadavg getpgid getuid killpg nice "
-    "posix_fadvise posix_fallocate pread preadv process_cpu_count pwrite sched_getaffinity sched_setaffinity setsid "
+    "posix_fadvise posix_fallocate pread preadv pwrite sched_getaffinity sched_setaffinity setsid "
     "statvfs sysconf wait3 wait4 waitid"
 ).split()
 SIGNALS = "SIGALRM SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGQUIT SIGSTOP SIGUSR1 SIGUSR2 alarm pause setitimer".split()
@@ -47,6 +47,9 @@ def take_away() -> None:
         for name in names:
             if hasattr(place, name):
                 delattr(place, name)
+    os.process_cpu_count = (
+        os.cpu_count
+    )  # where the one that there is from Python 3.13 on asks for the affinity
     shutil._use_fd_functions = False  # type: ignore[attr-defined]  # rmtree as it works without these
     os.rename = rename
     sys.addaudithook(as_on_windows)
