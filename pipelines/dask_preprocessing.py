@@ -17,7 +17,6 @@ written again in groups of 16,384 rows, as a stream.
 from __future__ import annotations
 
 import argparse
-import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +34,7 @@ from sklearn.preprocessing import FunctionTransformer
 from tables import Bytes, Report, Seconds, Share, Table
 
 from streamsvm import DCSVC
+from streamsvm.machine import peak_rss_bytes
 from streamsvm.metrics import roc_auc
 
 LABEL, WEIGHT = "income_50k", "unknown"
@@ -102,7 +102,7 @@ def _measured(records: list[dict[str, Any]], step: str, do: Any, *args: Any) -> 
     start = time.perf_counter()
     result = do(*args)
     seconds = Seconds(time.perf_counter() - start)
-    peak = Bytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    peak = Bytes(peak_rss_bytes())
     records.append({"step": step, "seconds": seconds, "peak memory so far": peak})
     return result
 

@@ -38,7 +38,7 @@ def levels(bench: Bench, rows: int) -> Table:
 def _records(path: Path) -> list[dict[str, Any]]:
     """What the events say about each level, all its records taken together."""
     found: dict[int, dict[str, Any]] = {}
-    for record in map(json.loads, path.read_text().splitlines()):
+    for record in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
         if "level" in record:
             found.setdefault(record["level"], {}).update(record)
     return list(found.values())

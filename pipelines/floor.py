@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,8 +17,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from streamsvm import Store
+from streamsvm.machine import cores
 
-CORES = len(os.sched_getaffinity(0))
+CORES = cores()
 WINDOW = 16_384  # rows that one core reads at once
 BLOCK = 512
 

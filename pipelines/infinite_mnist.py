@@ -35,6 +35,7 @@ from streamsvm.data.moments import Moments, merge, moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import DataError, StreamSVMError
+from streamsvm.machine import cores
 
 IMAGES, LABELS = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"
 ROWS = 8_100_000
@@ -126,7 +127,7 @@ def write_store(
 
     Blocks are made in threads, a few ahead of the one that is packed and written. Raises StorageError.
     """
-    workers = workers or len(os.sched_getaffinity(0))
+    workers = workers or cores()
     starts, stop = range(start, start + rows, BLOCK_ROWS), start + rows
     blocks = ((at, min(at + BLOCK_ROWS, stop)) for at in starts)
     attrs = {"made_of": IMAGES, "seed": digits.seed, "start": start}

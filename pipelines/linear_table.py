@@ -466,7 +466,7 @@ def _pass_seconds(events: Path) -> float:
     """The median time of a step but the first, from a run's log."""
     import json
 
-    steps = [json.loads(line) for line in events.read_text().splitlines()]
+    steps = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
     times = [record["t"] for record in steps if record["event"] == "step"]
     return float(np.median(np.diff(times)))
 

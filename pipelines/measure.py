@@ -1,7 +1,7 @@
 """Child processes, measured: wall and CPU seconds, peak memory, JSON answers.
 
-A child starts as a copy of this process, whose memory would count as the child's: only the standard library is
-imported here and in what imports this.
+A child starts as a copy of this process, whose memory would count as the child's: nothing large is imported here and
+in what imports this. What a child took is asked of the system as it ends (`os.wait4`): not on Windows.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import io
 import json
 import os
-import resource
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -22,8 +22,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
-CORES = len(os.sched_getaffinity(0))
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+import psutil
+
+from streamsvm.machine import cores, peak_rss_bytes
+
+CORES = cores()
+MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes
 SAMPLE_S = 0.25
 
 
@@ -67,7 +71,7 @@ def run(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> Run
     with tempfile.TemporaryFile() as out:
         start = time.perf_counter()
         child = subprocess.Popen(command, stdout=out, env={**os.environ, **(env or {})})
-        with _Cores(child.pid) as cores:
+        with _Cores(child.pid) as sampled:
             _, status, usage = os.wait4(child.pid, 0)
         seconds = time.perf_counter() - start
         child.returncode = os.waitstatus_to_exitcode(status)
@@ -77,7 +81,7 @@ def run(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> Run
         text = out.read().decode()
     result = json.loads(text) if text.startswith("{") else {}
     cpu_seconds = usage.ru_utime + usage.ru_stime
-    return Run(result, seconds, cpu_seconds, usage.ru_maxrss * 1024, cores.longest_idle_s())
+    return Run(result, seconds, cpu_seconds, usage.ru_maxrss * MAXRSS_UNIT, sampled.longest_idle_s())
 
 
 def run_here(words: list[str]) -> Run:
@@ -91,14 +95,14 @@ def run_here(words: list[str]) -> Run:
     text = out.getvalue()
     result = json.loads(text) if text.startswith("{") else {}
     took = time.perf_counter() - began, time.process_time() - cpu_began
-    return Run(result, *took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, 0.0)
+    return Run(result, *took, peak_rss_bytes(), 0.0)
 
 
 class _Cores:
     """Samples how many cores a process keeps busy, while it runs."""
 
     def __init__(self, pid: int) -> None:
-        self._stat = Path(f"/proc/{pid}/stat")
+        self._process = psutil.Process(pid)
         self._samples: list[tuple[float, float]] = []  # (time, CPU time), seconds
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
@@ -114,10 +118,10 @@ class _Cores:
     def _sample(self) -> None:
         while True:
             try:
-                fields = self._stat.read_text().rpartition(")")[2].split()
-            except OSError:  # the process has ended
+                used = self._process.cpu_times()
+            except psutil.Error:  # the process has ended
                 return
-            self._samples.append((time.perf_counter(), (int(fields[11]) + int(fields[12])) / TICKS_PER_S))
+            self._samples.append((time.perf_counter(), used.user + used.system))
             if self._ended.wait(SAMPLE_S):
                 return
 

@@ -79,7 +79,7 @@ def events(args: argparse.Namespace) -> None:
         labels.append(y > 0)
     X, y = np.concatenate(rows), np.concatenate(labels)
     names = [f"x{j}" for j in range(X.shape[1])]
-    with Path(args.out).open("w") as out:
+    with Path(args.out).open("w", encoding="utf-8") as out:
         for i in _order(len(X), args.rows):
             event = {"x": dict(zip(names, X[i].tolist(), strict=True)), "y": bool(y[i])}
             out.write(json.dumps(event) + "\n")

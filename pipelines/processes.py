@@ -89,5 +89,5 @@ def _wait(ready: Callable[[], Any], what: str) -> None:
 
 def _read(file: Path) -> Any:
     with suppress(ValueError):
-        return json.loads(file.read_text())
+        return json.loads(file.read_text(encoding="utf-8"))
     return None

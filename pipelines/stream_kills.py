@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -22,10 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from bench import STREAMSVM, Bench, from_arguments
 from measure import Failed
 from tables import Bytes, Report, Share, Table
 
+from streamsvm.machine import rss_bytes
 from streamsvm.persist import load_model
 
 EVERY = 5_000  # events from snapshot to snapshot
@@ -174,10 +175,9 @@ def _state(bench: Bench, name: str) -> dict[str, bytes]:
 
 def _rss(pid: int) -> int:
     try:
-        fields = Path(f"/proc/{pid}/statm").read_text().split()
-    except OSError:
+        return rss_bytes(pid)
+    except psutil.Error:  # it has ended
         return 0
-    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else 0
 
 
 def _own_options(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import psutil
 from measure import CORES, Spread
 
 PACKAGES = ("streamsvm", "numpy", "scipy", "numba", "zarr", "dask", "scikit-learn")
@@ -75,7 +76,7 @@ def text(value: Any) -> str:
 
 def machine() -> dict[str, Any]:
     """Where and with what these numbers were measured."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    memory = psutil.virtual_memory().total
     return {
         "command": " ".join(["python", *sys.argv]),
         "date": time.strftime("%Y-%m-%d"),
@@ -96,7 +97,9 @@ def _version(package: str) -> str:
 
 
 def _cpu() -> str:
-    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    about = Path("/proc/cpuinfo")  # Linux
+    lines = about.read_text(encoding="utf-8").splitlines() if about.exists() else []
+    names = [line for line in lines if line.startswith("model name")]
     return names[0].partition(":")[2].strip() if names else platform.processor()
 
 

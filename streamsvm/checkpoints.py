@@ -6,20 +6,18 @@ file has bytes.
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import math
 import os
-import socket
 import struct
 import time
 import tokenize
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -29,8 +27,10 @@ from streamsvm.data.store import Store
 from streamsvm.data.target import storage_errors
 from streamsvm.errors import ConfigError, CorruptDataError, StorageError
 from streamsvm.events import Events, ignore
+from streamsvm.machine import InUse, is_locked, locked, sync_folder
 
 KEPT = 2
+LOCK = "lock"  # a file of the run directory
 MOST_SHARE = 0.05  # of a run's time that goes into keeping its state
 # how a run is done, not what it comes to: these may differ when it goes on
 EXECUTION = ("memory_limit", "threads", "workers", "scheduler", "checkpoint_every")
@@ -92,13 +92,13 @@ class Checkpoints:
         part = run_dir / "state.part"
         try:
             with part.open("wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
+                _write(file, arrays)
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(run_dir / f"state-{number:06d}.npz")
         finally:
             part.unlink(missing_ok=True)
-        _sync_folder(run_dir)
+        sync_folder(run_dir)
         for old in sorted(numbered)[: 1 - KEPT]:
             numbered[old].unlink()
 
@@ -153,6 +153,14 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
         raise CorruptDataError(f"{path}: the state is damaged ({error})") from None
 
 
+def _write(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
+    """What np.savez writes, which before NumPy 2.2 cannot be told to refuse pickles."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, values in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(values), allow_pickle=False)
+
+
 def _array(raw: bytes) -> np.ndarray:
     file = io.BytesIO(raw)
     if np.lib.format.read_magic(file) != (1, 0):
@@ -170,14 +178,6 @@ def _numbered(run_dir: Path) -> dict[int, Path]:
     return {int(path.stem[6:]): path for path in found}
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def identity(store: Store, config: FitConfig) -> dict[str, Any]:
     """What tells a run's data, options and program from others."""
     options = config.model_dump(mode="json", exclude=set(EXECUTION))
@@ -190,34 +190,21 @@ def identity(store: Store, config: FitConfig) -> dict[str, Any]:
     return {"store": store.fingerprint(), "streamsvm": __version__, **options}
 
 
-def is_locked(path: Path) -> bool:
+def is_at_work(run_dir: Path) -> bool:
     """Whether a process holds the folder of a run."""
-    try:
-        with (path / "lock").open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
+    return is_locked(run_dir / LOCK)
 
 
 @contextmanager
 def run_folder(path: Path) -> Iterator[Path]:
     """The folder of a run, made where it is not there, and locked against a second writer. Raises StorageError."""
-    with storage_errors(str(path)):
-        path.mkdir(parents=True, exist_ok=True)
-        file = (path / "lock").open("a+")
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise StorageError(
-                f"{path} is in use by {file.read().strip() or 'another process'}; "
-                "wait until that has ended, or take another --run-dir"
-            ) from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
+    with ExitStack() as held:
+        with storage_errors(str(path)):
+            path.mkdir(parents=True, exist_ok=True)
+            try:
+                held.enter_context(locked(path / LOCK))
+            except InUse as owner:
+                raise StorageError(
+                    f"{path} is in use by {owner}; wait until that has ended, or take another --run-dir"
+                ) from None
         yield path

@@ -6,7 +6,6 @@ again: results by dask, values that came from here by `Remote`.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 import tempfile
@@ -29,6 +28,8 @@ from streamsvm.data.target import whole_file
 from streamsvm.errors import ClusterError, ConfigError
 from streamsvm.events import Events, ignore
 from streamsvm.graph import Engine, Later, call, merged_in_tree
+from streamsvm.machine import cores
+from streamsvm.private.distributed import BoundedClient
 from streamsvm.progress import Meter
 
 T = TypeVar("T")
@@ -75,23 +76,9 @@ def open_cluster(
         return engine
 
 
-class _BoundedClient(Client):
-    """Waits for what listens, but never speaks, no longer than for what does not listen."""
-
-    def start(self, **options: Any) -> None:
-        try:
-            super().start(**options)
-        except BaseException:
-            self.close()  # else the garbage collector does, maybe where that waits for itself
-            raise
-
-    async def _ensure_connected(self, timeout: float | None = None) -> None:
-        await asyncio.wait_for(super()._ensure_connected(timeout), timeout)
-
-
 def _connected(scheduler: str) -> Client:
     try:
-        return _BoundedClient(scheduler, timeout=CONNECT_S, direct_to_workers=True, set_as_default=False)
+        return BoundedClient(scheduler, timeout=CONNECT_S, direct_to_workers=True, set_as_default=False)
     except (OSError, ValueError, TypeError, ImportError, RuntimeError) as error:
         hint = ""
         if scheduler.startswith("tls://"):
@@ -104,11 +91,10 @@ def _connected(scheduler: str) -> Client:
 
 
 def _local_cluster(workers: int, memory_limit: int | None) -> LocalCluster:
-    cores = len(os.sched_getaffinity(0))
     with dask.config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}):
         return LocalCluster(
             n_workers=workers,
-            threads_per_worker=max(1, cores // workers),
+            threads_per_worker=max(1, cores() // workers),
             processes=True,
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",

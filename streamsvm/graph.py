@@ -6,7 +6,6 @@ what calls them does not know which. Functions that are mapped are plain ones: a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -19,6 +18,7 @@ from threadpoolctl import ThreadpoolController
 from streamsvm.ahead import ahead
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
+from streamsvm.machine import cores
 from streamsvm.progress import Meter
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Engine:
     is_local = True
 
     def __init__(self, threads: int | None = None) -> None:
-        self.threads = threads or len(os.sched_getaffinity(0))
+        self.threads = threads or cores()
         self._blas = ThreadpoolController()
 
     @property

@@ -9,6 +9,7 @@ import psutil
 
 from streamsvm.data.store import Store
 from streamsvm.errors import MemoryLimitError
+from streamsvm.machine import rss_bytes
 from streamsvm.rowcache import WIDE
 
 MiB = 1 << 20
@@ -24,7 +25,7 @@ def free_bytes() -> int:
 
 def process_bytes() -> int:
     """What the process holds, and compiled kernels and libraries still to come."""
-    return int(psutil.Process().memory_info().rss) + 64 * MiB
+    return rss_bytes() + 64 * MiB
 
 
 @dataclass(frozen=True)

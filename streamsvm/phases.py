@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+import psutil
+
+from streamsvm.machine import peak_rss_bytes
 
 
 class Phases:
@@ -80,9 +80,7 @@ def _busy(cpu_s: float, wall_s: float) -> float:
 
 def usage_so_far() -> dict[str, Any]:
     """`seconds` since this process started, imports included, and its `peak_rss_bytes`."""
-    import psutil
-
     return {
         "seconds": time.time() - psutil.Process().create_time(),
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
+        "peak_rss_bytes": peak_rss_bytes(),
     }

@@ -21,6 +21,7 @@ from streamsvm.data.target import whole_file
 from streamsvm.errors import NotFoundError, StorageError
 from streamsvm.events import Events, JsonLines
 from streamsvm.jsonable import jsonable
+from streamsvm.machine import cores
 from streamsvm.phases import usage_so_far
 
 EVENTS, RESULT, EVALUATION, TUNE = "events.jsonl", "result.json", "evaluation.json", "tune.json"
@@ -117,5 +118,5 @@ def _machine() -> dict[str, Any]:
         "versions": versions | {name: version(name) for name in LIBRARIES},
         "host": socket.gethostname(),
         "process": os.getpid(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cores(),
     }

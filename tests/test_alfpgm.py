@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from making import ROUNDED, write
+from private_sklearn import svc_tests
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import minmax_scale
 from sklearn.svm import SVC, SVR
-from sklearn.svm.tests import test_svm
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamsvm import ALFPGMSVC, ALFPGMSVR, Store, load_model
@@ -54,9 +54,9 @@ LIBSVMS_OWN = [
 @pytest.mark.parametrize("name", LIBSVMS_OWN)
 def test_scikit_learns_own_tests_of_svc(name, monkeypatch):
     """Its expectations of SVC and SVR, with ours in their places."""
-    ours = SimpleNamespace(**vars(test_svm.svm) | {"SVC": ALFPGMSVC, "SVR": ALFPGMSVR})
-    monkeypatch.setattr(test_svm, "svm", ours)
-    test = getattr(test_svm, name)
+    ours = SimpleNamespace(**vars(svc_tests.svm) | {"SVC": ALFPGMSVC, "SVR": ALFPGMSVR})
+    monkeypatch.setattr(svc_tests, "svm", ours)
+    test = getattr(svc_tests, name)
     given = {"global_random_seed": 42, "SVM": ALFPGMSVC, "SVCClass": ALFPGMSVC, "Klass": ALFPGMSVR}
     test(**{name: given[name] for name in inspect.signature(test).parameters})
 

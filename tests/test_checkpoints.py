@@ -24,6 +24,8 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, CorruptDataError, StorageError
 from streamsvm.events import Events
 
+pytestmark = pytest.mark.lowest
+
 X = np.arange(12.0).reshape(6, 2)
 
 

@@ -66,7 +66,7 @@ def follow(page):
     """Does what the page says, in the folder at hand."""
     for block in blocks(page):
         if (block["mark"] or "").startswith("file: "):
-            Path(block["mark"].removeprefix("file: ")).write_text(block["text"])
+            Path(block["mark"].removeprefix("file: ")).write_text(block["text"], encoding="utf-8")
         elif is_run(block) and block["language"] == "sh":
             shell(block["text"])
         elif is_run(block):
@@ -87,7 +87,7 @@ def ended(tmp_path_factory):
 def test_the_readme_can_be_followed_in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     follow(ROOT / "README.md")
-    assert Path("labels.csv").read_text().startswith("label\n")
+    assert Path("labels.csv").read_text(encoding="utf-8").startswith("label\n")
     assert Path("report.html").exists()
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import json
 import os
-import resource
 import shutil
 import time
 from pathlib import Path
@@ -27,6 +26,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import StreamSVMError
 from streamsvm.graph import Engine
+from streamsvm.machine import peak_rss_bytes
 from streamsvm.persist import load_model
 from streamsvm.train import train
 
@@ -109,13 +109,13 @@ def test_changed_stores_and_models(originals, tmp_path_factory, data):
         path.write_text(json.dumps(_changed(json.loads(path.read_text()), data)))
     else:
         path.write_bytes(_mutated(path.read_bytes(), data))
-    before, began = _peak_bytes(), time.perf_counter()
+    before, began = peak_rss_bytes(), time.perf_counter()
     try:
         use(copy)
     except StreamSVMError as error:
         assert len(str(error).splitlines()) == 1  # noqa: PT017  for any error that may come
     assert time.perf_counter() - began < SECONDS
-    assert _peak_bytes() - before < MORE_BYTES
+    assert peak_rss_bytes() - before < MORE_BYTES
 
 
 @given(st.data())
@@ -189,7 +189,3 @@ def _changed(value: Any, data: Any) -> Any:
         at = data.draw(st.integers(0, len(value) - 1))
         return [*value[:at], _changed(value[at], data), *value[at + 1 :]]
     return data.draw(st.sampled_from(HOSTILE))
-
-
-def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -24,6 +23,8 @@ from hypothesis.extra import numpy as hnp
 from streamsvm import persist
 from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StorageError
 from streamsvm.persist import ModelWriter, load_model, save_model
+
+pytestmark = pytest.mark.lowest
 
 
 @dataclass
@@ -200,6 +201,8 @@ FULL = """
 
 
 def test_a_disk_that_fills_up_is_said_in_one_line_and_cleaned_up(tmp_path):
+    resource = pytest.importorskip("resource", reason="needs a limit on the size of files: Unix")
+
     def tiny_files():
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 

@@ -9,7 +9,6 @@ import pytest
 from making import samples, write
 from moto.server import ThreadedMotoServer
 from s3fs import S3FileSystem
-from zarr.core.sync import sync
 
 from streamsvm.check import check
 from streamsvm.config import build_config
@@ -19,6 +18,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StorageError
 from streamsvm.graph import Engine
 from streamsvm.persist import load_model
+from streamsvm.private.zarr import sync
 from streamsvm.train import train
 
 ENVIRONMENT = {
@@ -122,7 +122,7 @@ class TestUnreachable:
     def test_a_server_that_is_gone_is_said(self, url, monkeypatch):
         monkeypatch.setattr(checked, "PAUSES_S", (0.0,))
         store = Store.open(url)
-        monkeypatch.setattr(checked.CheckedArray, "_exists", _unreachable)
+        monkeypatch.setattr(checked, "has_key", _unreachable)
         with pytest.raises(StorageError, match=r"entries 0 to \d+ could not be fetched.*endpoint"):
             store.read(0, 40)
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
+from io import TextIOWrapper
 from keyword import iskeyword
 from typing import Annotated, Any
 
@@ -85,6 +86,8 @@ def _streamsvm(
 
 def main() -> None:
     """The entry point: exits 0, 2 after an error of one line, 130 when interrupted."""
+    if isinstance(sys.stdout, TextIOWrapper):  # Windows's code pages lack most letters that labels may have
+        sys.stdout.reconfigure(errors="backslashreplace")
     status = exit_status(lambda: app(prog_name="streamsvm", standalone_mode=False))
     if (
         status == INTERRUPTED

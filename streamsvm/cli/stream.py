@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -170,11 +169,8 @@ def _source(name: str) -> Iterator[int]:
     if name == "-":
         yield 0
         return
-    descriptor = os.open(name, os.O_RDONLY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    with open(name, "rb", buffering=0) as file:
+        yield file.fileno()
 
 
 @contextmanager

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import psutil
 import zarr
-from zarr.abc.store import SuffixByteRequest
 from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.sync import sync
-from zarr.storage import LocalStore
 
 from streamsvm.data.target import is_remote_failure
 from streamsvm.errors import CorruptDataError, DataError, StorageError, StreamSVMError
+from streamsvm.private.zarr import fetch, file_key, first_codec, has_key, is_local
 
 PAUSES_S = (
     1.0,
@@ -101,12 +96,11 @@ class CheckedArray:
 
     @property
     def _is_local(self) -> bool:
-        return isinstance(self.array.store, LocalStore)
+        return is_local(self.array)
 
     def _fetch(self, row: int) -> None:
         """The bytes of a row's file, as they are."""
-        key = self.array.metadata.encode_chunk_key((row // self._file_rows,) + (0,) * (len(self.shape) - 1))
-        sync((self.array.store_path / key).get(default_buffer_prototype()))
+        fetch(self.array, file_key(self.array, row // self._file_rows))
 
     def all(self) -> np.ndarray:
         return self.read(0, len(self))
@@ -132,18 +126,11 @@ class CheckedArray:
 
     def _require(self, file: int, start: int, stop: int) -> None:
         """Raises unless chunk file `file` exists and, if it is a shard, holds all chunks of start..stop."""
-        key = self.array.metadata.encode_chunk_key((file,) + (0,) * (len(self.shape) - 1))
-        if not self._exists(key):
+        key = file_key(self.array, file)
+        if not has_key(self.array, key):
             raise self._corrupt(file, self._file_rows, f"is missing (no {key!r})")
         if self.array.shards is not None:
             self._require_in_shard(file, key, start, stop)
-
-    def _exists(self, key: str) -> bool:
-        where = self.array.store_path
-        if self._is_local:
-            assert isinstance(where.store, LocalStore)
-            return os.path.exists(os.path.join(where.store.root, where.path, key))
-        return sync((where / key).exists())
 
     def _require_in_shard(self, file: int, key: str, start: int, stop: int) -> None:
         present = self._shard_index(file, key)
@@ -157,15 +144,14 @@ class CheckedArray:
 
     def _shard_index(self, file: int, key: str) -> np.ndarray:
         """Which inner chunks a shard file holds, (chunks per shard,) bool, from the index at its end or start."""
-        codec: Any = self.array.metadata.codecs[0]  # type: ignore[union-attr]
+        codec = first_codec(self.array)
         if not isinstance(codec, ShardingCodec) or not _plain_index(codec):
             raise DataError(f"array {self.name!r} has a shard index in a form that cannot be checked")
         n_chunks = self._file_rows // self.chunk_rows
         n_bytes = 16 * n_chunks
         extra = 4 if len(codec.index_codecs) == 2 else 0
-        wanted = SuffixByteRequest(n_bytes + extra) if codec.index_location.value == "end" else None
-        stored = sync((self.array.store_path / key).get(default_buffer_prototype(), byte_range=wanted))
-        raw = b"" if stored is None else stored.to_bytes()
+        at_end = codec.index_location.value == "end"
+        raw = fetch(self.array, key, n_bytes + extra if at_end else None) or b""
         if len(raw) < n_bytes:
             raise self._corrupt(file, self._file_rows, f"is damaged (shard {key!r} is cut short)")
         return np.frombuffer(raw, "<u8", count=2 * n_chunks)[::2] != _ABSENT

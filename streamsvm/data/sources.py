@@ -11,6 +11,7 @@ from scipy import sparse
 from streamsvm.data.checked import CheckedArray
 from streamsvm.data.rows import Rows, concat
 from streamsvm.errors import CorruptDataError, DataError
+from streamsvm.private.dask import meta
 
 CHUNK_BYTES = 4 << 20  # measured: zarr decodes 4 MiB chunks at 1.3 GB/s, 0.5 MiB ones at half that
 MAX_CHUNK_ROWS = 1 << 16
@@ -193,7 +194,7 @@ class DaskSource:
         self._edges = np.cumsum([0, *X.chunks[0]])
         self.n, self.d = X.shape
         self.dtype = row_dtype(X.dtype)
-        self.is_sparse = sparse.issparse(X._meta)
+        self.is_sparse = sparse.issparse(meta(X))
         self.chunk_rows = max(X.chunks[0])
         self.nbytes = self.n * self.d * self.dtype.itemsize
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import zarr
-from zarr.core.sync import sync
 
 from streamsvm.ahead import ahead
 from streamsvm.data.checked import CheckedArray, whole_metadata
@@ -19,6 +18,7 @@ from streamsvm.data.rows import Rows, concat
 from streamsvm.data.sources import CSRSource, DenseSource, Source, default_chunk_rows, source_of
 from streamsvm.data.target import PARTIAL, is_remote_failure, local_path
 from streamsvm.errors import ConfigError, CorruptDataError, DataError, NotFoundError, StorageError
+from streamsvm.private.zarr import has_key
 
 READERS = 2  # threads that read ahead: more gain nothing where zarr packs and unpacks in one
 
@@ -283,7 +283,7 @@ def open_group(url: str | os.PathLike[str]) -> zarr.Group:
 
 def _open_source(group: zarr.Group, x: str, url: str) -> Source:
     if x not in group:
-        if any(sync((group.store_path / x / name).exists()) for name in ("zarr.json", ".zarray")):
+        if any(has_key(group, f"{x}/{name}") for name in ("zarr.json", ".zarray")):
             raise CorruptDataError(f"{url}: the metadata of array {x!r} is damaged; restore it from a copy")
         there = ", ".join(sorted(k for k, _ in group.members())) or "nothing"
         raise DataError(f"{url} has no array {x!r} (it holds: {there}); name the feature array with --x")

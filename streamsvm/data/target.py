@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import IO, Any
 import zarr
 
 from streamsvm.errors import StorageError, StreamSVMError
+from streamsvm.machine import is_alive
 
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
 CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "google")  # packages of object stores
@@ -149,7 +151,7 @@ def filesystem(url: str) -> tuple[Any, str]:
 
 def _exchange(a: str, b: str) -> bool:
     """Swaps two paths in one step, so that a kill leaves one of them whole; False where the system cannot."""
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # Linux
+    rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     return rename is not None and rename(_HERE, os.fsencode(a), _HERE, os.fsencode(b), _EXCHANGE) == 0
 
 
@@ -176,15 +178,5 @@ def _remove_leftovers(path: Path) -> None:
     pattern = re.compile(re.escape(f".{path.name}.partial-") + r"(\d+)-[0-9a-f]{8}")
     for entry in path.parent.iterdir():
         match = pattern.fullmatch(entry.name)
-        if match and not _is_alive(int(match[1])):
+        if match and not is_alive(int(match[1])):
             shutil.rmtree(entry, ignore_errors=True)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

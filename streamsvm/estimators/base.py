@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.rows import Rows
@@ -24,6 +24,7 @@ from streamsvm.graph import Engine
 from streamsvm.models import label_texts
 from streamsvm.persist import save_model
 from streamsvm.predict import answers_of, decisions_of, predict_blocks
+from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.train import train_in_memory
 
 KERNEL_OPTIONS = ("gamma", "degree", "coef0")
@@ -94,7 +95,7 @@ class StoreEstimator(BaseEstimator):
         else:
             X, y = self._checked(X, y, reset=True)
             if sample_weight is not None:
-                sample_weight = _check_sample_weight(_computed(sample_weight), y)
+                sample_weight = check_sample_weight(_computed(sample_weight), y)
             store = Store.from_arrays(X, y, sample_weight=sample_weight, qid=_computed(qid))
         return store, y
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streamsvm.checkpoints import is_locked
+from streamsvm.checkpoints import is_at_work
 from streamsvm.report.read import Record, parse
 from streamsvm.runs import EVENTS
 
@@ -32,4 +32,4 @@ class Tail:
     @property
     def is_running(self) -> bool:
         """Whether a process holds the directory."""
-        return is_locked(self._run_dir)
+        return is_at_work(self._run_dir)

@@ -10,6 +10,8 @@ import pytest
 from streamsvm import load_model
 from streamsvm.cli.app import app, exit_status
 
+pytestmark = pytest.mark.lowest
+
 
 def run(*args):
     return exit_status(lambda: app([*map(str, args)], standalone_mode=False))

@@ -157,10 +157,11 @@ def test_killed_ingest_leaves_nothing_that_opens(tmp_path, sent):
 
 
 _MEASURED_INGEST = """
-import resource, sys
+import sys
 from streamsvm.data.ingest import IngestOptions, ingest
+from streamsvm.machine import peak_rss_bytes
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    return peak_rss_bytes() >> 20
 limit = 32 << 20
 ingest([sys.argv[1]], sys.argv[2] + "small", IngestOptions(shuffle=True, memory_limit=limit))
 before = peak()

@@ -20,6 +20,8 @@ from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
 
+pytestmark = pytest.mark.lowest
+
 
 @settings(max_examples=40)
 @given(

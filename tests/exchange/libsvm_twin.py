@@ -10,7 +10,7 @@ import math
 from itertools import combinations
 
 import numpy as np
-from sklearn.svm import _libsvm
+from private_sklearn import libsvm
 
 
 class Twin:
@@ -73,7 +73,7 @@ class Twin:
         names = {"polynomial": "poly"}
         kernel = self.head["kernel_type"][0]
         number = {name: float(self.head.get(name, ["0"])[0]) for name in ("gamma", "coef0", "degree")}
-        values = _libsvm.decision_function(
+        values = libsvm.decision_function(
             np.ascontiguousarray(X, np.float64),
             np.arange(len(self.support), dtype=np.int32),
             self.support,

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from sklearn.utils.multiclass import _ovr_decision_function
+from private_sklearn import ovr_decision_function
 
 from streamsvm.solvers.pairs import Targets, n_pairs, pair_coefficients, pairs, vote
 
@@ -14,9 +14,9 @@ from streamsvm.solvers.pairs import Targets, n_pairs, pair_coefficients, pairs, 
 @pytest.mark.parametrize("k", [3, 4, 7])
 def test_votes_are_those_of_scikit_learn(k):
     decisions = np.random.default_rng(k).normal(size=(200, n_pairs(k)))
-    expected = _ovr_decision_function(decisions < 0, -decisions, k)
+    expected = ovr_decision_function(decisions < 0, -decisions, k)
     # scikit-learn's pairs decide for the first class where positive, ours for the second
-    flipped = _ovr_decision_function(decisions > 0, decisions, k)
+    flipped = ovr_decision_function(decisions > 0, decisions, k)
     found = vote(decisions, k)
     assert not np.allclose(flipped, expected)
     np.testing.assert_allclose(found, flipped, atol=1e-12)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
+import pyarrow.parquet as pq
 
 from streamsvm.data.ingest.block import Block, OpenStream, cast
 from streamsvm.data.ingest.options import IngestOptions
@@ -190,7 +190,7 @@ class _Parquet:
         self._path, self._options = path, options
         self._raw = open_raw(path)
         try:
-            self._file = pa.parquet.ParquetFile(self._raw)
+            self._file = pq.ParquetFile(self._raw)
         except (pa.ArrowInvalid, OSError) as error:
             self._raw.close()
             raise DataError(f"{path} is not a whole parquet file: {_one_line(error)}") from error

@@ -1,0 +1,42 @@
+"""zarr: single keys of a store, asked for from outside its event loop, and what array metadata says of them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import zarr
+from zarr.abc.store import SuffixByteRequest
+from zarr.buffer import default_buffer_prototype
+from zarr.core.sync import sync as sync
+from zarr.storage import LocalStore
+
+
+def is_local(array: zarr.Array) -> bool:
+    """Whether its chunks are files of this machine."""
+    return isinstance(array.store, LocalStore)
+
+
+def has_key(node: zarr.Array | zarr.Group, key: str) -> bool:
+    """Whether there is something under a key of an array or group."""
+    where = node.store_path
+    if isinstance(where.store, LocalStore):
+        return os.path.exists(os.path.join(where.store.root, where.path, key))
+    return sync((where / key).exists())
+
+
+def fetch(array: zarr.Array, key: str, last_bytes: int | None = None) -> bytes | None:
+    """The bytes under a key as they are, all or the last ones; None where there are none."""
+    wanted = None if last_bytes is None else SuffixByteRequest(last_bytes)
+    stored = sync((array.store_path / key).get(default_buffer_prototype(), byte_range=wanted))
+    return None if stored is None else stored.to_bytes()
+
+
+def file_key(array: zarr.Array, number: int) -> str:
+    """The key of a file, chunk or shard, counted along the first axis."""
+    return array.metadata.encode_chunk_key((number,) + (0,) * (array.ndim - 1))
+
+
+def first_codec(array: zarr.Array) -> Any:
+    """What an array of format 3 is packed by: of a sharded one, the ShardingCodec."""
+    return array.metadata.codecs[0]  # type: ignore[union-attr]
