@@ -1,27 +1,33 @@
-"""Fixtures that several test folders share."""
+"""Fixtures that several test folders share, and how many examples properties are tried on."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-settings.register_profile("patient", deadline=None)  # how long an example takes is the machine's business
-settings.load_profile("patient")
+# how long an example takes is the machine's business
+settings.register_profile("quick", deadline=None, max_examples=25)
+settings.register_profile("thorough", deadline=None, max_examples=100)
 
-SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+DATA = Path(os.environ.get("STREAMSVM_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "thorough")
 
 
 @pytest.fixture
 def shared_data() -> Callable[[str], Path]:
-    """shared_data(name): a file of real data; skips the test where the folder is absent."""
+    """shared_data(name): a file of real data; skips the test where it is absent."""
 
     def find(name: str) -> Path:
-        path = SHARED / name
+        path = DATA / name
         if not path.exists():
-            pytest.skip(f"needs real data: {path} is absent")
+            pytest.skip(f"needs real data, which STREAMSVM_TEST_DATA names the folder of: {path} is absent")
         return path
 
     return find

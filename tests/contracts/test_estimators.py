@@ -1,4 +1,4 @@
-"""What every batch estimator keeps to, on numpy and on stores. A new estimator is one more line in ESTIMATORS.
+"""What every batch estimator keeps to, on numpy and on stores. A new estimator is one more line in cases.ESTIMATORS.
 
 How the other layouts become a store is in test_layouts.py.
 """
@@ -10,57 +10,14 @@ from functools import cache
 
 import numpy as np
 import pytest
+from cases import ESTIMATORS, PROBABLE
 from contracts.layouts import LABELS, LAYOUTS, labelled
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
-from streamsvm import (
-    ALFPGMSVC,
-    ALFPGMSVR,
-    DCSVC,
-    HSSSVC,
-    BudgetedSVC,
-    CuttingPlaneRanker,
-    CuttingPlaneSVC,
-    Store,
-    load_model,
-)
+from streamsvm import ALFPGMSVR, BudgetedSVC, CuttingPlaneRanker, Store, load_model
 
-DIVIDED = {"levels": 1, "part_rows": 100}
-PROBABLE = {
-    "exact, probable": DCSVC(C=5.0, gamma=0.5, probability=True, random_state=0),
-    "early, probable": DCSVC(C=5.0, gamma=0.5, probability="isotonic", random_state=0, early=True, **DIVIDED),
-    "budgeted, probable": BudgetedSVC(gamma=0.5, budget=30, probability=True, random_state=0),
-    "linear, planes, probable": CuttingPlaneSVC(probability=True, random_state=0),
-    "compressed, probable": HSSSVC(
-        C=[0.5, 5.0], gamma=0.5, leaf=100, iterations=20, polish=1000, probability=True, random_state=0
-    ),
-    "many pairs, probable": ALFPGMSVC(C=5.0, gamma=0.5, probability=True),
-}
-ESTIMATORS = {
-    "exact": DCSVC(C=5.0, gamma=0.5, random_state=0),
-    "gamma from the data": DCSVC(C=5.0, random_state=0),
-    "exact, divided": DCSVC(C=5.0, gamma=0.5, random_state=0, **DIVIDED),
-    "early": DCSVC(C=5.0, gamma=0.5, random_state=0, early=True, **DIVIDED),
-    "early, kernel k-means": DCSVC(
-        C=5.0, gamma=0.5, random_state=0, early=True, clustering="kernel", **DIVIDED
-    ),
-    "early, several parts": DCSVC(C=5.0, gamma=0.5, random_state=0, early=True, neighbours=3, **DIVIDED),
-    "committee": DCSVC(C=5.0, gamma=0.5, random_state=0, early=True, combine="committee", **DIVIDED),
-    "poly": DCSVC(kernel="poly", degree=2, gamma=0.3, coef0=1.0, random_state=0),
-    "linear": DCSVC(kernel="linear", random_state=0),
-    "budgeted": BudgetedSVC(C=5.0, gamma=0.5, budget=30, epochs=2, random_state=0),
-    "budgeted, merged at once": BudgetedSVC(
-        gamma=0.5, budget=20, merge=5, strategy="gradient", fit_intercept=True, average=True, random_state=0
-    ),
-    "linear, planes": CuttingPlaneSVC(tol=1e-5),
-    "compressed, polished": HSSSVC(
-        C=[0.5, 5.0], gamma=0.5, leaf=100, iterations=20, polish=1000, random_state=0
-    ),
-    "many pairs": ALFPGMSVC(C=5.0, gamma=0.5, pairs=20),
-    "landmarks": CuttingPlaneSVC(C=5.0, kernel="rbf", gamma=0.5, landmarks=50, random_state=0),
-} | PROBABLE
 ON_STORES = [  # dense ones give the same bits, sparse ones sums in another order
     *((name, "CSR Store") for name in ESTIMATORS),
     *((name, "Store") for name in ("exact", "early", "budgeted", "linear, planes", "compressed, polished")),
