@@ -14,8 +14,6 @@ import pytest
 
 from streamsvm.cli.app import app, exit_status
 
-pytestmark = pytest.mark.xdist_group("documents")  # pages go on where the tutorial ends: it is followed once
-
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 TUTORIAL = DOCS / "tutorial.md"
@@ -40,6 +38,10 @@ def name_of(page):
 
 PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
 OTHERS = [page for page in PAGES[1:] if page != TUTORIAL and any(map(is_run, blocks(page)))]
+
+HALVES = [  # for two workers, each of which follows the tutorial once and goes on where it ends
+    pytest.param(page, marks=pytest.mark.xdist_group(f"documents {i % 2}")) for i, page in enumerate(OTHERS)
+]
 
 
 def execute(*command):
@@ -91,13 +93,15 @@ def test_the_readme_can_be_followed_in_an_empty_folder(tmp_path, monkeypatch):
     assert Path("report.html").exists()
 
 
+@pytest.mark.xdist_group("documents 0")
 @pytest.mark.timeout(900)
 def test_the_tutorial_can_be_followed(ended):
     assert (ended / "new-labels.csv").read_text().startswith("label,decision\nyes,")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("page", OTHERS, ids=name_of)
+@pytest.mark.parametrize("page", HALVES, ids=name_of)
 def test_a_page_goes_on_where_the_tutorial_ends(page, ended, tmp_path, monkeypatch):
     shutil.copytree(ended, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
@@ -117,6 +121,7 @@ def test_links_of_the_readme_lead_somewhere():
     assert not [link for link in links if not (ROOT / link).exists()]
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     execute(sys.executable, "-m", "sphinx", "-q", "-W", str(DOCS), str(tmp_path / "site"))
     index = (tmp_path / "site" / "reference" / "options.html").read_text(encoding="utf-8")

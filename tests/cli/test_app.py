@@ -137,10 +137,12 @@ def test_a_reader_that_goes_away_is_no_error():
 
 
 SLOW = """
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from streamsvm.cli import app
 import streamsvm.demo
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 pool = ThreadPoolExecutor()
 def run_demo(*args):
     task = pool.submit(time.sleep, 60)
