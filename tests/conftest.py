@@ -16,8 +16,19 @@ settings.register_profile("thorough", deadline=None, max_examples=100)
 DATA = Path(os.environ.get("STREAMSVM_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 
+LONG = {"test_documents.py", "test_recipes.py"}  # whose tests share little and take long: any worker takes the next
+
+
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "thorough")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A file's tests go to one worker, which makes its fixtures and compiles its kernels once."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None and item.path.name not in LONG:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture
