@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -16,19 +17,34 @@ settings.register_profile("thorough", deadline=None, max_examples=100)
 DATA = Path(os.environ.get("STREAMSVM_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 
-LONG = {"test_documents.py", "test_recipes.py"}  # whose tests share little and take long: any worker takes the next
-
-
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "thorough")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A file's tests go to one worker, which makes its fixtures and compiles its kernels once."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None and item.path.name not in LONG:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Scopes of our own for `--dist loadgroup`; the marks that it goes by are lost by xdist 3.8 under pytest 9.2."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(nodeid)
+
+    return ByFile(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+def scope_of(nodeid: str) -> str:
+    """The tests that go to one worker: a file's, so that its fixtures are made and its kernels compiled once.
+
+    Recipes share little and take long: any worker takes the next. Pages go on where the tutorial ends, which two
+    workers follow once each.
+    """
+    file, _, test = nodeid.partition("::")
+    if file.endswith("test_recipes.py"):
+        return "foreign_stores.py" if test.endswith("as_they_are") or test.endswith("as_it_is") else nodeid
+    if file.endswith("test_documents.py"):
+        return "guide" if "[docs/guide/" in test else nodeid if "readme" in test else "pages"
+    return file
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from streamsvm.predict import evaluate, predict_blocks
 from streamsvm.train import plan, train
 
 SLOW = pytest.mark.slow
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.timeout(300)
 N, D = 900, 4
 IN_PROCESS = {
     "processes": False,

@@ -39,10 +39,6 @@ def name_of(page):
 PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
 OTHERS = [page for page in PAGES[1:] if page != TUTORIAL and any(map(is_run, blocks(page)))]
 
-HALVES = [  # for two workers, each of which follows the tutorial once and goes on where it ends
-    pytest.param(page, marks=pytest.mark.xdist_group(f"documents {i % 2}")) for i, page in enumerate(OTHERS)
-]
-
 
 def execute(*command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -93,7 +89,6 @@ def test_the_readme_can_be_followed_in_an_empty_folder(tmp_path, monkeypatch):
     assert Path("report.html").exists()
 
 
-@pytest.mark.xdist_group("documents 0")
 @pytest.mark.timeout(900)
 def test_the_tutorial_can_be_followed(ended):
     assert (ended / "new-labels.csv").read_text().startswith("label,decision\nyes,")
@@ -101,7 +96,7 @@ def test_the_tutorial_can_be_followed(ended):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("page", HALVES, ids=name_of)
+@pytest.mark.parametrize("page", OTHERS, ids=name_of)
 def test_a_page_goes_on_where_the_tutorial_ends(page, ended, tmp_path, monkeypatch):
     shutil.copytree(ended, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")

@@ -24,7 +24,7 @@ from streamsvm.report.read import read_run
 from streamsvm.report.sections import Plot
 from streamsvm.train import train, train_in_memory
 
-pytestmark = [pytest.mark.xdist_group("fits"), pytest.mark.parametrize("name", SOLVERS)]
+pytestmark = pytest.mark.parametrize("name", SOLVERS)
 
 
 def small_steps(name: str) -> FitConfig:

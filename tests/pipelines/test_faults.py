@@ -10,7 +10,7 @@ import pytest
 
 RECIPE = Path(__file__).resolve().parents[2] / "pipelines" / "faults.py"
 FAULTS = ["workers-killed", "client-killed", "state-torn", "chunk-damaged", "disk-full"]
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults"), pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
 
 @pytest.fixture(scope="module")

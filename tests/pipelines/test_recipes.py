@@ -422,7 +422,6 @@ def test_dask_prepares_what_is_learned(tables, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("foreign")
 def test_stores_of_others_open_as_they_are(tables):
     ours, xarray, *_ = tables("foreign")["a9a in stores of three writers"]
     assert (ours["store"], xarray["store"]) == ("ours", "xarray")
@@ -431,7 +430,6 @@ def test_stores_of_others_open_as_they_are(tables):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("foreign")
 def test_annotated_data_opens_as_it_is(tables):
     pytest.importorskip("anndata", reason="needs anndata, which holds pandas below 3: streamsvm[recipes]")
     ours, _, *annotated = tables("foreign")["a9a in stores of three writers"]
