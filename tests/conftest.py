@@ -1,27 +1,60 @@
-"""Fixtures that several test folders share."""
+"""Fixtures that several test folders share, and how many examples properties are tried on."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
-settings.register_profile("patient", deadline=None)  # how long an example takes is the machine's business
-settings.load_profile("patient")
+# how long an example takes is the machine's business
+settings.register_profile("quick", deadline=None, max_examples=25)
+settings.register_profile("thorough", deadline=None, max_examples=100)
 
-SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+DATA = Path(os.environ.get("STREAMSVM_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "thorough")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Scopes of our own for `--dist loadgroup`; the marks that it goes by are lost by xdist 3.8 under pytest 9.2."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(nodeid)
+
+    return ByFile(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+def scope_of(nodeid: str) -> str:
+    """The tests that go to one worker: a file's, so that its fixtures are made and its kernels compiled once.
+
+    Recipes share little and take long: any worker takes the next. Pages go on where the tutorial ends, which two
+    workers follow once each.
+    """
+    file, _, test = nodeid.partition("::")
+    if file.endswith("test_recipes.py"):
+        return "foreign_stores.py" if test.endswith("as_they_are") or test.endswith("as_it_is") else nodeid
+    if file.endswith("test_documents.py"):
+        return "guide" if "[docs/guide/" in test else nodeid if "readme" in test else "pages"
+    return file
 
 
 @pytest.fixture
 def shared_data() -> Callable[[str], Path]:
-    """shared_data(name): a file of real data; skips the test where the folder is absent."""
+    """shared_data(name): a file of real data; skips the test where it is absent."""
 
     def find(name: str) -> Path:
-        path = SHARED / name
+        path = DATA / name
         if not path.exists():
-            pytest.skip(f"needs real data: {path} is absent")
+            pytest.skip(f"needs real data, which STREAMSVM_TEST_DATA names the folder of: {path} is absent")
         return path
 
     return find

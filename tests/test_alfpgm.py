@@ -251,13 +251,12 @@ def test_support_vectors_far_from_the_origin_are_the_rows_given(estimator):
     np.testing.assert_allclose(fitted.support_vectors_, X[fitted.support_], rtol=1e-6)
 
 
-@pytest.mark.parametrize("task", ["classify", "regress"])
-def test_a_killed_run_goes_on_and_ends_the_same(tmp_path, task):
+def test_a_killed_regression_goes_on_and_ends_the_same(tmp_path):
     """Saved at every round; killed at several of them."""
     X, y = load_digits(n_class=3, return_X_y=True)
     store = write(tmp_path / "s", Rows(X.astype(np.float32)), y, step=100)
     options = config(
-        task=task, alfpgm={"pairs": 5}, kernel={"gamma": 1e-3}, threads=1, checkpoint_every="1 step"
+        task="regress", alfpgm={"pairs": 5}, kernel={"gamma": 1e-3}, threads=1, checkpoint_every="1 step"
     )
     wanted = train(store, options, model_path=tmp_path / "wanted")
     for killed_at in (1, 4, 9):

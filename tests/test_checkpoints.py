@@ -199,7 +199,7 @@ def test_hostile_states_are_refused(tmp_path, kind):
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=3 * settings.default.max_examples)
 def test_any_bytes_give_arrays_or_one_error(tmp_path_factory, data):
     """Whole states with some bytes changed, cut or doubled."""
     folder = tmp_path_factory.getbasetemp() / "mutated"

@@ -10,12 +10,12 @@ import time
 
 import numpy as np
 import pytest
+from cases import SOLVERS, config
 from distributed import LocalCluster, Scheduler, SpecCluster, Worker
 from making import samples, write
 
 from streamsvm.check import check
 from streamsvm.cluster import open_cluster
-from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ClusterError, ConfigError, CorruptDataError
@@ -25,6 +25,7 @@ from streamsvm.persist import load_model
 from streamsvm.predict import evaluate, predict_blocks
 from streamsvm.train import plan, train
 
+SLOW = pytest.mark.slow
 pytestmark = pytest.mark.timeout(300)
 N, D = 900, 4
 IN_PROCESS = {
@@ -161,31 +162,18 @@ def test_a_scheduler_that_dies_stops_the_client():
             process.communicate()
 
 
-SOLVERS = {
-    "dcsvm": {"dcsvm": {"levels": 2, "part_rows": 200}},
-    "dcsvm early": {"dcsvm": {"levels": 1, "part_rows": 200, "early": True}},
-    "bsgd": {"solver": "bsgd", "bsgd": {"budget": 30, "partitions": 3}},
-    "alfpgm": {"solver": "alfpgm"},
-    "admm-hss": {"solver": "admm-hss", "hss": {"leaf": 32}},
-    "cutting-plane": {"solver": "cutting-plane", "kernel": {"name": "linear"}},
-    "landmarks": {"solver": "cutting-plane", "cutting_plane": {"landmarks": 50}},
-}
+def fit_config(name: str, **where):
+    return config(name, scale="standard", **where)
 
 
-def config(**options):
-    base = {"C": 5.0, "kernel": {"gamma": 0.5}, "scale": "standard"}
-    if options.get("kernel", {}).get("name") == "linear":
-        base["kernel"] = {}
-    return build_config(("test", base | options))
-
-
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize(
+    "name", [name if name == "dcsvm" else pytest.param(name, marks=SLOW) for name in SOLVERS]
+)
 def test_the_model_is_that_of_threads(name, store, cluster, tmp_path):
-    options = SOLVERS[name]
     reports, decisions = [], []
     for where in ({"threads": 2}, {"scheduler": cluster.scheduler_address}):
         path = tmp_path / f"{len(reports)}.zarr"
-        reports.append(train(store, config(**options, **where), model_path=path))
+        reports.append(train(store, fit_config(name, **where), model_path=path))
         decisions.append(load_model(path).decision_function(Rows(data()[0])))
     assert reports[1]["objective"] == pytest.approx(reports[0]["objective"], rel=1e-5)
     np.testing.assert_allclose(decisions[1], decisions[0], atol=5e-3)
@@ -206,10 +194,10 @@ def test_workers_come_and_go_during_a_fit(store, tmp_path):
                 while len(cluster.scheduler.workers) != wanted and time.monotonic() < deadline:
                     time.sleep(0.02)
 
-    expected = train(store, config(**SOLVERS["dcsvm"], threads=2), model_path=tmp_path / "here.zarr")
+    expected = train(store, fit_config("dcsvm", threads=2), model_path=tmp_path / "here.zarr")
     with LocalCluster(**IN_PROCESS, n_workers=1, threads_per_worker=1) as cluster:
         where = {"scheduler": cluster.scheduler_address}
-        options = config(**SOLVERS["dcsvm"], **where)
+        options = fit_config("dcsvm", **where)
         report = train(store, options, model_path=tmp_path / "there.zarr", events=Events(scale))
     assert [number for number, before in zip(seen, [0, *seen], strict=False) if number != before] == [1, 2, 1]
     assert report["objective"] == pytest.approx(expected["objective"], rel=1e-5)
@@ -225,10 +213,9 @@ def test_parts_are_sized_for_the_smallest_worker(store, tmp_path):
         for i, (threads, limit) in enumerate(sizes)
     }
     options = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
-    early = SOLVERS["dcsvm early"]
-    expected = train(store, config(**early, threads=2), model_path=tmp_path / "here.zarr")
+    expected = train(store, fit_config("dcsvm early", threads=2), model_path=tmp_path / "here.zarr")
     with SpecCluster(workers, {"cls": Scheduler, "options": options}) as cluster:
-        there = config(**early, scheduler=cluster.scheduler_address)
+        there = fit_config("dcsvm early", scheduler=cluster.scheduler_address)
         assert plan(store, there)["limit_bytes"] == 2 << 30
         report = train(store, there, model_path=tmp_path / "there.zarr")
     assert (report["workers"], report["threads"]) == (2, 4)
@@ -239,14 +226,14 @@ def test_many_pairs_of_classes(cluster, tmp_path):
     X, y = data(8)
     store = write(tmp_path / "s.zarr", Rows(X), y, step=N)
     objectives = [
-        train(store, config(solver="alfpgm", **where), model_path=tmp_path / "m.zarr")["objective"]
+        train(store, fit_config("alfpgm", **where), model_path=tmp_path / "m.zarr")["objective"]
         for where in ({"threads": 2}, {"scheduler": cluster.scheduler_address})
     ]
     assert objectives[1] == pytest.approx(objectives[0], rel=1e-6)
 
 
 def test_predictions_scores_and_checks(store, engine, tmp_path):
-    train(store, config(), model_path=tmp_path / "m.zarr")
+    train(store, fit_config("dcsvm"), model_path=tmp_path / "m.zarr")
     model, here = load_model(tmp_path / "m.zarr"), Engine(2)
     for (start, stop, there), (_, _, expected) in zip(
         predict_blocks(model, store, engine=engine), predict_blocks(model, store, engine=here), strict=True

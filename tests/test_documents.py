@@ -14,8 +14,6 @@ import pytest
 
 from streamsvm.cli.app import app, exit_status
 
-pytestmark = pytest.mark.xdist_group("documents")  # pages go on where the tutorial ends: it is followed once
-
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 TUTORIAL = DOCS / "tutorial.md"
@@ -96,6 +94,7 @@ def test_the_tutorial_can_be_followed(ended):
     assert (ended / "new-labels.csv").read_text().startswith("label,decision\nyes,")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", OTHERS, ids=name_of)
 def test_a_page_goes_on_where_the_tutorial_ends(page, ended, tmp_path, monkeypatch):
@@ -117,6 +116,7 @@ def test_links_of_the_readme_lead_somewhere():
     assert not [link for link in links if not (ROOT / link).exists()]
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     execute(sys.executable, "-m", "sphinx", "-q", "-W", str(DOCS), str(tmp_path / "site"))
     index = (tmp_path / "site" / "reference" / "options.html").read_text(encoding="utf-8")

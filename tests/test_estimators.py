@@ -27,16 +27,17 @@ AS_SVC = {
 DIVIDED = {"levels": 1, "part_rows": 64}
 
 
+@parametrize_with_checks([DCSVC()], expected_failed_checks=lambda _: AS_SVC | ROUNDED)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
 @parametrize_with_checks(
-    [
-        DCSVC(),
-        DCSVC(early=True, **DIVIDED),
-        DCSVC(**DIVIDED, clustering="kernel"),
-        DCSVC(probability=True),
-    ],
+    [DCSVC(early=True, **DIVIDED), DCSVC(**DIVIDED, clustering="kernel"), DCSVC(probability=True)],
     expected_failed_checks=lambda _: AS_SVC | ROUNDED,
 )
-def test_scikit_learn_checks(estimator, check):
+def test_scikit_learn_checks_of_variants(estimator, check):
     check(estimator)
 
 

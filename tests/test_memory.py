@@ -33,7 +33,7 @@ def test_small_data_stays_in_memory_and_large_does_not():
     assert not plan_memory(store(50_000_000, 50), 2, 4 * GiB, 2, raw=False, cache_bytes=0).in_memory
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings.default.max_examples)
 @given(
     n=st.integers(1, 10**8),
     d=st.integers(1, 5000),

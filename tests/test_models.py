@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import reference
+from cases import VARIANTS, config
 from scipy import sparse
 
-from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.models import LocalModel, encode, label_texts
@@ -18,19 +18,7 @@ from streamsvm.persist import load_model, save_model
 from streamsvm.solvers.pairs import vote
 from streamsvm.train import train_in_memory
 
-KINDS = {
-    "kernel": {},
-    "local": {"early": True, "levels": 1, "part_rows": 90},
-    "local, kernel k-means": {"early": True, "levels": 1, "part_rows": 60, "clustering": "kernel"},
-    "several parts": {"early": True, "levels": 1, "part_rows": 60, "neighbours": 3},
-    "committee": {"early": True, "levels": 1, "combine": "committee"},
-    "linear": {},
-    "landmarks": {},
-}
-SOLVERS: dict[str, dict[str, Any]] = {
-    "linear": {"solver": "cutting-plane", "kernel": {"name": "linear"}},
-    "landmarks": {"solver": "cutting-plane", "cutting_plane": {"landmarks": 40}},
-}
+KINDS = ["dcsvm", "dcsvm early", *VARIANTS, "cutting-plane", "landmarks"]
 
 
 def wrap(X: np.ndarray, layout: str) -> np.ndarray | sparse.csr_array:
@@ -43,9 +31,9 @@ def trained(kind: str, layout: str, k: int, scale: str = "none") -> tuple[Any, R
     X = np.where(rng.random((300, 4)) < 0.7, rng.integers(0, 6, (300, 4)), 0).astype(np.float32)
     codes = (X[:, 0] > X[:, 1]).astype(int) + (k - 2) * (X[:, 2] > 3)
     y = np.array(["ant", "bee", "cat"])[codes]
-    values = {"C": 3.0, "kernel": {"gamma": 0.2}, "scale": scale, "threads": 2, "dcsvm": KINDS[kind]}
-    rows, layers = Rows(wrap(X, layout)), (("test", values), ("solver", SOLVERS.get(kind, {})))
-    return train_in_memory(Store.from_arrays(rows.X, y), build_config(*layers))[0], rows, y
+    rows, kernel = Rows(wrap(X, layout)), {} if kind == "cutting-plane" else {"kernel": {"gamma": 0.2}}
+    fit = config(kind, C=3.0, scale=scale, **kernel)
+    return train_in_memory(Store.from_arrays(rows.X, y), fit)[0], rows, y
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -82,7 +70,7 @@ def test_scaling_is_kept(kind, scale, tmp_path):
 @pytest.mark.parametrize("layout", ["dense", "csr"])
 @pytest.mark.parametrize("k", [2, 3])
 def test_decisions_are_the_kernel_expansion(layout, k):
-    model, rows, _ = trained("kernel", layout, k)
+    model, rows, _ = trained("dcsvm", layout, k)
     K = reference.kernel_matrix(model.header.kernel, rows.X, model.support.X)
     pairs = reference.pair_decisions(K, model.alpha, model.codes, k)
     expected = pairs[:, 0] if k == 2 else vote(pairs, k)
@@ -90,7 +78,7 @@ def test_decisions_are_the_kernel_expansion(layout, k):
 
 
 def test_support_rows_are_those_of_the_store():
-    model, rows, y = trained("kernel", "dense", 3)
+    model, rows, y = trained("dcsvm", "dense", 3)
     np.testing.assert_array_equal(rows.X[model.ids], model.support.X)
     np.testing.assert_array_equal(model.classes[model.codes], y[model.ids])
 
@@ -102,7 +90,7 @@ def test_labels_follow_from_decisions(kind):
     assert three.labels(np.array([[0.0, 1.0, 2.0], [3.0, 1.0, 2.0]])).tolist() == ["cat", "ant"]
 
 
-@pytest.mark.parametrize("kind", ["local", "local, kernel k-means"])
+@pytest.mark.parametrize("kind", ["dcsvm early", "kernel k-means"])
 @pytest.mark.parametrize("layout", ["dense", "csr"])
 def test_local_rows_do_not_depend_on_their_company(kind, layout):
     model, rows, _ = trained(kind, layout, 2)

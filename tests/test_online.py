@@ -38,7 +38,13 @@ def events(n: int, labels: list, seed: int = 0) -> list[tuple[dict, object]]:
 @pytest.mark.parametrize(
     ("name", "check"),
     [
-        pytest.param(name, check, id=f"{name}-{check.__name__}-{number}")
+        pytest.param(
+            name,
+            check,
+            id=f"{name}-{check.__name__}-{number}",
+            marks=[pytest.mark.slow]
+            * (name != "default" and check.__name__ == "check_bounded_memory_growth"),
+        )
         for name, model in MODELS.items()
         for number, check in enumerate(yield_checks(model))
     ],

@@ -8,15 +8,17 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import cases
 import numpy as np
 import pytest
+from cases import SOLVERS, labelled
 from hypothesis import given
 from hypothesis import strategies as st
 from making import write
 
 from streamsvm import probability
 from streamsvm.calibration import calibrate
-from streamsvm.config import FitConfig, build_config
+from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, ModelError
@@ -26,22 +28,11 @@ from streamsvm.probability import folds_of, held_out
 from streamsvm.train import plan, train, train_in_memory
 
 N = 300
-SOLVERS: dict[str, dict[str, Any]] = {
-    "kernel": {},
-    "local": {"dcsvm": {"levels": 1, "part_rows": 100, "early": True}},
-    "budget": {"solver": "bsgd", "bsgd": {"budget": 40}},
-    "expansion": {"solver": "admm-hss"},
-    "pairs": {"solver": "alfpgm"},
-    "linear": {"solver": "cutting-plane", "kernel": {"name": "linear"}},
-}
+NAMES = [name for name in SOLVERS if name != "landmarks"]
 
 
-@cache
 def data(k: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(k)
-    X = rng.normal(size=(2 * N, 3)).astype(np.float32)
-    score = X[:, 0] + X[:, 1] ** 2 + 0.7 * rng.normal(size=2 * N)
-    return X, np.digitize(score, np.linspace(0, 2, k)[: k - 1] if k > 2 else [0.8])
+    return labelled(k, 2 * N)
 
 
 def store(k: int = 2, **columns: Any) -> Store:
@@ -49,9 +40,8 @@ def store(k: int = 2, **columns: Any) -> Store:
     return Store.from_arrays(X[:N], y[:N], **columns)
 
 
-def config(name: str = "kernel", method: str | None = "sigmoid", folds: int = 3, **values: Any) -> FitConfig:
-    common = {"probability": {"method": method, "folds": folds}, "kernel": {"gamma": 0.5}, "threads": 2}
-    return build_config(("test", common), ("solver", SOLVERS[name]), ("own", values))
+def config(name: str = "dcsvm", method: str | None = "sigmoid", folds: int = 3, **values: Any) -> FitConfig:
+    return cases.config(name, probability={"method": method, "folds": folds}, **values)
 
 
 @cache
@@ -96,7 +86,7 @@ def test_a_class_of_one_row_is_told():
 
 
 @pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", NAMES)
 class TestModels:
     def test_cross_validation_is_that_of_plain_loops(self, name, k):
         X, y = data(k)
@@ -155,7 +145,7 @@ def test_blocks_and_chunks_do_not_matter(tmp_path, monkeypatch):
         Store, "blocks", lambda self, *_: [(i, min(i + 37, self.n)) for i in range(0, self.n, 37)]
     )
     model, _ = train_in_memory(there, config())
-    expected = trained("kernel", 3).header.calibration.points
+    expected = trained("dcsvm", 3).header.calibration.points
     np.testing.assert_allclose(model.header.calibration.points, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -168,8 +158,7 @@ def test_weights_count_as_in_the_fit():
     np.testing.assert_allclose(weighted.header.calibration.points, same.header.calibration.points, rtol=1e-6)
     rows = Rows(data()[0][N:])
     assert (
-        weighted.predict_proba(rows)[:, 1].mean()
-        > trained("kernel", 2).predict_proba(rows)[:, 1].mean() + 0.1
+        weighted.predict_proba(rows)[:, 1].mean() > trained("dcsvm", 2).predict_proba(rows)[:, 1].mean() + 0.1
     )
     again, _ = held_out(weighted, store(sample_weight=weight), "sigmoid", engine=Engine(1))
     plain = replace(weighted, header=replace(weighted.header, config=None))
@@ -185,18 +174,18 @@ def test_positive_labels_against_the_rest():
 @pytest.mark.parametrize("task", ["rank", "ordinal"])
 def test_tasks_without_classes_are_refused(task):
     with pytest.raises(ConfigError, match=f"classify alone, found task '{task}'"):
-        train_in_memory(store(3), config("linear", task=task))
+        train_in_memory(store(3), config("cutting-plane", task=task))
 
 
 def test_queries_are_ranked_and_so_refused_at_once():
     with pytest.raises(ConfigError, match="found task 'rank'"):
-        plan(store(3, qid=np.arange(N) // 10), config("linear"))
-    assert plan(store(3), config("linear"))["folds"] == 3
-    assert "folds" not in plan(store(3), config("linear", None))
+        plan(store(3, qid=np.arange(N) // 10), config("cutting-plane"))
+    assert plan(store(3), config("cutting-plane"))["folds"] == 3
+    assert "folds" not in plan(store(3), config("cutting-plane", None))
 
 
 def test_held_out_for_a_ranking_is_refused():
-    model, _ = train_in_memory(store(3), config("linear", None, task="ordinal"))
+    model, _ = train_in_memory(store(3), config("cutting-plane", None, task="ordinal"))
     with pytest.raises(ConfigError, match="found task 'ordinal'"):
         held_out(model, store(3), "sigmoid", engine=Engine(1))
 
@@ -205,13 +194,18 @@ def test_held_out_rows_that_hold_no_numbers_are_told():
     X = data()[0][:N].copy()
     X[7, 1] = np.nan
     with pytest.raises(DataError, match="row 7, column 1 .*is nan; expected finite numbers"):
-        held_out(trained("linear", 2, None), Store.from_arrays(X, data()[1][:N]), "sigmoid", engine=Engine(1))
+        held_out(
+            trained("cutting-plane", 2, None),
+            Store.from_arrays(X, data()[1][:N]),
+            "sigmoid",
+            engine=Engine(1),
+        )
 
 
 class TestResuming:
     def test_finished_folds_are_not_repeated(self, tmp_path, monkeypatch):
         there = write(tmp_path / "s", Rows(data()[0][:N]), data()[1][:N])
-        train(there, config("local"), model_path=tmp_path / "whole")
+        train(there, config("dcsvm early"), model_path=tmp_path / "whole")
         fits, original = [], probability.calibrate
 
         def interrupted(*args: Any, **kwargs: Any) -> Any:
@@ -220,15 +214,15 @@ class TestResuming:
         run = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
         self.count(monkeypatch, fits, stop=2)
         with pytest.raises(KeyboardInterrupt):
-            train(there, config("local"), **run)
+            train(there, config("dcsvm early"), **run)
         assert fits == [200, 200]
         monkeypatch.setattr(probability, "calibrate", interrupted)
         self.count(monkeypatch, fits)
         with pytest.raises(KeyboardInterrupt):
-            train(there, config("local"), **run, resume=True)
+            train(there, config("dcsvm early"), **run, resume=True)
         assert fits == [200, 200, 200, 200]  # the second, which was interrupted, and the third
         monkeypatch.setattr(probability, "calibrate", original)
-        report = train(there, config("local"), **run, resume=True)
+        report = train(there, config("dcsvm early"), **run, resume=True)
         assert fits[4:] == [300]
         assert report["seconds_by_phase"]["folds"] > 0
         rows, whole = Rows(data()[0]), load_model(tmp_path / "whole")
@@ -261,10 +255,10 @@ class TestResuming:
             train(store(), config(folds=4), **run, resume=True)
 
     def test_events_of_folds_are_not_those_of_the_run(self, tmp_path):
-        train(store(), config("local"), model_path=tmp_path / "m", run_dir=tmp_path / "run")
+        train(store(), config("dcsvm early"), model_path=tmp_path / "m", run_dir=tmp_path / "run")
         events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
         levels = [event for event in events if event["event"] == "level"]
         shutil.rmtree(tmp_path / "run")
-        train(store(), config("local", None), model_path=tmp_path / "m", run_dir=tmp_path / "run")
+        train(store(), config("dcsvm early", None), model_path=tmp_path / "m", run_dir=tmp_path / "run")
         plain = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
         assert len(levels) == len([event for event in plain if event["event"] == "level"]) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -23,7 +23,6 @@ def block(m: int, d: int, dtype: str, layout: str, seed: int) -> tuple[Rows, np.
     return Rows(out), X.astype(np.float64)
 
 
-@settings(max_examples=100)
 @given(
     m=st.integers(1, 40),
     d=st.integers(1, 12),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import reference
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streamsvm import risks
@@ -43,7 +43,6 @@ def problems(draw):
     )
 
 
-@settings(max_examples=100)
 @given(problems(), st.sampled_from([0.0, 1.0, 2.5]))
 def test_hinge_values_and_slopes(problem, bias):
     rng, X, upper, codes, _ = problem
@@ -63,7 +62,6 @@ def test_hinge_values_and_slopes(problem, bias):
         np.testing.assert_array_equal(risk.active(c, F[:, i]), Y * F[:, i] < 1)
 
 
-@settings(max_examples=100)
 @given(problems())
 def test_pair_values_and_slopes(problem):
     rng, X, weight, ranks, groups = problem
@@ -83,7 +81,6 @@ def line(risk, f, df, slope, curvature):
     return lambda k: slope * k + curvature * k * k / 2 + risk.value(0, f + k * df)
 
 
-@settings(max_examples=100)
 @given(problems(), st.floats(-3, 3), st.floats(0.01, 3), st.sampled_from(["hinge", "pairs"]))
 def test_the_step_is_the_lowest_of_the_line(problem, slope, curvature, kind):
     rng, X, weight, codes, groups = problem

@@ -21,7 +21,7 @@ def problem(cache_rows: int, threads: int = 1) -> KernelDual:
     return KernelDual(Kernel("rbf", 1 / WIDE), rows, y, np.ones(N), threads, cache_bytes=cache_rows * N * 4)
 
 
-@settings(max_examples=25)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(
     st.integers(0, 2**32 - 1), st.sampled_from([0, LEAST_ROWS, LEAST_ROWS + 100, N]), st.sampled_from([1, 2])
 )

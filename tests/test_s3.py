@@ -57,7 +57,7 @@ def rows(is_sparse: bool = False) -> tuple[Rows, np.ndarray]:
     return X, (X.dense()[:, 0] > 20).astype(int)
 
 
-@pytest.fixture(params=["dense", "csr"])
+@pytest.fixture(params=["dense", pytest.param("csr", marks=pytest.mark.slow)])
 def url(request, server):
     is_sparse = request.param == "csr"
     X, y = rows(is_sparse)

@@ -211,11 +211,13 @@ class TestSameModel:
         held, _ = train_in_memory(there, config(dcsvm=dcsvm))
         np.testing.assert_array_equal(decisions(tmp_path / "model", rows), held.decision_function(rows))
 
-    def test_one_thread_and_two(self, tmp_path, dcsvm, layout, k):
-        there, rows = store(tmp_path, k, layout), data(k, layout)[0]
-        one, _ = train_in_memory(there, config(dcsvm=dcsvm, threads=1))
-        two, _ = train_in_memory(there, config(dcsvm=dcsvm, threads=2))
-        np.testing.assert_array_equal(one.decision_function(rows), two.decision_function(rows))
+
+@pytest.mark.parametrize("dcsvm", [{}, EARLY, EARLY | {"combine": "naive"}], ids=["exact", "early", "naive"])
+def test_sparse_rows_on_one_thread_and_two(tmp_path, dcsvm):
+    there, rows = store(tmp_path, 3, "csr"), data(3, "csr")[0]
+    one, _ = train_in_memory(there, config(dcsvm=dcsvm, threads=1))
+    two, _ = train_in_memory(there, config(dcsvm=dcsvm, threads=2))
+    np.testing.assert_array_equal(one.decision_function(rows), two.decision_function(rows))
 
 
 class TestWeights:

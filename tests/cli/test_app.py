@@ -143,12 +143,12 @@ def test_a_reader_that_goes_away_is_no_error():
 
 
 SLOW = """
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from streamsvm.cli import app
-import signal
 import streamsvm.demo
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the parent did with it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 pool = ThreadPoolExecutor()
 def run_demo(*args, **options):
     task = pool.submit(time.sleep, 60)
@@ -166,8 +166,8 @@ def test_ctrl_c_ends_cleanly_and_at_once(tmp_path):
     assert process.stdout.readline() == "running\n"
     start = time.monotonic()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
-    assert time.monotonic() - start < 10
+    _, err = process.communicate(timeout=60)
+    assert time.monotonic() - start < 30  # half of what the task sleeps: the machine may be busy
     assert err == f"{FIRST}\ninterrupted; nothing half-written was left\n"
     assert process.returncode == 130
     assert list(tmp_path.iterdir()) == []

@@ -100,7 +100,7 @@ def test_without_json_a_table_for_people(store, calls, tmp_path, capfd):
     assert err == ""
     assert "Trained" in out
     assert "dcsvm" in out
-    assert "MiB" in out
+    assert "iB" in out
 
 
 def test_a_dry_run_plans_and_trains_nothing(store, calls, capfd):

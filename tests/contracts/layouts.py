@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,17 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 
 CHUNK = 64
+LABELS = {"two": np.array(["no", "yes"]), "three": np.array([-3, 0, 8])}
+
+
+@cache
+def labelled(classes: str) -> tuple[np.ndarray, np.ndarray]:
+    """(260, 4) float32, a third of the entries zero, and labels."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(260, 4)).astype(np.float32)
+    X[rng.random(X.shape) < 0.3] = 0
+    truth = (X[:, 0] * X[:, 1] > 0.1).astype(int) + ((X[:, 2] > 0.8) if classes == "three" else 0)
+    return X, LABELS[classes][truth]
 
 
 def _csr(X: np.ndarray, make: type, index: type) -> Any:

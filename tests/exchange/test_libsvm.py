@@ -82,7 +82,7 @@ CASES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80, derandomize=True)
+@settings(derandomize=True)
 @given(CASES, st.booleans())
 def test_libsvm_decides_as_the_model(tmp_path_factory, case, is_sparse):
     is_sparse = is_sparse and case["scale"] != "minmax"
@@ -100,7 +100,7 @@ def test_libsvm_decides_as_the_model(tmp_path_factory, case, is_sparse):
         assert classes.tolist() == untied.predict(rows).tolist()
 
 
-@settings(max_examples=80, derandomize=True)
+@settings(derandomize=True)
 @given(CASES, st.booleans())
 def test_a_model_comes_back(tmp_path_factory, case, is_sparse):
     is_sparse = is_sparse and case["scale"] != "minmax"

@@ -207,7 +207,7 @@ def test_damaged_ranges_name_the_line(text, message, tmp_path):
 
 
 @settings(
-    max_examples=400,
+    max_examples=4 * settings.default.max_examples,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

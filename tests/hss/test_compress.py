@@ -39,6 +39,9 @@ def case(name: str, h: float):
     return rows, reference.kernel_matrix(rbf(h), rows.X, rows.X)
 
 
+WIDTHS = [pytest.param(0.1, marks=pytest.mark.slow), 1, pytest.param(10, marks=pytest.mark.slow)]
+
+
 def matrix(name: str, h: float, rtol: float = 1e-2, engine: Engine = ENGINE, **options) -> HSSMatrix:
     rows, K = case(name, h)
     chosen = {key: options.pop(key) for key in ("definite", "max_rank", "atol") if key in options}
@@ -52,7 +55,7 @@ def errors(name: str, h: float, **options) -> list[float]:
     return [relative(dense(matrix(name, h, rtol, **options)) - K, K) for rtol in RTOLS]
 
 
-@pytest.mark.parametrize("h", [0.1, 1, 10])
+@pytest.mark.parametrize("h", WIDTHS)
 @pytest.mark.parametrize("name", DATA)
 def test_least_squares_error_follows_the_tolerance(name, h):
     found = errors(name, h, definite=False)
@@ -60,7 +63,7 @@ def test_least_squares_error_follows_the_tolerance(name, h):
     assert all(later <= 3 * before for before, later in zip(found, found[1:], strict=False)), found
 
 
-@pytest.mark.parametrize("h", [0.1, 1, 10])
+@pytest.mark.parametrize("h", WIDTHS)
 @pytest.mark.parametrize("name", DATA)
 def test_definite_error_falls_with_the_tolerance(name, h):
     found = errors(name, h, definite=True)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
+import runpy
 import subprocess
 import sys
+import warnings
+from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
 
@@ -40,6 +44,7 @@ RECIPES = {
     "foreign": ("foreign_stores.py",),
     "comparison": ("comparison.py", "--plots", "plots"),
 }
+PROCESSES = {"stream", "soak", "cluster"}  # by themselves, as users start them; the others in this process
 RNG = np.random.default_rng(7)
 
 
@@ -149,9 +154,8 @@ def tables(data, folder):
 
     @cache
     def run(name):
-        with start(data, folder / name, *RECIPES[name]) as child:
-            stdout, stderr = child.communicate()
-        assert child.returncode == 0, stderr
+        (folder / name).mkdir()
+        stdout = (as_process if name in PROCESSES else here)(data, folder / name, *RECIPES[name])
         found = json.loads((folder / name / "tables.json").read_text())["tables"]
         assert all(f"### {table['title']}" in stdout for table in found)
         return {table["title"].partition(":")[0]: table["rows"] for table in found}
@@ -159,14 +163,37 @@ def tables(data, folder):
     return run
 
 
-def start(data, work, recipe, *options):
-    argv = [sys.executable, PIPELINES / recipe, "--quick", "--data", data, "--work", work, *options]
+def words(data, work, recipe, *options):
     out = ("--out", work / "tables.json")
-    pipe = subprocess.PIPE
-    work.mkdir()
-    return subprocess.Popen([*map(str, (*argv, *out))], stdout=pipe, stderr=pipe, text=True, cwd=work)
+    return [*map(str, (PIPELINES / recipe, "--quick", "--data", data, "--work", work, *options, *out))]
 
 
+def as_process(data, work, *recipe):
+    command = [sys.executable, *words(data, work, *recipe)]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=work, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def here(data, work, *recipe):
+    """As `python recipe` would, without the seconds that a process takes to import everything."""
+    script, *options = words(data, work, *recipe)
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as stdout:
+        patch.chdir(work)
+        patch.setattr(sys, "path", [str(PIPELINES), *sys.path])
+        patch.setattr(sys, "argv", [script, *options])
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            ended = SystemExit()
+            try:
+                runpy.run_path(script, run_name="__main__")
+            except SystemExit as said:
+                ended = said
+    assert not ended.code
+    return stdout.getvalue()
+
+
+@pytest.mark.slow
 def test_solvers_are_compared_on_the_same_arrays(tables):
     found = tables("exact")
     ours, _, libsvm = found["Exact"]
@@ -178,6 +205,7 @@ def test_solvers_are_compared_on_the_same_arrays(tables):
     assert ours >= libsvm
 
 
+@pytest.mark.slow
 def test_whole_commands_are_measured(tables):
     found = tables("commands")
     ingest, fit, evaluate = found["Early prediction"]
@@ -187,6 +215,7 @@ def test_whole_commands_are_measured(tables):
     assert [row["rows"] for row in found["Early prediction in 1 GiB"]] == [500, 1000]
 
 
+@pytest.mark.slow
 def test_levels_and_combinations(tables):
     levels, combinations = tables("figures").values()
     assert [row["level"] for row in levels][:3] == [3, 2, 1]
@@ -205,6 +234,7 @@ def test_every_file_is_in_the_list_of_recipes():
     assert [file.name for file in PIPELINES.glob("*.py") if f"`{file.name}`" not in listed] == []
 
 
+@pytest.mark.slow
 def test_budgeted_learning(tables):
     found = tables("budget")
     assert [row["B"] for row in found["One epoch of ijcnn1"]] == [500, 1000]
@@ -213,6 +243,7 @@ def test_budgeted_learning(tables):
     assert all(row["accuracy"] > 0.8 for row in found["Events"])
 
 
+@pytest.mark.slow
 def test_merging_is_studied_over_budgets(tables, folder):
     found = tables("study")
     assert {file.name for file in (folder / "study" / "plots").iterdir()} == {"phishing.svg", "skin.svg"}
@@ -223,6 +254,7 @@ def test_merging_is_studied_over_budgets(tables, folder):
     assert found["All data sets and budgets"][0]["seconds / those of M = 2, geometric mean"] == 1
 
 
+@pytest.mark.slow
 def test_a_stream_killed_twice_is_the_stream(tables):
     found = tables("stream")
     lives = found["The same, killed 2 times"]
@@ -230,6 +262,7 @@ def test_a_stream_killed_twice_is_the_stream(tables):
     assert lives[-1]["last event"] == 20_000
 
 
+@pytest.mark.slow
 def test_memory_of_every_process_is_watched(tables):
     """Some quick seconds say nothing about growth; they say that everything is seen and told."""
     (rows,) = tables("soak").values()
@@ -241,6 +274,7 @@ def test_memory_of_every_process_is_watched(tables):
         assert 20e6 < seen[name]["second"] <= seen[name]["most"] < 1 << 30
 
 
+@pytest.mark.slow
 def test_infinite_digits(tables):
     found = tables("digits")
     assert found["Infinite MNIST"][0]["rows"] == 400
@@ -248,6 +282,7 @@ def test_infinite_digits(tables):
     assert found["DC-SVM early, round digits"][0]["accuracy"] > 0.8
 
 
+@pytest.mark.slow
 def test_linear_problems(tables):
     found = tables("linear")
     assert {row["data"] for row in found["The same problem as LIBLINEAR's"]} == {
@@ -267,6 +302,7 @@ def test_linear_problems(tables):
     assert [row["task"] for row in found["Two classes and two ranks"]] == ["two classes", "two ranks"]
 
 
+@pytest.mark.slow
 def test_compressed_kernel_matrices(tables, folder):
     found = tables("hss")
     for name in ("ijcnn1", "a9a", "electricity", "skin", "covtype-100k", "w8a", "covtype-465k"):
@@ -283,6 +319,7 @@ def test_compressed_kernel_matrices(tables, folder):
     }
 
 
+@pytest.mark.slow
 def test_many_pairs_and_libsvm(tables):
     found = tables("alfpgm")
     assert {row["solver"] for row in found["C = 100"]} == {
@@ -298,12 +335,14 @@ def test_many_pairs_and_libsvm(tables):
     assert len(found["Block solver and ALFPGM, seconds at C = 100"]) == 3
 
 
+@pytest.mark.slow
 def test_processes_decide_as_threads(tables):
     rows = tables("cluster")["Early prediction of covtype on processes"]
     assert [row["on"] for row in rows] == ["threads", "cluster of 2", "2 processes"]
     assert all(row["difference"] < 1e-6 for row in rows)
 
 
+@pytest.mark.slow
 def test_what_a_fit_takes_is_said_beforehand(tables):
     found = tables("cost")
     for row in found["What a fit takes, said beforehand"]:
@@ -312,6 +351,7 @@ def test_what_a_fit_takes_is_said_beforehand(tables):
     assert float(alone["hours"]) > float(workers["hours"]) > float(here["hours"])
 
 
+@pytest.mark.slow
 def test_probabilities_next_to_scikit_learns(tables):
     found = tables("calibration")
     assert set(found) == {"a9a", "covtype", "electricity"}
@@ -321,6 +361,7 @@ def test_probabilities_next_to_scikit_learns(tables):
         assert all(0 < row["Brier"] < 0.5 for row in rows)
 
 
+@pytest.mark.slow
 def test_searches(tables):
     found = tables("tune")
     ours, *peers = found["Against GridSearchCV"]
@@ -340,6 +381,7 @@ def test_a_csv_becomes_a_page(tables, folder):
     assert "<html" in (folder / "covtype" / "covtype.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_queries_and_text_are_ranked(tables):
     found = tables("ranking")
     part, mean = found["MQ2008, four parts teach and one tests"]
@@ -350,6 +392,7 @@ def test_queries_and_text_are_ranked(tables):
     assert area["ROC area"] > 0.9
 
 
+@pytest.mark.slow
 def test_the_path_of_C_is_searched_and_kept(tables, folder):
     (rows,) = tables("path").values()
     assert [(row["solver"], row["points"]) for row in rows] == [("admm-hss", 6), ("dcsvm", 6)]
@@ -358,6 +401,7 @@ def test_the_path_of_C_is_searched_and_kept(tables, folder):
     assert {"admm-hss.csv", "admm-hss.svg", "dcsvm.csv", "dcsvm.svg"} <= kept
 
 
+@pytest.mark.slow
 def test_drift_is_met_by_new_learners(tables, folder):
     found = tables("drift")
     assert list(found) == ["Electricity", "Labels exchanged in the middle"]
@@ -368,6 +412,7 @@ def test_drift_is_met_by_new_learners(tables, folder):
     assert {file.name for file in (folder / "drift" / "plots").iterdir()} == {"drift.png", "break.png"}
 
 
+@pytest.mark.slow
 def test_dask_prepares_what_is_learned(tables, folder):
     (rows,) = tables("dask").values()
     assert [row["step"] for row in rows[2:]] == ["pipeline.fit", "pipeline.decision_function"]
@@ -376,6 +421,7 @@ def test_dask_prepares_what_is_learned(tables, folder):
     assert float(found[1].partition("accuracy ")[2].partition(" %")[0]) > 90
 
 
+@pytest.mark.slow
 def test_stores_of_others_open_as_they_are(tables):
     ours, xarray, *_ = tables("foreign")["a9a in stores of three writers"]
     assert (ours["store"], xarray["store"]) == ("ours", "xarray")
@@ -383,6 +429,7 @@ def test_stores_of_others_open_as_they_are(tables):
     assert xarray["accuracy"] == ours["accuracy"]
 
 
+@pytest.mark.slow
 def test_annotated_data_opens_as_it_is(tables):
     pytest.importorskip("anndata", reason="needs anndata, which holds pandas below 3: streamsvm[recipes]")
     ours, _, *annotated = tables("foreign")["a9a in stores of three writers"]
@@ -392,6 +439,7 @@ def test_annotated_data_opens_as_it_is(tables):
         assert float(row["objective"]) == pytest.approx(float(ours["objective"]), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_errors_over_seconds(tables, folder):
     (rows,) = tables("comparison").values()
     assert [row["curve"] for row in rows][:2] == ["LIBSVM, subsamples", "dcsvm, exact"]

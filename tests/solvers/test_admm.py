@@ -213,7 +213,7 @@ def test_intercept_is_the_mean_over_margin_vectors():
     assert intercept(f, y, np.full(3, 0.5), np.ones(3)) == pytest.approx(np.mean(y - f))
 
 
-@settings(max_examples=200)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(st.integers(0, 9999), st.integers(2, 15))
 def test_intercept_without_margin_vectors_is_the_middle_of_the_valid(seed, n):
     """Bounds that an optimal z, all at 0 or upper, allows b: y (f + b) is at least 1 at 0, and at most 1 at upper."""

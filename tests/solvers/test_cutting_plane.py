@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import reference
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.svm import LinearSVC
 
@@ -43,7 +43,6 @@ def pairs(C: float = 0.5) -> PairRisk:
     return PairRisk(passes(X), ranks, np.arange(N) // 50, np.ones(N), C)
 
 
-@settings(max_examples=100)
 @given(st.integers(1, 12), st.integers(1, 6), st.floats(-3, 6), st.integers(0, 999))
 def test_the_small_problem_is_solved(T, d, scale, seed):
     rng = np.random.default_rng(seed)
@@ -145,7 +144,6 @@ def test_from_a_saved_state_it_goes_on_bit_by_bit(make, method):
         np.testing.assert_array_equal(array, expected[name])
 
 
-@settings(max_examples=100)
 @given(st.integers(0, 9999), st.integers(1, 30), st.integers(2, 5))
 def test_thresholds_make_the_least_absolute_error(seed, n, k):
     rng = np.random.default_rng(seed)

@@ -106,8 +106,9 @@ def test_rows_are_left_out_and_come_back(whole):
         np.testing.assert_allclose(one.gradient, other.gradient, atol=20 * TOL)
 
 
-def test_a_tolerance_out_of_reach_is_an_error():
-    columns = problem(C=1e6)
+def test_a_tolerance_out_of_reach_is_an_error(monkeypatch):
+    monkeypatch.setattr("streamsvm.solvers.lockstep.MOST_ROUNDS", 30)
+    columns = problem(n=100, C=1e6)
     solver = Lockstep(BlockSolver(1e-9))
     with pytest.raises(ConfigError, match="tol=1e-09 was not reached"):
         solver.solve(columns, solver.init(columns))

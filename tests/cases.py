@@ -1,0 +1,98 @@
+"""The small configuration of each solver, and small estimators: what tests of whole fits share.
+
+A new solver is one more line in SOLVERS, and its own sections and plots in PAGES. The recipes that fit all solvers
+(pipelines/faults.py, pipelines/soak.py) keep lists of their own: sizes of real data, as words of the command line.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from streamsvm import ALFPGMSVC, DCSVC, HSSSVC, BudgetedSVC, CuttingPlaneSVC
+from streamsvm.config import FitConfig, build_config
+
+EARLY = {"levels": 1, "part_rows": 90, "early": True}
+SOLVERS: dict[str, dict[str, Any]] = {
+    "dcsvm": {"dcsvm": {"levels": 2, "part_rows": 200}},
+    "dcsvm early": {"dcsvm": EARLY},
+    "bsgd": {"solver": "bsgd", "bsgd": {"budget": 30, "epochs": 2, "partitions": 3}},
+    "alfpgm": {"solver": "alfpgm", "alfpgm": {"pairs": 20}},
+    "admm-hss": {"solver": "admm-hss", "hss": {"leaf": 32, "polish": 50}},
+    "cutting-plane": {"solver": "cutting-plane", "kernel": {"name": "linear"}},
+    "landmarks": {"solver": "cutting-plane", "cutting_plane": {"landmarks": 40}},
+}
+VARIANTS = {  # of early prediction, each with another kind of model
+    "kernel k-means": {"dcsvm": EARLY | {"part_rows": 60, "clustering": "kernel"}},
+    "several parts": {"dcsvm": EARLY | {"part_rows": 60, "neighbours": 3}},
+    "committee": {"dcsvm": EARLY | {"combine": "committee"}},
+}
+GAPS = {
+    "dcsvm": 1e-2,
+    "dcsvm early": 0.5,
+    "alfpgm": 1e-2,
+    "admm-hss": 1e-2,
+}  # most of the objective; else tol
+PAGES = {  # sections of a report beside summary and warnings, and plots beside phases and memory
+    "dcsvm": ({"convergence", "levels", "cost"}, {"objective", "gap", "violation", "levels"}),
+    "dcsvm early": ({"levels", "cost"}, set()),
+    "bsgd": ({"budget", "cost"}, {"budget"}),
+    "alfpgm": ({"convergence", "working-sets", "cost"}, {"objective", "gap", "violation", "working-sets"}),
+    "admm-hss": (
+        {"convergence", "ranks", "cost"},
+        {"objective", "gap", "violation", "residuals", "ranks", "blocks"},
+    ),
+    "cutting-plane": ({"convergence", "planes", "cost"}, {"objective", "gap", "planes"}),
+    "landmarks": ({"convergence", "planes", "cost"}, {"objective", "gap", "planes"}),
+}
+
+
+def config(name: str, **values: Any) -> FitConfig:
+    """A solver's small configuration, with other values over it."""
+    case = (SOLVERS | VARIANTS)[name]
+    kernel = {} if case.get("kernel") else {"kernel": {"gamma": 0.5}}
+    return build_config(("test", {"C": 5.0, "threads": 2} | kernel), ("solver", case), ("own", values))
+
+
+@cache
+def labelled(k: int = 2, n: int = 600) -> tuple[np.ndarray, np.ndarray]:
+    """(n, 3) float32 and k classes that a parabola and some noise tell apart."""
+    rng = np.random.default_rng(k)
+    X = rng.normal(size=(n, 3)).astype(np.float32)
+    score = X[:, 0] + X[:, 1] ** 2 + 0.7 * rng.normal(size=n)
+    return X, np.digitize(score, np.linspace(0, 2, k)[: k - 1] if k > 2 else [0.8])
+
+
+DIVIDED = {"levels": 1, "part_rows": 100}
+COMPRESSED = {"C": [0.5, 5.0], "gamma": 0.5, "leaf": 100, "iterations": 20, "polish": 1000}
+PROBABLE = {
+    "exact, probable": DCSVC(C=5.0, gamma=0.5, probability=True, random_state=0),
+    "early, probable": DCSVC(C=5.0, gamma=0.5, probability="isotonic", random_state=0, early=True, **DIVIDED),
+    "budgeted, probable": BudgetedSVC(gamma=0.5, budget=30, probability=True, random_state=0),
+    "linear, planes, probable": CuttingPlaneSVC(probability=True, random_state=0),
+    "compressed, probable": HSSSVC(**COMPRESSED, probability=True, random_state=0),
+    "many pairs, probable": ALFPGMSVC(C=5.0, gamma=0.5, probability=True),
+}
+ESTIMATORS = {
+    "exact": DCSVC(C=5.0, gamma=0.5, random_state=0),
+    "gamma from the data": DCSVC(C=5.0, random_state=0),
+    "exact, divided": DCSVC(C=5.0, gamma=0.5, random_state=0, **DIVIDED),
+    "early": DCSVC(C=5.0, gamma=0.5, random_state=0, early=True, **DIVIDED),
+    "early, kernel k-means": DCSVC(
+        C=5.0, gamma=0.5, random_state=0, early=True, clustering="kernel", **DIVIDED
+    ),
+    "early, several parts": DCSVC(C=5.0, gamma=0.5, random_state=0, early=True, neighbours=3, **DIVIDED),
+    "committee": DCSVC(C=5.0, gamma=0.5, random_state=0, early=True, combine="committee", **DIVIDED),
+    "poly": DCSVC(kernel="poly", degree=2, gamma=0.3, coef0=1.0, random_state=0),
+    "linear": DCSVC(kernel="linear", random_state=0),
+    "budgeted": BudgetedSVC(C=5.0, gamma=0.5, budget=30, epochs=2, random_state=0),
+    "budgeted, merged at once": BudgetedSVC(
+        gamma=0.5, budget=20, merge=5, strategy="gradient", fit_intercept=True, average=True, random_state=0
+    ),
+    "linear, planes": CuttingPlaneSVC(tol=1e-5),
+    "compressed, polished": HSSSVC(**COMPRESSED, random_state=0),
+    "many pairs": ALFPGMSVC(C=5.0, gamma=0.5, pairs=20),
+    "landmarks": CuttingPlaneSVC(C=5.0, kernel="rbf", gamma=0.5, landmarks=50, random_state=0),
+} | PROBABLE

@@ -1,0 +1,126 @@
+"""What every solver keeps to from a store to a page: certificates, interruptions, models in files, reports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import GAPS, PAGES, SOLVERS, config, labelled
+from making import write
+
+from streamsvm.cli.app import app
+from streamsvm.config import FitConfig
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.events import Events
+from streamsvm.persist import load_model
+from streamsvm.report.html import contents
+from streamsvm.report.read import read_run
+from streamsvm.report.sections import Plot
+from streamsvm.train import train, train_in_memory
+
+pytestmark = pytest.mark.parametrize("name", SOLVERS)
+
+
+def small_steps(name: str) -> FitConfig:
+    return config(name, checkpoint_every="1 step", memory_limit="2GiB")
+
+
+def decisions(model: Path, k: int = 3) -> np.ndarray:
+    return load_model(model).decision_function(Rows(labelled(k)[0]))
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory) -> dict[int, Store]:
+    """By number of classes, several chunks each."""
+    folder = tmp_path_factory.mktemp("stores")
+    return {
+        k: write(folder / str(k), Rows(labelled(k)[0]), labelled(k)[1], step=100, chunk_rows=100)
+        for k in (2, 3)
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(stores, tmp_path_factory) -> Callable[..., tuple[dict[str, Any], Path, list[str]]]:
+    """whole(name, k): (report, folder of `model` and `run`, names of all events) of a fit that nothing disturbs."""
+
+    @cache
+    def fitted(name: str, k: int = 3) -> tuple[dict[str, Any], Path, list[str]]:
+        folder, told = tmp_path_factory.mktemp("whole"), list[str]()
+        paths = {"model_path": folder / "model", "run_dir": folder / "run"}
+        events = Events(lambda record: told.append(record["event"]))
+        return train(stores[k], small_steps(name), **paths, events=events), folder, told
+
+    return fitted
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_certificate_is_kept_and_small(name, k, whole):
+    report, folder, _ = whole(name, k)
+    certificate = load_model(folder / "model").header.certificate
+    assert (certificate["objective"], certificate["gap"]) == (report["objective"], report["gap"])
+    if name == "bsgd":
+        assert report["gap"] is None
+    else:
+        assert 0 <= report["gap"] <= GAPS.get(name, config(name).tol) * abs(report["objective"])
+
+
+def test_the_saved_model_is_the_one_in_memory_on_one_thread(name, stores, whole):
+    report, folder, _ = whole(name)
+    model, again = train_in_memory(stores[3], config(name, threads=1))
+    expected = model.decision_function(Rows(labelled(3)[0]))
+    np.testing.assert_array_equal(decisions(folder / "model"), expected)
+    assert again["objective"] == report["objective"]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_interrupted_and_resumed_it_is_the_same(name, share, stores, whole, tmp_path):
+    """After a share of the events of an undisturbed fit."""
+    _, folder, told = whole(name)
+    left = int(share * len(told))
+
+    def interrupt(record: dict[str, Any]) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+
+    run = {"model_path": tmp_path / "model", "run_dir": tmp_path / "run"}
+    with pytest.raises(KeyboardInterrupt):
+        train(stores[3], small_steps(name), **run, events=Events(interrupt))
+    assert not (tmp_path / "model").exists()
+    train(stores[3], small_steps(name), **run, resume=True)
+    np.testing.assert_array_equal(decisions(tmp_path / "model"), decisions(folder / "model"))
+
+
+def test_a_page_tells_of_the_fit(name, stores, whole, capsys):
+    report, folder, _ = whole(name, 2)
+    sections, plots = PAGES[name]
+    run = read_run(folder / "run")
+    assert run.status == "finished"
+    assert run.config["C"] == 5.0
+    assert run.first("start")["limit_bytes"] == 2 << 30
+    assert run.first("plan")["kernel"]["name"] == config(name).kernel.name
+    assert run.result["objective"] == report["objective"]
+    assert run.result["peak_rss_bytes"] > 10 << 20
+    shown = contents([run])
+    assert {section.id for section, _ in shown} - {"summary", "warnings"} == sections
+    drawn = {part.name for _, parts in shown for part in parts if isinstance(part, Plot)}
+    assert drawn == plots | {"phases", "memory"}
+    for last in [record for record in run.of("round") if "gap" in record][-1:]:
+        assert last["objective"] == pytest.approx(report["objective"])
+        assert last["gap"] == pytest.approx(report["gap"], abs=1e-6 * abs(report["objective"]))
+
+    words = ["--model", folder / "model", "--store", stores[2].url, "--run-dir", folder / "run", "--json"]
+    app(["evaluate", *map(str, words)], standalone_mode=False)
+    said = json.loads(capsys.readouterr().out)
+    assert "roc" not in said
+    scored = read_run(folder / "run")
+    assert scored.evaluation["accuracy"] == said["accuracy"]
+    assert scored.evaluation["roc"][-1] == [1, 1]
+    assert {section.id for section, _ in contents([scored])} >= {"scores"}
