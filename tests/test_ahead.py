@@ -85,7 +85,7 @@ def test_ctrl_c_does_not_wait_for_what_is_at_work():
 
     def interrupted():
         at_work.wait(30)
-        signal.raise_signal(signal.SIGINT)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the parent did with it
     try:

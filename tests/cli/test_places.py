@@ -130,7 +130,7 @@ def test_a_run_that_goes_on_may_replace_its_own_model_only(store, tmp_path, capf
     own = ("fit", "--store", store, "--gamma", 1, "--run-dir", tmp_path / "run", "--resume")
     assert run("fit", "--store", store, "--gamma", 1, "--run-dir", tmp_path / "run") == 0
     assert run(*own) == 0  # as after a kill between the model and the end of the run
-    assert run(*own, "--memory-limit", "1GiB") == 0
+    assert run(*own, "--memory-limit", "8GiB") == 0
     assert run("fit", "--store", store, "--gamma", 3, "--force") == 0
     assert run(*own) == 2
     assert "found a model; --force replaces it" in capfd.readouterr().err

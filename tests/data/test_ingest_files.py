@@ -389,7 +389,7 @@ def test_sources_and_targets(tmp_path):
         ingest([], tmp_path / "s")
     a = put(tmp_path / "a.csv", "a,y\n1,0\n")
     put(tmp_path / "taken", "x")
-    with pytest.raises(StorageError, match="already exists"):
+    with pytest.raises(StorageError, match="found a file, expected nothing or a store"):
         ingest([a], tmp_path / "taken")
     assert (tmp_path / "taken").read_text() == "x"
 
