@@ -111,7 +111,7 @@ def test_every_solver_is_measured_on_small_fits_that_have_all_classes(options):
     assert [pilot.n for pilot in found.pilots][-1] == N // 2
     assert all(pilot.rows_read >= pilot.n for pilot in found.pilots)
     phases = train_in_memory(data(), config)[1]["seconds_by_phase"]
-    assert set(phases) <= {name for pilot in found.pilots for name in pilot.seconds}
+    assert set(phases) - {"compile"} <= {name for pilot in found.pilots for name in pilot.seconds}
     estimated = estimate(data(), config.model_copy(update={"memory_limit": 1 << 40}), 1e-9, 2.0)
     assert estimated["seconds_estimated"] > 2.0
     assert len(estimated["pilots"]) == 1  # the least, as no time is given
