@@ -9,7 +9,6 @@ items, and the files of --data that they need:
     mnist    {train,t10k}-{images-idx3,labels-idx1}-ubyte.gz    round digits against the rest
     growing  covtype.csv.gz                               fit --early in 1 GiB from 0.5 to 5 million rows
     poly     covtype.csv.gz                               polynomial of degree 3 on 50,000 rows
-    start    covtype.csv.gz                               what compiling costs, and --help
 
 The data sets: LIBSVM's page (a9a, ijcnn1), UCI's covertype as CSV with a header and the label in Cover_Type, MNIST.
 Run it on a machine that does nothing else. First runs, which compile, are not counted; what they take more is shown.
@@ -25,7 +24,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import CONFIGS, HERE, STREAMSVM, Bench, contestants, options, print_tables
+from bench import CONFIGS, HERE, Bench, contestants, options, print_tables
 from measure import Run, Spread, run
 from tables import Bytes, Factor, Seconds, Share, Table
 
@@ -216,24 +215,6 @@ def _grown(bench: Bench, train: Path, test: Path, rows: int) -> dict[str, Any]:
     }
 
 
-def start(bench: Bench) -> list[Table]:
-    """A fit with nothing compiled yet, against one with everything compiled; and the time to see --help."""
-    train = bench.copies(bench.stores("covtype")[0], bench.sizes.subset_rows // 5)
-    records = []
-    for config in ("covtype_early", "covtype_exact"):
-        command = (*_fit(train, bench.work / "start.model", config), "--set", "dcsvm.levels=1")
-        with bench.nothing_compiled() as env:
-            cold, *warm = (bench.command(*command, env=env) for _ in range(1 + bench.sizes.runs))
-        records.append(_command(f"fit, {config}, {bench.sizes.subset_rows // 5:,} rows", warm, cold))
-    shown = [run([*STREAMSVM, "--help"]) for _ in range(1 + max(3, bench.sizes.runs))][1:]
-    records.append(_command("--help", shown))
-    checks = [
-        ("compiling costs at most 20 s", max(record["first run more"] for record in records[:2]) <= 20),
-        ("--help in less than 0.5 s", records[2]["seconds"].median < 0.5),
-    ]
-    return [Table("Starting", records, [], checks)]
-
-
 def _fit(store: Path, model: Path, config: str) -> tuple[Any, ...]:
     return ("fit", "--store", store, "--model", model, "--force", "--config", CONFIGS / f"{config}.toml")
 
@@ -282,7 +263,6 @@ ITEMS = {
     "mnist": mnist,
     "growing": growing,
     "poly": poly,
-    "start": start,
 }
 
 

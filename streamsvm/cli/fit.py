@@ -125,7 +125,7 @@ def fit(
             performance_report=performance_report,
             events=events,
         )
-    emit({"model": str(model), **usage_so_far(), **report}, as_json=as_json, title="Trained")
+    emit(report, as_json=as_json, title="Trained")
     if not as_json:
         typer.echo(f"next: streamsvm evaluate --model {shlex.quote(str(model))} --store TEST_STORE")
 

@@ -37,6 +37,9 @@ def calls(monkeypatch):
             "gap": np.float32(0.5),
             "objective": float("nan"),
             "seconds_by_phase": {"x": 1.0},
+            "model": str(more["model_path"]),
+            "seconds": 1.0,
+            "peak_rss_bytes": 5 << 20,
         }
 
     def plan(store, config):

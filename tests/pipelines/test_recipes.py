@@ -43,6 +43,7 @@ RECIPES = {
     "dask": ("dask_preprocessing.py",),
     "foreign": ("foreign_stores.py",),
     "comparison": ("comparison.py", "--plots", "plots"),
+    "starting": ("starting.py",),
 }
 PROCESSES = {"stream", "soak", "cluster"}  # by themselves, as users start them; the others in this process
 RNG = np.random.default_rng(7)
@@ -437,6 +438,20 @@ def test_annotated_data_opens_as_it_is(tables):
     for row in annotated:
         assert row["layout"] == "sparse"
         assert float(row["objective"]) == pytest.approx(float(ours["objective"]), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_what_stands_before_a_fit(tables):
+    found = tables("starting")
+    assert [row["solver"] for row in found["Compiling"]] == [
+        "dcsvm",
+        "bsgd",
+        "cutting-plane",
+        "admm-hss",
+        "alfpgm",
+    ]
+    assert found["Beside the solver"][0]["seconds"] is not None
+    assert all(row["records"] > 0 for row in found["Silence"])
 
 
 @pytest.mark.slow

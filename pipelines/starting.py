@@ -1,0 +1,154 @@
+"""What stands before the work of a fit: compiling, imports and silence. Linux or macOS.
+
+    python pipelines/starting.py --data DIR [--only ITEM[,ITEM...]] [--quick] [--out starting.md]
+
+Items, and the files they need in --data DIR:
+    compile   ijcnn1.bz2 ijcnn1.t.bz2   CPU seconds of each solver's first fit, of 3,000 rows, with nothing compiled,
+                                        beyond its second one
+    beside    ijcnn1.bz2 ijcnn1.t.bz2   CPU seconds of a warm `fit --store` beside its phases: imports, options, exit
+    silence   none                      the longest time without a progress record, in warm fits of 200,000 deformed
+                                        digits; admm-hss and alfpgm of 20,000
+    help      none                      seconds of `streamsvm --help`
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from itertools import pairwise
+from typing import Any
+
+from bench import STREAMSVM, Bench, print_tables
+from measure import Spread, run
+from tables import Factor, Seconds, Table
+
+from streamsvm.config import build_config
+from streamsvm.demo import write_stores
+from streamsvm.events import Events
+from streamsvm.train import train
+
+LINEAR = ("--kernel", "linear")
+COMPILED = {  # solver: options of its fit, and the CPU seconds that compiling may take
+    "dcsvm": ((), 6),
+    "bsgd": ((), 8),
+    "cutting-plane": (LINEAR, 5),
+    "admm-hss": ((), 5),
+    "alfpgm": ((), 8),
+}
+DIGITS: dict[str, tuple[int, dict[str, Any]]] = {  # rows, options
+    "dcsvm, early": (200_000, {"dcsvm": {"early": True}}),
+    "dcsvm, exact": (200_000, {}),
+    "bsgd": (200_000, {"solver": "bsgd"}),
+    "cutting-plane": (200_000, {"solver": "cutting-plane", "kernel": {"name": "linear"}, "tol": 0.01}),
+    "admm-hss": (20_000, {"solver": "admm-hss"}),
+    "alfpgm": (20_000, {"solver": "alfpgm"}),
+}
+
+
+def compile_(bench: Bench) -> list[Table]:
+    store = bench.copies(bench.stores("ijcnn1")[0], min(3_000, bench.sizes.subset_rows))
+    records, checks = [], []
+    for solver, (options, most) in COMPILED.items():
+        command = (
+            "fit",
+            "--store",
+            store,
+            "--model",
+            bench.work / "m",
+            "--force",
+            "--solver",
+            solver,
+            *options,
+        )
+        with bench.nothing_compiled() as env:
+            first, second = (bench.command(*command, env=env) for _ in range(2))
+        more = first.cpu_seconds - second.cpu_seconds
+        phase = first.result["seconds_by_phase"].get("compile", 0.0)
+        records.append(
+            {
+                "solver": solver,
+                "first, CPU": Seconds(first.cpu_seconds),
+                "second, CPU": Seconds(second.cpu_seconds),
+                "more": Seconds(more),
+                "phase `compile`": Seconds(phase),
+            }
+        )
+        checks.append((f"{solver}: at most {most} CPU seconds more ({more:.1f})", more <= most))
+    return [Table("Compiling", records, [], checks)]
+
+
+def beside(bench: Bench) -> list[Table]:
+    store = bench.stores("ijcnn1")[0]
+    command = ("fit", "--store", store, "--force")
+    found = []
+    for number in bench.sizes.numbers:
+        each = bench.command(*command)
+        seconds, busy = each.result["seconds_by_phase"], each.result["cores_busy_by_phase"]
+        work = sum(seconds[name] * busy[name] for name in seconds if name not in ("start", "other"))
+        if number >= 0:
+            found.append((each.cpu_seconds, each.cpu_seconds - work, each.seconds))
+    whole, outside, wall = (Spread.of(values) for values in zip(*found, strict=True))
+    record = {
+        "command": "fit --store ijcnn1.zarr",
+        "seconds": wall,
+        "CPU": whole,
+        "beside the phases": outside,
+    }
+    most = statistics.median(outside.values)
+    return [
+        Table("Beside the solver", [record], [], [(f"at most 1.5 CPU seconds ({most:.2f})", most <= 1.5)])
+    ]
+
+
+def silence(bench: Bench) -> list[Table]:
+    records = []
+    for name, (rows, options) in DIGITS.items():
+        rows = min(rows, 20 * bench.sizes.subset_rows) if bench.sizes.is_quick else rows
+        folder = bench.work / f"digits-{rows}"
+        if not folder.exists():
+            folder.mkdir()
+            write_stores(folder, rows)
+        config = build_config(("recipe", {"scale": "minmax", "C": 10.0, "kernel": {"gamma": 0.05}} | options))
+        times: list[float] = []
+        for _ in bench.sizes.numbers[:2]:  # the first one compiles
+            times = _times(bench, folder, config)
+        longest = max(b - a for a, b in pairwise(times))
+        records.append(
+            {
+                "fit": f"{name}, {rows:,} rows",
+                "seconds": Seconds(times[-1] - times[0]),
+                "records": len(times) - 2,
+                "longest silence": Seconds(longest),
+            }
+        )
+    worst = max(record["longest silence"] for record in records)
+    return [Table("Silence", records, [], [(f"at most 3 s without a word ({worst:.2f})", worst <= 3)])]
+
+
+def _times(bench: Bench, folder: Any, config: Any) -> list[float]:
+    """When a fit began, made progress, and ended."""
+    from streamsvm.data.store import Store
+
+    times = [time.perf_counter()]
+
+    def listen(record: dict[str, Any]) -> None:
+        if record["event"] == "progress":
+            times.append(time.perf_counter())
+
+    train(Store.open(str(folder / "train.zarr")), config, model_path=bench.work / "m", events=Events(listen))
+    return [*times, time.perf_counter()]
+
+
+def help_(bench: Bench) -> list[Table]:
+    shown = [run([*STREAMSVM, "--help"]) for _ in range(1 + max(3, bench.sizes.runs))][1:]
+    seconds = Spread.of([each.seconds for each in shown])
+    cpu = sum(each.cpu_seconds for each in shown) / sum(seconds.values)
+    record = {"command": "--help", "seconds": seconds, "cores busy": Factor(cpu)}
+    return [Table("Help", [record], [], [("--help in less than 0.5 s", seconds.median < 0.5)])]
+
+
+ITEMS = {"compile": compile_, "beside": beside, "silence": silence, "help": help_}
+
+
+if __name__ == "__main__":
+    print_tables(__doc__, ITEMS)
