@@ -45,7 +45,8 @@ RECIPES = {
     "comparison": ("comparison.py", "--plots", "plots"),
     "starting": ("starting.py",),
 }
-PROCESSES = {"stream", "soak", "cluster"}  # by themselves, as users start them; the others in this process
+# by themselves, as users start them, or within 1 GiB that this process may have passed; the others in this process
+PROCESSES = {"stream", "soak", "cluster", "commands", "dask"}
 RNG = np.random.default_rng(7)
 
 
