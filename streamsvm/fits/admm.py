@@ -156,9 +156,12 @@ class ADMMFit(Fit):
         with self.phase("admm"):
             state = self._solve(problem)
         with self.phase("bias"), self.engine.serial_blas():
+            self.events.progress("bias", 0, self.columns)
             z = balanced(state.z, problem.y)
             coef, dropped = _without_negligible(problem.y * z, self.kernel.diag(rows))
-            return state, z, coef, dropped, self._bias(rows, problem, z, coef)
+            bias = self._bias(rows, problem, z, coef)
+            self.events.progress("bias", self.columns, self.columns)
+            return state, z, coef, dropped, bias
 
     def _factorised(self, rows: Rows) -> Factorisation:
         """From the run directory where it is there, else made, and kept there if it has room: as states are."""
@@ -231,6 +234,7 @@ class ADMMFit(Fit):
             self.events.progress("admm", done, options.iterations, **facts)
             self.checkpoints.offer(state.to_arrays, last=stop(state))
 
+        self.events.progress("admm", state.steps if state else 0, options.iterations)
         with self.engine.serial_blas():
             return run(solver, problem, state, stop=stop, on_step=on_step)
 

@@ -81,6 +81,7 @@ class KernelMatrix:
             for first in range(0, W.shape[1], STRIP_COLUMNS):
                 columns = slice(first, first + STRIP_COLUMNS)
                 W[:, columns] = factor.solve(self.Z[:, columns], engine.threads)
+                events.progress("factorise landmarks", min(columns.stop, W.shape[1]), W.shape[1])
             inner = np.linalg.inv(np.eye(W.shape[1]) + (self.Z.T @ W).astype(np.float64))
         return ShiftedKernel(factor, W, (inner + inner.T) / 2)
 

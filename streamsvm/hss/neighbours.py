@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba as nb
 import numpy as np
 
@@ -35,9 +37,12 @@ def nearest_neighbours(
             norms = block.sq_norms.astype(np.float32)
             _meet(inner, norms, here, ids, sq_distances)
 
-        for _ in engine.map(meet, leaves, window=16 * engine.threads):
+        def told(record: dict[str, Any], number: int = number) -> None:
+            done = number + record["done"] / record["total"]
+            events.progress("neighbours", int(done) if done == int(done) else done, trees)
+
+        for _ in engine.map(meet, leaves, window=16 * engine.threads, events=Events(told)):
             pass
-        events.progress("neighbours", number + 1, trees)
     return ids, sq_distances
 
 
