@@ -195,7 +195,7 @@ def decide(W, n, A, F, rbf):
             _add_to(F, A[j], W[j], np.int64(0), rbf, 1.0)
         return
     K = np.empty(n, np.float32)  # of one row with all supports at once
-    _kernel_values(W.ravel()[:n], np.int64(0), rbf, K)
+    _kernel_values(W.ravel()[:n], rbf, K)
     for j in range(n):
         for c in range(len(F)):
             F[c, 0] += A[j, c] * K[j]
@@ -216,13 +216,13 @@ else:
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _kernel_values(values, first, rbf, out):  # K of a row's values from `first` on; exp as in kernels._rbf
+def _kernel_values(values, rbf, out):  # K of a row's values; exp as in kernels._rbf
     if not rbf:
-        for j in range(first, len(values)):
+        for j in range(len(values)):
             out[j] = values[j]
         return
     bits = out.view(np.int32)
-    for j in range(first, len(values)):
+    for j in range(len(values)):
         x = max(np.float32(-1.4426950408889634) * values[j], np.float32(-127))
         whole = np.floor(x + np.float32(0.5))
         f = x - whole
@@ -237,12 +237,13 @@ def _kernel_values(values, first, rbf, out):  # K of a row's values from `first`
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
 def _add_to(F, a, values, first, rbf, sign):  # F[:, first:] += sign a K(values)
-    K = np.empty(len(values), np.float32)
-    _kernel_values(values, first, rbf, K)
+    met = values[first:]  # loops that begin at 0: from another index on, each one might be negative
+    K = np.empty(len(met), np.float32)
+    _kernel_values(met, rbf, K)
     for c in range(len(a)):
-        factor, row = sign * a[c], F[c]
+        factor, row = sign * a[c], F[c, first:]
         if factor != 0:
-            for j in range(first, len(values)):
+            for j in range(len(met)):
                 row[j] += factor * K[j]
 
 
@@ -348,7 +349,7 @@ def _weight(table, a, b, kappa):  # h of z = h p + (1-h) q, for sizes a of p and
 def _partners(D, born, A, n, p, tables, count):
     """p, and the supports that lose least when merged with it, among those that point the same way; best first."""
     K = np.empty(n, np.float32)
-    _kernel_values(D[p, :n], np.int64(0), np.bool_(True), K)
+    _kernel_values(D[p, :n], np.bool_(True), K)
     a, size = A[p], np.sqrt(_dot(A[p], A[p]))
     lost = np.empty(n)
     for j in range(n):
@@ -546,7 +547,7 @@ def _project(D, born, A, U, W, F, first, n, p, rbf):
     """
     K, row, k_p = np.empty((n, n)), np.empty(n, np.float32), np.zeros(n)
     for j in range(n):
-        _kernel_values(D[j, :n], np.int64(0), rbf, row)
+        _kernel_values(D[j, :n], rbf, row)
         for q in range(n):
             if born[j] >= born[q]:
                 K[j, q] = K[q, j] = row[q]
