@@ -7,6 +7,7 @@ again knows which event comes next.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 import os
@@ -83,8 +84,7 @@ class Stream:
             return {"event": self.events, "error": str(error), "snapshot": self.saved}
 
     def _learn(self, x: dict[str, Any], y: Any) -> dict[str, Any]:
-        if y is not None and not isinstance(y, bool | int | str):
-            raise DataError(f"label {self.label!r}: found {y!r}, expected a boolean, an integer or a text")
+        y = self._label(y)
         if self.scaler is not None:
             self.learner.check(x)
             self.scaler.learn_one(x)
@@ -97,6 +97,16 @@ class Stream:
             self.right += prediction == y
             said["label"] = y
         return said
+
+    def _label(self, y: Any) -> Any:
+        """A label that a model can keep; whole numbers are integers: pandas writes 1.0 for 1 where some are missing."""
+        if isinstance(y, float) and y.is_integer():
+            y = int(y)
+        if y is not None and not isinstance(y, bool | int | str):
+            raise DataError(f"label {self.label!r}: found {y!r}, expected a boolean, an integer or a text")
+        if isinstance(y, int) and not -(1 << 63) <= y < 1 << 63:
+            raise DataError(f"label {self.label!r}: found {str(y)[:40]}, expected an integer of 64 bits")
+        return y
 
     def save(self) -> None:
         """A snapshot at `path`, in place of the one before. Raises StorageError."""
@@ -197,7 +207,7 @@ class Lines:
         return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
     def __iter__(self) -> Iterator[str]:
-        rest = b""
+        rest, is_first = b"", True
         while True:
             self.before_waiting()
             self.waiting = True
@@ -206,6 +216,8 @@ class Lines:
             self.read_bytes += len(block)
             if not block:
                 break
+            if is_first:  # a byte order mark is no part of the first name
+                block, is_first = block.removeprefix(codecs.BOM_UTF8), False
             *lines, rest = (rest + block).split(b"\n")
             yield from (line.decode("utf-8", errors="replace") for line in lines)
         if rest:
@@ -218,6 +230,8 @@ def json_event(line: str) -> dict[str, Any]:
         event = json.loads(line)
     except ValueError as error:
         raise DataError(f"broken JSON: {error}") from None
+    except RecursionError:
+        raise DataError("broken JSON: too many brackets inside each other") from None
     if not isinstance(event, dict):
         raise DataError(f"found {line.strip()[:40]!r}, expected a JSON object")
     return event
@@ -227,7 +241,7 @@ def csv_event(header: list[str]) -> Parse:
     """What turns a CSV row under this header into an event; empty fields are absent. Raises DataError."""
 
     def parse(line: str) -> dict[str, Any]:
-        values = next(csv.reader([line]))
+        values = _fields(line)
         if len(values) != len(header):
             raise DataError(f"found {len(values)} fields, expected {len(header)}")
         return {name: _value(text) for name, text in zip(header, values, strict=True) if text != ""}
@@ -241,9 +255,26 @@ def events(lines: Iterable[str], kind: str) -> Iterator[tuple[int, str, Parse]]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             if parse is None:
-                parse = csv_event(next(csv.reader([line])))
+                parse = csv_event(_header(line))
             else:
                 yield number, line, parse
+
+
+def _fields(line: str) -> list[str]:
+    """The fields of a CSV line. Raises DataError."""
+    try:
+        return next(csv.reader([line]))
+    except csv.Error as error:
+        raise DataError(f"broken CSV: {error}") from None
+
+
+def _header(line: str) -> list[str]:
+    """The names in a CSV header. Raises DataError."""
+    names = _fields(line)
+    for name in names:
+        if names.count(name) > 1:
+            raise DataError(f"header: found column {name!r} twice, expected names that differ")
+    return names
 
 
 def _value(text: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import math
 import pickle
 
@@ -10,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from river import compose, datasets, drift, evaluate, metrics, multiclass, preprocessing
+from river import compose, datasets, drift, evaluate, feature_extraction, metrics, multiclass, preprocessing
 from river.checks import yield_checks
 
 from streamsvm import BudgetedSVC, load_model
@@ -154,14 +155,57 @@ def told(model: BSGDClassifier) -> tuple:
 
 
 BAD = {
-    "empty": ({}, 1, "without a feature"),
     "nan": ({"a": 1.0, "b": math.nan}, 1, "feature 'b': found nan, expected a finite number"),
     "inf": ({"a": math.inf}, 1, "feature 'a': found inf"),
     "text": ({"a": "high"}, 1, "feature 'a': found 'high', expected a number"),
     "number as text": ({"a": "1.5"}, 1, "feature 'a': found '1.5', expected a number"),
     "none": ({"a": None}, 1, "feature 'a': found None"),
     "label": ({"a": 1.0}, 9, "found label 9, expected one of 0, 1"),
+    "label that is no number": ({"a": 1.0}, math.nan, "found label nan"),
+    "beyond floats": ({"a": 10**400}, 1, f"feature 'a': found 1{'0' * 39}, expected"),
 }
+
+
+def test_an_event_without_a_feature_is_one_of_zeros():
+    """As for all of river's: TFIDF gives {} for an empty text."""
+    model = BSGDClassifier(lam=1e-3, budget=5)
+    model.learn_one({}, 0)
+    for x, y in events(50, [0, 1]):
+        model.learn_one(x, y)
+    zeros = dict.fromkeys(model.features, 0.0)
+    np.testing.assert_array_equal(model.decision_one({}), model.decision_one(zeros))
+    model.learn_one({}, 1)
+    assert model.n_seen == 52
+    text = feature_extraction.TFIDF() | BSGDClassifier()
+    for document, y in (("good good", 1), ("", 0), ("!!!", 0), ("bad", 0)):
+        text.predict_one(document)
+        text.learn_one(document, y)
+
+
+def test_frames_that_mix_booleans_with_numbers_are_learnt_as_their_rows():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=60), "flag": rng.random(60) > 0.5, "n": rng.integers(0, 5, 60)})
+    y = pd.Series((X["a"] > 0) ^ X["flag"])
+    many, one = BSGDClassifier(lam=1e-3, budget=20), BSGDClassifier(lam=1e-3, budget=20)
+    many.learn_many(X, y)
+    for row, label in zip(X.to_dict(orient="records"), y.tolist(), strict=True):
+        one.learn_one(row, label)
+    assert many.predict_many(X).tolist() == [one.predict_one(row) for row in X.to_dict(orient="records")]
+    assert len(many.predict_proba_many(X)) == 60
+
+
+def test_frames_with_fewer_labels_or_gaps_are_refused():
+    X = pd.DataFrame({"a": [1.0, 2.0, 3.0]})
+    with pytest.raises(DataError, match="found 2 labels, expected one for each of 3 rows"):
+        BSGDClassifier().learn_many(X, pd.Series([0, 1]))
+    gaps = pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int64")})
+    with pytest.raises(DataError, match="row 1, feature 'a': found nan, expected a number"):
+        BSGDClassifier().learn_many(gaps, pd.Series([0, 1, 0]))
+
+
+def test_the_example_of_the_class_prints_what_it_says():
+    [example] = [test for test in doctest.DocTestFinder().find(BSGDClassifier, globs={}) if test.examples]
+    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 @pytest.mark.parametrize("case", BAD)

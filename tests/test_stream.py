@@ -52,7 +52,7 @@ def command(model: Path, text: str, *more: str) -> tuple[int, list[dict], str]:
 def stream(model: Path, text: str, kind: str = "json") -> list[dict]:
     """The answers to all lines, and a snapshot, in this process."""
     learner = Stream.open(model, lambda: BSGDClassifier(1e-3, 0.5, budget=30), scale=True, label="y")
-    answers = [learner.answer(line, parse) for _, line, parse in events(text.splitlines(), kind)]
+    answers = [learner.answer(line, parse) for _, line, parse in events(text.split("\n"), kind)]
     learner.save()
     return json.loads(json.dumps(answers))
 
@@ -102,8 +102,16 @@ BAD = {
     "no object": ("[1, 2]", "expected a JSON object"),
     "text": ('{"a": "high", "y": "up"}', "feature 'a': found 'high', expected a number"),
     "nan": ('{"a": NaN, "y": "up"}', "feature 'a': found nan, expected a finite number"),
-    "no features": ('{"y": "up"}', "without a feature"),
     "label": ('{"a": 1.0, "y": [1]}', "label 'y': found [1]"),
+    "huge number": (f'{{"a": {10**400}, "y": "up"}}', f"feature 'a': found 1{'0' * 39}, expected"),
+    "huge label": (f'{{"a": 1.0, "y": {1 << 63}}}', "expected an integer of 64 bits"),
+    "deep": ("[" * 100_000, "too many brackets"),
+}
+BAD_CSV = {
+    "carriage return": ("1.0,2\r,0", "broken CSV: new-line character"),
+    "long field": (f"1.0,{'2' * (1 << 18)},0", "broken CSV: field larger than field limit"),
+    "huge number": (f"1.0,{10**400},0", f"feature 'b': found 1{'0' * 39}, expected"),
+    "fields": ("1.0,2", "found 2 fields, expected 3"),
 }
 
 
@@ -117,6 +125,72 @@ def test_a_bad_line_is_told_counted_and_changes_nothing(case, tmp_path):
     assert message in answers[50]["error"]
     assert load_model(tmp_path / "m").stream["counts"]["bad"] == 1
     assert state(tmp_path / "m") == state(tmp_path / "clean")
+
+
+@pytest.mark.parametrize("case", BAD_CSV)
+def test_a_bad_csv_line_ends_no_stream(case, tmp_path):
+    bad, message = BAD_CSV[case]
+    good = [f"{i % 7},{i % 3},{i % 2}" for i in range(40)]
+    status, answers, _ = command(tmp_path / "m", "\n".join(["a,b,y", *good, bad, *good]), "--format", "csv")
+    assert status == 0
+    assert len(answers) == 81
+    assert message in answers[40]["error"]
+    assert load_model(tmp_path / "m").stream["counts"]["learnt"] == 80
+
+
+def test_any_line_is_answered_and_counted(tmp_path):
+    """Lines that nobody would write: none ends the stream, and what was learnt is there."""
+    rng = random.Random(0)
+    alphabet = '{}[]",:.0123456789eE+-ayxNnulI\\\r\x00\ufeff\u20ac '
+    texts = [
+        *lines(10),
+        '{"a": {}, "y": 1}',
+        '{"x": [], "y": 1}',
+        "1e400",
+        "null",
+        f'{{"a": {10**400}}}',
+        "[" * 5000,
+    ]
+    odd = ["".join(rng.choices(alphabet, k=rng.randrange(1, 60))) for _ in range(1500)]
+    for text in texts * 20:
+        at = rng.randrange(len(text))
+        odd.append(text[:at] + rng.choice(alphabet) + text[at + rng.randrange(3) :])
+    odd = [line.replace("\n", "") for line in odd]
+    good = lines(50)
+    answers = stream(tmp_path / "m", "\n".join([*good, *odd, *good]))
+    assert len(answers) == len(good) * 2 + sum(bool(line.strip()) for line in odd)
+    counts = load_model(tmp_path / "m").stream["counts"]
+    assert counts["events"] == len(answers)
+    assert counts["learnt"] >= 100
+    assert counts["bad"] == sum("error" in answer for answer in answers)
+
+
+def test_a_byte_order_mark_and_labels_with_a_point_are_what_was_meant(tmp_path):
+    text = "\ufeffy,a\n" + "\n".join(f"{i % 2}.0,{i % 5}" for i in range(40))
+    status, answers, _ = command(tmp_path / "m", text, "--format", "csv")
+    assert status == 0
+    assert load_model(tmp_path / "m").classes.tolist() == [0, 1]
+    assert {answer["label"] for answer in answers} == {0, 1}
+
+
+def test_a_header_that_names_a_column_twice_is_refused(tmp_path):
+    status, answers, said = command(tmp_path / "m", "a,a,y\n1,2,0", "--format", "csv")
+    assert (status, answers) == (2, [])
+    assert "header: found column 'a' twice" in said
+
+
+def test_a_stream_without_a_label_says_so(tmp_path):
+    status, _, said = command(tmp_path / "m", '{"a": 1, "target": 1}')
+    assert status == 0
+    assert "no event had a label 'y'" in said
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_reader_that_leaves_costs_no_snapshot(tmp_path):
+    (tmp_path / "events").write_text("\n".join(lines(3000)), encoding="utf-8")
+    shell = f"{sys.executable} -m streamsvm stream --model {tmp_path / 'm'} --input {tmp_path / 'events'} | head -2"
+    subprocess.run(["bash", "-c", shell], capture_output=True, check=True)
+    assert load_model(tmp_path / "m").stream["counts"]["learnt"] > 1
 
 
 def test_bad_lines_are_skipped_or_end_the_stream(tmp_path):

@@ -81,19 +81,15 @@ def stream(
         typer.echo(f"going on after event {state.events}, the last of {model}", err=True)
     with _source(input_) as descriptor, _told(state, run_dir, input_, config) as tell:
         lines = Lines(descriptor, sys.stdout.flush)
-        with _stops(lines) as stopped:
-            status = _run(
-                state,
-                lines,
-                format_,
-                stopped,
-                every,
-                on_error,
-                skip=state.events if input_ != "-" else 0,
-                tell=tell,
-            )
-        state.save()
-        sys.stdout.flush()
+        skip = state.events if input_ != "-" else 0
+        try:
+            with _stops(lines) as stopped:
+                status = _run(state, lines, format_, stopped, every, on_error, skip=skip, tell=tell)
+            sys.stdout.flush()
+        finally:  # what was learnt is kept where nobody reads the answers any more, or their disk is full
+            state.save()
+    if state.events and not state.learner.n_labels:
+        typer.echo(f"warning: no event had a label {label!r}; nothing was learnt, no model written", err=True)
     typer.echo(json.dumps(state.summary()), err=True)
     if status:
         raise typer.Exit(status)
