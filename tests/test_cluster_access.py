@@ -11,12 +11,14 @@ import time
 from importlib.metadata import PackageNotFoundError
 
 import dask
+import dask.array as da
 import numpy as np
 import psutil
 import pytest
-from distributed import LocalCluster, Security
+from distributed import Client, LocalCluster, Security
 from making import samples, write
 
+from streamsvm import DCSVC, BudgetedSVC
 from streamsvm.cluster import open_cluster
 from streamsvm.config import build_config
 from streamsvm.data.store import Store
@@ -171,3 +173,18 @@ def test_a_fit_that_cannot_begin_lets_go_of_its_engine(monkeypatch):
 
 def _absent(name):
     raise PackageNotFoundError(name)
+
+
+def test_dask_arrays_that_a_cluster_keeps_are_fitted_and_predicted():
+    """As dask-ml's guide teaches: persist, then fit. The client need not be the default one."""
+    X, y = samples(300, 4, seed=3).X, np.arange(300) % 2
+    options = {"C": 5.0, "gamma": 1e-4, "random_state": 0}
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+        with Client(cluster, set_as_default=False) as client:
+            kept, labels = client.persist([da.from_array(X, chunks=(70, 4)), da.from_array(y, chunks=70)])
+            found = DCSVC(**options).fit(kept, labels).decision_function(kept)
+            online = BudgetedSVC(gamma=1e-4, random_state=0).partial_fit(kept, labels, classes=[0, 1])
+            decisions = online.decision_function(kept)
+    np.testing.assert_array_equal(found, DCSVC(**options).fit(X, y).decision_function(X))
+    again = BudgetedSVC(gamma=1e-4, random_state=0).partial_fit(X, y, classes=[0, 1])
+    np.testing.assert_array_equal(decisions, again.decision_function(X))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Protocol
 
 import numpy as np
@@ -184,7 +185,7 @@ class ArraySource:
 
 
 class DaskSource:
-    """A dask array of dense or scipy CSR blocks; `read` computes the blocks it needs, in the calling thread."""
+    """A dask array of dense or scipy CSR blocks; `read` computes the blocks it needs."""
 
     def __init__(self, X: Any) -> None:
         if any(np.isnan(size) for size in X.shape):
@@ -204,11 +205,22 @@ class DaskSource:
         return concat([self._piece(lo, hi) for lo, hi in zip(bounds, bounds[1:], strict=False)])
 
     def _piece(self, start: int, stop: int) -> Rows:
-        X = self._X[start:stop].compute(scheduler="synchronous")
+        X = computed(self._X[start:stop])
         if sparse.issparse(X):
             X = sparse.csr_array(X)
             return Rows(csr(X.data.astype(self.dtype, copy=False), X.indices, X.indptr, self.d))
         return Rows(np.ascontiguousarray(X, dtype=self.dtype))
+
+
+def computed(X: Any) -> Any:
+    """A dask array's values, computed in the calling thread; by its own cluster, where blocks of it are kept there."""
+    if "distributed" in sys.modules:
+        from distributed import futures_of
+
+        kept = futures_of(X)
+        if kept:
+            return kept[0].client.compute(X, sync=True)
+    return X.compute(scheduler="synchronous")
 
 
 def source_of(X: Any) -> Source:

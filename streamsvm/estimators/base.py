@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.rows import Rows
+from streamsvm.data.sources import computed
 from streamsvm.data.store import Store
 from streamsvm.events import Events, Sink
 from streamsvm.graph import Engine
@@ -191,7 +192,7 @@ def _is_dask(X: Any) -> bool:
 
 def _computed(values: Any) -> Any:
     """Labels or weights of a dask array as numpy; anything else as it is."""
-    return values.compute() if _is_dask(values) else values
+    return computed(values) if _is_dask(values) else values
 
 
 def classes_of(y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
