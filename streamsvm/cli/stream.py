@@ -123,7 +123,7 @@ def _run(
             answer = state.answer(line, parse)
             sys.stdout.write(json.dumps(answer) + "\n")
             if "error" in answer:
-                _tell(state, number, answer["error"], on_error)
+                _tell(number, answer["error"], on_error)
             tell(lines.share)
             if state.events - state.saved >= every:
                 state.save()
@@ -153,9 +153,8 @@ def _told(state: Stream, run_dir: Path | None, source: str, config: FitConfig) -
             end_with(run_dir, events, {"solver": "bsgd", **state.summary()})
 
 
-def _tell(state: Stream, number: int, error: str, on_error: str) -> None:
+def _tell(number: int, error: str, on_error: str) -> None:
     if on_error == "stop":
-        state.save()
         raise DataError(f"line {number}: {error}")
     typer.echo(f"line {number}: {error}; skipped", err=True)
 
