@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, assert_never, get_args
 
 import numba as nb
 import numpy as np
@@ -38,6 +38,11 @@ class Kernel:
     degree: int = 3
     coef0: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.name not in get_args(KernelName):  # from a damaged model, or one of a later version
+            known = ", ".join(get_args(KernelName))
+            raise ValueError(f"found kernel {self.name!r}, expected one of {known}")
+
     def block(self, a: Rows, b: Rows, threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
         """K(a, b), (m, q) float32, written into `out` where it is given."""
         out = np.empty((len(a), len(b)), np.float32) if out is None else out
@@ -52,24 +57,32 @@ class Kernel:
     def exact(self, a: Rows, b: Rows) -> np.ndarray:
         """K(a, b), (m, q) float64 throughout; for small blocks."""
         values = inner_products(a, b, np.float64)
-        if self.name == "linear":
-            return values
-        if self.name == "poly":
-            return (self.gamma * values + self.coef0) ** self.degree
-        values *= 2.0
-        values -= a.sq_norms[:, None]
-        values -= b.sq_norms
-        np.minimum(values, 0.0, out=values)
-        values *= self.gamma
-        return np.exp(values, out=values)
+        match self.name:
+            case "linear":
+                return values
+            case "poly":
+                return (self.gamma * values + self.coef0) ** self.degree
+            case "rbf":
+                values *= 2.0
+                values -= a.sq_norms[:, None]
+                values -= b.sq_norms
+                np.minimum(values, 0.0, out=values)
+                values *= self.gamma
+                return np.exp(values, out=values)
+            case _:
+                assert_never(self.name)
 
     def diag(self, a: Rows) -> np.ndarray:
         """K(a_i, a_i), (m,) float64."""
-        if self.name == "rbf":
-            return np.ones(len(a))
-        if self.name == "linear":
-            return a.sq_norms
-        return (self.gamma * a.sq_norms + self.coef0) ** self.degree
+        match self.name:
+            case "rbf":
+                return np.ones(len(a))
+            case "linear":
+                return a.sq_norms
+            case "poly":
+                return (self.gamma * a.sq_norms + self.coef0) ** self.degree
+            case _:
+                assert_never(self.name)
 
     def apply(
         self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, keep: Keep | None = None
@@ -112,10 +125,15 @@ class _Right:
         """Writes K(a, b) into out (m, q) float32."""
         _inner(a, self.transposed, out)
         kernel = self.kernel
-        if kernel.name == "rbf":
-            _rbf(out, a.sq_norms.astype(np.float32), self.sq_norms, np.float32(kernel.gamma))
-        elif kernel.name == "poly":
-            _poly(out, np.float32(kernel.gamma), np.float32(kernel.coef0), kernel.degree)
+        match kernel.name:
+            case "rbf":
+                _rbf(out, a.sq_norms.astype(np.float32), self.sq_norms, np.float32(kernel.gamma))
+            case "poly":
+                _poly(out, np.float32(kernel.gamma), np.float32(kernel.coef0), kernel.degree)
+            case "linear":
+                pass  # the inner products themselves
+            case _:
+                assert_never(kernel.name)
 
 
 def _transposed(b: Rows) -> np.ndarray | sparse.csc_array:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
-from streamsvm.errors import ConfigError
+from streamsvm.errors import ConfigError, ModelError
+from streamsvm.exchange.graph import Graph, kernel_values
+from streamsvm.exchange.libsvm import SVM, svm_lines
 from streamsvm.kernels import COLUMNS, Kernel
 
 KERNELS = [
@@ -112,3 +114,40 @@ def test_values_beyond_float32_are_one_line():
     wide = Rows(np.full((4, 2), 1e6, np.float32))
     with pytest.raises(ConfigError, match="poly kernel are beyond float32"):
         Kernel("poly", 1.0, 9).apply(wide, wide, np.ones(4))
+
+
+def forgotten() -> Kernel:
+    """A kernel whose name is in no place that asks for it."""
+    kernel = Kernel("rbf")
+    object.__setattr__(kernel, "name", "cauchy")
+    return kernel
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda kernel, a: kernel.block(a, a),
+        lambda kernel, a: kernel.exact(a, a),
+        lambda kernel, a: kernel.diag(a),
+        lambda kernel, a: kernel.apply(a, a, np.ones(len(a))),
+        lambda kernel, a: kernel_values(Graph(), kernel, "x", "rows"),
+    ],
+    ids=["block", "exact", "diag", "apply", "onnx"],
+)
+def test_a_kernel_that_is_forgotten_somewhere_computes_no_other_one(ask):
+    with pytest.raises(AssertionError, match="cauchy"):
+        ask(forgotten(), rows(5, 3, "float32", 0))
+
+
+def test_libsvm_is_given_no_kernel_that_it_has_no_name_for():
+    kernel = forgotten()
+    svm = SVM("c_svc", kernel, rows(1, 3, "float32", 0), np.ones((1, 1)), np.zeros(1), (1, 2), (1, 0))
+    with pytest.raises(
+        ModelError, match=r"cauchy kernel has no name in LIBSVM's format.*export --format onnx"
+    ):
+        list(svm_lines(svm))
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(ValueError, match="found kernel .cauchy., expected one of rbf, poly, linear"):
+        Kernel("cauchy")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from onnx import helper, numpy_helper
@@ -68,13 +68,23 @@ def kernel_values(
 ) -> str:
     """K(x, rows), (m, s), of float64 x (m, d) and rows (s, d); gamma may be one for each of the rows."""
     inner = graph.op("Gemm", x, rows, transB=1)
-    if kernel.name == "linear":
-        return inner
     gamma = kernel.gamma if gamma is None else gamma
-    if kernel.name == "poly":
-        scaled = graph.op("Mul", inner, graph.constant(np.float64(gamma)))
-        base = graph.op("Add", scaled, graph.constant(np.float64(kernel.coef0)))
-        return graph.op("Pow", base, graph.constant(np.float64(kernel.degree)))
+    match kernel.name:
+        case "linear":
+            return inner
+        case "poly":
+            scaled = graph.op("Mul", inner, graph.constant(np.float64(gamma)))
+            base = graph.op("Add", scaled, graph.constant(np.float64(kernel.coef0)))
+            return graph.op("Pow", base, graph.constant(np.float64(kernel.degree)))
+        case "rbf":
+            distances = _distances(graph, x, rows, inner)
+            return graph.op("Exp", graph.op("Mul", distances, graph.constant(-np.asarray(gamma, np.float64))))
+        case _:
+            assert_never(kernel.name)
+
+
+def _distances(graph: Graph, x: str, rows: str, inner: str) -> str:
+    """|x - row|^2, (m, s), of their inner products."""
     axis = graph.constant([1])
     norms = graph.op(
         "Add",
@@ -82,5 +92,4 @@ def kernel_values(
         graph.op("ReduceSumSquare", rows, axis, keepdims=0),
     )
     distances = graph.op("Sub", norms, graph.op("Mul", inner, graph.constant(np.float64(2))))
-    distances = graph.op("Max", distances, graph.constant(np.float64(0)))
-    return graph.op("Exp", graph.op("Mul", distances, graph.constant(-np.asarray(gamma, np.float64))))
+    return graph.op("Max", distances, graph.constant(np.float64(0)))

@@ -19,6 +19,7 @@ from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.target import whole_file
+from streamsvm.errors import ModelError
 from streamsvm.exchange.expansion import Expansion, expansion
 from streamsvm.exchange.ranges import range_lines
 from streamsvm.kernels import Kernel
@@ -132,10 +133,19 @@ def signed(coef: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return np.where(np.arange(coef.shape[1]) >= codes[:, None], coef, -coef)
 
 
+def _kernel_type(kernel: Kernel) -> str:
+    if kernel.name not in KERNELS:
+        raise ModelError(
+            f"the {kernel.name} kernel has no name in LIBSVM's format, which knows {', '.join(KERNELS)}; "
+            "export --format onnx"
+        )
+    return KERNELS[kernel.name]
+
+
 def svm_lines(svm: SVM) -> Iterator[str]:
     """The file, line by line. Features count from 1."""
     kernel = svm.kernel
-    yield f"svm_type {svm.svm_type}\nkernel_type {KERNELS[kernel.name]}\n"
+    yield f"svm_type {svm.svm_type}\nkernel_type {_kernel_type(kernel)}\n"
     if kernel.name == "poly":
         yield f"degree {kernel.degree}\ncoef0 {kernel.coef0:.17g}\n"
     if kernel.name != "linear":
