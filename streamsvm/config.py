@@ -98,6 +98,10 @@ Every = Annotated[float | str, BeforeValidator(_every)]
 Scale = Literal["none", "minmax", "standard", "maxabs"]
 
 
+class Resolved(dict[str, Any]):
+    """Every option of a model, asked for or a default."""
+
+
 class Options(BaseModel):
     """A table of options: frozen, and unknown ones are refused."""
 
@@ -407,7 +411,7 @@ def _model_config(path: Path) -> Mapping[str, Any]:
         config = None
     if not isinstance(config, dict):
         raise ConfigError(f"{path}: found a folder without a configuration, expected a TOML file or a model")
-    return config
+    return Resolved(config)
 
 
 def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from streamsvm.data.rows import Rows
 ROOT = Path(streamsvm.__file__).parent
 LAYERS = (
     ("errors", "jsonable", "human", "strips", "ahead", "machine", "private"),
-    ("config", "events", "progress", "compiling"),
+    ("config", "unread", "events", "progress", "compiling"),
     ("data",),
     ("kernels", "products", "rowcache", "graph", "cluster", "memory", "check", "gather", "groups"),
     ("problems", "risks", "nystroem", "kmeans", "hss"),

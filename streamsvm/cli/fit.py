@@ -25,6 +25,7 @@ from streamsvm.cli.output import emit, progress
 from streamsvm.config import FitConfig, Layer, build_config, option_field, parse_set, read_layer
 from streamsvm.errors import ConfigError
 from streamsvm.phases import usage_so_far
+from streamsvm.unread import require_read
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
@@ -131,9 +132,11 @@ def fit(
 
 
 def resolve(flags: dict[str, Any], config: Path | None, sets: list[str]) -> FitConfig:
-    """The configuration from a file, then flags, then `--set`."""
-    file = [read_layer(config)] if config else []
-    return build_config(*file, *flag_layers(flags), *map(parse_set, sets))
+    """The configuration from a file, then flags, then `--set`. Raises ConfigError, for what it does not read too."""
+    layers = [*([read_layer(config)] if config else []), *flag_layers(flags), *map(parse_set, sets)]
+    resolved = build_config(*layers)
+    require_read(layers, resolved)
+    return resolved
 
 
 def flag_layers(flags: dict[str, Any]) -> list[Layer]:

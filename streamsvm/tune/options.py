@@ -23,6 +23,7 @@ from streamsvm.config import (
     validated,
 )
 from streamsvm.errors import ConfigError
+from streamsvm.unread import require_read, unread
 
 Point = dict[str, Any]  # values by dotted option name
 
@@ -103,10 +104,19 @@ def load_search(path: Path, *overrides: Layer) -> tuple[TuneConfig, list[tuple[P
 
 
 def points(options: TuneConfig, *base: Layer) -> list[tuple[Point, FitConfig]]:
-    """Every combination of the grid's values with its configuration. Raises ConfigError."""
-    combined = (dict(zip(options.grid, values, strict=True)) for values in product(*options.grid.values()))
+    """Every combination of the grid's values with its configuration; one of those that differ in what they do not read.
+
+    An option that a point does not read is None in it. Raises ConfigError for one that no point reads, too.
+    """
+    combined = [dict(zip(options.grid, values, strict=True)) for values in product(*options.grid.values())]
     configs = [build_config(*base, *_layers(point)) for point in combined]
-    return [({name: attrgetter(name)(config) for name in options.grid}, config) for config in configs]
+    require_read([*base, *(layer for point in combined for layer in _layers(point))], *configs)
+    found: dict[str, tuple[Point, FitConfig]] = {}
+    for config in configs:
+        idle = {rule.option for rule in unread(config)}
+        point = {name: None if name in idle else attrgetter(name)(config) for name in options.grid}
+        found.setdefault(repr(point), (point, config))
+    return list(found.values())
 
 
 def _layers(point: Point) -> Iterator[Layer]:

@@ -1,0 +1,84 @@
+"""Options that nothing reads where they are given: said, before something else is trained than was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import attrgetter, contains, eq, ne
+from typing import Any, NamedTuple
+
+from streamsvm.config import FitConfig, Layer, Resolved, option_field, option_names
+from streamsvm.errors import ConfigError
+
+
+class Rule(NamedTuple):
+    """Who reads an option (its dotted name), and the other option that decides it."""
+
+    option: str
+    readers: str
+    decider: str
+    reads: Callable[[Any], bool]  # of the decider's value
+
+
+SECTIONS = {
+    "dcsvm": "dcsvm",
+    "bsgd": "bsgd",
+    "cutting_plane": "cutting-plane",
+    "hss": "admm-hss",
+    "alfpgm": "alfpgm",
+}
+RULES = (
+    *(
+        Rule(option, f"solver {solver}", "solver", partial(eq, solver))
+        for section, solver in SECTIONS.items()
+        for option in option_names()
+        if option.startswith(f"{section}.")
+    ),
+    Rule("tol", "every solver but bsgd, which makes a number of passes", "solver", partial(ne, "bsgd")),
+    Rule("cache_size", "solvers dcsvm and alfpgm", "solver", partial(contains, ("dcsvm", "alfpgm"))),
+    Rule("kernel.gamma", "kernels rbf and poly", "kernel.name", partial(ne, "linear")),
+    Rule("kernel.degree", "kernel poly", "kernel.name", partial(eq, "poly")),
+    Rule("kernel.coef0", "kernel poly", "kernel.name", partial(eq, "poly")),
+    Rule("dcsvm.early_level", "early prediction", "dcsvm.early", bool),
+    Rule("dcsvm.combine", "early prediction", "dcsvm.early", bool),
+    Rule("dcsvm.neighbours", "early prediction", "dcsvm.early", bool),
+    Rule("dcsvm.refine", "an exact fit", "dcsvm.early", lambda early: not early),
+    Rule("C", "bsgd without a lambda of its own", "bsgd.lam", lambda lam: lam is None),
+    Rule("bsgd.rounds", "several partitions", "bsgd.partitions", lambda partitions: partitions > 1),
+    Rule("alfpgm.mu", "subproblem fpg", "alfpgm.subproblem", partial(eq, "fpg")),
+    Rule("alfpgm.epsilon", "task regress", "task", partial(eq, "regress")),
+    Rule("probability.folds", "a fit with probabilities", "probability.method", bool),
+)
+
+
+def unread(config: FitConfig) -> Iterator[Rule]:
+    """The rules of options that this configuration does not read."""
+    return (rule for rule in RULES if not rule.reads(attrgetter(rule.decider)(config)))
+
+
+def require_read(layers: list[Layer], *configs: FitConfig) -> None:
+    """Raises ConfigError for an option of these layers that none of the configurations which they make reads."""
+    for rule in unread(configs[0]):
+        origin = _origin(rule.option, layers)
+        if origin and all(rule.option in [other.option for other in unread(config)] for config in configs):
+            value = attrgetter(rule.decider)(configs[0])
+            raise ConfigError(
+                f"{origin}: {rule.option} is read by {rule.readers} only, found {rule.decider} {_text(value)}; "
+                f"leave it out, or change {rule.decider}"
+            )
+
+
+def _origin(option: str, layers: list[Layer]) -> str | None:
+    """The last layer that gives this option; a model gives what is not a default."""
+    for origin, values in reversed(layers):
+        given: Any = values
+        for name in option.split("."):
+            given = given.get(name) if isinstance(given, dict) else None
+        default = isinstance(values, Resolved) and given == option_field(option).default
+        if given is not None and not default:
+            return origin
+    return None
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool | None) else str(value)
