@@ -51,6 +51,7 @@ LIBSVMS_OWN = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:nearly all values of the rbf kernel vanish")  # at their gamma of 1e6
 @pytest.mark.parametrize("name", LIBSVMS_OWN)
 def test_scikit_learns_own_tests_of_svc(name, monkeypatch):
     """Its expectations of SVC and SVR, with ours in their places."""
@@ -275,3 +276,11 @@ def test_a_killed_regression_goes_on_and_ends_the_same(tmp_path):
         rows = Store.open(tmp_path / "s").read(0, len(y))
         decisions = [load_model(tmp_path / name).decision_function(rows) for name in ("wanted", "m")]
         np.testing.assert_array_equal(*decisions)
+
+
+def test_rows_are_looked_at_for_pairs_too():
+    X, y = load_iris(return_X_y=True)
+    svm = ALFPGMSVC(decision_function_shape="ovo").fit(X, y)
+    bad = Store.from_arrays(np.where(np.arange(len(X))[:, None] == 7, np.nan, X))
+    with pytest.raises(ValueError, match=r"row 7, column 0"):
+        svm.decision_function(bad)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
 from making import ROUNDED, write
+from scipy import sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamsvm import BudgetedSVC, Store, load_model
@@ -207,3 +209,16 @@ class _Stop:
             self.left -= 1
             if self.left == 0:
                 raise KeyboardInterrupt
+
+
+def test_a_first_sparse_batch_stays_sparse():
+    X = sparse.random_array((2000, 20_000), density=1e-4, rng=np.random.default_rng(0), format="csr")
+    y = np.arange(2000) % 2
+    dense_bytes = 8 * 2000 * 20_000
+    tracemalloc.start()
+    svm = BudgetedSVC(budget=5, merge=2).partial_fit(X, y, classes=[0, 1])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < dense_bytes / 4
+    variance = X.power(2).mean() - X.mean() ** 2
+    assert svm.model_.header.kernel.gamma == pytest.approx(1 / (20_000 * variance))

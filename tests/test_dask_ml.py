@@ -80,7 +80,7 @@ def test_chunk_after_chunk_is_partial_fit(data):
 
 def test_a_grid_search(data):
     X, y, lazy, labels = data
-    search = GridSearchCV(DCSVC(n_jobs=1), {"gamma": [0.1, 1e4]}, cv=3)
+    search = GridSearchCV(DCSVC(n_jobs=1), {"gamma": [0.1, 10.0]}, cv=3)
     assert search.fit(X, y).best_params_ == search.fit(lazy, labels).best_params_ == {"gamma": 0.1}
 
 

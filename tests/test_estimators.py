@@ -9,6 +9,7 @@ import warnings
 import dask.array as da
 import numpy as np
 import pytest
+from cases import labelled
 from making import ROUNDED
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -18,6 +19,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 from streamsvm import DCSVC, Store, load_model
 from streamsvm.config import DCSVMConfig, FitConfig, KernelConfig
+from streamsvm.events import Rounds
 
 # SVC fails the same two, for the same reasons: models agree within tol, the check asks for 1e-9
 AS_SVC = {
@@ -62,7 +64,7 @@ def test_defaults_are_those_of_the_configuration():
     given = {name: p.default for name, p in inspect.signature(DCSVC).parameters.items()}
     homes = {"random_state": None, "n_jobs": None, "memory_limit": FitConfig().memory_limit}
     homes |= {"cache_size": FitConfig().cache_size >> 20}
-    expected = homes | {name: getattr(FitConfig(), name) for name in ("C", "tol", "class_weight")}
+    expected = homes | {name: getattr(FitConfig(), name) for name in ("C", "tol", "class_weight", "scale")}
     expected |= {"probability": FitConfig().probability.method is not None}
     expected |= {"kernel": KernelConfig().name} | {
         n: getattr(KernelConfig(), n) for n in ("gamma", "degree", "coef0")
@@ -229,3 +231,18 @@ def test_saved_models_are_models_of_the_command_line(tmp_path):
     assert model.classes.tolist() == ["no", "yes"]
     assert model.header.config["kernel"]["name"] == "rbf"
     assert pickle.loads(pickle.dumps(estimator)).model_.classes.tolist() == ["no", "yes"]
+
+
+def test_n_iter_counts_rounds_on_the_whole_problem_alone(monkeypatch):
+    kinds: list[str] = []
+    monkeypatch.setattr(
+        Rounds,
+        "__call__",
+        lambda self, problem, facts, real=Rounds.__call__: (
+            kinds.append(self._phase) or real(self, problem, facts)
+        ),
+    )
+    X, y = labelled(2)
+    svm = DCSVC(C=5, gamma=0.5, levels=2, part_rows=200, random_state=0).fit(X, y)
+    assert set(kinds) == {"refine", "top"}
+    assert svm.n_iter_ == kinds.count("top")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.estimators.base import StoreClassifier, StoreEstimator
 from streamsvm.estimators.support import SupportVectors, shifted_back
@@ -52,11 +51,6 @@ class _ALFPGM(StoreEstimator):
         self.n_iter_ = np.array(report["rounds"], np.int32)
         self.fit_status_ = int(not report["converged"])
         self.shape_fit_ = (store.n, store.d)
-        if self.fit_status_:
-            message = (
-                f"stopped at a violation of {report['violation']:.2g}; a larger max_iter, or scaled features"
-            )
-            warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     @property
     def coef_(self) -> np.ndarray | sparse.csr_array:
@@ -95,6 +89,9 @@ break_ties, random_state : as in `SVC`
     min_alpha_opt, max_alpha_opt, delta_alpha : int or None, int or None, float, default=None, None, 1e-6
         Working sets after which a row at a bound, or one that moved by less than delta_alpha, is left out, and after
         which any row is; None: never. They come back before the last check of optimality. The paper takes 5 and 20.
+    scale : {"none", "minmax", "standard", "maxabs"}, default="none"
+        Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
+        scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
     memory_limit : int, str or None, default=None
         Bytes, or as "2GiB"; bounds the whole process.
     n_jobs : int or None, default=None
@@ -135,6 +132,7 @@ support_, support_vectors_, shape_fit_ : as in `SVC`
         min_alpha_opt: int | None = None,
         max_alpha_opt: int | None = None,
         delta_alpha: float = 1e-6,
+        scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -159,6 +157,7 @@ support_, support_vectors_, shape_fit_ : as in `SVC`
         self.min_alpha_opt = min_alpha_opt
         self.max_alpha_opt = max_alpha_opt
         self.delta_alpha = delta_alpha
+        self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
 
@@ -180,8 +179,7 @@ support_, support_vectors_, shape_fit_ : as in `SVC`
         (n, n_classes * (n_classes - 1) / 2), positive for the first class of each pair."""
         if self.decision_function_shape == "ovr" or len(self._known_classes()) == 2:
             return super().decision_function(X)
-        store, model = self._store(X, reset=False), self.model_
-        return np.concatenate([-model.binary_decisions(store.read(*block)) for block in store.blocks()])
+        return np.concatenate(list(self._blocks(X, _of_pairs)))
 
     def predict(self, X: Any) -> np.ndarray:
         """(n,) labels by LIBSVM's vote; equal votes are the first class's, or decided by confidence (break_ties)."""
@@ -223,6 +221,11 @@ support_, support_vectors_, shape_fit_ : as in `SVC`
         return values | {"alfpgm": values["alfpgm"] | {"break_ties": self.break_ties}}
 
 
+def _of_pairs(model: KernelModel, rows: Rows) -> np.ndarray:
+    """(m, pairs), positive for the first class of each pair."""
+    return -model.binary_decisions(rows)
+
+
 class ALFPGMSVR(RegressorMixin, _ALFPGM):
     """Epsilon support vector regression, exactly LIBSVM's problem, many pairs at a time; for code with `SVR`.
 
@@ -250,6 +253,7 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         min_alpha_opt: int | None = None,
         max_alpha_opt: int | None = None,
         delta_alpha: float = 1e-6,
+        scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -270,6 +274,7 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         self.min_alpha_opt = min_alpha_opt
         self.max_alpha_opt = max_alpha_opt
         self.delta_alpha = delta_alpha
+        self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
@@ -36,6 +38,7 @@ class StoreEstimator(BaseEstimator):
 
     kernel: str
     random_state: Any
+    scale: str
     memory_limit: int | str | None
     n_jobs: int | None
     probability: bool | str = False
@@ -46,7 +49,7 @@ class StoreEstimator(BaseEstimator):
 
     def _learn(self, store: Store, config: FitConfig, *sinks: Sink) -> dict[str, Any]:
         """Trains `model_`; the report."""
-        self.model_, report = train_in_memory(store, config, Events(*sinks))
+        self.model_, report = train_in_memory(store, config, Events(warn, *sinks))
         self.objective_, self.dual_gap_ = report["objective"], report["gap"]
         return report
 
@@ -77,6 +80,7 @@ class StoreEstimator(BaseEstimator):
         common = {
             "kernel": {"name": self.kernel} | {name: getattr(self, name) for name in KERNEL_OPTIONS},
             "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
+            "scale": self.scale,
             "memory_limit": self.memory_limit,
             "threads": threads(self.n_jobs),
             "probability": {"method": given if isinstance(given, str) else "sigmoid" if given else None},
@@ -179,6 +183,13 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
 
     def _config_weight(self, weight: Any) -> Any:
         return build_config((type(self).__name__, {"class_weight": weight})).class_weight
+
+
+def warn(record: dict[str, Any]) -> None:
+    """A sink that makes a fit's warnings Python's: ConvergenceWarning where a solver has not converged."""
+    if record["event"] == "warning":
+        category = ConvergenceWarning if record.get("about") == "convergence" else UserWarning
+        warnings.warn(record["message"], category, stacklevel=2)
 
 
 def threads(n_jobs: int | None) -> int:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from streamsvm.config import FitConfig
+from streamsvm.data.moments import moments_of, scale_gamma
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.estimators.base import StoreClassifier, threads
+from streamsvm.fits.advice import advice
 from streamsvm.kernels import Kernel
 from streamsvm.models import BudgetModel, Header, encode
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
@@ -59,6 +62,9 @@ class BudgetedSVC(StoreClassifier):
         largest probability. True: sigmoid.
     random_state : int, RandomState or None, default=None
         Seeds the order of the rows.
+    scale : {"none", "minmax", "standard", "maxabs"}, default="none"
+        Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
+        scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
     memory_limit : int, str or None, default=None
         Bytes, or as "2GiB"; bounds the whole process.
     n_jobs : int or None, default=None
@@ -100,6 +106,7 @@ class BudgetedSVC(StoreClassifier):
         class_weight: Any = None,
         probability: bool | str = False,
         random_state: Any = None,
+        scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -118,6 +125,7 @@ class BudgetedSVC(StoreClassifier):
         self.class_weight = class_weight
         self.probability = probability
         self.random_state = random_state
+        self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
 
@@ -134,9 +142,11 @@ class BudgetedSVC(StoreClassifier):
         """Learns the rows of X in their order, after those of `fit` and `partial_fit` before.
 
         classes: all labels there will be; needed in the first call. Raises ValueError for other labels, and with
-        `probability`.
+        `probability` or, in a first call, `scale`.
         """
         config, first = self._config(), not hasattr(self, "model_")
+        if first and self.scale != "none":
+            raise ConfigError("scale needs all rows: use fit, or scale the batches")
         if self.probability:
             raise ConfigError("probability needs all rows: use fit, or streamsvm.online.BSGDClassifier")
         if first and classes is None:
@@ -186,6 +196,8 @@ class BudgetedSVC(StoreClassifier):
         learner = BudgetLearner(kernel, store.d, n_columns(len(classes)), BudgetOptions.of(o, lam))
         header = Header(kernel, Scaling.none(store.d), classes, config=config.model_dump(mode="json"))
         self.model_, self.classes_ = BudgetModel.of(header, learner), classes
+        if kernel.name == "rbf" and (message := advice(kernel, header.scaling, store.read(0, store.n))):
+            warnings.warn(message, stacklevel=3)
 
     def _codes(self, y: np.ndarray, classes: np.ndarray) -> np.ndarray:
         codes = encode(y, classes)
@@ -212,5 +224,4 @@ def _gamma(rule: str, store: Store) -> float:
     """The number that "scale" or "auto" stands for, over these rows."""
     if rule == "auto":
         return 1.0 / store.d
-    X = store.read(0, store.n).dense().astype(np.float64)
-    return 1.0 / (store.d * X.var()) if X.var() > 0 else 1.0
+    return scale_gamma(moments_of(store.read(0, store.n)))

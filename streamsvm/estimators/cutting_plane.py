@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from streamsvm.data.store import Store
@@ -32,12 +30,6 @@ class _Linear(StoreEstimator):
 
     def _found(self, report: dict[str, Any]) -> None:
         self.n_iter_, self.n_passes_ = report["steps"], report["passes"]
-        if not report["converged"]:
-            warnings.warn(
-                f"stopped after {self.n_passes_} passes, before the gap was below tol; raise max_passes",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
 
     def _values(self) -> dict[str, Any]:
         options = {"method": self.method, "landmarks": self.landmarks, "passes": self.max_passes}
@@ -78,6 +70,9 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         largest probability. True: sigmoid.
     random_state : int, RandomState or None, default=None
         Draws the landmarks.
+    scale : {"none", "minmax", "standard", "maxabs"}, default="none"
+        Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
+        scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
     memory_limit : int, str or None, default=None
         Bytes, or as "2GiB"; bounds the whole process. Rows beyond it are read from a scratch folder in each pass.
     n_jobs : int or None, default=None
@@ -118,6 +113,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         probability: bool | str = False,
         max_passes: int = 1000,
         random_state: Any = None,
+        scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -135,6 +131,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         self.probability = probability
         self.max_passes = max_passes
         self.random_state = random_state
+        self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
 
@@ -166,7 +163,7 @@ class CuttingPlaneRanker(_Linear):
 
     Parameters
     ----------
-    C, kernel, gamma, degree, coef0, landmarks, tol, method, max_passes, random_state, memory_limit, n_jobs :
+    C, kernel, gamma, degree, coef0, landmarks, tol, method, max_passes, random_state, scale, memory_limit, n_jobs :
         As in `CuttingPlaneSVC`. There is no intercept: differences do not see it.
 
     Attributes
@@ -198,6 +195,7 @@ class CuttingPlaneRanker(_Linear):
         method: str = "ocas",
         max_passes: int = 1000,
         random_state: Any = None,
+        scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -211,6 +209,7 @@ class CuttingPlaneRanker(_Linear):
         self.method = method
         self.max_passes = max_passes
         self.random_state = random_state
+        self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
 

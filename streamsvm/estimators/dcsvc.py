@@ -70,6 +70,9 @@ class DCSVC(SupportVectors, StoreClassifier):
     cache_size : float, default=200
         MB of kernel rows kept while solving. Only wide rows are kept, of 128 nonzeros and more: others are made again
         as fast as they could be read.
+    scale : {"none", "minmax", "standard", "maxabs"}, default="none"
+        Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
+        scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
     memory_limit : int, str or None, default=None
         Bytes, or as "2GiB"; bounds the whole process (None: most of what is free). Data beyond it is read from disk.
     n_jobs : int or None, default=None
@@ -123,6 +126,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         combine: str = "nearest",
         neighbours: int = 1,
         cache_size: float = 200,
+        scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -147,6 +151,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         self.combine = combine
         self.neighbours = neighbours
         self.cache_size = cache_size
+        self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
 
@@ -177,4 +182,4 @@ class _RoundCounter:
         self.n = 0
 
     def __call__(self, record: dict[str, Any]) -> None:
-        self.n += record["event"] == "round"
+        self.n += record["event"] == "round" and record["phase"] == "top"

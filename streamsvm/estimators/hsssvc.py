@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -11,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamsvm.config import build_config
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import StoreClassifier
+from streamsvm.estimators.base import StoreClassifier, warn
 from streamsvm.events import Events
 from streamsvm.train import train_path
 
@@ -73,6 +72,9 @@ class HSSSVC(StoreClassifier):
         Most steps of ADMM, and the relative residuals at which it ends sooner.
     polish : int, default=0
         Most rounds of the exact solver from there on, until the KKT violation is below tol.
+    scale : {"none", "minmax", "standard", "maxabs"}, default="none"
+        Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
+        scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
     memory_limit : int, str or None, default=None
         Bytes, or as "2GiB"; bounds the whole process. Rows and matrix have to fit.
     n_jobs : int or None, default=None
@@ -122,6 +124,7 @@ class HSSSVC(StoreClassifier):
         iterations: int = 50,
         residual: float = 0.0,
         polish: int = 0,
+        scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -146,6 +149,7 @@ class HSSSVC(StoreClassifier):
         self.iterations = iterations
         self.residual = residual
         self.polish = polish
+        self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
 
@@ -155,7 +159,7 @@ class HSSSVC(StoreClassifier):
         Warns where the kernel matrix compresses badly, and which solver to take. Raises ValueError for bad data or
         parameters, MemoryError where memory_limit is too small.
         """
-        self._train(X, y, sample_weight, _warn)
+        self._train(X, y, sample_weight)
         return self
 
     def choose(self, C: float) -> Self:
@@ -168,7 +172,7 @@ class HSSSVC(StoreClassifier):
         return self
 
     def _learn(self, store: Any, config: Any, *sinks: Any) -> dict[str, Any]:
-        found = train_path(store, config, self._Cs(), Events(*sinks))
+        found = train_path(store, config, self._Cs(), Events(warn, *sinks))
         self.path_ = {report["C"]: model for model, report in found}
         self.reports_ = {report["C"]: report for _, report in found}
         return self.choose(max(self.path_)).reports_[self.C_]
@@ -183,8 +187,3 @@ class HSSSVC(StoreClassifier):
     def _values(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in HSS_OPTIONS}
         return {"solver": "admm-hss", "C": self._Cs()[0], "tol": self.tol, "hss": options}
-
-
-def _warn(record: dict[str, Any]) -> None:
-    if record["event"] == "warning":
-        warnings.warn(record["message"], stacklevel=2)

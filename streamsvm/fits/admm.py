@@ -41,6 +41,9 @@ from streamsvm.solvers.pairs import n_columns, signs
 BALANCE_EVERY = 10  # steps between looks at beta
 BIAS_ROWS = 1000  # of each column's margin support vectors: their exact decision values make its intercept
 NEGLIGIBLE = 1e-3  # change of decision values that dropped coefficients may cause
+CONVERGED = (
+    2e-2  # gap over objective: where ADMM has ended in time it is 1e-4 to 1e-2, else from 0.1 to beyond 10
+)
 SHOWN_LEVELS = 7  # of the cluster tree, whose ranks are told node by node
 INCOMPRESSIBLE = 0.9  # mean share of the largest possible ranks from which compressing does not pay
 
@@ -282,8 +285,8 @@ class ADMMFit(Fit):
                 converged = converged and solver.is_solved(state)
                 coef[:, c], bias[c] = y[:, c] * state.alpha, state.bias
         tell.end()
-        facts = {"gap_before_polish": before, "polish_rounds": rounds, "converged": converged}
-        return _Solved(coef, bias, objective, after), facts
+        facts = {"gap_before_polish": before, "polish_rounds": rounds}
+        return _Solved(coef, bias, objective, after, converged), facts
 
     def _facts(self, rows: Rows, problem: _Problem, state: ADMMState) -> dict[str, Any]:
         with self.phase("errors"), self.engine.serial_blas():
@@ -302,13 +305,15 @@ class ADMMFit(Fit):
         self, rows: Rows, order: np.ndarray, solved: _Solved, facts: dict[str, Any]
     ) -> tuple[ExpansionModel, dict[str, Any]]:
         kept = np.flatnonzero(solved.coef.any(axis=1))
-        exact = bool(self.config.hss.polish)
-        certificate = {
-            "objective": solved.objective,
-            "gap": solved.gap,
-            "tol": self.config.tol,
-            "exact": exact,
-        }
+        relative = solved.gap / max(abs(solved.objective), np.finfo(float).tiny)
+        certificate = self.certificate(
+            solved.objective,
+            solved.gap,
+            exact=bool(self.config.hss.polish),
+            converged=relative <= CONVERGED if solved.converged is None else solved.converged,
+            advice=f"the gap is {relative:.2g} times the objective at C = {facts['C']:g} after {facts['steps']} steps; "
+            "take a smaller C or more iterations, or let the exact solver finish (polish, 1000 say)",
+        )
         header = replace(
             self.header(certificate),
             config=self.config.model_copy(update={"C": facts["C"]}).model_dump(mode="json"),
@@ -320,12 +325,16 @@ class ADMMFit(Fit):
 
 @dataclass(frozen=True)
 class _Solved:
-    """coef (n, columns) y_i z_i, bias (columns,), and their dual objective and gap, summed over columns."""
+    """coef (n, columns) y_i z_i, bias (columns,), and their dual objective and gap, summed over columns.
+
+    converged: what the exact solver says of itself, where it went on from ADMM.
+    """
 
     coef: np.ndarray
     bias: np.ndarray
     objective: float
     gap: float
+    converged: bool | None = None
 
 
 def _objective(

@@ -116,22 +116,16 @@ class ALFPGMFit(Fit):
     def _told(self, facts: list[Facts], n_support: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """The certificate, and the report."""
         worst = max(f.violation for f in facts)
-        converged = worst <= self.config.tol
-        if not converged:
-            message = (
-                f"stopped after max_iter={self.config.alfpgm.max_iter} rounds with violation {worst:.2g}"
-            )
-            self.events("warning", message=f"{message}, tol is {self.config.tol:g}")
-        certificate = {
-            "objective": sum(f.objective for f in facts),
-            "gap": sum(f.gap for f in facts),
-            "tol": self.config.tol,
-            "exact": True,
-        }
-        rounds = [f.rounds for f in facts]
-        return certificate, self.report(
-            certificate, n_support, rounds=rounds, violation=worst, converged=converged
+        rounds, tol = [f.rounds for f in facts], self.config.tol
+        certificate = self.certificate(
+            sum(f.objective for f in facts),
+            sum(f.gap for f in facts),
+            exact=True,
+            converged=worst <= tol,
+            advice=f"stopped after {max(rounds)} rounds at a violation of {worst:.2g}, tol is {tol:g}; give a larger "
+            "max_iter, or scale the features",
         )
+        return certificate, self.report(certificate, n_support, rounds=rounds, violation=worst)
 
     def _solved(
         self, rows: Rows, duals: Sequence[MakeDual], sizes: Sequence[int]

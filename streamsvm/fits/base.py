@@ -16,18 +16,20 @@ from streamsvm.calibration import Calibration
 from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
 from streamsvm.data.check import require_finite
-from streamsvm.data.moments import Moments, merge, moments_of
+from streamsvm.data.moments import Moments, merge, moments_of, scale_gamma
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling, from_moments, require_zeros_kept
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events
+from streamsvm.fits.advice import advice
 from streamsvm.graph import Engine
 from streamsvm.kernels import Kernel
 from streamsvm.models import Header, encode, label_texts
 from streamsvm.persist import save_model
 from streamsvm.phases import Phases
 
+FIRST_ROWS = 1000  # that tell of the features' ranges
 MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times coefficients must not
 
 
@@ -119,9 +121,14 @@ class Fit(ABC):
                 scaling = from_moments(self.config.scale, stats)
             gamma = self._gamma(stats, scaling)
             kernel = Kernel(options.name, gamma, options.degree, options.coef0)
-            if scaling.kind == "none":
-                scaling = self._centred(kernel)
-            self._require_range(scaling, kernel)
+            first = self.store.read(0, min(self.store.n, FIRST_ROWS))
+            require_finite(self.store, first, 0)
+            if kernel.name == "rbf":
+                scaling = _centred(scaling, kernel, first)
+                if message := advice(kernel, scaling, first):
+                    self.events("warning", message=message, about="scale")
+            else:
+                _require_range(scaling, kernel, first)
         return scaling, kernel
 
     def _gamma(self, stats: Moments | None, scaling: Scaling) -> float:
@@ -130,40 +137,29 @@ class Fit(ABC):
             return gamma
         if gamma == "auto" or stats is None:
             return 1.0 / self.store.d
-        means = (stats.mean - scaling.offset) * scaling.scale
-        variance = float(np.mean(stats.m2 / stats.n * scaling.scale**2 + means**2) - means.mean() ** 2)
-        return 1.0 / (self.store.d * variance) if variance > 0 else 1.0
-
-    def _centred(self, kernel: Kernel) -> Scaling:
-        """A shift to the origin for rbf where squared norms so large would cancel in float32, else no scaling."""
-        none = Scaling.none(self.store.d)
-        if kernel.name != "rbf" or self.store.is_sparse:
-            return none
-        rows = self.store.read(0, min(self.store.n, 1000)).astype(np.float64)
-        require_finite(self.store, rows, 0)
-        mean = rows.dense().mean(axis=0)
-        before, after = rows.sq_norms.max(), Rows(rows.dense() - mean).sq_norms.max()
-        rounding = kernel.gamma * before * 2.0**-23
-        return replace(none, kind="centre", offset=mean) if rounding > 1e-3 and after < before / 4 else none
-
-    def _require_range(self, scaling: Scaling, kernel: Kernel) -> None:
-        """Kernel values have to fit float32, as far as the first rows tell. Raises ConfigError."""
-        if kernel.name == "rbf":
-            return
-        rows = self.store.read(0, min(self.store.n, 1000))
-        require_finite(self.store, rows, 0)
-        with np.errstate(over="ignore"):
-            most = float(kernel.diag(scaling.apply(rows)).max())
-        if not most < MOST_VALUE:
-            raise ConfigError(
-                f"values of the {kernel.name} kernel reach {most:.0e}, expected at most {MOST_VALUE:.0e}: scale the "
-                "features, or take a smaller gamma or degree"
-            )
+        return scale_gamma(stats, scaling.offset, scaling.scale)
 
     def _upper(self, codes: np.ndarray) -> np.ndarray:
         """C times class and sample weights, (n,)."""
         weights = self.config.class_weight, self.store.sample_weight
         return self.config.C * row_weights(codes, self.classes, *weights)
+
+    def certificate(
+        self, objective: float, gap: float | None, *, exact: bool, converged: bool | None, advice: str = ""
+    ) -> dict[str, Any]:
+        """What is known of a solution. Warns, with the advice, where the solver ended before it converged.
+
+        exact: the problem was neither divided nor approximated. converged: None of a solver that makes passes.
+        """
+        if converged is False:
+            self.events("warning", message=f"not converged: {advice}", about="convergence")
+        return {
+            "objective": objective,
+            "gap": gap,
+            "tol": self.config.tol,
+            "exact": exact,
+            "converged": converged,
+        }
 
     def header(self, certificate: dict[str, Any]) -> Header:
         return Header(
@@ -186,11 +182,34 @@ class Fit(ABC):
             "n_support": n_support,
             "objective": certificate["objective"],
             "gap": certificate["gap"],
+            "converged": certificate["converged"],
             "gamma": None if self.kernel.name == "linear" else self.kernel.gamma,
             **facts,
             **self.engine.facts(),
             **self.phase.report(),
         }
+
+
+def _centred(scaling: Scaling, kernel: Kernel, first: Rows) -> Scaling:
+    """A shift to the origin where unscaled rows have squared norms so large that float32 would cancel."""
+    if scaling.kind != "none" or first.is_sparse:
+        return scaling
+    rows = first.astype(np.float64)
+    mean = rows.dense().mean(axis=0)
+    before, after = rows.sq_norms.max(), Rows(rows.dense() - mean).sq_norms.max()
+    rounding = kernel.gamma * before * 2.0**-23
+    return replace(scaling, kind="centre", offset=mean) if rounding > 1e-3 and after < before / 4 else scaling
+
+
+def _require_range(scaling: Scaling, kernel: Kernel, first: Rows) -> None:
+    """Kernel values have to fit float32, as far as the first rows tell. Raises ConfigError."""
+    with np.errstate(over="ignore"):
+        most = float(kernel.diag(scaling.apply(first)).max())
+    if not most < MOST_VALUE:
+        raise ConfigError(
+            f"values of the {kernel.name} kernel reach {most:.0e}, expected at most {MOST_VALUE:.0e}: scale the "
+            "features, or take a smaller gamma or degree"
+        )
 
 
 def row_weights(

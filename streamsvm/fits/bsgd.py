@@ -63,7 +63,7 @@ class BSGDFit(Fit):
     def model(self) -> tuple[BudgetModel, dict[str, Any]]:
         with self.engine.serial_blas(), self.phase("learn"):
             accuracy = self._learn()
-        certificate = {"objective": self._objective(), "gap": None, "exact": False}
+        certificate = self.certificate(self._objective(), None, exact=False, converged=None)
         model = BudgetModel.of(self.header(certificate), self.learner)
         facts = asdict(self.learner.stats()) | {
             "epochs": self.config.bsgd.epochs,

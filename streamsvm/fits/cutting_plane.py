@@ -66,12 +66,14 @@ class CuttingPlaneFit(Fit):
         risk = self._risk(passes)
         with self.phase("planes"):
             state = self._solve(risk, passes)
-        certificate = {
-            "objective": state.objective,
-            "gap": state.objective - state.bound,
-            "tol": self.config.tol,
-            "exact": features is None,
-        }
+        certificate = self.certificate(
+            state.objective,
+            state.objective - state.bound,
+            exact=features is None,
+            converged=self._solver.done(state),
+            advice=f"stopped after {passes.count} passes, before the gap was below tol ({self.config.tol:g}); allow "
+            "more passes, or scale the features",
+        )
         model = self._linear_model(state, features, passes.bias, self.header(certificate))
         active = np.any([risk.active(c, bundle.f) for c, bundle in enumerate(state.columns)], axis=0)
         return model, self.report(certificate, int(np.count_nonzero(active)), **self._facts(state, passes))
@@ -88,16 +90,11 @@ class CuttingPlaneFit(Fit):
         return LinearModel(header, coef, intercept, task, thresholds, features.landmarks)
 
     def _facts(self, state: BundleState, passes: Passes) -> dict[str, Any]:
-        converged = self._solver.done(state)
-        if not converged:
-            message = f"stopped after {passes.count} passes, before the gap was below tol"
-            self.events("warning", message=message)
         facts = {
             "task": self.config.task,
             "steps": state.steps,
             "passes": passes.count,
             "planes": state.planes,
-            "converged": converged,
         }
         return facts | (self._query_facts() if self.config.task == "rank" else {})
 

@@ -359,8 +359,8 @@ class DCSVMFit(Fit):
         return self._samples
 
     def _header(self, objective: float, gap: float) -> Any:
-        exact = not self._is_early
-        return self.header({"objective": objective, "gap": gap, "tol": self.config.tol, "exact": exact})
+        certificate = self.certificate(objective, gap, exact=not self._is_early, converged=True)
+        return self.header(certificate)
 
     def _report(self, model: KernelModel | LocalModel) -> dict[str, Any]:
         certificate = model.header.certificate or {}

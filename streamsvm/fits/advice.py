@@ -1,0 +1,55 @@
+"""What the first rows of a store say of a fit by the rbf kernel that is likely to learn little."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamsvm.data.moments import moments_of
+from streamsvm.data.rows import Rows
+from streamsvm.data.scaling import Scaling
+from streamsvm.kernels import Kernel
+
+UNEVEN = (
+    100  # times that the widest column's range is beyond that of a quarter of the columns: images reach 20
+)
+VANISHED = 1e-3  # largest K of a row with the others of a sample: then nearly nothing is learnt but the rows themselves
+SAMPLE, FEWEST = 256, 20
+
+
+def advice(kernel: Kernel, scaling: Scaling, first: Rows) -> str | None:
+    """What is wrong with unscaled features, or with a kernel that is too narrow; None where nothing is."""
+    unscaled = scaling.kind in ("none", "centre") and uneven_columns(first)
+    return unscaled or vanishing_values(kernel, scaling.apply(first))
+
+
+def uneven_columns(rows: Rows) -> str | None:
+    """What is wrong where a few columns make up all distances."""
+    moments = moments_of(rows)
+    ranges = moments.high - moments.low
+    varied = np.flatnonzero(ranges)
+    if len(varied) < 2:
+        return None
+    narrow = float(np.quantile(ranges[varied], 0.25))
+    widest = int(np.argmax(ranges))
+    if ranges[widest] < UNEVEN * narrow:
+        return None
+    return (
+        f"column {widest} has a range of {ranges[widest]:.3g}, a quarter of the columns one of {narrow:.2g} at most: "
+        "the rbf kernel sees the wide ones alone; scale the features (--scale standard; StandardScaler in Python)"
+    )
+
+
+def vanishing_values(kernel: Kernel, rows: Rows) -> str | None:
+    """What is wrong where hardly a row is near another one. rows: scaled."""
+    if len(rows) < FEWEST:
+        return None
+    some = rows.take(np.linspace(0, len(rows) - 1, min(len(rows), SAMPLE)).astype(int))
+    K = kernel.block(some, some)
+    np.fill_diagonal(K, 0.0)
+    nearest = float(np.quantile(K.max(axis=1), 0.9))
+    if nearest >= VANISHED:
+        return None
+    return (
+        f"nearly all values of the rbf kernel vanish at gamma {kernel.gamma:.3g} (nine in ten of {len(some)} rows have "
+        f"no other one with K above {nearest:.1g}): scale the features or take a smaller gamma"
+    )
