@@ -16,10 +16,11 @@ import numpy as np
 from streamsvm.compiling import compiling_told
 from streamsvm.data.check import require_finite
 from streamsvm.data.columns import Column
+from streamsvm.data.names import Names, listed
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.target import Target, whole_file
-from streamsvm.errors import ConfigError, DataError, ModelError
+from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, ignore
 from streamsvm.metrics import (
     ProbabilityScores,
@@ -60,6 +61,11 @@ class Predictor(Judge, Protocol):
 
     d: int
 
+    @property
+    def feature_names(self) -> Names | None: ...
+
+    def columns_in(self, store: Store) -> np.ndarray | None: ...
+
     def decision_function(self, rows: Rows) -> np.ndarray: ...
 
     def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]: ...
@@ -90,22 +96,27 @@ def predict_blocks(
     events: Events = ignore,
 ) -> Iterator[tuple[int, int, Any]]:
     """(start, stop, ask(model, rows)) of each row block, in order. Raises ModelError, DataError."""
-    if store.d != model.d:
-        raise ModelError(
-            f"{store.url or 'the data'} has {store.d} columns, the model was trained on {model.d}"
-        )
-    blocks = store.blocks()
-    shared = ask, engine.share(model), engine.share(store)
+    columns, blocks = model.columns_in(store), store.blocks()
+    if model.feature_names and store.feature_names is None:
+        order = f"its columns are taken to be the model's: {listed(model.feature_names)}"
+        events("warning", message=f"{store.url or 'X'} has no names of columns; {order}")
+    shared = ask, engine.share(model), engine.share(store), columns
     with compiling_told(events):
         answers = engine.map(_asked, blocks, shared=shared, phase=phase, events=events)
         for (start, stop), answer in zip(blocks, answers, strict=True):
             yield start, stop, answer
 
 
-def _asked(ask: Callable[[Any, Rows], Any], model: Predictor, store: Store, block: tuple[int, int]) -> Any:
+def _asked(
+    ask: Callable[[Any, Rows], Any],
+    model: Predictor,
+    store: Store,
+    columns: np.ndarray | None,
+    block: tuple[int, int],
+) -> Any:
     rows = store.read(*block)
     require_finite(store, rows, block[0])
-    return ask(model, rows)
+    return ask(model, rows.arranged(columns, model.d))
 
 
 def write_predictions(

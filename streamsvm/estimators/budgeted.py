@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -146,7 +147,7 @@ class BudgetedSVC(StoreClassifier):
         known = np.unique(classes) if first else self.classes_
         if not first and classes is not None and not np.array_equal(np.unique(classes), known):
             raise ValueError(f"classes is {np.unique(classes)}, in the first call it was {known}")
-        store = Store.from_arrays(X, y, sample_weight=sample_weight)
+        store = Store.from_arrays(X, y, sample_weight=sample_weight, feature_names=self._names())
         codes = self._codes(y, known)
         if first:
             self._begin(config, store, known)
@@ -185,6 +186,7 @@ class BudgetedSVC(StoreClassifier):
         lam = o.lam if o.lam is not None else 1.0 / (STREAM_ROWS * config.C)
         learner = BudgetLearner(kernel, store.d, n_columns(len(classes)), BudgetOptions.of(o, lam))
         header = Header(kernel, Scaling.none(store.d), classes, config=config.model_dump(mode="json"))
+        header = replace(header, feature_names=store.feature_names)
         self.model_, self.classes_ = BudgetModel.of(header, learner), classes
 
     def _codes(self, y: np.ndarray, classes: np.ndarray) -> np.ndarray:

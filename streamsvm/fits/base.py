@@ -175,6 +175,7 @@ class Fit(ABC):
             self.store.fingerprint(),
             certificate,
             self.calibration,
+            self.store.feature_names,
         )
 
     def report(self, certificate: dict[str, Any], n_support: int, **facts: Any) -> dict[str, Any]:

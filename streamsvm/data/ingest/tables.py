@@ -143,7 +143,8 @@ class TableReader:
 
     def attrs(self) -> dict[str, Any]:
         assert self._schema is not None
-        return self._schema.to_attrs()
+        has_names = self._options.header or self._format == "parquet"  # else Arrow's own, by position
+        return self._schema.to_attrs() | ({} if has_names else {"header": False})
 
 
 class _Csv:
