@@ -141,7 +141,7 @@ class _Classifier(Named, ABC):
         if isinstance(X, Rows):
             return X
         store = X if isinstance(X, Store) else Store.from_arrays(X)
-        columns = self.columns_in(store)
+        columns, _ = self.columns_in(store)
         rows = store.read(0, store.n)
         require_finite(store, rows, 0)
         return rows.arranged(columns, self.d)

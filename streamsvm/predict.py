@@ -16,7 +16,6 @@ import numpy as np
 from streamsvm.compiling import compiling_told
 from streamsvm.data.check import require_finite
 from streamsvm.data.columns import Column
-from streamsvm.data.names import Names, listed
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.target import Target, whole_file
@@ -61,10 +60,7 @@ class Predictor(Judge, Protocol):
 
     d: int
 
-    @property
-    def feature_names(self) -> Names | None: ...
-
-    def columns_in(self, store: Store) -> np.ndarray | None: ...
+    def columns_in(self, store: Store) -> tuple[np.ndarray | None, str | None]: ...
 
     def decision_function(self, rows: Rows) -> np.ndarray: ...
 
@@ -96,10 +92,10 @@ def predict_blocks(
     events: Events = ignore,
 ) -> Iterator[tuple[int, int, Any]]:
     """(start, stop, ask(model, rows)) of each row block, in order. Raises ModelError, DataError."""
-    columns, blocks = model.columns_in(store), store.blocks()
-    if model.feature_names and store.feature_names is None:
-        order = f"its columns are taken to be the model's: {listed(model.feature_names)}"
-        events("warning", message=f"{store.url or 'X'} has no names of columns; {order}")
+    columns, unchecked = model.columns_in(store)
+    if unchecked:
+        events("warning", message=unchecked)
+    blocks = store.blocks()
     shared = ask, engine.share(model), engine.share(store), columns
     with compiling_told(events):
         answers = engine.map(_asked, blocks, shared=shared, phase=phase, events=events)

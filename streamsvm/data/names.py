@@ -113,25 +113,48 @@ class Named:
     def feature_names(self) -> Names | None:
         return None
 
-    def columns_in(self, store: Store) -> np.ndarray | None:
-        """Which column of a store each of the model's is; None: all are in their order. Raises ModelError.
+    def columns_in(self, store: Store) -> tuple[np.ndarray | None, str | None]:
+        """Which column of a store each of the model's is (None: all are in their order), and what cannot be checked.
 
-        Where both have names these decide, else the number of columns.
+        Where both have names these decide, else the number of columns. Raises ModelError naming the first difference.
         """
         found, expected, where = store.feature_names, self.feature_names, store.url or "X"
-        known = len(expected or ()) if self.by_name else self.d
-        if found and expected and self.by_name and set(found) == set(expected) and len(found) == known:
-            place = {name: column for column, name in enumerate(found)}
-            return None if found == expected and known == self.d else np.array([place[n] for n in expected])
-        if found and expected:
-            _require_same(found, expected, where)
-        if store.d != known:
-            raise ModelError(f"{where} has {store.d} columns, the model was trained on {known}; {ANSWER}")
-        return None if known == self.d else np.arange(known)
+        if self.by_name and expected:
+            numbers = tuple(map(str, range(store.d)))
+            found = numbers if set(expected) == set(numbers) else found  # such features are those columns
+        if not (found and expected):
+            return _by_position(store.d, expected, self.d, where, by_name=self.by_name)
+        if self.by_name:
+            return _by_name(found, expected, self.d, where), None
+        _require_same(found, expected, where)
+        return None, None
+
+
+def _by_position(
+    n: int, expected: Names | None, d: int, where: str, *, by_name: bool
+) -> tuple[np.ndarray | None, str | None]:
+    known = len(expected) if by_name and expected else d
+    if n != known:
+        raise ModelError(f"{where} has {n} columns, the model was trained on {known}; {ANSWER}")
+    told = f"{where} has no names of columns; they are taken to be the model's: {listed(expected or ())}"
+    return None if known == d else np.arange(known), told if expected else None
+
+
+def _by_name(found: Names, expected: Names, d: int, where: str) -> np.ndarray | None:
+    place, known = {name: column for column, name in enumerate(found)}, set(expected)
+    for name in expected:
+        if name not in place:
+            raise ModelError(
+                f"{where} has no column {name[:80]!r}, a feature of the stream that the model has learnt"
+            )
+    for column, name in enumerate(found):
+        if name not in known or place[name] != column:
+            what = "twice" if name in known else "no feature of the stream that the model has learnt"
+            raise ModelError(f"{where}: column {column} is {name[:80]!r}, {what}; leave it out")
+    return None if found == expected and len(found) == d else np.array([place[name] for name in expected])
 
 
 def _require_same(found: Names, expected: Names, where: str) -> None:
-    """Raises ModelError naming the first difference."""
     for i, (name, model_name) in enumerate(zip_longest(found, expected)):
         if name != model_name:
             here = "is not there" if name is None else f"is {name[:80]!r}"
