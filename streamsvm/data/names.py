@@ -155,12 +155,17 @@ def _by_name(found: Names, expected: Names, d: int, where: str) -> np.ndarray | 
 
 
 def _require_same(found: Names, expected: Names, where: str) -> None:
-    for i, (name, model_name) in enumerate(zip_longest(found, expected)):
-        if name != model_name:
-            here = "is not there" if name is None else f"is {name[:80]!r}"
-            there = f"has {len(expected)} columns" if model_name is None else f"has {model_name[:80]!r} there"
-            order = " (the same columns in another order)" if sorted(found) == sorted(expected) else ""
-            raise ModelError(f"{where}: column {i} {here}, the model {there}{order}; {ANSWER}")
+    if found == expected:
+        return
+    pairs = enumerate(zip_longest(found, expected))
+    column, names = next((column, names) for column, names in pairs if names[0] != names[1])
+    here, there = ("none" if name is None else repr(name[:80]) for name in names)
+    counts = f" has {len(found)} columns, the model was trained on {len(expected)}"
+    order = " (the same columns in another order)" if sorted(found) == sorted(expected) else ""
+    raise ModelError(
+        f"{where}{counts if len(found) != len(expected) else ''}: column {column}: found {here}, expected {there}"
+        f"{order}; {ANSWER}"
+    )
 
 
 def listed(names: Sequence[str], most: int = 8, of: int | None = None) -> str:
