@@ -71,6 +71,8 @@ class BudgetedSVC(StoreClassifier):
         Labels, sorted.
     n_features_in_ : int
         Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has names that are all strings.
     model_ : BudgetModel
         The trained model and the learner's state; `save` writes it, `streamsvm.load_model` reads it.
     objective_ : float
