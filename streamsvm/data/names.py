@@ -46,7 +46,10 @@ def names_of_others(group: zarr.Group, x: str, d: int) -> Names | None:
     folder, dimension = x.rpartition("/")[0], _dimension(group[x])
     var = "/".join(["raw", "var"] if folder == "raw" else ["var"])
     index = group[var].attrs.get("_index") if folder in ("", "layers", "raw") and var in group else None
-    candidates = [f"{var}/{index}" if index else None, "/".join(filter(None, [folder, dimension]))]
+    candidates = [
+        f"{var}/{index}" if isinstance(index, str) else None,
+        "/".join(filter(None, [folder, dimension])),
+    ]
     found = (_read(group, path, d) for path in candidates if path)
     return next((names for names in found if names), None)
 
@@ -56,7 +59,8 @@ def _dimension(member: zarr.Array | zarr.Group) -> str | None:
     if isinstance(member, zarr.Group):
         return None
     names: Any = getattr(member.metadata, "dimension_names", None) or member.attrs.get("_ARRAY_DIMENSIONS")
-    return names[1] if names and len(names) == 2 else None
+    is_pair = isinstance(names, list | tuple) and len(names) == 2 and isinstance(names[1], str)
+    return names[1] if is_pair else None
 
 
 def _read(group: zarr.Group, path: str, d: int) -> Names | None:

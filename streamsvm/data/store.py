@@ -233,12 +233,13 @@ class Store:
 
     @cached_property
     def feature_names(self) -> Names | None:
-        """(d,) names of the columns of X, where they have any."""
+        """(d,) names of the columns of X, where they have any. Raises CorruptDataError."""
         names = self._feature_names
-        if STORE_MARK in self.attrs:
-            names = names_in_attrs(self.attrs)
-        elif self.url is not None:
-            return names_of_others(open_group(self.url), self._names["x"], self.d)
+        with whole_metadata(self.url or "X"):
+            if STORE_MARK in self.attrs:
+                names = names_in_attrs(self.attrs)
+            elif self.url is not None:
+                names = names_of_others(open_group(self.url), self._names["x"], self.d)
         return names if names and len(names) == self.d else None
 
     def fingerprint(self) -> str:

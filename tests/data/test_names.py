@@ -14,7 +14,7 @@ from making import samples, write
 from streamsvm.data.ingest import IngestOptions, ingest
 from streamsvm.data.names import Named, listed
 from streamsvm.data.store import Store
-from streamsvm.errors import DataError, ModelError
+from streamsvm.errors import CorruptDataError, DataError, ModelError
 
 TABLE = "size,colour,n\u00e4me,y\n1,red,5,a\n2,blue,6,b\n3,red,7,a\n4,blue,8,b\n"
 NAMES = ("size", "colour=red", "colour=blue", "n\u00e4me")
@@ -106,6 +106,25 @@ def test_names_of_other_columns_are_none(tmp_path):
     group.create_array("X", data=np.ones((2, 3)))
     group.create_group("var").attrs["_index"] = "nowhere"
     assert Store.open(tmp_path / "b").feature_names is None
+
+
+@pytest.mark.parametrize("columns", [None, 5, "ab", [1, 2], [{}], [{"name": "a", "categories": 3}], {"a": 1}])
+def test_damaged_names_are_one_clear_error(tmp_path, columns):
+    with pytest.raises(CorruptDataError, match="damaged metadata"):
+        _ = write(tmp_path / "s", samples(9, 3), attrs={"columns": columns}).feature_names
+
+
+def test_names_of_fewer_columns_are_none(tmp_path):
+    assert write(tmp_path / "s", samples(9, 3), attrs={"columns": [{"name": "a"}]}).feature_names is None
+
+
+@pytest.mark.parametrize("found", [None, 5, "", [1, 2], {"a": 1}])
+def test_attributes_that_mean_something_else_to_others_are_no_names(tmp_path, found):
+    group = zarr.create_group(tmp_path / "s")
+    array = group.create_array("X", data=np.ones((2, 3)))
+    array.attrs["_ARRAY_DIMENSIONS"] = found
+    group.create_group("var").attrs["_index"] = found
+    assert Store.open(tmp_path / "s").feature_names is None
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
