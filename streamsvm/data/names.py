@@ -81,7 +81,7 @@ def _all_text(names: Iterable[Any]) -> Names | None:
 def numbers_of(X: Any) -> Any:
     """A data frame as (n, d) numbers, anything else as it is. Raises DataError naming a column that holds others."""
     names = names_of(X)
-    if names is None or hasattr(X, "dask"):
+    if names is None or hasattr(X, "__dask_graph__"):
         return X
     values = np.asarray(X)
     if values.dtype.kind in "biuf":
