@@ -7,14 +7,16 @@ where a centre is one vector.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from streamsvm.data.rows import Rows
+from streamsvm.data.rows import Rows, rows_state
 from streamsvm.events import Events, ignore
 from streamsvm.gather import Table
 from streamsvm.graph import Engine
@@ -339,3 +341,43 @@ class _Tree:
                 n_parts += 1
         children = tuple(tuple(c if c < 0 else int(numbers[c]) for c in row) for row in self._children)
         return Partition(tuple(self._nodes), children), parts
+
+
+def partition_state(partition: Partition) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Arrays of all nodes one after another, and what tells them apart."""
+    nodes = partition.nodes
+    if not nodes:
+        return {}, []
+    blocks = [rows_state("node_rows", node.rows) for node in nodes]
+    arrays = {key: np.concatenate([block[key] for block in blocks]) for key in blocks[0]}
+    arrays["node_weights"] = np.concatenate([node.weights.ravel() for node in nodes])
+    arrays["node_offsets"] = np.concatenate([node.offsets for node in nodes])
+    attrs = [
+        {"kernel": asdict(node.kernel), "m": len(node.rows), "children": list(children)}
+        for node, children in zip(nodes, partition.children, strict=True)
+    ]
+    return arrays, attrs
+
+
+def partition_from_state(arrays: Mapping[str, Any], attrs: list[dict[str, Any]], d: int) -> Partition:
+    loaded = {key: np.asarray(arrays[key]) for key in arrays if key.startswith("node_")}
+    nodes = tuple(_nodes_from(loaded, attrs, d))
+    return Partition(nodes, tuple(tuple(node["children"]) for node in attrs))
+
+
+def _nodes_from(loaded: dict[str, np.ndarray], attrs: list[dict[str, Any]], d: int) -> Iterator[Centres]:
+    row = entry = weight = offset = 0
+    for number, node in enumerate(attrs):
+        m, k = node["m"], len(node["children"])
+        if "node_rows" in loaded:
+            rows = Rows(loaded["node_rows"][row : row + m])
+        else:
+            indptr = loaded["node_rows_indptr"][row + number : row + number + m + 1]
+            entries = slice(entry, entry + int(indptr[-1]))
+            data, indices = loaded["node_rows_data"][entries], loaded["node_rows_indices"][entries]
+            rows = Rows(sparse.csr_array((data, indices, indptr), shape=(m, d)))
+        weights = loaded["node_weights"][weight : weight + m * k].reshape(m, k)
+        yield Centres(Kernel(**node["kernel"]), rows, weights, loaded["node_offsets"][offset : offset + k])
+        if rows.is_sparse:
+            entry = entries.stop
+        row, weight, offset = row + m, weight + m * k, offset + k

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import sparse
 
 from streamsvm.calibration import Calibration
-from streamsvm.data.rows import Rows
+from streamsvm.data.check import require_finite
+from streamsvm.data.names import Named, Names
+from streamsvm.data.rows import Rows, rows_from_state, rows_state
 from streamsvm.data.scaling import Scaling
+from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.kernels import Kernel
-from streamsvm.kmeans import Centres, Partition
+from streamsvm.kmeans import Partition, partition_from_state, partition_state
 from streamsvm.products import times
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
 from streamsvm.solvers.pairs import n_pairs, pair_coefficients, vote
@@ -34,6 +36,7 @@ class Header:
     fingerprint: str = ""
     certificate: dict[str, Any] | None = None
     calibration: Calibration | None = None
+    feature_names: Names | None = None  # (d,) of the columns of raw rows
 
     @property
     def d(self) -> int:
@@ -49,6 +52,8 @@ class Header:
             "certificate": self.certificate or {},
         }
         arrays = {"classes": self.classes, **self.scaling.to_arrays()}
+        if self.feature_names is not None:
+            arrays["feature_names"] = np.array(self.feature_names)
         if self.calibration is None:
             return arrays, attrs
         maps, method = self.calibration.to_state()
@@ -56,7 +61,8 @@ class Header:
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Header:
-        return cls(
+        names = tuple(arrays["feature_names"].tolist()) if "feature_names" in arrays else None
+        header = cls(
             kernel=Kernel(**attrs["kernel"]),
             scaling=Scaling.from_arrays(attrs["scaling"], arrays),  # type: ignore[arg-type]
             classes=np.asarray(arrays["classes"]),
@@ -65,10 +71,14 @@ class Header:
             fingerprint=attrs["fingerprint"],
             certificate=attrs["certificate"],
             calibration=Calibration.from_state(arrays, attrs),
+            feature_names=names,
         )
+        if names is not None and len(names) != header.d:
+            raise ValueError(f"found {len(names)} feature names, expected {header.d}")
+        return header
 
 
-class _Classifier(ABC):
+class _Classifier(Named, ABC):
     """What follows from a header and the decision values of binary problems."""
 
     header: Header
@@ -76,6 +86,11 @@ class _Classifier(ABC):
     is_pairwise: ClassVar[bool] = (
         False  # a problem for each pair of classes, else for each class against the rest
     )
+
+    @property
+    def feature_names(self) -> Names | None:
+        """(d,) of the columns of raw rows, where the training rows had any."""
+        return self.header.feature_names
 
     @property
     def d(self) -> int:
@@ -96,13 +111,14 @@ class _Classifier(ABC):
     def _decided(self, decision: np.ndarray) -> np.ndarray:
         return (decision > 0).astype(np.intp) if decision.ndim == 1 else np.argmax(decision, axis=1)
 
-    def predict(self, rows: Rows) -> np.ndarray:
-        return self.labels(*self.answers(rows))
+    def predict(self, X: Any) -> np.ndarray:
+        """(m,) labels of raw rows: `Rows`, an array or a data frame, the names of whose columns are compared."""
+        return self.labels(*self.answers(self._rows(X)))
 
-    def predict_proba(self, rows: Rows) -> np.ndarray:
+    def predict_proba(self, X: Any) -> np.ndarray:
         """(m, k) probabilities of raw rows. Raises ModelError where the model has none."""
         self.require_probabilities()
-        return self._probabilities(self.binary_decisions(rows))
+        return self._probabilities(self.binary_decisions(self._rows(X)))
 
     def require_probabilities(self) -> None:
         """Raises ModelError where the model is not calibrated."""
@@ -117,9 +133,18 @@ class _Classifier(ABC):
         binary = self.binary_decisions(rows)
         return self._scores(binary), None if self.header.calibration is None else self._probabilities(binary)
 
-    def decision_function(self, rows: Rows) -> np.ndarray:
+    def decision_function(self, X: Any) -> np.ndarray:
         """Decision values of raw rows, (m,) for two classes (positive: the second one), else (m, k)."""
-        return self._scores(self.binary_decisions(rows))
+        return self._scores(self.binary_decisions(self._rows(X)))
+
+    def _rows(self, X: Any) -> Rows:
+        if isinstance(X, Rows):
+            return X
+        store = X if isinstance(X, Store) else Store.from_arrays(X)
+        columns, _ = self.columns_in(store)
+        rows = store.read(0, store.n)
+        require_finite(store, rows, 0)
+        return rows.arranged(columns, self.d)
 
     @abstractmethod
     def binary_decisions(self, rows: Rows) -> np.ndarray:
@@ -343,6 +368,15 @@ class BudgetModel(_Classifier):
     def n_support(self) -> int:
         return len(self.support)
 
+    @property
+    def by_name(self) -> bool:  # type: ignore[override]
+        return self.stream is not None
+
+    @property
+    def feature_names(self) -> Names | None:
+        """Of a stream those it has met, in the order of their columns; there may be more columns, for those to come."""
+        return self.header.feature_names if self.stream is None else tuple(map(str, self.stream["features"]))
+
     def learner(self) -> BudgetLearner:
         """A learner that goes on where the model was taken."""
         learner = BudgetLearner(self.header.kernel, self.d, len(self.bias), self.options)
@@ -450,67 +484,3 @@ class LinearModel(_Classifier):
         landmarks = rows_from_state("landmarks", arrays, header.d) if attrs["has_landmarks"] else None
         coef, intercept, thresholds = (np.asarray(arrays[n]) for n in ("coef", "intercept", "thresholds"))
         return cls(header, coef, intercept, attrs["task"], thresholds, landmarks)
-
-
-def rows_state(name: str, rows: Rows) -> dict[str, np.ndarray]:
-    """Arrays that hold a block of rows: one, or three for CSR."""
-    X: Any = rows.X
-    if not rows.is_sparse:
-        return {name: X}
-    return {f"{name}_indptr": X.indptr.astype(np.int64), f"{name}_indices": X.indices, f"{name}_data": X.data}
-
-
-def rows_from_state(
-    name: str, arrays: Mapping[str, Any], d: int, start: int = 0, stop: int | None = None
-) -> Rows:
-    """Rows start..stop of what `rows_state` made."""
-    if name in arrays:
-        return Rows(np.asarray(arrays[name][start : len(arrays[name]) if stop is None else stop]))
-    indptr = arrays[f"{name}_indptr"]
-    indptr = np.asarray(indptr[start : len(indptr) if stop is None else stop + 1])
-    entries = slice(int(indptr[0]), int(indptr[-1]))
-    data, indices = (
-        np.asarray(arrays[f"{name}_data"][entries]),
-        np.asarray(arrays[f"{name}_indices"][entries]),
-    )
-    return Rows(sparse.csr_array((data, indices, indptr - indptr[0]), shape=(len(indptr) - 1, d)))
-
-
-def partition_state(partition: Partition) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
-    """Arrays of all nodes one after another, and what tells them apart."""
-    nodes = partition.nodes
-    if not nodes:
-        return {}, []
-    blocks = [rows_state("node_rows", node.rows) for node in nodes]
-    arrays = {key: np.concatenate([block[key] for block in blocks]) for key in blocks[0]}
-    arrays["node_weights"] = np.concatenate([node.weights.ravel() for node in nodes])
-    arrays["node_offsets"] = np.concatenate([node.offsets for node in nodes])
-    attrs = [
-        {"kernel": asdict(node.kernel), "m": len(node.rows), "children": list(children)}
-        for node, children in zip(nodes, partition.children, strict=True)
-    ]
-    return arrays, attrs
-
-
-def partition_from_state(arrays: Mapping[str, Any], attrs: list[dict[str, Any]], d: int) -> Partition:
-    loaded = {key: np.asarray(arrays[key]) for key in arrays if key.startswith("node_")}
-    nodes = tuple(_nodes_from(loaded, attrs, d))
-    return Partition(nodes, tuple(tuple(node["children"]) for node in attrs))
-
-
-def _nodes_from(loaded: dict[str, np.ndarray], attrs: list[dict[str, Any]], d: int) -> Iterator[Centres]:
-    row = entry = weight = offset = 0
-    for number, node in enumerate(attrs):
-        m, k = node["m"], len(node["children"])
-        if "node_rows" in loaded:
-            rows = Rows(loaded["node_rows"][row : row + m])
-        else:
-            indptr = loaded["node_rows_indptr"][row + number : row + number + m + 1]
-            entries = slice(entry, entry + int(indptr[-1]))
-            data, indices = loaded["node_rows_data"][entries], loaded["node_rows_indices"][entries]
-            rows = Rows(sparse.csr_array((data, indices, indptr), shape=(m, d)))
-        weights = loaded["node_weights"][weight : weight + m * k].reshape(m, k)
-        yield Centres(Kernel(**node["kernel"]), rows, weights, loaded["node_offsets"][offset : offset + k])
-        if rows.is_sparse:
-            entry = entries.stop
-        row, weight, offset = row + m, weight + m * k, offset + k

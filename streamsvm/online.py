@@ -224,7 +224,10 @@ class BSGDClassifier(base.MiniBatchClassifier):
 
     @classmethod
     def from_model(cls, model: BudgetModel) -> BSGDClassifier:
-        """A learner that goes on where `to_model` left off, bit by bit; or where a fit ended, features "0", "1" ..."""
+        """A learner that goes on where `to_model` left off, bit by bit; or where a fit ended.
+
+        The features of a fit on rows without names are "0", "1" and so on.
+        """
         options, kernel = model.options, model.header.kernel
         learner = cls(
             options.lam,
@@ -238,7 +241,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
             options.bias,
         )
         stream = model.stream or {
-            "features": [str(i) for i in range(model.d)],
+            "features": model.feature_names or [str(i) for i in range(model.d)],
             "labels": model.classes.tolist(),
         }
         learner._names = list(stream["features"])

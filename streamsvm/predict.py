@@ -19,7 +19,7 @@ from streamsvm.data.columns import Column
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.target import Target, whole_file
-from streamsvm.errors import ConfigError, DataError, ModelError
+from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, ignore
 from streamsvm.metrics import (
     ProbabilityScores,
@@ -60,6 +60,8 @@ class Predictor(Judge, Protocol):
 
     d: int
 
+    def columns_in(self, store: Store) -> tuple[np.ndarray | None, str | None]: ...
+
     def decision_function(self, rows: Rows) -> np.ndarray: ...
 
     def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]: ...
@@ -90,22 +92,27 @@ def predict_blocks(
     events: Events = ignore,
 ) -> Iterator[tuple[int, int, Any]]:
     """(start, stop, ask(model, rows)) of each row block, in order. Raises ModelError, DataError."""
-    if store.d != model.d:
-        raise ModelError(
-            f"{store.url or 'the data'} has {store.d} columns, the model was trained on {model.d}"
-        )
+    columns, unchecked = model.columns_in(store)
+    if unchecked:
+        events("warning", message=unchecked)
     blocks = store.blocks()
-    shared = ask, engine.share(model), engine.share(store)
+    shared = ask, engine.share(model), engine.share(store), columns
     with compiling_told(events):
         answers = engine.map(_asked, blocks, shared=shared, phase=phase, events=events)
         for (start, stop), answer in zip(blocks, answers, strict=True):
             yield start, stop, answer
 
 
-def _asked(ask: Callable[[Any, Rows], Any], model: Predictor, store: Store, block: tuple[int, int]) -> Any:
+def _asked(
+    ask: Callable[[Any, Rows], Any],
+    model: Predictor,
+    store: Store,
+    columns: np.ndarray | None,
+    block: tuple[int, int],
+) -> Any:
     rows = store.read(*block)
     require_finite(store, rows, block[0])
-    return ask(model, rows)
+    return ask(model, rows.arranged(columns, model.d))
 
 
 def write_predictions(

@@ -10,6 +10,7 @@ import pytest
 import zarr
 from sklearn import metrics as twin
 
+from streamsvm.data.names import Named
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, ModelError, StorageError
@@ -27,7 +28,7 @@ class Serial:
 
 
 @dataclass
-class Linear:
+class Linear(Named):
     """Decision values x W; classes by sign, or by the largest."""
 
     W: np.ndarray

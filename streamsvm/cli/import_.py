@@ -23,6 +23,9 @@ def import_(
     features: Annotated[
         int | None, typer.Option("--features", min=1, help="Features of the rows to predict, if more.")
     ] = None,
+    names: Annotated[
+        Path | None, typer.Option("--names", help="Names of the features, from the first on: a JSON list.")
+    ] = None,
     force: ForceModel = False,
     as_json: AsJson = False,
 ) -> None:
@@ -32,7 +35,8 @@ def import_(
 
     require_model_place(model, force=force)
     with progress() as events:
-        imported = import_libsvm(source, ranges=ranges, labels=labels, features=features, events=events)
+        more = {"ranges": ranges, "labels": labels, "names": names}
+        imported = import_libsvm(source, **more, features=features, events=events)
     save_model(imported, model)
     result = {
         "model": str(model),

@@ -18,9 +18,12 @@ def info(
 ) -> None:
     """Show shape, type, chunks, classes and their counts."""
     from streamsvm.data.info import describe
+    from streamsvm.data.names import listed
 
     found = describe(open_store(store, x, y))
-    emit(found, as_json=as_json, title=store)
+    names = found["feature_names"]
+    rows = found if names is None else found | {"feature_names": listed(names, most=5, of=found["features"])}
+    emit(found, as_json=as_json, title=store, rows=rows)
     if not as_json:
         _print_more(found)
 

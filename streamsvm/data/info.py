@@ -35,6 +35,8 @@ def describe(store: Store) -> dict[str, Any]:
         facts["density"] = entries / (store.n * store.d)
     if store.statistics is not None:
         facts["statistics"] = _statistics(store.statistics)
+    names = store.feature_names
+    facts["feature_names"] = None if names is None else list(names[:MAX_LISTED_FEATURES])
     facts["attributes"] = store.attrs
     return facts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -39,6 +40,19 @@ class Rows:
     def take(self, ids: np.ndarray | slice) -> Rows:
         return Rows(self.X[ids])
 
+    def arranged(self, columns: np.ndarray | None, d: int) -> Rows:
+        """The columns with these numbers in their order, then zeros up to d columns; None: as they are."""
+        if columns is None:
+            return self
+        X: Any = self.X[:, columns]
+        if self.is_sparse:
+            X.sort_indices()
+            X.resize((len(self), d))
+            return Rows(X)
+        out = np.zeros((len(self), d), X.dtype)
+        out[:, : len(columns)] = X
+        return Rows(out)
+
     def astype(self, dtype: np.dtype | type) -> Rows:
         return self if self.X.dtype == dtype else Rows(self.X.astype(dtype))
 
@@ -63,3 +77,27 @@ def concat(blocks: list[Rows]) -> Rows:
     if blocks[0].is_sparse:
         return Rows(sparse.csr_array(sparse.vstack([b.X for b in blocks], format="csr")))
     return Rows(np.concatenate([b.X for b in blocks]))
+
+
+def rows_state(name: str, rows: Rows) -> dict[str, np.ndarray]:
+    """Arrays that hold a block of rows: one, or three for CSR."""
+    X: Any = rows.X
+    if not rows.is_sparse:
+        return {name: X}
+    return {f"{name}_indptr": X.indptr.astype(np.int64), f"{name}_indices": X.indices, f"{name}_data": X.data}
+
+
+def rows_from_state(
+    name: str, arrays: Mapping[str, Any], d: int, start: int = 0, stop: int | None = None
+) -> Rows:
+    """Rows start..stop of what `rows_state` made."""
+    if name in arrays:
+        return Rows(np.asarray(arrays[name][start : len(arrays[name]) if stop is None else stop]))
+    indptr = arrays[f"{name}_indptr"]
+    indptr = np.asarray(indptr[start : len(indptr) if stop is None else stop + 1])
+    entries = slice(int(indptr[0]), int(indptr[-1]))
+    data, indices = (
+        np.asarray(arrays[f"{name}_data"][entries]),
+        np.asarray(arrays[f"{name}_indices"][entries]),
+    )
+    return Rows(sparse.csr_array((data, indices, indptr - indptr[0]), shape=(len(indptr) - 1, d)))

@@ -13,6 +13,7 @@ import zarr
 
 from streamsvm.ahead import ahead
 from streamsvm.data.checked import CheckedArray, whole_metadata
+from streamsvm.data.names import Names, names_in_attrs, names_of, names_of_others, numbers_of
 from streamsvm.data.place import STORE_MARK
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.sources import CSRSource, DenseSource, Source, default_chunk_rows, source_of
@@ -38,12 +39,14 @@ class Store:
         url: str | None = None,
         names: dict[str, str] | None = None,
         attrs: dict[str, Any] | None = None,
+        feature_names: Names | None = None,
     ) -> None:
         self._source = source
         self._columns = columns
         self._names = names or {}
         self.url = url
         self.attrs = attrs or {}
+        self._feature_names = feature_names
         self._statistics: Any = None
         self.n, self.d, self.dtype = source.n, source.d, source.dtype
         self.is_sparse, self.chunk_rows, self.nbytes = source.is_sparse, source.chunk_rows, source.nbytes
@@ -76,17 +79,29 @@ class Store:
             return store
 
     @classmethod
-    def from_arrays(cls, X: Any, y: Any = None, *, sample_weight: Any = None, qid: Any = None) -> Store:
-        """A store over numpy arrays, scipy CSR or dask arrays: X (n, d); y, sample_weight, qid (n,) or None."""
+    def from_arrays(
+        cls,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        qid: Any = None,
+        feature_names: Names | None = None,
+    ) -> Store:
+        """A store over numpy arrays, scipy CSR, dask arrays or data frames of numbers.
+
+        X (n, d); y, sample_weight, qid (n,) or None; feature_names (d,), else those of a data frame.
+        """
         given = {"y": y, "sample_weight": sample_weight, "qid": qid}
         columns = {k: v if hasattr(v, "ndim") else np.asarray(v) for k, v in given.items() if v is not None}
-        return cls(source_of(X), columns)
+        names = names_of(X) if feature_names is None else feature_names
+        return cls(source_of(numbers_of(X)), columns, feature_names=names)
 
     def __reduce__(self) -> Any:
         if self.url is not None:
             path = local_path(self.url)  # absolute: whoever opens it may be in another folder
             return _reopen, (self.url if path is None else str(path.absolute()), self._names)
-        return _rebuild, (self._source, self._columns)
+        return _rebuild, (self._source, self._columns, self._feature_names)
 
     def __repr__(self) -> str:
         layout = "CSR" if self.is_sparse else "dense"
@@ -146,7 +161,8 @@ class Store:
         ids = np.asarray(ids, dtype=np.int64)
         if not len(ids) or np.any(np.diff(ids) <= 0) or not 0 <= ids[0] <= ids[-1] < self.n:
             raise IndexError(f"expected rising row ids from 0 to {self.n - 1}, at least one")
-        return Store(_Chosen(self, ids), {name: values[ids] for name, values in self.columns().items()})
+        columns = {name: values[ids] for name, values in self.columns().items()}
+        return Store(_Chosen(self, ids), columns, feature_names=self.feature_names)
 
     def columns(self) -> dict[str, np.ndarray]:
         """y, qid and sample_weight, those that there are."""
@@ -214,6 +230,17 @@ class Store:
             return None
         names = ("min", "max", "mean", "std")
         return {k: CheckedArray(self._statistics[k], f"statistics/{k}").all() for k in names}
+
+    @cached_property
+    def feature_names(self) -> Names | None:
+        """(d,) names of the columns of X, where they have any. Raises CorruptDataError."""
+        names = self._feature_names
+        with whole_metadata(self.url or "X"):
+            if STORE_MARK in self.attrs:
+                names = names_in_attrs(self.attrs)
+            elif self.url is not None:
+                names = names_of_others(open_group(self.url), self._names["x"], self.d)
+        return names if names and len(names) == self.d else None
 
     def fingerprint(self) -> str:
         """32 hex digits from shape, dtype, columns, labels and the first rows: cheap, tells data sets apart."""
@@ -386,5 +413,5 @@ def _reopen(url: str, names: dict[str, str]) -> Store:
     return Store.open(url, **names)
 
 
-def _rebuild(source: Source, columns: dict[str, Any]) -> Store:
-    return Store(source, columns)
+def _rebuild(source: Source, columns: dict[str, Any], feature_names: Names | None) -> Store:
+    return Store(source, columns, feature_names=feature_names)

@@ -99,8 +99,8 @@ break_ties, random_state : as in `SVC`
 
     Attributes
     ----------
-    classes_, class_weight_, coef_, dual_coef_, fit_status_, intercept_, n_features_in_, n_iter_, n_support_, \
-support_, support_vectors_, shape_fit_ : as in `SVC`
+    classes_, class_weight_, coef_, dual_coef_, feature_names_in_, fit_status_, intercept_, n_features_in_, n_iter_, \
+n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         n_iter_ counts working sets.
     model_ : KernelModel
         The trained model; `save` writes it, `streamsvm.load_model` reads it.

@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from streamsvm.config import FitConfig, build_config
+from streamsvm.data.names import Names, names_of, numbers_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed
 from streamsvm.data.store import Store
@@ -101,28 +102,39 @@ class StoreEstimator(BaseEstimator):
             X, y = self._checked(X, y, reset=True)
             if sample_weight is not None:
                 sample_weight = check_sample_weight(_computed(sample_weight), y)
-            store = Store.from_arrays(X, y, sample_weight=sample_weight, qid=_computed(qid))
+            facts = {"sample_weight": sample_weight, "qid": _computed(qid), "feature_names": self._names()}
+            store = Store.from_arrays(X, y, **facts)
         return store, y
 
     def _store(self, X: Any, *, reset: bool) -> Store:
-        """X as a store, its width checked."""
+        """X as a store, its columns checked."""
         if isinstance(X, Store):
-            self._check_width(X.d, reset=reset)
+            self._check_columns(X.d, X.feature_names, reset=reset)
             return X
         return Store.from_arrays(self._checked(X, "no_validation", reset=reset)[0])
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
-        """X and y by scikit-learn's rules; a dask array only by its width: its rows are checked as they are read."""
+        """X and y by scikit-learn's rules; a dask array only by its columns: its rows are checked as they are read."""
         if _is_dask(X):
-            self._check_width(X.shape[1], y, reset=reset)
+            self._check_columns(X.shape[1], names_of(X), y, reset=reset)
             return X, y if isinstance(y, str) else column_or_1d(_computed(y), warn=True)
         dtypes = [np.float64, np.float32, np.uint8]
-        checked = validate_data(self, X, _computed(y), reset=reset, accept_sparse="csr", dtype=dtypes)
+        try:
+            checked = validate_data(self, X, _computed(y), reset=reset, accept_sparse="csr", dtype=dtypes)
+        except (TypeError, ValueError):
+            numbers_of(X)  # where it is a column of text, its name is told
+            raise
         return checked if isinstance(checked, tuple) else (checked, y)
 
-    def _check_width(self, d: int, y: Any = "no_validation", *, reset: bool) -> None:
-        """Notes or compares the number of features by scikit-learn's rules, without the data."""
-        validate_data(self, np.broadcast_to(0.0, (1, d)), y, reset=reset, skip_check_array=True)
+    def _check_columns(self, d: int, names: Names | None, y: Any = "no_validation", *, reset: bool) -> None:
+        """Notes or compares the number of features and their names by scikit-learn's rules, without the data."""
+        X = np.broadcast_to(0.0, (1, d)) if names is None else _table(names)
+        validate_data(self, X, y, reset=reset, skip_check_array=True)
+
+    def _names(self) -> Names | None:
+        """Of the columns that it was fitted on, where they had any."""
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else tuple(names)
 
 
 def _wants_probabilities(estimator: StoreClassifier) -> bool:
@@ -195,6 +207,13 @@ def warn(record: dict[str, Any]) -> None:
 def threads(n_jobs: int | None) -> int:
     """joblib's meaning of n_jobs, with None as -1: one thread inside a parallel worker, else every core."""
     return effective_n_jobs(-1 if n_jobs is None else n_jobs)
+
+
+def _table(names: Names) -> Any:
+    """No rows under these names, in a table that scikit-learn knows."""
+    import pyarrow as pa
+
+    return pa.Table.from_arrays([pa.array([], pa.float32())] * len(names), names=list(names))
 
 
 def _is_dask(X: Any) -> bool:

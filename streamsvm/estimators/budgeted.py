@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -76,6 +77,8 @@ class BudgetedSVC(StoreClassifier):
         Labels, sorted.
     n_features_in_ : int
         Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has names that are all strings.
     model_ : BudgetModel
         The trained model and the learner's state; `save` writes it, `streamsvm.load_model` reads it.
     objective_ : float
@@ -156,7 +159,7 @@ class BudgetedSVC(StoreClassifier):
         known = np.unique(classes) if first else self.classes_
         if not first and classes is not None and not np.array_equal(np.unique(classes), known):
             raise ValueError(f"classes is {np.unique(classes)}, in the first call it was {known}")
-        store = Store.from_arrays(X, y, sample_weight=sample_weight)
+        store = Store.from_arrays(X, y, sample_weight=sample_weight, feature_names=self._names())
         codes = self._codes(y, known)
         if first:
             self._begin(config, store, known)
@@ -195,8 +198,10 @@ class BudgetedSVC(StoreClassifier):
         lam = o.lam if o.lam is not None else 1.0 / (STREAM_ROWS * config.C)
         learner = BudgetLearner(kernel, store.d, n_columns(len(classes)), BudgetOptions.of(o, lam))
         header = Header(kernel, Scaling.none(store.d), classes, config=config.model_dump(mode="json"))
+        header = replace(header, feature_names=store.feature_names)
         self.model_, self.classes_ = BudgetModel.of(header, learner), classes
-        if kernel.name == "rbf" and (message := advice(kernel, header.scaling, store.read(0, store.n))):
+        first, names = store.read(0, store.n), store.feature_names
+        if kernel.name == "rbf" and (message := advice(kernel, header.scaling, first, names)):
             warnings.warn(message, stacklevel=3)
 
     def _codes(self, y: np.ndarray, classes: np.ndarray) -> np.ndarray:

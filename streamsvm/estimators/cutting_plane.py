@@ -84,6 +84,8 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         Labels, sorted.
     n_features_in_ : int
         Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has names that are all strings.
     coef_ : ndarray of shape (1 or n_classes, n_features_in_)
         Weights; without landmarks only.
     intercept_ : ndarray of shape (1 or n_classes,)
@@ -172,6 +174,8 @@ class CuttingPlaneRanker(_Linear):
         Labels, sorted.
     n_features_in_ : int
         Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has names that are all strings.
     coef_ : ndarray of shape (1, n_features_in_)
         Weights; without landmarks only.
     thresholds_ : ndarray of shape (n_labels - 1,)

@@ -86,6 +86,8 @@ class HSSSVC(StoreClassifier):
         Labels, sorted.
     n_features_in_ : int
         Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has names that are all strings.
     path_ : dict of float to ExpansionModel
         The model of each C.
     reports_ : dict of float to dict

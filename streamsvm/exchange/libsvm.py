@@ -51,7 +51,8 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
     """Writes a model to `out`, whole or not at all, and next to it what the format cannot say.
 
     OUT.range, for svm-scale -r, where rows have to be scaled first; OUT.labels.json, the labels by number, where they
-    are no integers. Returns n_support, files and notes. Raises ModelError, StorageError.
+    are no integers; OUT.names.json, the names of the features, where they have any. Returns n_support, files and notes.
+    Raises ModelError, StorageError.
     """
     expanded = expansion(model).folded()
     numbers = _numbers(model.classes)
@@ -68,6 +69,10 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
         notes.append(
             f"LIBSVM's labels are integers: 0 to {len(model.classes) - 1} stand for those in {names}"
         )
+    if model.feature_names is not None:
+        features = out.with_name(f"{out.name}.names.json")
+        texts[features] = iter([json.dumps(model.feature_names) + "\n"])
+        notes.append(f"LIBSVM's features have no names: feature 1 is the first of those in {features}")
     if len(svm.labels) > 2:
         notes.append(
             "equal votes are the first class's in LIBSVM, and a pair's value is positive for its first class"

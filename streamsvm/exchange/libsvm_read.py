@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.sources import csr
@@ -53,12 +54,14 @@ def import_libsvm(
     ranges: Path | None = None,
     labels: Path | None = None,
     features: int | None = None,
+    names: Path | None = None,
     events: Events = ignore,
 ) -> Imported:
     """The model in a file of LIBSVM.
 
     ranges: a file of svm-scale -s, which becomes the model's scaling. labels: a JSON list, label i by position i.
-    features: of the rows to come; else the highest that the files name. Raises DataError, ConfigError.
+    names: a JSON list, of the features from the first on. features: of the rows to come; else as many as there are
+    names, or the highest that the files name. Raises DataError, ConfigError.
     """
     svm, left_out = read_svm(path)
     if left_out:
@@ -70,9 +73,20 @@ def import_libsvm(
     least = max(svm.support.d, 0 if scaling is None else len(scaling.scale))
     if features is not None and features < least:
         raise ConfigError(f"--features {features}: {path} or its range file has feature {least}")
-    d = features or least
+    feature_names = None if names is None else _feature_names(names, features, least)
+    d = features or len(feature_names or ()) or least
     scaling = Scaling.none(d) if scaling is None else scaling.wider(d)
-    return _model(svm, scaling, labels)
+    model = _model(svm, scaling, labels)
+    return replace(model, header=replace(model.header, feature_names=feature_names))
+
+
+def _feature_names(path: Path, features: int | None, least: int) -> Names:
+    names = _read_json(path)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise DataError(f"{path}: expected a JSON list of texts, the names of features")
+    if len(names) < least or len(names) != (features or len(names)):
+        raise DataError(f"{path}: found {len(names)} names, the model has {features or least} features")
+    return tuple(names)
 
 
 def _model(svm: SVM, scaling: Scaling, names: Path | None) -> Imported:
@@ -104,10 +118,7 @@ def _with_layout(rows: Rows, d: int) -> Rows:
 
 
 def _named(numbers: np.ndarray, path: Path) -> np.ndarray:
-    try:
-        names = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: found no JSON: {error}") from None
+    names = _read_json(path)
     kinds = {type(name) for name in names} if isinstance(names, list) else set()
     if kinds not in ({str}, {int}, {float}) or len(set(names)) < len(names):
         raise DataError(f"{path}: expected a JSON list of different labels, all texts or all numbers")
@@ -119,6 +130,13 @@ def _named(numbers: np.ndarray, path: Path) -> np.ndarray:
     if classes.dtype.kind not in "Uif":
         raise DataError(f"{path}: a label is beyond 64 bits")
     return classes[numbers]
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: found no JSON: {error}") from None
 
 
 @dataclass

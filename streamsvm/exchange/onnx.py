@@ -2,7 +2,7 @@
 `decision_function` are not, by 2^-24 gamma |x|^2 of each coefficient.
 
 Input "X", float32 (N, d), rows as they are. Outputs "label" (N,) and "scores", what `decision_function` says, float32
-(N,) or (N, k); of a ranking or a regression "scores" alone.
+(N,) or (N, k); of a ranking or a regression "scores" alone. Metadata "feature_names": a JSON list, where it has any.
 
 Not ai.onnx.ml's SVMClassifier: onnxruntime sums it in float32, it takes longer, and it has no words for routes or for
 classes against the rest.
@@ -10,6 +10,7 @@ classes against the rest.
 
 from __future__ import annotations
 
+import json
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,10 @@ def onnx_model(model: Any) -> ModelProto:
     built = helper.make_graph(graph.nodes, "streamsvm", inputs, outputs, graph.constants)
     opsets = [helper.make_opsetid("", OPSET)]
     producer = {"producer_name": "streamsvm", "producer_version": __version__}
-    return helper.make_model(built, opset_imports=opsets, ir_version=IR_VERSION, **producer)
+    proto = helper.make_model(built, opset_imports=opsets, ir_version=IR_VERSION, **producer)
+    if model.feature_names is not None:
+        helper.set_model_props(proto, {"feature_names": json.dumps(model.feature_names)})
+    return proto
 
 
 def _sums(graph: Graph, model: Any) -> str:

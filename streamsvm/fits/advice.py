@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamsvm.data.moments import moments_of
+from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.kernels import Kernel
@@ -16,13 +17,13 @@ VANISHED = 1e-3  # largest K of a row with the others of a sample: then nearly n
 SAMPLE, FEWEST = 256, 20
 
 
-def advice(kernel: Kernel, scaling: Scaling, first: Rows) -> str | None:
+def advice(kernel: Kernel, scaling: Scaling, first: Rows, names: Names | None) -> str | None:
     """What is wrong with unscaled features, or with a kernel that is too narrow; None where nothing is."""
-    unscaled = scaling.kind in ("none", "centre") and uneven_columns(first)
+    unscaled = scaling.kind in ("none", "centre") and uneven_columns(first, names)
     return unscaled or vanishing_values(kernel, scaling.apply(first))
 
 
-def uneven_columns(rows: Rows) -> str | None:
+def uneven_columns(rows: Rows, names: Names | None = None) -> str | None:
     """What is wrong where a few columns make up all distances."""
     moments = moments_of(rows)
     ranges = moments.high - moments.low
@@ -33,8 +34,9 @@ def uneven_columns(rows: Rows) -> str | None:
     widest = int(np.argmax(ranges))
     if ranges[widest] < UNEVEN * narrow:
         return None
+    name = widest if names is None else repr(names[widest])
     return (
-        f"column {widest} has a range of {ranges[widest]:.3g}, a quarter of the columns one of {narrow:.2g} at most: "
+        f"column {name} has a range of {ranges[widest]:.3g}, a quarter of the columns one of {narrow:.2g} at most: "
         "the rbf kernel sees the wide ones alone; scale the features (--scale standard; StandardScaler in Python)"
     )
 

@@ -125,7 +125,7 @@ class Fit(ABC):
             require_finite(self.store, first, 0)
             if kernel.name == "rbf":
                 scaling = _centred(scaling, kernel, first)
-                if message := advice(kernel, scaling, first):
+                if message := advice(kernel, scaling, first, self.store.feature_names):
                     self.events("warning", message=message, about="scale")
             else:
                 _require_range(scaling, kernel, first)
@@ -171,6 +171,7 @@ class Fit(ABC):
             self.store.fingerprint(),
             certificate,
             self.calibration,
+            self.store.feature_names,
         )
 
     def report(self, certificate: dict[str, Any], n_support: int, **facts: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
+from streamsvm.data.rows import rows_state
 from streamsvm.data.samples import MemorySamples, StoreSamples
 from streamsvm.data.store import Store
 from streamsvm.events import Events, Rounds
@@ -22,9 +23,9 @@ from streamsvm.gather import Table, gather
 from streamsvm.graph import Engine
 from streamsvm.groups import Groups, MemoryGroups, SpooledGroups
 from streamsvm.kernels import Kernel
-from streamsvm.kmeans import Partition, partition
+from streamsvm.kmeans import Partition, partition, partition_from_state, partition_state
 from streamsvm.memory import MemoryPlan, plan_memory
-from streamsvm.models import KernelModel, LocalModel, partition_from_state, partition_state, rows_state
+from streamsvm.models import KernelModel, LocalModel
 from streamsvm.persist import ModelWriter, save_model
 from streamsvm.problems import DualQP, StreamedDual
 from streamsvm.solvers import blockws

@@ -11,13 +11,14 @@ import pytest
 
 from streamsvm import persist
 from streamsvm.cli.app import app, exit_status
+from streamsvm.data.names import Named
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
 from streamsvm.persist import save_model
 
 
 @dataclass
-class FirstColumn:
+class FirstColumn(Named):
     """Says yes where the first feature is positive."""
 
     kind: ClassVar[str] = "first-column"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.data.names import listed
 from streamsvm.errors import DataError
 
 MAX_CATEGORIES = 10_000
@@ -115,7 +116,7 @@ def find_label(path: str, names: list[str], wanted: str) -> str | None:
         return names[0 if wanted == "first" else -1]
     if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
         return names[int(wanted)]
-    raise DataError(f"{path} has no column {wanted!r} for the label; it has {_listed(names)}")
+    raise DataError(f"{path} has no column {wanted!r} for the label; it has {listed(names)}")
 
 
 def match(path: str, schema: Schema, names: set[str]) -> str | None:
@@ -123,11 +124,6 @@ def match(path: str, schema: Schema, names: set[str]) -> str | None:
     missing = [f.name for f in schema.features if f.name not in names]
     if missing:
         raise DataError(
-            f"{path} lacks column {missing[0]!r}; expected {_listed([f.name for f in schema.features])}"
+            f"{path} lacks column {missing[0]!r}; expected {listed([f.name for f in schema.features])}"
         )
     return schema.label if schema.label in names else None
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(repr(n) for n in names[:8])
-    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown

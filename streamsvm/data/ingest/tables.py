@@ -143,7 +143,8 @@ class TableReader:
 
     def attrs(self) -> dict[str, Any]:
         assert self._schema is not None
-        return self._schema.to_attrs()
+        has_names = self._options.header or self._format == "parquet"  # else Arrow's own, by position
+        return self._schema.to_attrs() | ({} if has_names else {"header": False})
 
 
 class _Csv:
@@ -157,9 +158,7 @@ class _Csv:
             row_bytes = stream.first_line_bytes()
         self._block_bytes = max(options.block_bytes, 8 * row_bytes)  # Arrow needs whole rows in two blocks
         self._schema = self._reader(max(1 << 20, 8 * row_bytes), None).schema
-        twice = [name for name, count in Counter(self._schema.names).items() if count > 1]
-        if twice:
-            raise DataError(f"{path} has two columns named {twice[0]!r}; expected different names")
+        _require_different(path, self._schema.names)
 
     def _reader(self, block_bytes: int, types: dict[str, pa.DataType] | None) -> Any:
         header = self._options.header
@@ -196,6 +195,7 @@ class _Parquet:
             raise DataError(f"{path} is not a whole parquet file: {_one_line(error)}") from error
 
     def kinds(self) -> dict[str, str]:
+        _require_different(self._path, self._file.schema_arrow.names)
         return {f.name: self._kind(f) for f in self._file.schema_arrow}
 
     def _kind(self, column: pa.Field) -> str:
@@ -220,6 +220,12 @@ class _Parquet:
 
     def close(self) -> None:
         self._raw.close()
+
+
+def _require_different(path: str, names: list[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(f"{path} has two columns named {twice[0]!r}; expected different names")
 
 
 def _is_text(t: pa.DataType) -> bool:

@@ -1,0 +1,178 @@
+"""The names of columns: where they come from, and whether rows have the columns that a model was trained on.
+
+A store's own are in its attribute `columns`, which `ingest` writes; those of others are where anndata and xarray put
+them; data frames have theirs. A column of text became one for each of its values: `colour=red`, `colour=blue`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+
+from streamsvm.data.checked import CheckedArray
+from streamsvm.errors import DataError, ModelError
+
+if TYPE_CHECKING:
+    from streamsvm.data.store import Store
+
+Names = tuple[str, ...]
+ANSWER = "give it the model's columns in their order, as `streamsvm ingest FILE --store S --like TRAINING_STORE` does"
+
+
+def names_of(X: Any) -> Names | None:
+    """Of a data frame or an Arrow table, where all are text; of anything else None."""
+    names = getattr(X, "column_names", None) or getattr(X, "columns", None)
+    return _all_text(names) if isinstance(names, Iterable) else None
+
+
+def names_in_attrs(attrs: Mapping[str, Any]) -> Names | None:
+    """Those of a store that `ingest` made of a table with a header."""
+    if "columns" not in attrs or not attrs.get("header", True):
+        return None
+    return tuple(chain.from_iterable(map(_expanded, attrs["columns"])))
+
+
+def _expanded(column: Mapping[str, Any]) -> list[str]:
+    name = str(column["name"])
+    return [f"{name}={text}" for text in column["categories"]] if "categories" in column else [name]
+
+
+def names_of_others(group: zarr.Group, x: str, d: int) -> Names | None:
+    """Of the columns of array `x` in a store of anndata (the index of `var`) or xarray (a coordinate of text)."""
+    folder, dimension = x.rpartition("/")[0], _dimension(group[x])
+    var = "/".join(["raw", "var"] if folder == "raw" else ["var"])
+    index = group[var].attrs.get("_index") if folder in ("", "layers", "raw") and var in group else None
+    candidates = [
+        f"{var}/{index}" if isinstance(index, str) else None,
+        "/".join(filter(None, [folder, dimension])),
+    ]
+    found = (_read(group, path, d) for path in candidates if path)
+    return next((names for names in found if names), None)
+
+
+def _dimension(member: zarr.Array | zarr.Group) -> str | None:
+    """What xarray calls the second dimension of an array, in zarr format 3 and 2."""
+    if isinstance(member, zarr.Group):
+        return None
+    names: Any = getattr(member.metadata, "dimension_names", None) or member.attrs.get("_ARRAY_DIMENSIONS")
+    is_pair = isinstance(names, list | tuple) and len(names) == 2 and isinstance(names[1], str)
+    return names[1] if is_pair else None
+
+
+def _read(group: zarr.Group, path: str, d: int) -> Names | None:
+    """The (d,) texts of an array, or of anndata's nullable text; None where there is no such thing."""
+    member = group.get(path)
+    if isinstance(member, zarr.Group):
+        member = member.get("values")
+    if not isinstance(member, zarr.Array) or member.shape != (d,):
+        return None
+    return _all_text(CheckedArray(member, path).all().tolist())
+
+
+def _all_text(names: Iterable[Any]) -> Names | None:
+    names = tuple(names)
+    return tuple(map(str, names)) if names and all(isinstance(name, str) for name in names) else None
+
+
+def numbers_of(X: Any) -> Any:
+    """A data frame as (n, d) numbers, anything else as it is. Raises DataError naming a column that holds others."""
+    names = names_of(X)
+    if names is None or hasattr(X, "__dask_graph__"):
+        return X
+    values = np.asarray(X)
+    if values.dtype.kind in "biuf":
+        return values
+    return np.column_stack([_numbers(name, column) for name, column in zip(names, values.T, strict=True)])
+
+
+def _numbers(name: str, values: np.ndarray) -> np.ndarray:
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError):
+        found = next(value for value in values.tolist() if not isinstance(value, int | float))
+        raise DataError(
+            f"column {name!r}: found {str(found)[:40]!r}, expected numbers; encode text and dates first, as "
+            "pandas.get_dummies and scikit-learn's OneHotEncoder do, or `streamsvm ingest` of a file"
+        ) from None
+
+
+class Named:
+    """A model with names for the d columns of the rows that it takes.
+
+    by_name: they come in any order, as in the events of a stream; there may then be columns that have no name yet,
+    after the others.
+    """
+
+    by_name = False
+
+    @property
+    def d(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def feature_names(self) -> Names | None:
+        return None
+
+    def columns_in(self, store: Store) -> tuple[np.ndarray | None, str | None]:
+        """Which column of a store each of the model's is (None: all are in their order), and what cannot be checked.
+
+        Where both have names these decide, else the number of columns. Raises ModelError naming the first difference.
+        """
+        found, expected, where = store.feature_names, self.feature_names, store.url or "X"
+        if self.by_name and expected:
+            numbers = tuple(map(str, range(store.d)))
+            found = numbers if set(expected) == set(numbers) else found  # such features are those columns
+        if not (found and expected):
+            return _by_position(store.d, expected, self.d, where, by_name=self.by_name)
+        if self.by_name:
+            return _by_name(found, expected, self.d, where), None
+        _require_same(found, expected, where)
+        return None, None
+
+
+def _by_position(
+    n: int, expected: Names | None, d: int, where: str, *, by_name: bool
+) -> tuple[np.ndarray | None, str | None]:
+    known = len(expected) if by_name and expected else d
+    if n != known:
+        raise ModelError(f"{where} has {n} columns, the model was trained on {known}; {ANSWER}")
+    told = f"{where} has no names of columns; they are taken to be the model's: {listed(expected or ())}"
+    return None if known == d else np.arange(known), told if expected else None
+
+
+def _by_name(found: Names, expected: Names, d: int, where: str) -> np.ndarray | None:
+    place, known = {name: column for column, name in enumerate(found)}, set(expected)
+    for name in expected:
+        if name not in place:
+            raise ModelError(
+                f"{where} has no column {name[:80]!r}, a feature of the stream that the model has learnt"
+            )
+    for column, name in enumerate(found):
+        if name not in known or place[name] != column:
+            what = "twice" if name in known else "no feature of the stream that the model has learnt"
+            raise ModelError(f"{where}: column {column} is {name[:80]!r}, {what}; leave it out")
+    return None if found == expected and len(found) == d else np.array([place[name] for name in expected])
+
+
+def _require_same(found: Names, expected: Names, where: str) -> None:
+    if found == expected:
+        return
+    pairs = enumerate(zip_longest(found, expected))
+    column, names = next((column, names) for column, names in pairs if names[0] != names[1])
+    here, there = ("none" if name is None else repr(name[:80]) for name in names)
+    counts = f" has {len(found)} columns, the model was trained on {len(expected)}"
+    order = " (the same columns in another order)" if sorted(found) == sorted(expected) else ""
+    raise ModelError(
+        f"{where}{counts if len(found) != len(expected) else ''}: column {column}: found {here}, expected {there}"
+        f"{order}; {ANSWER}"
+    )
+
+
+def listed(names: Sequence[str], most: int = 8, of: int | None = None) -> str:
+    """The first names, and how many more there are, of all or of so many."""
+    shown, more = ", ".join(repr(name[:80]) for name in names[:most]), (of or len(names)) - most
+    return f"{shown} and {more:,} more" if more > 0 else shown
