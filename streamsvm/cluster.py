@@ -18,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import dask
 from dask.sizeof import sizeof
@@ -27,7 +28,7 @@ from distributed.comm import CommClosedError
 from streamsvm.data.target import whole_file
 from streamsvm.errors import ClusterError, ConfigError
 from streamsvm.events import Events, ignore
-from streamsvm.graph import Engine, Later, call, merged_in_tree
+from streamsvm.graph import Engine, Later, call, merged_in_tree, name_of
 from streamsvm.machine import cores
 from streamsvm.private.distributed import BoundedClient
 from streamsvm.progress import Meter
@@ -293,7 +294,7 @@ class ClusterEngine(Engine):
 
         def submit() -> Any:
             here = [arg.future if isinstance(arg, Remote) else arg for arg in args]
-            return self._client.submit(call, fn, *here, pure=False)
+            return self._client.submit(call, fn, *here, key=f"{name_of(fn)}-{uuid4().hex}")
 
         task = Remote(submit)
         self._persist(lambda: task.future)

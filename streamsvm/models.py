@@ -18,12 +18,13 @@ from streamsvm.errors import ModelError
 from streamsvm.kernels import Kernel
 from streamsvm.kmeans import Centres, Partition
 from streamsvm.products import times
+from streamsvm.sizes import Weighed
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
 from streamsvm.solvers.pairs import n_pairs, pair_coefficients, vote
 
 
 @dataclass(frozen=True)
-class Header:
+class Header(Weighed):
     """What every model knows: kernel, scaling, classes, where it comes from, and what makes its probabilities."""
 
     kernel: Kernel
@@ -68,7 +69,7 @@ class Header:
         )
 
 
-class _Classifier(ABC):
+class _Classifier(Weighed, ABC):
     """What follows from a header and the decision values of binary problems."""
 
     header: Header

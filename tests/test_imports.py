@@ -18,7 +18,7 @@ from streamsvm.data.rows import Rows
 
 ROOT = Path(streamsvm.__file__).parent
 LAYERS = (
-    ("errors", "jsonable", "human", "strips", "ahead", "machine", "private"),
+    ("errors", "jsonable", "human", "strips", "ahead", "machine", "private", "sizes"),
     ("config", "events", "progress", "compiling"),
     ("data",),
     ("kernels", "products", "rowcache", "graph", "cluster", "memory", "check", "gather", "groups"),

@@ -13,6 +13,7 @@ from streamsvm.data.checked import CheckedArray
 from streamsvm.data.rows import Rows, concat
 from streamsvm.errors import CorruptDataError, DataError
 from streamsvm.private.dask import meta
+from streamsvm.sizes import Weighed
 
 CHUNK_BYTES = 4 << 20  # measured: zarr decodes 4 MiB chunks at 1.3 GB/s, 0.5 MiB ones at half that
 MAX_CHUNK_ROWS = 1 << 16
@@ -158,7 +159,7 @@ def _member(group: zarr.Group, name: str, key: str) -> CheckedArray:
     return CheckedArray(member, f"{name}/{key}")
 
 
-class ArraySource:
+class ArraySource(Weighed):
     """A numpy array or scipy CSR matrix in memory."""
 
     def __init__(self, X: Any) -> None:

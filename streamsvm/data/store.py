@@ -19,11 +19,12 @@ from streamsvm.data.sources import CSRSource, DenseSource, Source, default_chunk
 from streamsvm.data.target import PARTIAL, is_remote_failure, local_path
 from streamsvm.errors import ConfigError, CorruptDataError, DataError, NotFoundError, StorageError
 from streamsvm.private.zarr import has_key
+from streamsvm.sizes import Weighed
 
 READERS = 2  # threads that read ahead: more gain nothing where zarr packs and unpacks in one
 
 
-class Store:
+class Store(Weighed):
     """n samples of d features with their labels: read-only, read block by block, never loaded whole.
 
     Make one with `Store.open` (zarr) or `Store.from_arrays` (numpy, scipy CSR, dask). Row ids are 0..n-1.
@@ -234,7 +235,7 @@ class Store:
         return state.hexdigest()
 
 
-class _Chosen:
+class _Chosen(Weighed):
     """The source of a subset."""
 
     def __init__(self, store: Store, ids: np.ndarray) -> None:
