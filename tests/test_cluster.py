@@ -17,8 +17,10 @@ from dask.sizeof import sizeof
 from distributed import LocalCluster, Scheduler, SpecCluster, Worker
 from making import samples, write
 
+from streamsvm import contact
 from streamsvm.check import check
 from streamsvm.cluster import INLINE_BYTES, ClusterEngine, Remote, open_cluster
+from streamsvm.contact import Contact
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ClusterError, ConfigError, CorruptDataError
@@ -136,14 +138,14 @@ class TestEngine:
 
 
 def test_a_worker_that_leaves_while_values_are_sent_costs_another_try(engine, monkeypatch):
-    told, send = [], engine._client.scatter
+    told, send = [], contact.scatter
     monkeypatch.setattr(engine, "_events", Events(told.append))
 
     def first_fails(*args, **options):
-        monkeypatch.setattr(engine._client, "scatter", send)
+        monkeypatch.setattr(contact, "scatter", send)
         raise KeyError("tcp://127.0.0.1:44583")
 
-    monkeypatch.setattr(engine._client, "scatter", first_fails)
+    monkeypatch.setattr(contact, "scatter", first_fails)
     shared = engine.share(np.arange(3))
     assert list(engine.map(_dot, [np.ones(3)], [np.ones(3)], shared=(shared,))) == [6.0]
     assert "a worker was lost" in told[0]["message"]
@@ -210,10 +212,8 @@ def test_dask_knows_the_size_of_what_travels(name, cluster, tmp_path, monkeypatc
 
 
 def test_cutting_planes_send_codes_and_weights_once(store, cluster, tmp_path, monkeypatch):
-    sent, send = [], ClusterEngine._sent
-    monkeypatch.setattr(
-        ClusterEngine, "_sent", lambda self, values: sent.extend(values) or send(self, values)
-    )
+    sent, send = [], Contact.send
+    monkeypatch.setattr(Contact, "send", lambda self, values: sent.extend(values) or send(self, values))
     there = fit_config("cutting-plane", scheduler=cluster.scheduler_address)
     report = train(store, there, model_path=tmp_path / "m.zarr")
     assert report["passes"] > 3

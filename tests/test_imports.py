@@ -21,7 +21,7 @@ LAYERS = (
     ("errors", "jsonable", "human", "strips", "ahead", "machine", "private", "sizes"),
     ("config", "events", "progress", "compiling"),
     ("data",),
-    ("kernels", "products", "rowcache", "graph", "cluster", "memory", "check", "gather", "groups"),
+    ("kernels", "products", "rowcache", "graph", "cluster", "contact", "memory", "check", "gather", "groups"),
     ("problems", "risks", "nystroem", "kmeans", "hss"),
     ("solvers",),
     ("models", "calibration", "persist", "checkpoints", "runs", "metrics", "phases"),
