@@ -208,7 +208,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
             break
         if time.perf_counter() + grown(seen, took, following, STEEPEST[config.solver]) > until:
             break
-    n_classes = 1 if config.task == "regress" else len(np.unique(store.y))
+    n_classes = 1 if config.task == "regress" else len(store.coded[0])
     loading = min(max(first.total_s - again.total_s, 0.0), MOST_LOADING_S)
     return Costs(
         config.solver,

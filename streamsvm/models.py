@@ -142,7 +142,10 @@ class _Classifier(Weighed, ABC):
 
 
 def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
-    """(n,) int32 codes of labels in `classes`, -1 where unknown; with `positive`, 1 for those labels and 0 else."""
+    """(n,) int32 codes of labels in `classes`, -1 where unknown; with `positive`, 1 for those labels and 0 else.
+
+    Of many rows, only the different labels should come here (`Store.coded`): each may become text.
+    """
     if positive:
         return np.isin(label_texts(y), positive).astype(np.int32)
     if y.dtype.kind != classes.dtype.kind and "U" in (y.dtype.kind, classes.dtype.kind):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +14,7 @@ import zarr
 
 from streamsvm.ahead import ahead
 from streamsvm.data.checked import CheckedArray, whole_metadata
+from streamsvm.data.labels import coded
 from streamsvm.data.place import STORE_MARK
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.sources import CSRSource, DenseSource, Source, default_chunk_rows, source_of
@@ -21,6 +23,7 @@ from streamsvm.errors import ConfigError, CorruptDataError, DataError, NotFoundE
 from streamsvm.private.zarr import has_key
 from streamsvm.sizes import Weighed
 
+PIECE_ROWS = 1 << 16  # labels that are looked at together
 READERS = 2  # threads that read ahead: more gain nothing where zarr packs and unpacks in one
 
 
@@ -182,6 +185,24 @@ class Store(Weighed):
         return _labels(_values(self._columns["y"]))
 
     @cached_property
+    def coded(self) -> tuple[np.ndarray, np.ndarray]:
+        """(k,) the different labels, rising, and (n,) int32 each row's place among them. Raises as `y`.
+
+        Labels of a file are read in pieces: text that all rows spell out takes many times as much as its codes.
+        """
+        column = self._columns.get("y")
+        if isinstance(column, CheckedArray | _Categorical | _Nullable) and column.dtype.kind != "O":
+            found = coded(_label_pieces(column, self.n), self.n)
+        else:
+            found = coded(
+                (self.y[start : start + PIECE_ROWS] for start in range(0, self.n, PIECE_ROWS)), self.n
+            )
+        if found is None:
+            values, codes = np.unique(self.y, return_inverse=True)
+            found = values, codes.astype(np.int32)
+        return found
+
+    @cached_property
     def qid(self) -> np.ndarray | None:
         """(n,) query ids: whole numbers >= 0 or text; or None. Raises DataError."""
         if "qid" not in self._columns:
@@ -231,7 +252,9 @@ class Store(Weighed):
         first = self.read(0, min(self.n, 64)).X
         state.update(np.ascontiguousarray(first.data).tobytes() if self.is_sparse else first.tobytes())
         if self.has_y:
-            state.update(self.y.tobytes())
+            values, codes = self.coded
+            for start in range(0, self.n, PIECE_ROWS):
+                state.update(values[codes[start : start + PIECE_ROWS]].tobytes())
         return state.hexdigest()
 
 
@@ -299,12 +322,23 @@ class _Categorical:
         self._codes = CheckedArray(group["codes"], f"{name}/codes")  # type: ignore[arg-type]
         self._categories = CheckedArray(group["categories"], f"{name}/categories")  # type: ignore[arg-type]
         self._name = name
-        self.shape = self._codes.shape
+        self.shape, self.dtype, self.chunk_rows = (
+            self._codes.shape,
+            self._categories.dtype,
+            self._codes.chunk_rows,
+        )
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        codes = self._codes.read(start, stop)
+        _require_all(self._name, (codes < 0) | (codes >= len(self._categories)), start)
+        return self._named[codes]
+
+    @cached_property
+    def _named(self) -> np.ndarray:
+        return self._categories.all()
 
     def all(self) -> np.ndarray:
-        codes = self._codes.all()
-        _require_all(self._name, (codes < 0) | (codes >= len(self._categories)))
-        return self._categories.all()[codes]
+        return self.read(0, len(self._codes))
 
 
 class _Nullable:
@@ -314,17 +348,24 @@ class _Nullable:
         self._values = CheckedArray(group["values"], f"{name}/values")  # type: ignore[arg-type]
         self._mask = CheckedArray(group["mask"], f"{name}/mask", may_lack=True)  # type: ignore[arg-type]
         self._name = name
-        self.shape = self._values.shape
+        self.shape, self.dtype, self.chunk_rows = (
+            self._values.shape,
+            self._values.dtype,
+            self._values.chunk_rows,
+        )
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        _require_all(self._name, self._mask.read(start, stop), start)
+        return self._values.read(start, stop)
 
     def all(self) -> np.ndarray:
-        _require_all(self._name, self._mask.all())
-        return self._values.all()
+        return self.read(0, len(self._values))
 
 
-def _require_all(name: str, missing: np.ndarray) -> None:
+def _require_all(name: str, missing: np.ndarray, start: int) -> None:
     rows = np.flatnonzero(missing)
     if len(rows):
-        raise DataError(f"{name!r} is missing in row {rows[0]}; every row needs a value")
+        raise DataError(f"{name!r} is missing in row {start + rows[0]}; every row needs a value")
 
 
 def _open_column(group: zarr.Group, name: str) -> CheckedArray | _Categorical | _Nullable:
@@ -357,17 +398,26 @@ def _values(column: Any) -> np.ndarray:
     return _texts(values) if values.dtype.kind in "OT" else values
 
 
-def _texts(values: np.ndarray) -> np.ndarray:
+def _label_pieces(column: Any, n: int) -> Iterator[np.ndarray]:
+    """The labels of a column of a file, as many at a time as are unpacked together."""
+    step = max(1, PIECE_ROWS // column.chunk_rows) * column.chunk_rows
+    for start in range(0, n, step):
+        values = column.read(start, min(n, start + step)).reshape(-1)
+        yield _labels(_texts(values, start) if values.dtype.kind == "T" else values, start)
+
+
+def _texts(values: np.ndarray, start: int = 0) -> np.ndarray:
     """Python objects or variable-width text as fixed-width text, or as numbers where all are. Raises DataError."""
     items = values.tolist()
     missing = next((i for i, v in enumerate(items) if v is None or v != v), None)
     if missing is not None:
-        raise DataError(f"the label of row {missing} is missing; every row needs one")
+        raise DataError(f"the label of row {start + missing} is missing; every row needs one")
     plain = np.asarray(items)
     return plain.astype(str) if plain.dtype.kind == "O" else plain
 
 
-def _labels(values: np.ndarray) -> np.ndarray:
+def _labels(values: np.ndarray, start: int = 0) -> np.ndarray:
+    """start: the row of the first one."""
     kind = values.dtype.kind
     if kind in "biu":
         return values.astype(np.int64)
@@ -375,7 +425,7 @@ def _labels(values: np.ndarray) -> np.ndarray:
         missing = np.flatnonzero(~np.isfinite(values))
         if len(missing):
             raise DataError(
-                f"the label of row {missing[0]} is {values[missing[0]]}; every row needs a finite label"
+                f"the label of row {start + missing[0]} is {values[missing[0]]}; every row needs a finite label"
             )
         return values.astype(np.float64)
     if kind in "US":
