@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.rows import Rows
-from streamsvm.data.sources import computed
+from streamsvm.data.sources import computed, frame_array, is_dask, is_dask_frame
 from streamsvm.data.store import Store
 from streamsvm.events import Events, Sink
 from streamsvm.graph import Engine
@@ -109,7 +109,9 @@ class StoreEstimator(BaseEstimator):
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         """X and y by scikit-learn's rules; a dask array only by its width: its rows are checked as they are read."""
-        if _is_dask(X):
+        if is_dask_frame(X):
+            X = frame_array(X)
+        if is_dask(X):
             self._check_width(X.shape[1], y, reset=reset)
             return X, y if isinstance(y, str) else column_or_1d(_computed(y), warn=True)
         dtypes = [np.float64, np.float32, np.uint8]
@@ -186,13 +188,9 @@ def threads(n_jobs: int | None) -> int:
     return effective_n_jobs(-1 if n_jobs is None else n_jobs)
 
 
-def _is_dask(X: Any) -> bool:
-    return type(X).__module__.startswith("dask.array")
-
-
 def _computed(values: Any) -> Any:
-    """Labels or weights of a dask array as numpy; anything else as it is."""
-    return computed(values) if _is_dask(values) else values
+    """Labels or weights of a dask array or frame in memory; anything else as it is."""
+    return computed(values) if is_dask(values) else values
 
 
 def classes_of(y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:

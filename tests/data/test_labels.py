@@ -67,7 +67,7 @@ def test_numbers_without_end_are_no_classes(monkeypatch):
 
 
 def test_a_missing_label_is_named_by_its_row(monkeypatch, tmp_path):
-    monkeypatch.setattr("streamsvm.data.store.PIECE_ROWS", 7)
+    monkeypatch.setattr("streamsvm.data.beside.PIECE_ROWS", 7)
     y = np.arange(30.0)
     y[23] = np.nan
     store = write(tmp_path / "s.zarr", samples(30, 1), y, chunk_rows=5)
