@@ -200,8 +200,9 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
 
     start_s: what a process takes to be ready.
     """
-    config = with_task(config, store).model_copy(update={"workers": None, "scheduler": None})
     limit = config.memory_limit or free_bytes()
+    here = {"workers": None, "scheduler": None, "memory_limit": None}  # pilots are small: SAMPLE_SHARE
+    config = with_task(config, store).model_copy(update=here)
     most = int(SAMPLE_SHARE * limit / (store.nbytes / store.n))
     sizes = [m for m in _sizes(store.n, config) if LEAST_ROWS <= m <= most] or [min(store.n, most)]
     rows, read_bytes_s = _drawn(store, sizes[-1], np.random.default_rng(config.seed))
