@@ -6,12 +6,14 @@ items, and the files of --data that they need:
     early    covtype, early prediction: threads, clusters of 1, 2 and 4 workers that run already, and as many processes
              of the command's own, whose start is in its seconds (covtype.csv.gz)
     bsgd     covtype, descent on a budget: learners side by side, and what that costs in accuracy (covtype.csv.gz)
+    bytes    covtype: what travels between the leading process, the scheduler and three workers (covtype.csv.gz)
 
 By turns; whole commands. Differences are of decision values on the test rows, over the largest of threads.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -19,10 +21,11 @@ from typing import Any
 
 import dask
 import numpy as np
+import traffic
 from bench import CONFIGS, Bench, print_tables
 from distributed import Client, LocalCluster
-from measure import CORES, Spread
-from tables import Bytes, Factor, Share, Table
+from measure import CORES, Spread, run_here
+from tables import Bytes, Factor, Seconds, Share, Table
 
 from streamsvm import DCSVC
 from streamsvm.cluster import ENVIRONMENT
@@ -32,6 +35,7 @@ from streamsvm.persist import load_model
 WORKERS = (1, 2, 4)
 MOST_OVERHEAD = 0.15
 PARTITIONS = (1, 2, 4, 8)
+EXACT_ROWS = 40_000
 
 
 def early(bench: Bench) -> list[Table]:
@@ -128,5 +132,57 @@ def bsgd(bench: Bench) -> list[Table]:
     return [Table("Budgeted descent of covtype by learners side by side", records)]
 
 
+def bytes_sent(bench: Bench) -> list[Table]:
+    """Who sends how much to whom in a fit, on three workers of one thread."""
+    train, _ = bench.stores("covtype")
+    few = train if bench.sizes.is_quick else bench.copies(train, EXACT_ROWS)
+    early = ("--config", CONFIGS / "covtype_early.toml")
+    planes = ("--solver", "cutting-plane", "--kernel", "linear", "--C", 1)
+    fits: dict[str, tuple[Any, ...]] = {
+        "cutting-plane": (train, "--scale", "minmax", "--positive", 2, *planes),
+        "dcsvm early": (train, *early),
+        "dcsvm exact, 2 levels": (few, *early, "--set", "dcsvm.early=false", "--set", "dcsvm.levels=2"),
+    }
+    return [Table("Bytes of a fit on three workers", [_traffic(bench, name, *fits[name]) for name in fits])]
+
+
+def _traffic(bench: Bench, name: str, store: Any, *options: Any) -> dict[str, Any]:
+    """Of one fit, led by this process. Bytes as they travel: what stays inside a process is not counted."""
+    with LocalCluster(
+        n_workers=3, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, memory_limit="2GiB"
+    ) as cluster:
+        with Client(cluster, set_as_default=False) as client:
+            for count in (traffic.count, partial(client.run, traffic.count)):
+                count()
+            workers = list(client.scheduler_info(n_workers=-1)["workers"])
+            before, at_workers = traffic.seen(), client.run(traffic.seen)
+            model, where = bench.work / "traffic.model", ("--scheduler", cluster.scheduler_address)
+            words = ("fit", "--store", store, "--model", model, "--force", *options, *where, "--json")
+            fit = run_here([str(word) for word in words])
+            read, written = (now - then for now, then in zip(traffic.seen(), before, strict=True))
+            between = [
+                _total(now[0] - at_workers[worker][0], workers)
+                for worker, now in client.run(traffic.seen).items()
+            ]
+    return {
+        "fit": name,
+        "rows": fit.result["n"],
+        "leader to scheduler": Megabytes(written[cluster.scheduler_address]),
+        "leader to workers": Megabytes(_total(written, workers)),
+        "workers to leader": Megabytes(_total(read, workers)),
+        "between workers": Megabytes(sum(between)),
+        "seconds": Seconds(fit.seconds),
+    }
+
+
+def _total(counts: Counter[str], addresses: list[str]) -> int:
+    return sum(counts[address] for address in addresses)
+
+
+class Megabytes(int):
+    def __str__(self) -> str:
+        return f"{int(self) / 1e6:,.1f} MB"
+
+
 if __name__ == "__main__":  # workers import this file
-    print_tables(__doc__, {"early": early, "bsgd": bsgd})
+    print_tables(__doc__, {"early": early, "bsgd": bsgd, "bytes": bytes_sent})

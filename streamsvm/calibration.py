@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.errors import ConfigError, DataError, ModelError
+from streamsvm.sizes import Weighed
 from streamsvm.solvers.pairs import n_columns, n_pairs
 
 COUPLING_BYTES = 8 << 20  # of the linear systems that are solved at once
@@ -20,7 +21,7 @@ LARGEST = 500.0  # exponent: probabilities stay above 0, and have a sum to be di
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Weighed):
     """One map from decision value to probability for each binary problem of a model.
 
     points (s, 2) float64: of a sigmoid (slope, offset), one row; of an isotonic map (decision value, probability),

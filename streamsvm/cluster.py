@@ -1,7 +1,7 @@
 """A dask.distributed cluster as the engine of a fit: its workers run the tasks, this process only leads.
 
-Values go from here to the workers and back directly, never through the scheduler. What a lost worker held is made
-again: results by dask, values that came from here by `Remote`.
+Values above INLINE_BYTES go from here to the workers and back directly, not through the scheduler, unless it alone
+reaches the workers. What a lost worker held is made again: results by dask, values that came from here by `Remote`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import dask
 from dask.sizeof import sizeof
 from distributed import Client, KilledWorker, LocalCluster, performance_report
 from distributed.comm import CommClosedError
 
+from streamsvm.contact import CONNECT_S, Contact, brief, lacking
 from streamsvm.data.target import whole_file
 from streamsvm.errors import ClusterError, ConfigError
 from streamsvm.events import Events, ignore
-from streamsvm.graph import Engine, Later, call, merged_in_tree
+from streamsvm.graph import Engine, Later, call, merged_in_tree, name_of
 from streamsvm.machine import cores
 from streamsvm.private.distributed import BoundedClient
 from streamsvm.progress import Meter
@@ -40,8 +42,6 @@ INLINE_BYTES = 4096  # of a value that goes with its task, through the scheduler
 # Of our own workers. Not distributed's MALLOC_TRIM_THRESHOLD_: memory that goes back to the system at every release
 # and comes again page by page took a third of the time of solving parts.
 ENVIRONMENT = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
-WAIT_S = 10.0  # for a result, before a look at the cluster
-CONNECT_S = 20.0
 
 
 def open_cluster(
@@ -86,7 +86,7 @@ def _connected(scheduler: str) -> Client:
         elif isinstance(error, CommClosedError):
             hint = "; the address of one with TLS begins with tls://"
         raise ClusterError(
-            f"--scheduler {scheduler}: no scheduler answers there ({_brief(error)}){hint}"
+            f"--scheduler {scheduler}: no scheduler answers there ({brief(error)}){hint}"
         ) from None
 
 
@@ -131,7 +131,7 @@ def _end_report(client: Client, report: performance_report, path: Path, events: 
             report.filename = file.name
             report.__exit__(None, None, None)
     except OSError as error:
-        events("warning", message=f"--performance-report {path}: was not written ({_brief(error)})")
+        events("warning", message=f"--performance-report {path}: was not written ({brief(error)})")
 
 
 class Remote:
@@ -165,9 +165,9 @@ class ClusterEngine(Engine):
         self.threads = self._local.threads
         self._client, self._events = client, events
         self.opened = ExitStack()  # what ends with this
-        self.address = getattr(client.scheduler, "address", "")
-        self._wait_for_workers()
-        events("cluster", scheduler=self.address, dashboard=client.dashboard_link, **self.facts())
+        self._contact = Contact(client, events)
+        self.address = self._contact.address
+        events("cluster", scheduler=self._contact.address, dashboard=client.dashboard_link, **self.facts())
 
     @property
     def local(self) -> Engine:
@@ -175,24 +175,28 @@ class ClusterEngine(Engine):
 
     @property
     def slots(self) -> int:
-        return max(1, sum(self._worker_threads()))
+        return max(1, sum(self._threads()))
 
     def facts(self) -> dict[str, Any]:
-        return {"threads": self.slots, "workers": len(self._worker_threads())}
+        return {"threads": self.slots, "workers": len(self._threads())}
 
     def wide(self, count: int) -> tuple[int, int]:
-        threads = self._worker_threads()
+        threads = self._threads()
         few = count < 4 * max(1, sum(threads))
         return (min(threads, default=1), max(1, len(threads))) if few else (1, 4 * max(1, sum(threads)))
 
     def worker_memory(self) -> tuple[int | None, int]:
         """Of the worker with the least memory; the most threads of a worker."""
-        threads = max(self._worker_threads(), default=1)
+        threads = max(self._threads(), default=1)
         return min((limit for limit in self._memory_limits() if limit), default=None), threads
+
+    def _threads(self) -> list[int]:
+        """Of each worker."""
+        return list(self._contact.workers().values())
 
     def _memory_limits(self) -> list[int]:
         """Bytes of each worker, 0 where it has no limit."""
-        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
+        workers = self._contact.ask(partial(self._client.scheduler_info, n_workers=-1))["workers"].values()
         return [int(worker["memory_limit"] or 0) for worker in workers]
 
     def _memory_bytes(self) -> float:
@@ -237,7 +241,7 @@ class ClusterEngine(Engine):
 
     def require_folder(self, folder: Path) -> None:
         with tempfile.NamedTemporaryFile(dir=folder) as file:
-            seen = self._client.run(os.path.exists, file.name)
+            seen = self._contact.ask(partial(self._client.run, os.path.exists, file.name))
         blind = [address for address, sees in seen.items() if not sees]
         if blind:
             raise ConfigError(
@@ -293,80 +297,49 @@ class ClusterEngine(Engine):
 
         def submit() -> Any:
             here = [arg.future if isinstance(arg, Remote) else arg for arg in args]
-            return self._client.submit(call, fn, *here, pure=False)
+            return self._client.submit(call, fn, *here, key=f"{name_of(fn)}-{uuid4().hex}")
 
         task = Remote(submit)
         self._persist(lambda: task.future)
         return task
 
     def _scatter(self, values: list[Any]) -> list[Remote]:
-        futures = self._persist(lambda: self._sent(values)) if values else []
+        futures = self._persist(lambda: self._contact.send(values)) if values else []
         return [Remote(partial(self._sent_one, v), f) for v, f in zip(values, futures, strict=True)]
 
     def _sent_one(self, value: Any) -> Any:
-        return self._sent([value])[0]
-
-    def _sent(self, values: list[Any]) -> list[Any]:
-        """Futures of values that one worker holds each. Raises OSError where a worker was lost meanwhile.
-
-        The others fetch it from each other when they need it. To send it to all at once would save nothing, and the
-        scheduler tries for ever where one of them has left (distributed 2026.8).
-        """
-        try:
-            return self._client.scatter(values, direct=True, hash=False)
-        except KeyError as error:  # the scheduler's own, of an address that it has just forgotten
-            raise ConnectionError(f"{error} is gone") from error
+        return self._contact.send([value])[0]
 
     @staticmethod
     def _is_large(value: Any) -> bool:
         return not isinstance(value, Remote) and sizeof(value) > INLINE_BYTES
 
     def _result(self, task: Remote) -> Any:
-        return self._persist(lambda: self._waited(task.future), task)
+        return self._persist(lambda: self._contact.result(task.future), task)
 
     def _persist(self, ask: Callable[[], T], task: Remote | None = None) -> T:
         """ask(), again where workers were lost meanwhile; the task's own errors are raised as they are."""
         for tries in range(1, TRIES + 1):
             try:
                 return ask()
-            except LOST as error:
-                if task is not None and task.has_failed and not isinstance(error, KilledWorker):
+            except ImportError as error:
+                raise lacking("a worker", error) from None
+            except Exception as error:
+                failed = task is not None and task.has_failed and not isinstance(error, KilledWorker)
+                if failed or isinstance(error, ClusterError):
                     raise
-                self._require_scheduler()
+                self._contact.require_scheduler()
+                if not isinstance(error, LOST):
+                    raise
                 if tries == TRIES:
                     raise ClusterError(
-                        f"workers were lost {TRIES} times over one task ({_brief(error)})"
+                        f"workers were lost {TRIES} times over one task ({brief(error)})"
                     ) from None
-                self._events("warning", message=f"a worker was lost, its task runs again ({_brief(error)})")
+                self._events("warning", message=f"a worker was lost, its task runs again ({brief(error)})")
                 if task is not None:
                     task.forget()
-                self._wait_for_workers()
+                self._contact.renew()
         raise AssertionError("unreachable")
-
-    def _waited(self, future: Any) -> Any:
-        while True:
-            with suppress(TimeoutError):
-                return future.result(timeout=WAIT_S)
-            if future.done():  # the task itself has raised a TimeoutError, or the result came now
-                return future.result()
-            self._require_scheduler()
-
-    def _require_scheduler(self) -> None:
-        if self._client.status != "running":
-            raise ClusterError(f"the scheduler at {self.address} is gone")
-
-    def _wait_for_workers(self) -> None:
-        with suppress(TimeoutError):
-            self._client.wait_for_workers(1, timeout=CONNECT_S)
-            return
-        self._events("warning", message="the cluster has no workers; waiting for one")
-        while not self._worker_threads():
-            self._require_scheduler()
-            with suppress(TimeoutError):
-                self._client.wait_for_workers(1, timeout=CONNECT_S)
-
-    def _worker_threads(self) -> list[int]:
-        return list(self._client.nthreads().values())
 
 
 def _count(meter: Meter, number: int, future: Any) -> None:
@@ -380,7 +353,3 @@ def _first(pair: Any) -> Any:
 
 def _second(pair: Any) -> Any:
     return pair[1]
-
-
-def _brief(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

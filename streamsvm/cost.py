@@ -20,7 +20,7 @@ from streamsvm.data.sources import ArraySource
 from streamsvm.data.store import Store
 from streamsvm.events import Events
 from streamsvm.graph import Engine
-from streamsvm.memory import free_bytes, stay_in_memory
+from streamsvm.memory import MiB, free_bytes, stay_in_memory, vector_bytes
 from streamsvm.phases import usage_so_far
 from streamsvm.solvers.dcsvm import default_levels
 from streamsvm.train import train_in_memory, with_task
@@ -123,6 +123,14 @@ class Costs:
             "pilots": [{"n": p.n, "seconds": p.total_s} for p in self.pilots],
         }
 
+    def least_bytes(self, n: int) -> int:
+        """That no limit makes smaller: of DC-SVM, vectors of all rows, and an exact model's support vectors twice over
+        (gathered, then whole); what else grows with the rows is in the plan, which refuses a limit that is too low."""
+        if self.solver != "dcsvm":
+            return self.base_bytes
+        support = 0 if self.divided else self._grown(n, [p.n_support for p in self.pilots])
+        return self.base_bytes + vector_bytes(n, self.n_classes) + int(2 * support * self.spooled_row_bytes)
+
     def _seconds(self, n: int, site: Site) -> dict[str, float]:
         faster = self.threads / site.slots if site.workers else 1.0
         spread = {"scale", *(SPREAD[self.solver] if self.is_spread else ())}
@@ -150,8 +158,8 @@ class Costs:
             "dcsvm": 8
             * (read + 3 * n + n * columns + self._grown(n, [p.rows_of_rounds for p in self.pilots]))
             + support * (4 * self.d + 8 + 16 * columns),
-            # scores there and back
-            "cutting-plane": read * 16 * columns,
+            # codes and weights there once, scores back from each pass (a rank's slopes there, every other time)
+            "cutting-plane": n * 12.0 + read * 8 * columns,
             "admm-hss": n * 4.0 * self.d,
             "alfpgm": n * 4.0 * self.d,
             "bsgd": n * 12.0,
@@ -192,8 +200,9 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
 
     start_s: what a process takes to be ready.
     """
-    config = with_task(config, store).model_copy(update={"workers": None, "scheduler": None})
     limit = config.memory_limit or free_bytes()
+    here = {"workers": None, "scheduler": None, "memory_limit": None}  # pilots are small: SAMPLE_SHARE
+    config = with_task(config, store).model_copy(update=here)
     most = int(SAMPLE_SHARE * limit / (store.nbytes / store.n))
     sizes = [m for m in _sizes(store.n, config) if LEAST_ROWS <= m <= most] or [min(store.n, most)]
     rows, read_bytes_s = _drawn(store, sizes[-1], np.random.default_rng(config.seed))
@@ -208,7 +217,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
             break
         if time.perf_counter() + grown(seen, took, following, STEEPEST[config.solver]) > until:
             break
-    n_classes = 1 if config.task == "regress" else len(np.unique(store.y))
+    n_classes = 1 if config.task == "regress" else len(store.coded[0])
     loading = min(max(first.total_s - again.total_s, 0.0), MOST_LOADING_S)
     return Costs(
         config.solver,
@@ -336,8 +345,21 @@ def site_of(config: FitConfig) -> Site:
 
 
 def estimate(store: Store, config: FitConfig, seconds: float, start_s: float) -> dict[str, Any]:
-    """What a fit of the whole store will take where the configuration says."""
-    found = measure(store, config, seconds, start_s).at(store.n, site_of(config))
-    if config.memory_limit is not None:
-        found["peak_rss_bytes_estimated"] = min(found["peak_rss_bytes_estimated"], config.memory_limit)
-    return found
+    """What a fit of the whole store will take where the configuration says.
+
+    peak_rss_bytes_estimated: where memory is no concern. Below it a fit reads again what it cannot hold, down to
+    least_bytes_estimated; `fits` says whether the limit is above that.
+    """
+    costs, limit = measure(store, config, seconds, start_s), config.memory_limit or free_bytes()
+    least = costs.least_bytes(store.n)
+    memory = {"limit_bytes": limit, "least_bytes_estimated": least, "fits": least <= limit}
+    return costs.at(store.n, site_of(config)) | memory
+
+
+def does_not_fit(found: dict[str, Any]) -> str:
+    """What to do about an estimate that does not fit."""
+    limit, least = found["limit_bytes"] / MiB, -(-found["least_bytes_estimated"] // MiB)
+    return (
+        f"does not fit --memory-limit {limit:.0f} MiB, with about {found['n_support_estimated']:,} support vectors: "
+        f"give at least {least} MiB, or --early, whose model is written as it comes, or --solver bsgd --budget B"
+    )

@@ -148,7 +148,7 @@ class Engine:
 
         def compute(jobs: list[tuple[int, tuple[Any, ...]]]) -> list[Any]:
             # bound, not given as arguments: dask would look for tasks and keys inside them
-            graph = {f"{_name(fn)}-{i:06d}": (partial(counted, i, *job),) for i, job in jobs}
+            graph = {f"{name_of(fn)}-{i:06d}": (partial(counted, i, *job),) for i, job in jobs}
             with self.serial_blas():
                 return list(dask.threaded.get(graph, list(graph), num_workers=self.threads))
 
@@ -184,10 +184,11 @@ def call(fn: Callable[..., Any], *args: Any) -> Any:
     return fn(*(arg() if isinstance(arg, Later) else arg for arg in args))
 
 
-def _name(fn: Any) -> str:
+def name_of(fn: Any) -> str:
+    """What a task does, as dashboards show it."""
     if isinstance(fn, partial):
-        return _name(fn.func)
-    return str(getattr(fn, "__name__", type(fn).__name__))
+        return name_of(fn.func)
+    return str(getattr(fn, "__name__", type(fn).__name__)).strip("_<>")
 
 
 def merged_in_tree(merge: Callable[[T, T], T], parts: Iterable[T]) -> T:

@@ -15,6 +15,7 @@ from streamsvm.data.samples import Block, MemorySamples, Samples, read_blocks, w
 from streamsvm.data.target import storage_errors
 from streamsvm.events import Events, ignore
 from streamsvm.graph import Engine
+from streamsvm.sizes import Weighed
 
 SPOOL_BYTES = 32 << 20  # of rows that one file holds, sorted by part
 
@@ -87,7 +88,7 @@ class SpooledGroups(_Ids):
 
 
 @dataclass(frozen=True)
-class Spool:
+class Spool(Weighed):
     """Reads the files of `SpooledGroups`."""
 
     d: int
@@ -99,7 +100,7 @@ class Spool:
 
 
 @dataclass(frozen=True)
-class _File:
+class _File(Weighed):
     """Rows of a few blocks, sorted by part: part p is bounds[p]..bounds[p + 1], in CSR entries[p]..entries[p + 1]."""
 
     path: Path

@@ -21,6 +21,7 @@ from streamsvm.events import Events, ignore
 from streamsvm.gather import Table
 from streamsvm.graph import Engine
 from streamsvm.kernels import Kernel
+from streamsvm.sizes import Weighed
 
 RESTARTS = 3
 DISTANCE_BYTES = 4 << 20  # of distances that one thread holds
@@ -29,7 +30,7 @@ ITERATIONS = 30
 
 
 @dataclass(frozen=True)
-class Centres:
+class Centres(Weighed):
     """k centres c = sum_j weights[j, c] phi(x_j), with offsets[c] = |c|^2."""
 
     kernel: Kernel
@@ -143,7 +144,7 @@ def _fill_empty(labels: np.ndarray, distances: np.ndarray, k: int) -> np.ndarray
 
 
 @dataclass(frozen=True)
-class Partition:
+class Partition(Weighed):
     """A tree of centres: each row ends in one part, 0..n_parts-1.
 
     nodes[i] is the i-th inner node; children[i][c] is a part (>= 0) or, where negative, inner node ~children[i][c].

@@ -62,7 +62,7 @@ def plan_memory(
     """
     limit = limit_bytes or free_bytes()
     process = process_bytes()
-    vectors = 0 if on_worker else _vector_bytes(store.n, n_classes)
+    vectors = 0 if on_worker else vector_bytes(store.n, n_classes)
     row = store.nbytes / store.n * (1 if raw else _growth(store))
     rows = int(store.n * row)
     in_memory = not on_worker and stay_in_memory(store.n, row, n_classes, limit, threads)
@@ -86,10 +86,10 @@ def plan_memory(
 def stay_in_memory(n: int, row_bytes: float, n_classes: int, limit_bytes: int, threads: int) -> bool:
     """Whether n rows of these bytes are held, next to what the process holds already and vectors of all rows."""
     tasks = threads * (TASK_BYTES + LEAST_ROWS * 3 * row_bytes)
-    return process_bytes() + _vector_bytes(n, n_classes) + 1.5 * n * row_bytes + tasks < 0.7 * limit_bytes
+    return process_bytes() + vector_bytes(n, n_classes) + 1.5 * n * row_bytes + tasks < 0.7 * limit_bytes
 
 
-def _vector_bytes(n: int, n_classes: int) -> int:
+def vector_bytes(n: int, n_classes: int) -> int:
     """Of labels, parts, coefficients and gradients of all rows."""
     return n * (32 + 24 * (n_classes - 1))
 

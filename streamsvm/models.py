@@ -20,12 +20,13 @@ from streamsvm.errors import ModelError
 from streamsvm.kernels import Kernel
 from streamsvm.kmeans import Partition, partition_from_state, partition_state
 from streamsvm.products import times
+from streamsvm.sizes import Weighed
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
 from streamsvm.solvers.pairs import n_pairs, pair_coefficients, vote
 
 
 @dataclass(frozen=True)
-class Header:
+class Header(Weighed):
     """What every model knows: kernel, scaling, classes, where it comes from, and what makes its probabilities."""
 
     kernel: Kernel
@@ -78,7 +79,7 @@ class Header:
         return header
 
 
-class _Classifier(Named, ABC):
+class _Classifier(Named, Weighed, ABC):
     """What follows from a header and the decision values of binary problems."""
 
     header: Header
@@ -166,7 +167,10 @@ class _Classifier(Named, ABC):
 
 
 def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
-    """(n,) int32 codes of labels in `classes`, -1 where unknown; with `positive`, 1 for those labels and 0 else."""
+    """(n,) int32 codes of labels in `classes`, -1 where unknown; with `positive`, 1 for those labels and 0 else.
+
+    Of many rows, only the different labels should come here (`Store.coded`): each may become text.
+    """
     if positive:
         return np.isin(label_texts(y), positive).astype(np.int32)
     if y.dtype.kind != classes.dtype.kind and "U" in (y.dtype.kind, classes.dtype.kind):

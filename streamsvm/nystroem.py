@@ -9,12 +9,13 @@ import numpy as np
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block, Samples
 from streamsvm.kernels import Kernel
+from streamsvm.sizes import Weighed
 
 NOISE = 1e-6  # of the largest eigenvalue: smaller ones are rounding of float32 kernel values
 
 
 @dataclass(frozen=True)
-class Nystroem:
+class Nystroem(Weighed):
     """phi(x) = M' K(Z, x), with M M' the pseudo-inverse of K(Z, Z): landmarks Z (s, d), M (s, r) float32, r <= s."""
 
     kernel: Kernel
@@ -37,7 +38,7 @@ class Nystroem:
         return self.M.astype(np.float64) @ W
 
 
-class NystroemSamples:
+class NystroemSamples(Weighed):
     """Samples as their features; each read makes them again."""
 
     def __init__(self, samples: Samples, features: Nystroem, blocks: list[Block]) -> None:

@@ -150,6 +150,12 @@ def write_predictions(
     writers[out.suffix](out, store.n, (block(*answers) for _, _, answers in blocks), model.classes)
 
 
+def codes_of_labels(model: Any, store: Store) -> np.ndarray:
+    """(n,) a model's class codes of a store's labels; -1 for one it does not know."""
+    labels, codes = store.coded
+    return model.encode_labels(labels)[codes]
+
+
 def evaluate(
     model: Predictor, store: Store, *, engine: Engine, with_curves: bool = False, events: Events = ignore
 ) -> dict[str, Any]:
@@ -175,7 +181,7 @@ def assess(
 ) -> dict[str, Any]:
     """What `evaluate` says, of (start, stop, (decision values, probabilities or None)) of a store's row blocks."""
     k, classless = len(model.classes), model.task in ANSWERS
-    truth = np.zeros(store.n, np.int32) if classless else model.encode_labels(store.y)
+    truth = np.zeros(store.n, np.int32) if classless else codes_of_labels(model, store)
     counts = np.zeros((k, k), np.int64)
     scored = classless or k == 2 or model.task == "ordinal"
     scores = np.empty(store.n if scored else 0)

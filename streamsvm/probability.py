@@ -25,7 +25,7 @@ from streamsvm.events import Events, ignore
 from streamsvm.fits.base import row_weights
 from streamsvm.graph import Engine, open_engine
 from streamsvm.models import label_texts
-from streamsvm.predict import predict_blocks
+from streamsvm.predict import codes_of_labels, predict_blocks
 
 Learn = Callable[[Store, Path], list[Any]]  # models of some rows; with a folder for their files
 
@@ -38,7 +38,7 @@ def held_out(
     Rows of labels that it does not know tell nothing. Raises ConfigError, DataError.
     """
     require_classes(model.task)
-    codes, weight = model.encode_labels(store.y), store.sample_weight
+    codes, weight = codes_of_labels(model, store), store.sample_weight
     found, known = _decisions(model, store, codes, engine, events), codes >= 0
     weight = _weights(model, codes[known], None if weight is None else weight[known])
     facts: dict[str, Any] = {"method": method, "pairwise": model.is_pairwise, "weight": weight}
@@ -88,7 +88,7 @@ def _predicted(
         own.mkdir(exist_ok=True)
         models = learn(store.subset(np.flatnonzero(fold != number)), own)
         if number == 0:
-            codes = models[0].encode_labels(store.y)
+            codes = codes_of_labels(models[0], store)
             weight = _weights(models[0], codes, store.sample_weight)
             state |= {"codes": codes, "weight": weight, "pairwise": models[0].is_pairwise}
         rows, codes = store.subset(inside), state["codes"][inside]
@@ -111,7 +111,7 @@ def folds_of(store: Store, folds: int, seed: int, positive: tuple[str, ...] = ()
 
     Raises DataError where a class has one row only, which would be missing where it is predicted.
     """
-    labels, strata = np.unique(store.y, return_inverse=True)
+    labels, strata = store.coded
     counted = np.ones(store.n, bool) if store.sample_weight is None else store.sample_weight > 0
     needed = np.isin(label_texts(labels), positive) if positive else np.ones(len(labels), bool)
     single = np.flatnonzero(needed & (np.bincount(strata[counted], minlength=len(labels)) < 2))

@@ -6,7 +6,7 @@ scores, the risk and its slope; along a line whose scores are known, the minimum
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from streamsvm.data.held import HeldSamples
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import read_blocks
 from streamsvm.events import Events, ignore
-from streamsvm.graph import Engine
+from streamsvm.graph import Engine, Later
 from streamsvm.products import times, transposed_times
 from streamsvm.strips import strips
 
@@ -73,22 +73,41 @@ class Passes:
             groups, source = list(samples.groups.values()), engine.share(samples.source)
             self._rows = engine.hold(read_blocks, groups, shared=(source,), nbytes=samples.source.nbytes)
 
+    def keep(self, *columns: np.ndarray) -> Sequence[Any]:
+        """Columns that no pass changes, for `over`: on a cluster they are sent once, to where the rows are held."""
+        places = [None if isinstance(rows, Later) else rows for rows in self._rows]
+        return self._engine.hold(_beside, places, *map(self._parts, columns))
+
     def over(
-        self, visit: Callable[..., tuple[Any, Any]], *columns: np.ndarray, shared: tuple[Any, ...] = ()
+        self,
+        visit: Callable[..., tuple[Any, Any]],
+        *columns: np.ndarray,
+        kept: Sequence[Any] = (),
+        shared: tuple[Any, ...] = (),
     ) -> tuple[list[Any], Any]:
-        """visit(*shared, rows, ...) of each block, with its rows of the columns: what is the rows' own, and the sum."""
+        """visit(*shared, rows, ...) of each block, with what `keep` gave of it and its rows of the columns.
+
+        Returns what is the rows' own, block by block, and the sum of the rest.
+        """
         self.count += 1
-        blocks = self._blocks
-        parts = ([column[slice(*block)] for block in blocks] for column in columns)
+        parts = [*((kept,) if kept else ()), *map(self._parts, columns)]
         shared = tuple(self._engine.share(value) for value in shared)
         events = Events(self._progress)
         return self._engine.map_reduce(visit, _sum, self._rows, *parts, shared=shared, events=events)
+
+    def _parts(self, column: np.ndarray) -> list[np.ndarray]:
+        return [column[slice(*block)] for block in self._blocks]
 
     def _progress(self, record: dict[str, Any]) -> None:
         """Blocks done, told as rows."""
         done = record["done"]
         rows = self._blocks[done - 1][1] if done else 0  # about: blocks end out of their order
         self._events.progress("rows", rows, self.n, **{"pass": self.count}, **self.note)
+
+
+def _beside(rows: Any, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The columns; that the task needs the rows brings it to them."""
+    return columns
 
 
 def _sum(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
@@ -107,9 +126,9 @@ def _slopes(rows: Rows, G: np.ndarray, bias: float) -> np.ndarray:
 
 
 def _hinge_of(
-    positive: np.ndarray, bias: float, W: np.ndarray, rows: Rows, codes: np.ndarray, upper: np.ndarray
+    positive: np.ndarray, bias: float, W: np.ndarray, rows: Rows, targets: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    F = _scores(rows, W, bias)
+    F, (codes, upper) = _scores(rows, W, bias), targets
     G, values = np.empty_like(F), np.zeros(len(positive))
     _hinge(F, codes, positive, upper, G, values)
     return F, (values, _slopes(rows, G, bias))
@@ -132,6 +151,7 @@ class HingeRisk:
 
     def __init__(self, passes: Passes, codes: np.ndarray, k: int, upper: np.ndarray) -> None:
         self._passes, self._codes, self._upper = passes, codes, upper
+        self._targets = passes.keep(codes, upper)
         self._positive = np.array([1]) if k == 2 else np.arange(k)
         self.n, self.d, self.columns = passes.n, passes.d, len(self._positive)
 
@@ -139,7 +159,7 @@ class HingeRisk:
         positive = self._positive[columns]
 
         visit = partial(_hinge_of, positive, self._passes.bias)
-        F, (values, slopes) = self._passes.over(visit, self._codes, self._upper, shared=(W,))
+        F, (values, slopes) = self._passes.over(visit, kept=self._targets, shared=(W,))
         return np.concatenate(F), values, slopes
 
     def value(self, column: int, f: np.ndarray) -> float:

@@ -7,25 +7,31 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
+import cloudpickle
 import numpy as np
 import pytest
-from cases import SOLVERS, config
+from cases import SOLVERS, VARIANTS, config
+from dask.sizeof import sizeof
 from distributed import LocalCluster, Scheduler, SpecCluster, Worker
 from making import samples, write
 
+from streamsvm import contact
 from streamsvm.check import check
-from streamsvm.cluster import open_cluster
+from streamsvm.cluster import INLINE_BYTES, ClusterEngine, Remote, open_cluster
+from streamsvm.contact import Contact
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ClusterError, ConfigError, CorruptDataError
 from streamsvm.events import Events
-from streamsvm.graph import Engine, open_engine
+from streamsvm.graph import Engine, Later, open_engine
 from streamsvm.persist import load_model
 from streamsvm.predict import evaluate, predict_blocks
 from streamsvm.train import plan, train
 
 SLOW = pytest.mark.slow
+FAST = ("dcsvm early", "cutting-plane", "alfpgm")
 pytestmark = pytest.mark.timeout(300)
 N, D = 900, 4
 IN_PROCESS = {
@@ -92,6 +98,13 @@ class TestEngine:
         assert list(engine.map(_dot, held, [large] * 3, shared=(shared,))) == [1e5 * 2] * 3
         assert not any(isinstance(arg, np.ndarray) for args in submitted for arg in args)
 
+    def test_tasks_are_named_after_what_they_do(self, engine):
+        list(engine.map(_times, [1], [2], shared=(3,)))
+        engine.map_reduce(partial(_own), _add, [1, 2])
+        seen = set(engine._client.run_on_scheduler(_prefixes))
+        assert {"times", "own", "add"} <= seen
+        assert "call" not in seen
+
     def test_an_error_in_a_task_reaches_the_caller_as_it_is(self, engine):
         with pytest.raises(CorruptDataError, match="chunk 7"):
             list(engine.map(_fail, [7]))
@@ -125,14 +138,14 @@ class TestEngine:
 
 
 def test_a_worker_that_leaves_while_values_are_sent_costs_another_try(engine, monkeypatch):
-    told, send = [], engine._client.scatter
+    told, send = [], contact.scatter
     monkeypatch.setattr(engine, "_events", Events(told.append))
 
     def first_fails(*args, **options):
-        monkeypatch.setattr(engine._client, "scatter", send)
+        monkeypatch.setattr(contact, "scatter", send)
         raise KeyError("tcp://127.0.0.1:44583")
 
-    monkeypatch.setattr(engine._client, "scatter", first_fails)
+    monkeypatch.setattr(contact, "scatter", first_fails)
     shared = engine.share(np.arange(3))
     assert list(engine.map(_dot, [np.ones(3)], [np.ones(3)], shared=(shared,))) == [6.0]
     assert "a worker was lost" in told[0]["message"]
@@ -178,6 +191,34 @@ def test_the_model_is_that_of_threads(name, store, cluster, tmp_path):
     assert reports[1]["objective"] == pytest.approx(reports[0]["objective"], rel=1e-5)
     np.testing.assert_allclose(decisions[1], decisions[0], atol=5e-3)
     assert (reports[1]["workers"], reports[1]["threads"]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=SLOW) for name in (*SOLVERS, *VARIANTS)]
+)
+def test_dask_knows_the_size_of_what_travels(name, cluster, tmp_path, monkeypatch):
+    """And nothing above a few KiB goes with a task, through the scheduler."""
+    task, inline = ClusterEngine._task, []
+
+    def weighed(self, fn, args):
+        inline.extend(len(cloudpickle.dumps(arg)) for arg in args if not isinstance(arg, Remote | Later))
+        return task(self, partial(_weighed, fn), args)
+
+    monkeypatch.setattr(ClusterEngine, "_task", weighed)
+    X, y = data(4)
+    store = write(tmp_path / "s.zarr", Rows(X), y, step=N, chunk_rows=300)
+    train(store, fit_config(name, scheduler=cluster.scheduler_address), model_path=tmp_path / "m.zarr")
+    assert max(inline) < 2 * INLINE_BYTES
+
+
+def test_cutting_planes_send_codes_and_weights_once(store, cluster, tmp_path, monkeypatch):
+    sent, send = [], Contact.send
+    monkeypatch.setattr(Contact, "send", lambda self, values: sent.extend(values) or send(self, values))
+    there = fit_config("cutting-plane", scheduler=cluster.scheduler_address)
+    report = train(store, there, model_path=tmp_path / "m.zarr")
+    assert report["passes"] > 3
+    with_rows = [value for value in sent if isinstance(value, np.ndarray) and len(value) > D + 1]
+    assert sum(map(len, with_rows)) <= 2 * N  # codes, and C times weights
 
 
 def test_workers_come_and_go_during_a_fit(store, tmp_path):
@@ -252,6 +293,19 @@ def test_relative_paths_are_found_from_elsewhere(cluster, engine, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     engine._client.run(os.chdir, "/")
     assert check(Store.open("s.zarr"), engine)["rows"] == 20
+
+
+def _weighed(fn, *args):
+    """The result, of which dask knows the size as of the arguments."""
+    result = fn(*args)
+    for value in (*args, result):
+        travels = len(cloudpickle.dumps(value))
+        assert travels <= INLINE_BYTES or sizeof(value) >= travels / 2, (type(value), travels, sizeof(value))
+    return result
+
+
+def _prefixes(dask_scheduler):
+    return list(dask_scheduler.task_prefixes)
 
 
 def _times(a, x, y):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from making import samples
 
 from streamsvm.config import FitConfig, build_config
-from streamsvm.cost import Costs, Pilot, Site, estimate, grown, measure
+from streamsvm.cost import Costs, Pilot, Site, does_not_fit, estimate, grown, measure
 from streamsvm.data.store import Store
 from streamsvm.train import train_in_memory
 
@@ -56,6 +58,18 @@ def costs(**more) -> Costs:
     facts |= {"threads": 2, "start_s": 3.0, "base_bytes": 100 << 20, "divided": None, "pilots": pilots}
     facts |= {"limit_bytes": 1 << 40, "is_spread": True}
     return Costs(**(facts | more))
+
+
+def test_a_limit_does_not_hide_what_a_fit_takes(monkeypatch):
+    """What is said is not cut at the limit; an exact model's support vectors have to be held."""
+    monkeypatch.setattr("streamsvm.cost.measure", lambda *args: costs(spooled_row_bytes=1 << 20))
+    found = estimate(data(), build_config(("test", {"memory_limit": 300 << 20})), 1.0, 0.0)
+    assert found["peak_rss_bytes_estimated"] == (100 + N) << 20
+    assert found["limit_bytes"] == 300 << 20
+    assert not found["fits"]  # 300 support vectors of 1 MiB, twice, beside the 100 MiB of a process
+    assert re.search("does not fit .* 300 MiB.* give at least 701 MiB, or --early", does_not_fit(found))
+    early = costs(spooled_row_bytes=1 << 20, divided=100)
+    assert early.least_bytes(N) < 101 << 20
 
 
 def test_workers_share_what_they_can():

@@ -18,10 +18,10 @@ from streamsvm.data.rows import Rows
 
 ROOT = Path(streamsvm.__file__).parent
 LAYERS = (
-    ("errors", "jsonable", "human", "strips", "ahead", "machine", "private"),
+    ("errors", "jsonable", "human", "strips", "ahead", "machine", "private", "sizes"),
     ("config", "unread", "events", "progress", "compiling"),
     ("data",),
-    ("kernels", "products", "rowcache", "graph", "cluster", "memory", "check", "gather", "groups"),
+    ("kernels", "products", "rowcache", "graph", "cluster", "contact", "memory", "check", "gather", "groups"),
     ("problems", "risks", "nystroem", "kmeans", "hss"),
     ("solvers",),
     ("models", "calibration", "persist", "checkpoints", "runs", "metrics", "phases"),

@@ -191,7 +191,9 @@ def _print_plan(rows: Store, config: FitConfig, pilot_s: float, as_json: bool) -
     start_s = usage_so_far()["seconds"]
     found = plan(rows, config)
     if pilot_s > 0:
-        from streamsvm.cost import estimate
+        from streamsvm.cost import does_not_fit, estimate
 
         found |= estimate(rows, config, pilot_s, start_s)
+        if not found["fits"]:
+            typer.echo(f"warning: {does_not_fit(found)}", err=True)
     emit(found, as_json=as_json, title="Plan (the model was not trained)")

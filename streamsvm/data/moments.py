@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.rows import Rows
+from streamsvm.sizes import Weighed
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(Weighed):
     """Statistics of n rows, per feature, all (d,) float64: lowest, highest, mean, and m2 = sum (x - mean)^2."""
 
     n: int

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from streamsvm.sizes import Weighed
+
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(Weighed):
     """A block of m samples with d features.
 
     X: ndarray (m, d), C-contiguous, or scipy `csr_array` (m, d); uint8, float32 or float64.

@@ -11,6 +11,7 @@ from streamsvm.data.check import require_finite
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
+from streamsvm.sizes import Weighed
 
 Block = tuple[int, int]
 
@@ -29,7 +30,7 @@ class Samples(Protocol):
     def take(self, ids: np.ndarray) -> Rows: ...
 
 
-class MemorySamples:
+class MemorySamples(Weighed):
     """Samples that fit in memory."""
 
     def __init__(self, rows: Rows) -> None:
@@ -46,7 +47,7 @@ class MemorySamples:
         return self.rows.take(ids)
 
 
-class StoreSamples:
+class StoreSamples(Weighed):
     """Samples read from a store block by block. Raises DataError where a row holds NaN or infinity."""
 
     def __init__(self, store: Store, scaling: Scaling) -> None:

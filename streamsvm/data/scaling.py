@@ -11,10 +11,11 @@ from scipy import sparse
 from streamsvm.data.moments import Moments
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
+from streamsvm.sizes import Weighed
 
 
 @dataclass(frozen=True)
-class Scaling:
+class Scaling(Weighed):
     """x' = (x - offset) * scale, per feature; offset and scale (d,) float64.
 
     minmax maps each feature to [0, 1], standard to mean 0 and variance 1, maxabs to [-1, 1].

@@ -13,6 +13,7 @@ from streamsvm.data.checked import CheckedArray
 from streamsvm.data.rows import Rows, concat
 from streamsvm.errors import CorruptDataError, DataError
 from streamsvm.private.dask import meta
+from streamsvm.sizes import Weighed
 
 CHUNK_BYTES = 4 << 20  # measured: zarr decodes 4 MiB chunks at 1.3 GB/s, 0.5 MiB ones at half that
 MAX_CHUNK_ROWS = 1 << 16
@@ -158,7 +159,7 @@ def _member(group: zarr.Group, name: str, key: str) -> CheckedArray:
     return CheckedArray(member, f"{name}/{key}")
 
 
-class ArraySource:
+class ArraySource(Weighed):
     """A numpy array or scipy CSR matrix in memory."""
 
     def __init__(self, X: Any) -> None:
@@ -213,7 +214,7 @@ class DaskSource:
 
 
 def computed(X: Any) -> Any:
-    """A dask array's values, computed in the calling thread; by its own cluster, where blocks of it are kept there."""
+    """A dask array's or frame's values, computed in the calling thread; by a cluster, where that keeps blocks of it."""
     if "distributed" in sys.modules:
         from distributed import futures_of
 
@@ -223,8 +224,34 @@ def computed(X: Any) -> Any:
     return X.compute(scheduler="synchronous")
 
 
+def is_dask(X: Any) -> bool:
+    """Whether it is a dask array, or a frame or column of one."""
+    return is_dask_frame(X) or type(X).__module__.startswith("dask.array")
+
+
+def is_dask_frame(X: Any) -> bool:
+    return type(X).__module__.startswith(("dask.dataframe", "dask_expr"))
+
+
+def frame_array(frame: Any) -> Any:
+    """The dask array of a dask dataframe's numbers, block for partition; its rows are counted, which reads it once.
+
+    Raises DataError where a column holds no numbers.
+    """
+    kinds = {name: getattr(dtype, "numpy_dtype", dtype) for name, dtype in frame.dtypes.items()}
+    other = next((name for name, dtype in kinds.items() if getattr(dtype, "kind", "O") not in "biuf"), None)
+    if other is not None:
+        raise DataError(
+            f"column {other!r} of the dask dataframe is of dtype {frame.dtypes[other]}, expected numbers: encode it "
+            "first (dask_ml.preprocessing.DummyEncoder), or `streamsvm ingest` the files it came from"
+        )
+    dtype = np.result_type(*(row_dtype(kind, f"column {name!r}") for name, kind in kinds.items()))
+    lengths = tuple(computed(frame.map_partitions(len)))
+    return frame.astype(dtype).to_dask_array(lengths=lengths)
+
+
 def source_of(X: Any) -> Source:
-    """The source for an array in memory or a dask array."""
-    if type(X).__module__.startswith("dask.array"):
-        return DaskSource(X)
+    """The source for an array in memory, a dask array or a dask dataframe."""
+    if is_dask(X):
+        return DaskSource(frame_array(X) if is_dask_frame(X) else X)
     return ArraySource(X)

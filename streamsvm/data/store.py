@@ -12,19 +12,38 @@ import numpy as np
 import zarr
 
 from streamsvm.ahead import ahead
+from streamsvm.data.beside import (
+    PIECE_ROWS,
+    check_column,
+    is_stored,
+    label_pieces,
+    labels_of,
+    open_column,
+    values_of,
+)
 from streamsvm.data.checked import CheckedArray, whole_metadata
+from streamsvm.data.labels import coded
 from streamsvm.data.names import Names, names_in_attrs, names_of, names_of_others, numbers_of
 from streamsvm.data.place import STORE_MARK
 from streamsvm.data.rows import Rows, concat
-from streamsvm.data.sources import CSRSource, DenseSource, Source, default_chunk_rows, source_of
+from streamsvm.data.sources import (
+    CSRSource,
+    DenseSource,
+    Source,
+    computed,
+    default_chunk_rows,
+    is_dask_frame,
+    source_of,
+)
 from streamsvm.data.target import PARTIAL, is_remote_failure, local_path
 from streamsvm.errors import ConfigError, CorruptDataError, DataError, NotFoundError, StorageError
 from streamsvm.private.zarr import has_key
+from streamsvm.sizes import Weighed
 
 READERS = 2  # threads that read ahead: more gain nothing where zarr packs and unpacks in one
 
 
-class Store:
+class Store(Weighed):
     """n samples of d features with their labels: read-only, read block by block, never loaded whole.
 
     Make one with `Store.open` (zarr) or `Store.from_arrays` (numpy, scipy CSR, dask). Row ids are 0..n-1.
@@ -51,7 +70,7 @@ class Store:
         self.n, self.d, self.dtype = source.n, source.d, source.dtype
         self.is_sparse, self.chunk_rows, self.nbytes = source.is_sparse, source.chunk_rows, source.nbytes
         for name, column in columns.items():
-            _check_column(name, column, self.n)
+            check_column(name, column, self.n)
 
     @classmethod
     def open(
@@ -73,7 +92,7 @@ class Store:
                 raise DataError(f"{url} is an unfinished write; ingest it again")
             source = _open_source(group, x, str(url))
             names = {"y": y, "qid": qid, "sample_weight": sample_weight}
-            columns = {k: _open_column(group, name) for k, name in names.items() if name in group}
+            columns = {k: open_column(group, name) for k, name in names.items() if name in group}
             store = cls(source, columns, url=str(url), names={"x": x, **names}, attrs=dict(group.attrs))
             store._statistics = group.get("statistics") if STORE_MARK in group.attrs else None
             return store
@@ -88,11 +107,12 @@ class Store:
         qid: Any = None,
         feature_names: Names | None = None,
     ) -> Store:
-        """A store over numpy arrays, scipy CSR, dask arrays or data frames of numbers.
+        """A store over numpy arrays, scipy CSR, dask arrays, or frames of pandas, dask and Arrow.
 
         X (n, d); y, sample_weight, qid (n,) or None; feature_names (d,), else those of a data frame.
         """
         given = {"y": y, "sample_weight": sample_weight, "qid": qid}
+        given = {k: computed(v) if is_dask_frame(v) else v for k, v in given.items()}
         columns = {k: v if hasattr(v, "ndim") else np.asarray(v) for k, v in given.items() if v is not None}
         names = names_of(X) if feature_names is None else feature_names
         return cls(source_of(numbers_of(X)), columns, feature_names=names)
@@ -194,14 +214,31 @@ class Store:
             raise DataError(
                 f"{self.url or 'the data'} has no labels (no array {name!r}); name it with --y or ingest with --label"
             )
-        return _labels(_values(self._columns["y"]))
+        return labels_of(values_of(self._columns["y"]))
+
+    @cached_property
+    def coded(self) -> tuple[np.ndarray, np.ndarray]:
+        """(k,) the different labels, rising, and (n,) int32 each row's place among them. Raises as `y`.
+
+        Labels of a file are read in pieces: text that all rows spell out takes many times as much as its codes.
+        """
+        column: Any = self._columns.get("y")
+        if is_stored(column) and column.dtype.kind != "O":
+            pieces = label_pieces(column, self.n)
+        else:
+            pieces = (self.y[start : start + PIECE_ROWS] for start in range(0, self.n, PIECE_ROWS))
+        found = coded(pieces, self.n)
+        if found is not None:
+            return found
+        values, codes = np.unique(self.y, return_inverse=True)
+        return values, codes.astype(np.int32)
 
     @cached_property
     def qid(self) -> np.ndarray | None:
         """(n,) query ids: whole numbers >= 0 or text; or None. Raises DataError."""
         if "qid" not in self._columns:
             return None
-        qid = _values(self._columns["qid"])
+        qid = values_of(self._columns["qid"])
         if qid.dtype.kind in "fi":
             bad = np.flatnonzero(~((qid >= 0) & (qid == np.floor(qid))))
             if len(bad):
@@ -215,7 +252,7 @@ class Store:
         """(n,) float64 finite non-negative weights, or None. Raises DataError."""
         if "sample_weight" not in self._columns:
             return None
-        weight = _values(self._columns["sample_weight"]).astype(np.float64)
+        weight = values_of(self._columns["sample_weight"]).astype(np.float64)
         bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
         if len(bad):
             raise DataError(
@@ -257,11 +294,13 @@ class Store:
         first = self.read(0, min(self.n, 64)).X
         state.update(np.ascontiguousarray(first.data).tobytes() if self.is_sparse else first.tobytes())
         if self.has_y:
-            state.update(self.y.tobytes())
+            values, codes = self.coded
+            for start in range(0, self.n, PIECE_ROWS):
+                state.update(values[codes[start : start + PIECE_ROWS]].tobytes())
         return state.hexdigest()
 
 
-class _Chosen:
+class _Chosen(Weighed):
     """The source of a subset."""
 
     def __init__(self, store: Store, ids: np.ndarray) -> None:
@@ -316,97 +355,6 @@ def _open_source(group: zarr.Group, x: str, url: str) -> Source:
         raise DataError(f"{url} has no array {x!r} (it holds: {there}); name the feature array with --x")
     member = group[x]
     return DenseSource(member, x) if isinstance(member, zarr.Array) else CSRSource(member, x)
-
-
-class _Categorical:
-    """anndata's categorical encoding: integer codes into an array of categories."""
-
-    def __init__(self, group: zarr.Group, name: str) -> None:
-        self._codes = CheckedArray(group["codes"], f"{name}/codes")  # type: ignore[arg-type]
-        self._categories = CheckedArray(group["categories"], f"{name}/categories")  # type: ignore[arg-type]
-        self._name = name
-        self.shape = self._codes.shape
-
-    def all(self) -> np.ndarray:
-        codes = self._codes.all()
-        _require_all(self._name, (codes < 0) | (codes >= len(self._categories)))
-        return self._categories.all()[codes]
-
-
-class _Nullable:
-    """anndata's nullable encodings of integers, booleans and text: values, and a mask of those that are missing."""
-
-    def __init__(self, group: zarr.Group, name: str) -> None:
-        self._values = CheckedArray(group["values"], f"{name}/values")  # type: ignore[arg-type]
-        self._mask = CheckedArray(group["mask"], f"{name}/mask", may_lack=True)  # type: ignore[arg-type]
-        self._name = name
-        self.shape = self._values.shape
-
-    def all(self) -> np.ndarray:
-        _require_all(self._name, self._mask.all())
-        return self._values.all()
-
-
-def _require_all(name: str, missing: np.ndarray) -> None:
-    rows = np.flatnonzero(missing)
-    if len(rows):
-        raise DataError(f"{name!r} is missing in row {rows[0]}; every row needs a value")
-
-
-def _open_column(group: zarr.Group, name: str) -> CheckedArray | _Categorical | _Nullable:
-    member = group[name]
-    if isinstance(member, zarr.Array):
-        return CheckedArray(member, name)
-    for kind, names in ((_Categorical, {"codes", "categories"}), (_Nullable, {"values", "mask"})):
-        if names <= set(member.keys()):
-            return kind(member, name)
-    raise DataError(
-        f"{name!r} is a group without 'codes' and 'categories' or 'values' and 'mask'; expected an array of labels"
-    )
-
-
-def _check_column(name: str, column: Any, n: int) -> None:
-    shape = tuple(column.shape)
-    if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
-        raise DataError(f"{name} has shape {shape}; expected one value per row, ({n},)")
-    if shape[0] != n:
-        raise DataError(f"X has {n} rows but {name} has {shape[0]}; expected as many")
-
-
-def _values(column: Any) -> np.ndarray:
-    """(n,) numpy values of a column of any source; text as fixed-width str."""
-    if isinstance(column, CheckedArray | _Categorical | _Nullable):
-        column = column.all()
-    elif hasattr(column, "compute"):
-        column = column.compute(scheduler="synchronous")
-    values = np.asarray(column).reshape(-1)
-    return _texts(values) if values.dtype.kind in "OT" else values
-
-
-def _texts(values: np.ndarray) -> np.ndarray:
-    """Python objects or variable-width text as fixed-width text, or as numbers where all are. Raises DataError."""
-    items = values.tolist()
-    missing = next((i for i, v in enumerate(items) if v is None or v != v), None)
-    if missing is not None:
-        raise DataError(f"the label of row {missing} is missing; every row needs one")
-    plain = np.asarray(items)
-    return plain.astype(str) if plain.dtype.kind == "O" else plain
-
-
-def _labels(values: np.ndarray) -> np.ndarray:
-    kind = values.dtype.kind
-    if kind in "biu":
-        return values.astype(np.int64)
-    if kind == "f":
-        missing = np.flatnonzero(~np.isfinite(values))
-        if len(missing):
-            raise DataError(
-                f"the label of row {missing[0]} is {values[missing[0]]}; every row needs a finite label"
-            )
-        return values.astype(np.float64)
-    if kind in "US":
-        return values.astype(str)
-    raise DataError(f"labels have dtype {values.dtype}; expected integers, floats or text")
 
 
 def _reopen(url: str, names: dict[str, str]) -> Store:

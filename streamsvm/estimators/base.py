@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.names import Names, names_of, numbers_of
 from streamsvm.data.rows import Rows
-from streamsvm.data.sources import computed
+from streamsvm.data.sources import computed, frame_array, is_dask, is_dask_frame
 from streamsvm.data.store import Store
 from streamsvm.events import Events, Sink
 from streamsvm.graph import Engine
@@ -115,8 +115,11 @@ class StoreEstimator(BaseEstimator):
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         """X and y by scikit-learn's rules; a dask array only by its columns: its rows are checked as they are read."""
-        if _is_dask(X):
-            self._check_columns(X.shape[1], names_of(X), y, reset=reset)
+        names = names_of(X)
+        if is_dask_frame(X):
+            X = frame_array(X)
+        if is_dask(X):
+            self._check_columns(X.shape[1], names, y, reset=reset)
             return X, y if isinstance(y, str) else column_or_1d(_computed(y), warn=True)
         dtypes = [np.float64, np.float32, np.uint8]
         try:
@@ -216,13 +219,9 @@ def _table(names: Names) -> Any:
     return pa.Table.from_arrays([pa.array([], pa.float32())] * len(names), names=list(names))
 
 
-def _is_dask(X: Any) -> bool:
-    return type(X).__module__.startswith("dask.array")
-
-
 def _computed(values: Any) -> Any:
-    """Labels or weights of a dask array as numpy; anything else as it is."""
-    return computed(values) if _is_dask(values) else values
+    """Labels or weights of a dask array or frame in memory; anything else as it is."""
+    return computed(values) if is_dask(values) else values
 
 
 def classes_of(y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:

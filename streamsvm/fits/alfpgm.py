@@ -22,6 +22,7 @@ from streamsvm.kernels import Kernel
 from streamsvm.memory import require_memory
 from streamsvm.models import ExpansionModel, KernelModel
 from streamsvm.problems import DualQP, KernelDual, RegressionDual
+from streamsvm.sizes import Weighed
 from streamsvm.solvers import blockws
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
 from streamsvm.solvers.base import run
@@ -186,7 +187,7 @@ class ALFPGMFit(Fit):
 
 
 @dataclass(frozen=True)
-class _PairDual:
+class _PairDual(Weighed):
     """The problem of two classes, over some of the rows."""
 
     kernel: Kernel
@@ -200,7 +201,7 @@ class _PairDual:
 
 
 @dataclass(frozen=True)
-class _TargetDual:
+class _TargetDual(Weighed):
     """The problem of a regression."""
 
     kernel: Kernel

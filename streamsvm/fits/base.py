@@ -79,26 +79,26 @@ class Fit(ABC):
 
     def _labels(self) -> tuple[np.ndarray, np.ndarray]:
         """The classes, and each row's code."""
-        y, positive = self.store.y, self.config.positive
+        positive = self.config.positive
         if self.config.task == "regress":
+            y = self.store.y
             if y.dtype.kind not in "iuf":
                 raise DataError(f"{self.store.url or 'y'} holds text, expected numbers to regress on")
             return np.empty(0), np.zeros(len(y), np.int32)
+        labels, codes = self.store.coded
         if positive:
-            known = np.unique(label_texts(np.unique(y)))
+            known = np.unique(label_texts(labels))
             missing = [label for label in positive if label not in known]
             if missing:
                 raise DataError(
                     f"--positive {missing[0]}: no such label; the store has {', '.join(known[:30])}"
                 )
-            classes = np.array([0, 1])
+            classes, codes = np.array([0, 1]), encode(labels, labels, positive)[codes]
         else:
-            classes = np.unique(y)
-        codes = encode(y, classes, positive)
-        present = np.unique(codes)
-        if len(present) < 2:
+            classes = labels
+        if np.all(codes == codes[0]):
             raise DataError(
-                f"{self.store.url or 'y'} has one class only ({label_texts(np.unique(y))[0]}); expected at least two"
+                f"{self.store.url or 'y'} has one class only ({label_texts(labels)[0]}); expected at least two"
             )
         continuous = classes.dtype.kind == "f" and len(classes) > 100 and np.any(classes != np.round(classes))
         if continuous and self.config.task in (None, "classify"):

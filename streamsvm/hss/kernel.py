@@ -18,6 +18,7 @@ from streamsvm.hss.tree import ClusterTree, order_rows, principal_direction
 from streamsvm.hss.ulv import ULVFactor, factorise
 from streamsvm.kernels import Kernel
 from streamsvm.memory import MiB, process_bytes
+from streamsvm.sizes import Weighed
 from streamsvm.strips import strips
 
 TREES = 8  # random trees that find neighbours: on ijcnn1 they know 98 % of the nearest 16
@@ -178,7 +179,7 @@ def approximate(
 
 
 @dataclass(frozen=True)
-class _Entries:
+class _Entries(Weighed):
     """Entries of K(X, X) - Z Z' by row and column ids."""
 
     kernel: Kernel

@@ -1,11 +1,13 @@
-"""distributed: how a client waits for its scheduler."""
+"""distributed: how a client waits for its scheduler, and how long for workers."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from distributed import Client
+from distributed.comm import connect
 
 
 class BoundedClient(Client):
@@ -20,3 +22,43 @@ class BoundedClient(Client):
 
     async def _ensure_connected(self, timeout: float | None = None) -> None:
         await asyncio.wait_for(super()._ensure_connected(timeout), timeout)
+
+    async def _reconnect(self) -> None:
+        """Does not: what the scheduler knew is gone with it. All that wait are told."""
+        self.scheduler_comm = None
+        for state in list(self.futures.values()):
+            state.cancel()
+        self.futures.clear()
+
+
+def scatter(
+    client: Client, values: list[Any], seconds: float, *, direct: bool, workers: Sequence[str] | None
+) -> list[Any]:
+    """Futures of the values, each on one of the workers (None: any). Raises TimeoutError, which is an OSError."""
+    options = {"direct": direct, "workers": workers, "hash": False}
+    return client.sync(client._scatter, values, callback_timeout=seconds, **options)
+
+
+def run(client: Client, seconds: float, fn: Callable[..., Any], *args: Any, **options: Any) -> dict[str, Any]:
+    """`client.run`, which waits for ever for a worker that is frozen. Raises TimeoutError."""
+    return client.sync(client._run, fn, *args, callback_timeout=seconds, **options)
+
+
+def silent(client: Client, addresses: Iterable[str], seconds: float) -> set[str]:
+    """Those of the workers that do not answer when this process calls them itself."""
+
+    async def answers(address: str) -> bool:
+        try:
+            call = connect(address, timeout=seconds, **client.connection_args)
+            comm = await asyncio.wait_for(call, seconds)  # one that is frozen takes the call and says nothing
+        except OSError:
+            return False
+        comm.abort()
+        return True
+
+    async def ask() -> set[str]:
+        asked = list(addresses)
+        found = await asyncio.gather(*map(answers, asked))
+        return {address for address, answered in zip(asked, found, strict=True) if not answered}
+
+    return client.sync(ask)

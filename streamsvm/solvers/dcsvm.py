@@ -23,6 +23,7 @@ from streamsvm.kernels import Kernel
 from streamsvm.kmeans import Partition
 from streamsvm.problems import DualQP, KernelDual
 from streamsvm.progress import advance
+from streamsvm.sizes import Weighed
 from streamsvm.solvers import blockws
 from streamsvm.solvers.pairs import Pair, Targets, n_pairs, pairs
 
@@ -40,7 +41,7 @@ def default_levels(n: int, children: int, *, early: bool) -> int:
 
 
 @dataclass(frozen=True)
-class PartSolution:
+class PartSolution(Weighed):
     """A part's support rows: ids, coefficients alpha (s, k - 1); objective and duality gap of its pairs; the rows,
     where they are wanted."""
 

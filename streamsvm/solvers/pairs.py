@@ -13,9 +13,11 @@ from itertools import combinations
 
 import numpy as np
 
+from streamsvm.sizes import Weighed
+
 
 @dataclass(frozen=True)
-class Targets:
+class Targets(Weighed):
     """What the rows are to be told apart by: class codes (n,) in 0..k-1 and the bounds C_i (n,) of their duals.
 
     parts (n,) tells rows that are close to each other; the first division fills it in.
@@ -31,7 +33,7 @@ class Targets:
 
 
 @dataclass(frozen=True)
-class Pair:
+class Pair(Weighed):
     """The rows of two classes: their ids, signs (+1 for the later class) and coefficient columns."""
 
     ids: np.ndarray

@@ -34,10 +34,10 @@ def make_folds(store: Store, count: int, classify: bool, seed: int) -> Folds:
         return _dealt(np.unique(store.qid, return_inverse=True)[1], count, rng)
     if store.n < count:
         raise ConfigError(f"tune.folds is {count}, more than the store's {store.n} rows")
-    strata = np.unique(store.y, return_inverse=True)[1] if classify else np.zeros(store.n, np.intp)
+    strata = store.coded[1] if classify else np.zeros(store.n, np.intp)
     sizes = np.bincount(strata)
     if classify and sizes.min() < 2:
-        label = np.unique(store.y)[int(sizes.argmin())]
+        label = store.coded[0][int(sizes.argmin())]
         raise DataError(
             f"class {label} has one row only; cross-validation needs two of each class, to learn and to test"
         )

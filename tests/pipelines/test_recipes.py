@@ -32,7 +32,7 @@ RECIPES = {
     "linear": ("linear_table.py",),
     "hss": ("hss_table.py",),
     "alfpgm": ("alfpgm_table.py",),
-    "cluster": ("cluster_table.py", "--only", "early"),
+    "cluster": ("cluster_table.py", "--only", "early,bytes"),
     "cost": ("cost_table.py", "--only", "threads,plan"),
     "calibration": ("calibration_table.py",),
     "tune": ("tune_table.py",),
@@ -342,6 +342,14 @@ def test_processes_decide_as_threads(tables):
     rows = tables("cluster")["Early prediction of covtype on processes"]
     assert [row["on"] for row in rows] == ["threads", "cluster of 2", "2 processes"]
     assert all(row["difference"] < 1e-6 for row in rows)
+
+
+@pytest.mark.slow
+def test_what_a_fit_sends_is_counted(tables):
+    rows = {row["fit"]: row for row in tables("cluster")["Bytes of a fit on three workers"]}
+    assert list(rows) == ["cutting-plane", "dcsvm early", "dcsvm exact, 2 levels"]
+    ways = ("leader to scheduler", "leader to workers", "workers to leader")
+    assert all(row[way] > 0 for row in rows.values() for way in ways)
 
 
 @pytest.mark.slow
