@@ -13,7 +13,6 @@ from streamsvm.cli.options import AsJson, ForceModel, XName, YName, open_store, 
 from streamsvm.cli.output import emit, emit_table, progress
 from streamsvm.config import parse_set
 from streamsvm.errors import ConfigError
-from streamsvm.phases import usage_so_far
 
 TABLE, PICTURE = (".csv", ".json", ".zarr"), (".png", ".svg")
 
@@ -78,7 +77,7 @@ def tune(
     picture = draw_heat_map(found["results"], *axes) if axes is not None else None
     if heat_map is not None and picture is not None:
         write_plot(picture, heat_map)
-    _tell(found | ({"model": str(model)} if model else {}) | usage_so_far(), as_json)
+    _tell(found | ({"model": str(model)} if model else {}), as_json)
 
 
 def _axes(tried: dict[str, list[Any]]) -> tuple[str, str]:
