@@ -81,12 +81,10 @@ def tune(
 
 
 def _axes(tried: dict[str, list[Any]]) -> tuple[str, str]:
-    """The options of a picture, before anything is fitted. Raises ConfigError; without matplotlib, too."""
-    from streamsvm.report.drawing import look
+    """The options of a picture, before anything is fitted. Raises ConfigError."""
     from streamsvm.report.heat_map import axes_of
 
-    with look():
-        axes = axes_of(tried)
+    axes = axes_of(tried)
     if axes is None:
         several = [name for name, values in tried.items() if len(values) > 1]
         found = f"{several[0]} alone" if several else "no option"

@@ -1,4 +1,4 @@
-"""What all plots share: matplotlib where it is installed, one look, colours that a page can replace, SVG and PNG."""
+"""What all plots share: the look, colours that a page can replace, SVG and PNG. matplotlib is imported by a plot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from streamsvm.data.target import whole_file
-from streamsvm.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,11 +66,9 @@ Draw = TypeVar("Draw", bound=Callable[..., Any])
 
 @contextmanager
 def look() -> Iterator[None]:
-    """The style of all plots. Raises ConfigError without matplotlib."""
-    try:
-        from matplotlib import rc_context
-    except ImportError:
-        raise ConfigError("plots need matplotlib: pip install 'streamsvm[plots]'") from None
+    """The style of all plots."""
+    from matplotlib import rc_context
+
     with rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield

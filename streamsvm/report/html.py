@@ -33,7 +33,7 @@ LABELS = {
 
 
 def contents(runs: Sequence[Run]) -> list[tuple[Section, list[Part]]]:
-    """The sections that have something to show, with their parts. Raises ConfigError without matplotlib."""
+    """The sections that have something to show, with their parts."""
     runs = _named(runs)
     return [(section, parts) for section in SECTIONS if (parts := list(section.parts(runs)))]
 

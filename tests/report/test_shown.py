@@ -13,6 +13,9 @@ from streamsvm.report.html import contents, page
 from streamsvm.report.read import read_run
 from streamsvm.report.sections import Facts, Plot, Table
 
+# an old matplotlib draws it, too
+pytestmark = pytest.mark.lowest
+
 
 def parts(*folders):
     """All of a page, by title or kind."""
