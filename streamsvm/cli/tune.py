@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.fit import flag, flag_layers, hint_to_resume
+from streamsvm.cli.fit import hint_to_resume
+from streamsvm.cli.flags import MemoryLimit, SchedulerFlag, SetOption, WorkersFlag, flag, flag_layers
 from streamsvm.cli.imports import importing
-from streamsvm.cli.options import AsJson, ForceModel, XName, YName, open_store, require_model_place
+from streamsvm.cli.options import RUN, AsJson, ForceModel, XName, YName, open_store, require_model_place
 from streamsvm.cli.output import emit, emit_table, progress
 from streamsvm.config import parse_set
 from streamsvm.errors import ConfigError
@@ -21,10 +22,14 @@ def tune(
     context: typer.Context,
     store: Annotated[str, typer.Option("--store", help="Rows and labels to train on.", metavar="STORE")],
     config: Annotated[
-        Path, typer.Option("--config", help="A TOML file: options, and what to try in a table [tune].")
+        Path,
+        typer.Option(
+            "--config", help="A TOML file: options, and what to try in a table [tune].", metavar="FILE"
+        ),
     ],
     model: Annotated[
-        Path | None, typer.Option("--model", help="Train the best on all rows; the model goes here.")
+        Path | None,
+        typer.Option("--model", help="Train the best on all rows; the model goes here.", metavar="MODEL"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="The table as a file.", metavar="FILE.csv|.json|.zarr")
@@ -33,24 +38,34 @@ def tune(
         Path | None,
         typer.Option("--heat-map", help="Scores over two options as a picture.", metavar="FILE.png|.svg"),
     ] = None,
-    memory_limit: Annotated[str | None, flag("--memory-limit", "memory_limit", metavar="SIZE")] = None,
-    workers: Annotated[int | None, flag("--workers", "workers")] = None,
-    scheduler: Annotated[str | None, flag("--scheduler", "scheduler", metavar="tcp://HOST:PORT")] = None,
-    seed: Annotated[int | None, flag("--seed", "seed")] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any option by name, over flags and file.", metavar="NAME=VALUE"),
-    ] = None,
+    seed: Annotated[Any, flag("--seed", "seed", RUN)] = None,
+    set_: SetOption = None,
+    memory_limit: MemoryLimit = None,
     run_dir: Annotated[
-        Path | None, typer.Option("--run-dir", help="Folder for events, scores and the table.")
+        Path | None,
+        typer.Option(
+            "--run-dir",
+            help="Folder for events, scores and the table.",
+            metavar="DIR",
+            rich_help_panel=RUN,
+        ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the scores in --run-dir.")] = False,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on from the scores in --run-dir.", rich_help_panel=RUN),
+    ] = False,
     force: ForceModel = False,
+    workers: WorkersFlag = None,
+    scheduler: SchedulerFlag = None,
     x: XName = None,
     y: YName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Choose options by cross-validation."""
+    """Choose options by cross-validation.
+
+    \b
+    streamsvm tune --store train.zarr --config tune.toml --model best.zarr
+    """
     with importing():
         from streamsvm.report.drawing import write_plot
         from streamsvm.report.heat_map import heat_map as draw_heat_map
