@@ -8,9 +8,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 OTHERS = "Options"  # those of no group
-NARROW = 3  # times as wide as the names of options is at least what their texts need
-
-
+MOST_NAMES = 3  # a share of the width, one in so many, that names get beside their texts
 KINDS = {"<int>": "N", "<int range>": "N", "<float>": "NUMBER", "<float range>": "NUMBER", "<path>": "PATH"}
 
 
@@ -32,7 +30,7 @@ class Command(TyperCommand):
                 sections.setdefault(group, []).append((_name(param, record[0], ctx), record[1]))
         for group, rows in sections.items():
             with formatter.section(group):
-                formatter.write_dl(rows, col_max=min(30, formatter.width // NARROW))
+                formatter.write_dl(rows, col_max=min(30, formatter.width // MOST_NAMES))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         switches = {name for p in self.params if getattr(p, "is_flag", False) for name in p.opts}
