@@ -31,6 +31,7 @@ autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = True
 napoleon_google_docstring = False
 napoleon_use_ivar = True
+napoleon_use_param = False  # parameters that share a text stand together, not each with a copy of it
 
 html_theme = "furo"
 html_title = "streamsvm"

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from streamsvm.cli.app import COMMANDS, app
 from streamsvm.config import FitConfig, Options
+from streamsvm.human import human_bytes
 from streamsvm.tune.options import TuneConfig
 
-COLUMNS = "88"
 WORDS = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`", "string": "text"}
-WORDS |= {"array": "list", "object": "table"}
+WORDS |= {"array": "list", "object": "table", "size": "size, as `2GiB`"}
 LIMITS = {
     annotated_types.Ge: "at least {.ge}",
     annotated_types.Gt: "above {.gt}",
@@ -26,7 +26,7 @@ LIMITS = {
 
 def command_sections() -> str:
     """A section for each command, with what `--help` prints."""
-    runner = CliRunner(env={"COLUMNS": COLUMNS, "TERMINAL_WIDTH": COLUMNS, "NO_COLOR": "1", "TERM": "dumb"})
+    runner = CliRunner()
     helps = {name: runner.invoke(app, [name, "--help"], prog_name="streamsvm").output for name in COMMANDS}
     return "\n".join(f"## {name}\n\n```text\n{text.strip()}\n```\n" for name, text in helps.items())
 
@@ -50,13 +50,16 @@ def _table(group: type[Options], prefix: str) -> Iterator[str]:
     for name, field in group.model_fields.items():
         if not _is_group(field):
             values = ", ".join([_values(schema[name]), *dict.fromkeys(_limits(field))])
-            yield f"| `{prefix}{name}` | {values} | {_default(field)} | {_cell(field.description or '')} |"
+            default = _default(field, schema[name].get("format") == "size")
+            yield f"| `{prefix}{name}` | {values} | {default} | {_cell(field.description or '')} |"
     yield ""
 
 
-def _default(field: FieldInfo) -> str:
+def _default(field: FieldInfo, is_size: bool) -> str:
     if field.is_required() or field.default in (None, ()):
         return ""
+    if is_size:
+        return f"`{human_bytes(field.default).replace('.0 ', '')}`"
     is_flag = isinstance(field.default, bool)
     return f"`{str(field.default).lower() if is_flag else field.default}`"
 
@@ -67,7 +70,7 @@ def _values(schema: dict[str, Any]) -> str:
         return " or ".join(filter(None, map(_values, schema["anyOf"])))
     if "enum" in schema or "const" in schema:
         return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
-    return WORDS.get(schema.get("type", ""), "")
+    return WORDS.get(schema.get("format", schema.get("type", "")), "")
 
 
 def _limits(field: Any) -> Iterator[str]:

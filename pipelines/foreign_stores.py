@@ -10,7 +10,7 @@ The rows of a9a as
 
 Each is fitted with configs/a9a.toml and tried on test rows of the same writer. A chunk that is not there is taken for
 a lost one, and zarr leaves out chunks of zeros alone if nobody says write_empty_chunks. Needs a9a.bz2 a9a.t.bz2 in
---data, and `pip install 'streamsvm[recipes]'`; without anndata, its rows are left out.
+--data, and `pip install '.[recipes]'`; without anndata, its rows are left out.
 """
 
 from __future__ import annotations

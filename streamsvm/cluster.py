@@ -115,7 +115,7 @@ def _begun_report(client: Client, path: Path) -> performance_report:
     except PackageNotFoundError:
         raise ConfigError(
             f"--performance-report {path}: the scheduler has no bokeh, which draws it; "
-            "pip install 'streamsvm[dashboard]' there"
+            "pip install bokeh there"
         ) from None
     report = performance_report()
     with client.as_current():

@@ -90,7 +90,7 @@ Real = Annotated[float, BeforeValidator(_plain_number), Field(allow_inf_nan=Fals
 Whole = Annotated[int, BeforeValidator(_plain_number)]
 Gamma = Annotated[float | Literal["scale", "auto"], BeforeValidator(_gamma)]
 Count = Annotated[Whole, Field(ge=1)] | None
-Size = Annotated[int, BeforeValidator(parse_size)]
+Size = Annotated[int, BeforeValidator(parse_size), Field(json_schema_extra={"format": "size"})]
 Bytes = Annotated[Size, Field(gt=0)] | None
 Labels = Annotated[tuple[str, ...], BeforeValidator(_labels)]
 ClassWeight = Annotated[dict[str, float] | Literal["balanced"] | None, BeforeValidator(_class_weight)]
@@ -423,6 +423,11 @@ def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+PARAMETERS = {
+    "kernel.name": "kernel",
+    "probability.method": "probability",
+}  # of estimators: else the last part
+PARAMETERS |= {"cutting_plane.passes": "max_passes", "cutting_plane.bias": "intercept_scaling"}
 _GROUPS = {
     name: field.annotation
     for name, field in FitConfig.model_fields.items()
@@ -447,15 +452,21 @@ def option_field(option: str) -> FieldInfo:
 def _explain(error: ValidationError, layers: tuple[Layer, ...], model: type[BaseModel]) -> str:
     first = error.errors(include_url=False)[0]
     path = _known_part(first["loc"])
-    name = ".".join(path)
-    origin = _origin(path, layers)
-    prefix = f"{origin}: {name}" if name else origin
+    name, prefix = ".".join(path), _place(_origin(path, layers), path)
     if first["type"] == "extra_forbidden":
         known = list(option_names() if model is FitConfig else model.model_fields)
         return f"{prefix}: unknown option{suggest(name, known)}"
     reason = _expected(first)
     found = "" if isinstance(first["input"], Mapping) else f"found {first['input']!r}, "
     return f"{prefix}: {found}{reason}"
+
+
+def _place(origin: str, path: tuple[str, ...]) -> str:
+    """Where an option was found: a flag names it already, and the parameters of an estimator are in no groups."""
+    name = ".".join(path)
+    if not path or (origin.startswith("--") and " " not in origin and name not in _GROUPS):
+        return origin
+    return f"{origin}: {PARAMETERS.get(name, path[-1]) if origin.isidentifier() else name}"
 
 
 def _known_part(loc: tuple[int | str, ...]) -> tuple[str, ...]:

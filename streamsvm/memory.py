@@ -9,6 +9,7 @@ import psutil
 
 from streamsvm.data.store import Store
 from streamsvm.errors import MemoryLimitError
+from streamsvm.human import human_bytes
 from streamsvm.machine import rss_bytes
 from streamsvm.rowcache import WIDE
 
@@ -77,7 +78,7 @@ def plan_memory(
     if max_part_rows < LEAST_ROWS:
         least = process + vectors + least_part
         raise MemoryLimitError(
-            f"--memory-limit {limit / MiB:.0f} MiB is too small for {store.n} rows of {store.d} columns: "
+            f"a memory limit of {human_bytes(limit)} is too small for {store.n} rows of {store.d} columns: "
             f"give at least {-(-least // MiB)} MiB"
         )
     return MemoryPlan(limit, process, vectors, rows, cache, in_memory, threads, max_part_rows)
@@ -100,7 +101,7 @@ def require_memory(limit_bytes: int | None, needed_bytes: int, what: str) -> Non
     total = process_bytes() + needed_bytes
     if total > limit:
         raise MemoryLimitError(
-            f"--memory-limit {limit / MiB:.0f} MiB is too small for {what}: give at least {-(-total // MiB)} MiB"
+            f"a memory limit of {human_bytes(limit)} is too small for {what}: give at least {-(-total // MiB)} MiB"
         )
 
 

@@ -66,7 +66,15 @@ def save_model(model: Model, path: str | Path) -> None:
 
 
 def load_model(path: str | Path) -> Any:
-    """The model saved at `path`. Raises NotFoundError, ModelError, CorruptDataError."""
+    """The model saved at `path`. Raises NotFoundError, ModelError, CorruptDataError.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from streamsvm import DCSVC, load_model
+    >>> DCSVC().fit(*load_iris(return_X_y=True)).save("iris.model.zarr")
+    >>> model = load_model("iris.model.zarr")
+    >>> model.kind, model.d, model.classes
+    ('kernel', 4, array([0, 1, 2]))
+    """
     return _load(Path(path), HOMES)
 
 

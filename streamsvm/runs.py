@@ -7,10 +7,11 @@ import os
 import platform
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import psutil
@@ -32,22 +33,17 @@ LIBRARIES = ("numpy", "scipy", "numba", "dask", "zarr")
 class RunLog:
     """A sink that appends records to a run's events.jsonl: all but progress, of which at most one a second is kept.
 
-    The last record of a phase is kept where one before was. A `memory` record comes beside others, once a second at
-    most: rss_bytes of this process and those that it started.
+    The last record of a phase is kept where one before was.
     """
 
     def __init__(self, path: Path) -> None:
         self._lines = JsonLines(path)
-        self._process = psutil.Process()
         self._phases: set[str] = set()
-        self._told = self._sampled = -EVERY_S
+        self._told = -EVERY_S
 
     def __call__(self, record: dict[str, Any]) -> None:
         if record["event"] != "progress" or self._is_kept(record):
             self._lines(jsonable(record))
-        if record["t"] - self._sampled >= EVERY_S:
-            self._sampled = record["t"]
-            self._lines({"event": "memory", "t": record["t"], "rss_bytes": self._rss_bytes()})
 
     def close(self) -> None:
         self._lines.close()
@@ -60,14 +56,37 @@ class RunLog:
             (self._phases.discard if ends else self._phases.add)(phase)
         return kept
 
-    def _rss_bytes(self) -> int:
-        total = self._process.memory_info().rss
-        for child in self._process.children(recursive=True):
-            try:
-                total += child.memory_info().rss
-            except psutil.Error:  # it has ended
-                continue
-        return int(total)
+
+@contextmanager
+def _sampled(events: Events) -> Iterator[None]:
+    """A `memory` record at once, each second by the clock, and at the end: rss_bytes of this process and those that it
+    started."""
+    process, ended = psutil.Process(), Event()
+
+    def sample() -> None:
+        events("memory", rss_bytes=_rss_bytes(process))
+
+    def sample_by_the_clock() -> None:
+        while not ended.wait(EVERY_S):
+            sample()
+
+    clock = Thread(target=sample_by_the_clock, name="memory", daemon=True)
+    sample()
+    clock.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        clock.join()
+        sample()
+
+
+def _rss_bytes(process: psutil.Process) -> int:
+    total = process.memory_info().rss
+    for child in process.children(recursive=True):
+        with suppress(psutil.Error):  # it has ended
+            total += child.memory_info().rss
+    return int(total)
 
 
 @contextmanager
@@ -84,7 +103,8 @@ def recorded(run_dir: Path, events: Events, resume: bool, **facts: Any) -> Itera
             events = events.also(log)
             events("start", resume=resume, **_machine(), **facts)
             try:
-                yield events
+                with _sampled(events):
+                    yield events
             except BaseException as error:
                 events("failed", message=str(error) or type(error).__name__)
                 raise

@@ -167,10 +167,10 @@ def test_max_iter_ends_with_a_warning():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kernel": "sigmoid"}, "kernel.name: found 'sigmoid'"),
+        ({"kernel": "sigmoid"}, "ALFPGMSVC: kernel: found 'sigmoid'"),
         ({"subproblem": "newton"}, "expected 'pairs' or 'fpg'"),
-        ({"pairs": 0}, "alfpgm.pairs: found 0"),
-        ({"max_iter": 0}, "alfpgm.max_iter: found 0"),
+        ({"pairs": 0}, "ALFPGMSVC: pairs: found 0"),
+        ({"max_iter": 0}, "ALFPGMSVC: max_iter: found 0"),
         ({"decision_function_shape": "all"}, "expected 'ovr' or 'ovo'"),
     ],
 )

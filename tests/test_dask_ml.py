@@ -9,7 +9,7 @@ from streamsvm import DCSVC, BudgetedSVC, Store
 from streamsvm.data.moments import moments_of
 from streamsvm.data.rows import Rows
 
-pytest.importorskip("dask_ml", reason="needs dask-ml: pip install 'streamsvm[dask-ml]'")
+pytest.importorskip("dask_ml", reason="needs dask-ml: pip install dask-ml")
 
 import dask.array as da
 from dask_ml.metrics import accuracy_score

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-from itertools import groupby
+from contextlib import redirect_stdout
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,8 @@ BLOCK = re.compile(r"^(?:<!-- (?P<mark>.*?) -->\n)?```(?P<language>\S+)\n(?P<tex
 MARK = re.compile(r"not run: \w.*|file: \S+|tests")
 RUN = ("sh", "python")
 SHOWN = ("text", "toml", "yaml", "json", "{toctree}", "{eval-rst}")
+VARIES = re.compile(r"^(seconds|peak rss|threads|stored|model|gap) .*", re.M)  # from machine to machine
+NUMBER = re.compile(r"(?<![\w.])-?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.])")
 FUNCTIONS = f'python() {{ "{sys.executable}" "$@"; }}\nstreamsvm() {{ python -m streamsvm "$@"; }}'
 
 
@@ -41,8 +45,10 @@ OTHERS = [page for page in PAGES[1:] if page != TUTORIAL and any(map(is_run, blo
 
 
 def execute(*command):
+    """What it prints."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def is_plain(line):
@@ -51,24 +57,81 @@ def is_plain(line):
 
 
 def shell(text):
-    """Runs the lines of a block: plain `streamsvm` here and now, all else by bash."""
+    """Runs the lines of a block: plain `streamsvm` here and now, all else by bash. Prints what they print."""
     for is_ours, lines in groupby(text.splitlines(keepends=True), is_plain):
         for line in lines if is_ours else ():
             words = shlex.split(line)[1:]
             assert exit_status(lambda words=words: app(words, standalone_mode=False)) == 0, line
         if not is_ours:
-            execute("bash", "-euo", "pipefail", "-c", f"{FUNCTIONS}\n{''.join(lines)}")
+            said = execute("bash", "-euo", "pipefail", "-c", f"{FUNCTIONS}\n{''.join(lines)}")
+            sys.stdout.write(said)
 
 
 def follow(page):
-    """Does what the page says, in the folder at hand."""
+    """Does what the page says, in the folder at hand; what it shows below a block is the end of what that prints."""
+    shown = outputs(page)
     for block in blocks(page):
         if (block["mark"] or "").startswith("file: "):
             Path(block["mark"].removeprefix("file: ")).write_text(block["text"], encoding="utf-8")
-        elif is_run(block) and block["language"] == "sh":
-            shell(block["text"])
         elif is_run(block):
-            exec(compile(block["text"], name_of(page), "exec"), {"__name__": "__main__"})
+            with redirect_stdout(io.StringIO()) as printed:
+                run(block, name_of(page))
+            if block.start() in shown:
+                require_alike(shown[block.start()], printed.getvalue())
+
+
+def run(block, name):
+    if block["language"] == "sh":
+        shell(block["text"])
+    else:
+        exec(compile(block["text"], name, "exec"), {"__name__": "__main__"})
+
+
+def outputs(page):
+    """The text that a page shows right below a block that is run, by where that block begins."""
+    text = page.read_text(encoding="utf-8")
+    return {
+        block.start(): after["text"]
+        for block, after in pairwise(blocks(page))
+        if is_run(block) and after["language"] == "text" and not text[block.end() : after.start()].strip()
+    }
+
+
+def require_alike(shown, printed):
+    """The shown lines are the last ones printed, but for spaces, what VARIES, and numbers that are nearly the same."""
+    wanted, found = plain_lines(shown), plain_lines(printed)
+    found = found[-len(wanted) :]
+    assert [NUMBER.sub("#", line) for line in wanted] == [NUMBER.sub("#", line) for line in found]
+    for one, other in zip(wanted, found, strict=True):
+        values = [[float(n.replace(",", "")) for n in NUMBER.findall(line)] for line in (one, other)]
+        assert values[0] == pytest.approx(values[1], rel=0.05, abs=0.01), (one, other)
+
+
+def plain_lines(text):
+    lines = (" ".join(line.split()) for line in VARIES.sub(r"\1 ..", text).splitlines())
+    return [line for line in lines if line.strip("─ ")]
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "is_so"),
+    [
+        ("rows   16,000\nseconds  1.2 s", "Labels\nrows 15,990\n\nseconds 9 s\n", True),
+        ("rows (n)   16,000", "rows   16,000", False),
+        ("accuracy   0.9035", "accuracy   0.9037", True),
+        ("rows   16,000", "rows   26,000", False),
+    ],
+)
+def test_what_is_shown_is_compared(shown, printed, is_so):
+    if is_so:
+        require_alike(shown, printed)
+    else:
+        with pytest.raises(AssertionError):
+            require_alike(shown, printed)
+
+
+def test_nothing_is_installed_by_a_name_that_no_index_has():
+    texts = {path: path.read_text(encoding="utf-8") for path in [*PAGES, *(ROOT / "streamsvm").rglob("*.py")]}
+    assert not [path for path, text in texts.items() if "install 'streamsvm" in text]
 
 
 @pytest.fixture(scope="module")

@@ -166,7 +166,7 @@ class TestInput:
     def test_a_limit_too_small_for_anything(self):
         X, y = two_moons(3000)
         with pytest.raises(
-            MemoryError, match=r"--memory-limit 50 MiB is too small for .*: give at least \d+ MiB"
+            MemoryError, match=r"a memory limit of 50.0 MiB is too small for .*: give at least \d+ MiB"
         ):
             HSSSVC(memory_limit="50MiB").fit(X, y)
 

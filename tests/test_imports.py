@@ -105,6 +105,7 @@ HEAVY = {
     "pyarrow",
     "river",
     "onnx",
+    "matplotlib",
 }
 
 
@@ -114,7 +115,7 @@ def test_importing_the_package_and_the_command_line_is_light():
 
 
 def test_models_and_predictions_load_without_what_only_others_need():
-    heavy = {"sklearn", "pandas", "distributed", "river", "dask_ml"}
+    heavy = {"sklearn", "pandas", "distributed", "river", "dask_ml", "matplotlib"}
     assert not loaded_after("import streamsvm.persist, streamsvm.predict, streamsvm.data.store") & heavy
 
 
@@ -125,6 +126,7 @@ def test_an_estimator_brings_no_pandas_along():
         "river",
         "distributed",
         "dask_ml",
+        "matplotlib",
     }
 
 
@@ -148,7 +150,8 @@ def test_a_fit_loads_what_it_needs_only(tmp_path):
     words = ["fit", "--store", store.url, "--json"]
     loaded = loaded_after(f"from streamsvm.cli.app import app\napp({words}, standalone_mode=False)")
     assert "numba" in loaded
-    assert not loaded & {"sklearn", "pandas", "pyarrow", "river", "distributed", "dask_ml", "rich"}
+    unused = {"sklearn", "pandas", "pyarrow", "river", "distributed", "dask_ml", "rich", "matplotlib"}
+    assert not loaded & unused
 
 
 def test_public_names_are_listed_and_unknown_ones_refused():

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 
 import numpy as np
 import pytest
 
 from streamsvm.data.rows import Rows
-from streamsvm.errors import ConfigError
 from streamsvm.graph import Engine
 from streamsvm.hss.compress import Tolerances
 from streamsvm.hss.kernel import HSSOptions, approximate
@@ -30,10 +28,3 @@ def test_every_block_is_drawn(n, tmp_path):
     patches = re.findall(r'id="patch_\d+"', (tmp_path / "ranks.svg").read_text())
     depth = drawn.tree.depth
     assert len(patches) >= 2 * (2**depth - 1) + 2**depth
-
-
-def test_without_matplotlib(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ConfigError, match="plots need matplotlib: pip install"):
-        draw_ranks(matrix(100), tmp_path / "ranks.svg")
-    assert not list(tmp_path.iterdir())

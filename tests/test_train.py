@@ -109,7 +109,7 @@ class TestBadInput:
     def test_memory_limit_too_small_says_what_works(self, tmp_path):
         there = store(tmp_path)
         with pytest.raises(
-            MemoryLimitError, match=r"--memory-limit 1 MiB is too small .* give at least"
+            MemoryLimitError, match=r"a memory limit of 1.0 MiB is too small .* give at least"
         ) as error:
             plan(there, config(memory_limit="1MiB"))
         least = int(re.search(r"at least (\d+) MiB", str(error.value))[1])

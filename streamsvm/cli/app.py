@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from streamsvm import __version__
+from streamsvm.cli.help import Command
 from streamsvm.cli.imports import importing
 from streamsvm.errors import StreamSVMError
 
@@ -40,6 +41,7 @@ COMMANDS = {  # the first paragraph of what each one's --help says
 }
 SETTINGS: dict[str, Any] = {
     "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,  # plain lines: they fit a narrow terminal, a page and a pipe
     "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
 }
 
@@ -48,8 +50,11 @@ class Commands(TyperGroup):
     """Every command by name and help; the module of one is imported when it is used: `--help` answers at once."""
 
     def __init__(self, **attributes: Any) -> None:
-        named = {name: TyperCommand(name, help=text) for name, text in COMMANDS.items()}
+        named = {name: TyperCommand(name, help=text, short_help=text) for name, text in COMMANDS.items()}
         super().__init__(**attributes | {"commands": named})
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args or ["--help"])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, _, rest = super().resolve_command(ctx, args)
@@ -62,7 +67,7 @@ def command(name: str) -> Any:
     with importing():
         function = getattr(import_module(f"streamsvm.cli.{module_name}"), module_name)
     alone = typer.Typer(add_completion=False, **SETTINGS)
-    alone.command(name)(function)
+    alone.command(name, cls=Command)(function)
     return typer.main.get_command(alone)
 
 
@@ -120,7 +125,8 @@ def exit_status(run: Callable[[], object]) -> int:
 def _usage(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     hint = f" (see {context.command_path} --help)" if context else ""
-    return error.format_message().rstrip(".") + hint
+    said = error.format_message().partition(", unable to parse")[0].replace("Value error, ", "")
+    return said.replace("Input should be", "expected").rstrip(".") + hint
 
 
 def _fail(message: str) -> int:

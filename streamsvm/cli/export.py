@@ -47,9 +47,7 @@ def _writer(format: str) -> Any:
     try:
         import onnx  # noqa: F401
     except ImportError:
-        raise ConfigError(
-            "ONNX files are made with the package onnx: pip install 'streamsvm[onnx]'"
-        ) from None
+        raise ConfigError("ONNX files are made with the package onnx: pip install onnx") from None
     from streamsvm.exchange.onnx import write_onnx
 
     return write_onnx

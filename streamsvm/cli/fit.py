@@ -10,8 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamsvm.cli.flags import (
+    MemoryLimit,
+    SchedulerFlag,
+    SetOption,
+    WorkersFlag,
+    class_weights,
+    flag,
+    flag_layers,
+    number,
+)
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
+    DATA,
+    KERNEL,
+    RUN,
+    SOLVER,
     AsJson,
     ForceModel,
     PerformanceReport,
@@ -22,7 +36,7 @@ from streamsvm.cli.options import (
     require_model_place,
 )
 from streamsvm.cli.output import emit, progress
-from streamsvm.config import FitConfig, Layer, build_config, option_field, parse_set, read_layer
+from streamsvm.config import FitConfig, build_config, parse_set, read_layer
 from streamsvm.errors import ConfigError
 from streamsvm.phases import usage_so_far
 from streamsvm.unread import require_read
@@ -30,79 +44,92 @@ from streamsvm.unread import require_read
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
 
-_FLAGS: dict[str, str] = {}
-
-
-def flag(name: str, option: str, **more: Any) -> Any:
-    """The flag of a configuration option, which owns its description and default."""
-    _FLAGS[name.lstrip("-").replace("-", "_")] = option
-    field = option_field(option)
-    unset = field.default is None or field.default is False or field.default == ()
-    help_text = f"{field.description}" if unset else f"{field.description} (default {field.default})"
-    return typer.Option(name, help=help_text, **more)
-
 
 def fit(
     context: typer.Context,
-    store: Annotated[str, typer.Option("--store", help="Rows and labels to train on.", metavar="STORE")],
+    store: Annotated[
+        str,
+        typer.Option("--store", help="Rows and labels to train on.", metavar="STORE", rich_help_panel=DATA),
+    ],
+    scale: Annotated[Any, flag("--scale", "scale", DATA)] = None,
+    positive: Annotated[
+        str | None, flag("--positive", "positive", DATA, metavar="L[,L...]", parser=str)
+    ] = None,
+    class_weight: Annotated[
+        Any,
+        flag("--class-weight", "class_weight", DATA, metavar="balanced|L=W[,...]", parser=class_weights),
+    ] = None,
+    x: XName = None,
+    y: YName = None,
+    solver: Annotated[Any, flag("--solver", "solver", SOLVER)] = None,
+    task: Annotated[Any, flag("--task", "task", SOLVER)] = None,
+    C: Annotated[Any, flag("--C", "C", SOLVER)] = None,
+    tol: Annotated[Any, flag("--tol", "tol", SOLVER)] = None,
+    early: Annotated[bool | None, flag("--early", "dcsvm.early", SOLVER)] = None,
+    budget: Annotated[Any, flag("--budget", "bsgd.budget", SOLVER)] = None,
+    merge: Annotated[Any, flag("--merge", "bsgd.merge", SOLVER)] = None,
+    epochs: Annotated[Any, flag("--epochs", "bsgd.epochs", SOLVER)] = None,
+    probability: Annotated[Any, flag("--probability", "probability.method", SOLVER)] = None,
+    seed: Annotated[Any, flag("--seed", "seed", SOLVER)] = None,
+    kernel: Annotated[Any, flag("--kernel", "kernel.name", KERNEL)] = None,
+    gamma: Annotated[Any, flag("--gamma", "kernel.gamma", KERNEL, metavar="NUMBER", parser=number)] = None,
+    degree: Annotated[Any, flag("--degree", "kernel.degree", KERNEL)] = None,
+    coef0: Annotated[Any, flag("--coef0", "kernel.coef0", KERNEL)] = None,
     model: Annotated[
         Path | None,
         typer.Option(
             "--model",
             help="Where the model goes; else next to the store, as STORE.model.zarr.",
             metavar="MODEL",
+            rich_help_panel=RUN,
         ),
     ] = None,
-    solver: Annotated[str | None, flag("--solver", "solver")] = None,
-    task: Annotated[str | None, flag("--task", "task")] = None,
-    kernel: Annotated[str | None, flag("--kernel", "kernel.name", metavar="rbf|poly|linear")] = None,
-    gamma: Annotated[str | None, flag("--gamma", "kernel.gamma", metavar="NUMBER")] = None,
-    degree: Annotated[int | None, flag("--degree", "kernel.degree")] = None,
-    coef0: Annotated[float | None, flag("--coef0", "kernel.coef0")] = None,
-    C: Annotated[float | None, flag("--C", "C")] = None,
-    tol: Annotated[float | None, flag("--tol", "tol")] = None,
-    early: Annotated[bool | None, flag("--early", "dcsvm.early")] = None,
-    budget: Annotated[int | None, flag("--budget", "bsgd.budget")] = None,
-    merge: Annotated[int | None, flag("--merge", "bsgd.merge")] = None,
-    epochs: Annotated[int | None, flag("--epochs", "bsgd.epochs")] = None,
-    positive: Annotated[str | None, flag("--positive", "positive", metavar="L[,L...]")] = None,
-    scale: Annotated[str | None, flag("--scale", "scale", metavar="none|minmax|standard|maxabs")] = None,
-    class_weight: Annotated[
-        str | None, flag("--class-weight", "class_weight", metavar="balanced|L=W[,L=W...]")
-    ] = None,
-    probability: Annotated[
-        str | None, flag("--probability", "probability.method", metavar="sigmoid|isotonic")
-    ] = None,
-    memory_limit: Annotated[str | None, flag("--memory-limit", "memory_limit", metavar="SIZE")] = None,
-    workers: Annotated[int | None, flag("--workers", "workers")] = None,
-    scheduler: Annotated[str | None, flag("--scheduler", "scheduler", metavar="tcp://HOST:PORT")] = None,
-    performance_report: PerformanceReport = None,
-    seed: Annotated[int | None, flag("--seed", "seed")] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", help="A TOML file, or a model to repeat.")
+        Path | None,
+        typer.Option(
+            "--config", help="A TOML file, or a model to repeat.", metavar="FILE", rich_help_panel=RUN
+        ),
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any option by name, over flags and file.", metavar="NAME=VALUE"),
+    set_: SetOption = None,
+    memory_limit: MemoryLimit = None,
+    run_dir: Annotated[
+        Path | None,
+        typer.Option("--run-dir", help="Folder for events and state.", metavar="DIR", rich_help_panel=RUN),
     ] = None,
-    run_dir: Annotated[Path | None, typer.Option("--run-dir", help="Folder for events and state.")] = None,
     checkpoint_every: Annotated[
-        str | None, flag("--checkpoint-every", "checkpoint_every", metavar="SECONDS|'N steps'")
+        Any, flag("--checkpoint-every", "checkpoint_every", RUN, metavar="SECONDS|'N steps'", parser=str)
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the state in --run-dir.")] = False,
-    force: ForceModel = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the memory and time plan only.")] = False,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on from the state in --run-dir.", rich_help_panel=RUN),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print the memory and time plan only.", rich_help_panel=RUN),
+    ] = False,
     pilot: Annotated[
         float,
         typer.Option(
-            "--pilot", min=0, help="With --dry-run: seconds for small fits that tell the time; 0: none."
+            "--pilot",
+            min=0,
+            help="With --dry-run: seconds for small fits that tell the time; 0: none.",
+            metavar="SECONDS",
+            rich_help_panel=RUN,
         ),
     ] = 15.0,
-    x: XName = None,
-    y: YName = None,
+    workers: WorkersFlag = None,
+    scheduler: SchedulerFlag = None,
+    performance_report: PerformanceReport = None,
+    force: ForceModel = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model."""
+    """Train a model.
+
+    \b
+    streamsvm fit --store train.zarr
+    streamsvm fit --store train.zarr --scale minmax --C 10 --early
+    streamsvm fit --store train.zarr --solver bsgd --budget 1000
+    """
     resolved = resolve(context.params, config, set_ or [])
     if resume and run_dir is None:
         raise ConfigError("--resume needs the --run-dir of the interrupted run")
@@ -137,41 +164,6 @@ def resolve(flags: dict[str, Any], config: Path | None, sets: list[str]) -> FitC
     resolved = build_config(*layers)
     require_read(layers, resolved)
     return resolved
-
-
-def flag_layers(flags: dict[str, Any]) -> list[Layer]:
-    """What these flags of a command say, by name; None: not given."""
-    layers: list[Layer] = []
-    for name, option in _FLAGS.items():
-        if flags.get(name) is not None:
-            group, _, member = option.rpartition(".")
-            value = _PARSERS.get(name, _as_is)(flags[name])
-            layers.append(
-                (f"--{name.replace('_', '-')}", {group: {member: value}} if group else {member: value})
-            )
-    return layers
-
-
-def _as_is(value: Any) -> Any:
-    return value
-
-
-def _gamma(text: str) -> Any:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _class_weight(text: str) -> Any:
-    """`balanced`, or the table that 1=2.0,2=1 means."""
-    if "=" not in text:
-        return text
-    pairs = [pair.rpartition("=") for pair in text.split(",")]
-    return {label.strip(): _gamma(weight) for label, _, weight in pairs}
-
-
-_PARSERS = {"gamma": _gamma, "class_weight": _class_weight}
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -16,15 +16,11 @@ from streamsvm.phases import usage_so_far
 
 def ingest(
     context: typer.Context,
-    sources: Annotated[list[str], typer.Argument(help="Files, plain or .gz, .bz2, .xz.", metavar="SRC...")],
+    sources: Annotated[list[str], typer.Argument(help="Files, plain or .gz, .bz2, .xz.", metavar="SRC")],
     store: Annotated[str, typer.Option("--store", help="Where the store goes.", metavar="STORE")],
     format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="By name and content where not given.",
-            metavar="svmlight|csv|tsv|parquet|npy|npz|idx",
-        ),
+        Literal["svmlight", "csv", "tsv", "parquet", "npy", "npz", "idx"] | None,
+        typer.Option("--format", help="Of the files; by name and content where not given."),
     ] = None,
     label: Annotated[
         str | None,
@@ -45,23 +41,25 @@ def ingest(
         bool | None, typer.Option("--dense/--sparse", help="Layout; by density where not given.")
     ] = None,
     dtype: Annotated[
-        str | None,
-        typer.Option(
-            "--dtype",
-            help="float32 where not given, uint8 for files of bytes.",
-            metavar="uint8|float32|float64",
-        ),
+        Literal["uint8", "float32", "float64"] | None,
+        typer.Option("--dtype", help="float32 where not given, uint8 for files of bytes."),
     ] = None,
     rows_per_chunk: Annotated[
         int | None,
-        typer.Option("--rows-per-chunk", help="Of the store; by the size of a row where not given."),
+        typer.Option(
+            "--rows-per-chunk", help="Of the store; by the size of a row where not given.", metavar="N"
+        ),
     ] = None,
     split: Annotated[
-        float | None, typer.Option("--split", help="Fraction for the store, rest to --test-store.")
+        float | None,
+        typer.Option("--split", help="Fraction of the rows for the store, shuffled.", metavar="FRACTION"),
     ] = None,
-    test_store: Annotated[str | None, typer.Option("--test-store", metavar="STORE")] = None,
+    test_store: Annotated[
+        str | None,
+        typer.Option("--test-store", help="Where the other rows of --split go.", metavar="STORE"),
+    ] = None,
     shuffle: Annotated[bool, typer.Option("--shuffle", help="Rows in random order.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Of split and shuffle.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Of split and shuffle.", metavar="N")] = 0,
     like: Annotated[
         str | None, typer.Option("--like", help="Columns as in this store.", metavar="STORE")
     ] = None,
@@ -72,7 +70,11 @@ def ingest(
     force: Annotated[bool, typer.Option("--force", help="Replace stores that are there already.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read files into a store, streamed in bounded memory, written whole or not at all."""
+    """Read files into a store, streamed in bounded memory, written whole or not at all.
+
+    \b
+    streamsvm ingest sales.csv --store train.zarr --label returned
+    """
     with importing():
         from streamsvm.data.ingest import IngestOptions
         from streamsvm.data.ingest import ingest as ingest_files

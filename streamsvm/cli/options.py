@@ -18,24 +18,59 @@ if TYPE_CHECKING:
     from streamsvm.data.store import Store
     from streamsvm.graph import Engine
 
+DATA, KERNEL, SOLVER, RUN, CLUSTER = (
+    "Data",
+    "Kernel",
+    "Solver",
+    "Run",
+    "Cluster",
+)  # groups of options in the help
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 ModelIn = Annotated[Path, typer.Option("--model", help="A model written by fit.", metavar="MODEL")]
 ForceModel = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
 XName = Annotated[
-    str | None, typer.Option("--x", help="Array or CSR group that holds the rows, in a foreign store.")
+    str | None,
+    typer.Option(
+        "--x",
+        help="Array or CSR group that holds the rows, in a foreign store.",
+        metavar="NAME",
+        rich_help_panel=DATA,
+    ),
 ]
-YName = Annotated[str | None, typer.Option("--y", help="Array that holds the labels, in a foreign store.")]
+YName = Annotated[
+    str | None,
+    typer.Option(
+        "--y", help="Array that holds the labels, in a foreign store.", metavar="NAME", rich_help_panel=DATA
+    ),
+]
 
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Processes on this machine that do the work, if any.")
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        help="Processes on this machine that do the work, if any.",
+        metavar="N",
+        rich_help_panel=CLUSTER,
+    ),
 ]
 Scheduler = Annotated[
     str | None,
-    typer.Option("--scheduler", help="Address of a dask.distributed scheduler.", metavar="tcp://HOST:PORT"),
+    typer.Option(
+        "--scheduler",
+        help="Address of a dask.distributed scheduler.",
+        metavar="tcp://HOST:PORT",
+        rich_help_panel=CLUSTER,
+    ),
 ]
 PerformanceReport = Annotated[
     Path | None,
-    typer.Option(help="Where dask's page of what the workers did goes (HTML).", metavar="FILE"),
+    typer.Option(
+        help="Where dask's page of what the workers did goes (HTML).",
+        metavar="FILE",
+        rich_help_panel=CLUSTER,
+    ),
 ]
 
 

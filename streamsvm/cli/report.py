@@ -15,7 +15,7 @@ from streamsvm.phases import usage_so_far
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(help="Run directories, by fit --run-dir, stream or tune.", metavar="RUN_DIR..."),
+        typer.Argument(help="Run directories, by fit --run-dir, stream or tune.", metavar="RUN_DIR"),
     ],
     out: Annotated[Path, typer.Option("--out", help="Where the HTML page goes.", metavar="FILE")],
     plots: Annotated[

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from streamsvm.cli.output import progress
 from streamsvm.config import FitConfig, build_config, parse_set
-from streamsvm.errors import ConfigError, DataError, NotFoundError
+from streamsvm.errors import DataError, NotFoundError
 
 if TYPE_CHECKING:
     from streamsvm.online import BSGDClassifier
@@ -29,16 +29,17 @@ def stream(
     input_: Annotated[
         str, typer.Option("--input", help="A file of events; - is stdin.", metavar="FILE")
     ] = "-",
-    format_: Annotated[str, typer.Option("--format", help="Lines of events.", metavar="json|csv")] = "json",
-    label: Annotated[str, typer.Option("--label", help="Field that holds the label.")] = "y",
+    format_: Annotated[Literal["json", "csv"], typer.Option("--format", help="Lines of events.")] = "json",
+    label: Annotated[str, typer.Option("--label", help="Field that holds the label.", metavar="FIELD")] = "y",
     every: Annotated[
-        int, typer.Option("--snapshot-every", help="Events from snapshot to snapshot.", min=1)
+        int, typer.Option("--snapshot-every", help="Events from snapshot to snapshot.", min=1, metavar="N")
     ] = 10_000,
     on_error: Annotated[
-        str, typer.Option("--on-error", help="What a bad line does.", metavar="skip|stop")
+        Literal["skip", "stop"], typer.Option("--on-error", help="What a bad line does.")
     ] = "skip",
     scale: Annotated[
-        str, typer.Option("--scale", help="Of a new stream: standardise as it goes.", metavar="none|standard")
+        Literal["none", "standard"],
+        typer.Option("--scale", help="Of a new stream: standardise as it goes."),
     ] = "standard",
     gamma: Annotated[float, typer.Option("--gamma", help="Of a new stream.")] = 0.1,
     lam: Annotated[float, typer.Option("--lam", help="lambda of a new stream.")] = 1e-4,
@@ -61,13 +62,6 @@ def stream(
     Every answer carries the event's number and the event of the last snapshot. A stream taken up again goes on after
     its snapshot: a file is read from there on, on stdin the next event is expected.
     """
-    for name, value, choices in (
-        ("--format", format_, ("json", "csv")),
-        ("--on-error", on_error, ("skip", "stop")),
-        ("--scale", scale, ("none", "standard")),
-    ):
-        if value not in choices:
-            raise ConfigError(f"{name} {value}: expected {' or '.join(choices)}")
     options: dict[str, Any] = {"solver": "bsgd", "kernel": {"gamma": gamma}}
     options["bsgd"] = {"lam": lam, "budget": budget, "merge": merge}
     config = build_config(("stream", options), *map(parse_set, set_ or []))

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.fit import flag, flag_layers, hint_to_resume
+from streamsvm.cli.fit import hint_to_resume
+from streamsvm.cli.flags import MemoryLimit, SchedulerFlag, SetOption, WorkersFlag, flag, flag_layers
 from streamsvm.cli.imports import importing
-from streamsvm.cli.options import AsJson, ForceModel, XName, YName, open_store, require_model_place
+from streamsvm.cli.options import RUN, AsJson, ForceModel, XName, YName, open_store, require_model_place
 from streamsvm.cli.output import emit, emit_table, progress
 from streamsvm.config import parse_set
 from streamsvm.errors import ConfigError
-from streamsvm.phases import usage_so_far
 
 TABLE, PICTURE = (".csv", ".json", ".zarr"), (".png", ".svg")
 
@@ -22,10 +22,14 @@ def tune(
     context: typer.Context,
     store: Annotated[str, typer.Option("--store", help="Rows and labels to train on.", metavar="STORE")],
     config: Annotated[
-        Path, typer.Option("--config", help="A TOML file: options, and what to try in a table [tune].")
+        Path,
+        typer.Option(
+            "--config", help="A TOML file: options, and what to try in a table [tune].", metavar="FILE"
+        ),
     ],
     model: Annotated[
-        Path | None, typer.Option("--model", help="Train the best on all rows; the model goes here.")
+        Path | None,
+        typer.Option("--model", help="Train the best on all rows; the model goes here.", metavar="MODEL"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="The table as a file.", metavar="FILE.csv|.json|.zarr")
@@ -34,24 +38,34 @@ def tune(
         Path | None,
         typer.Option("--heat-map", help="Scores over two options as a picture.", metavar="FILE.png|.svg"),
     ] = None,
-    memory_limit: Annotated[str | None, flag("--memory-limit", "memory_limit", metavar="SIZE")] = None,
-    workers: Annotated[int | None, flag("--workers", "workers")] = None,
-    scheduler: Annotated[str | None, flag("--scheduler", "scheduler", metavar="tcp://HOST:PORT")] = None,
-    seed: Annotated[int | None, flag("--seed", "seed")] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any option by name, over flags and file.", metavar="NAME=VALUE"),
-    ] = None,
+    seed: Annotated[Any, flag("--seed", "seed", RUN)] = None,
+    set_: SetOption = None,
+    memory_limit: MemoryLimit = None,
     run_dir: Annotated[
-        Path | None, typer.Option("--run-dir", help="Folder for events, scores and the table.")
+        Path | None,
+        typer.Option(
+            "--run-dir",
+            help="Folder for events, scores and the table.",
+            metavar="DIR",
+            rich_help_panel=RUN,
+        ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the scores in --run-dir.")] = False,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on from the scores in --run-dir.", rich_help_panel=RUN),
+    ] = False,
     force: ForceModel = False,
+    workers: WorkersFlag = None,
+    scheduler: SchedulerFlag = None,
     x: XName = None,
     y: YName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Choose options by cross-validation."""
+    """Choose options by cross-validation.
+
+    \b
+    streamsvm tune --store train.zarr --config tune.toml --model best.zarr
+    """
     with importing():
         from streamsvm.report.drawing import write_plot
         from streamsvm.report.heat_map import heat_map as draw_heat_map
@@ -78,16 +92,14 @@ def tune(
     picture = draw_heat_map(found["results"], *axes) if axes is not None else None
     if heat_map is not None and picture is not None:
         write_plot(picture, heat_map)
-    _tell(found | ({"model": str(model)} if model else {}) | usage_so_far(), as_json)
+    _tell(found | ({"model": str(model)} if model else {}), as_json)
 
 
 def _axes(tried: dict[str, list[Any]]) -> tuple[str, str]:
-    """The options of a picture, before anything is fitted. Raises ConfigError; without matplotlib, too."""
-    from streamsvm.report.drawing import look
+    """The options of a picture, before anything is fitted. Raises ConfigError."""
     from streamsvm.report.heat_map import axes_of
 
-    with look():
-        axes = axes_of(tried)
+    axes = axes_of(tried)
     if axes is None:
         several = [name for name, values in tried.items() if len(values) > 1]
         found = f"{several[0]} alone" if several else "no option"

@@ -48,6 +48,12 @@ class Store(Weighed):
 
     Make one with `Store.open` (zarr) or `Store.from_arrays` (numpy, scipy CSR, dask). Row ids are 0..n-1.
     A store opened by URL pickles as its URL.
+
+    >>> import numpy as np
+    >>> from streamsvm import Store
+    >>> store = Store.from_arrays(np.eye(4), ["a", "b", "a", "b"])
+    >>> store, store.blocks(2), store.read(0, 2).X.shape
+    (Store(in memory: 4 x 4 float64 dense), [(0, 2), (2, 4)], (2, 4))
     """
 
     def __init__(
@@ -337,7 +343,7 @@ def open_group(url: str | os.PathLike[str]) -> zarr.Group:
         what = "is a directory but not a zarr group" if path else "holds no zarr group"
         raise NotFoundError(f"{url} {what}; expected a store that `streamsvm ingest` or zarr wrote") from None
     except ImportError as error:
-        raise ConfigError(f"{url}: {error}; pip install 'streamsvm[s3]' or the like") from None
+        raise ConfigError(f"{url}: {error}; pip install s3fs, gcsfs or the like") from None
     except Exception as error:
         reason = " ".join(str(error).split())
         if path is None and is_remote_failure(error):

@@ -106,6 +106,15 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         The trained model; `save` writes it, `streamsvm.load_model` reads it.
     objective_, dual_gap_ : float
         Dual objective, and primal minus dual objective, summed over pairs.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from streamsvm import ALFPGMSVC
+    >>> X, y = load_digits(return_X_y=True)
+    >>> svm = ALFPGMSVC(C=10).fit(X[:1500], y[:1500])
+    >>> round(svm.score(X[1500:], y[1500:]), 2)
+    0.95
     """
 
     def __init__(
@@ -231,6 +240,15 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
 
     f(x) = sum_i (a_i - a*_i) K(x_i, x) + b, whose errors beyond epsilon cost C each. Parameters and attributes are
     those of `SVR` and, below them, of `ALFPGMSVC`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from streamsvm import ALFPGMSVR
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> svm = ALFPGMSVR(C=1000, epsilon=10).fit(X[:350], y[:350])
+    >>> round(svm.score(X[350:], y[350:]), 2)
+    0.32
     """
 
     def __init__(

@@ -89,6 +89,17 @@ class BudgetedSVC(StoreClassifier):
         Their coefficients.
     intercept_ : ndarray of shape (1 or n_classes,)
         Zero without fit_intercept.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from streamsvm import BudgetedSVC
+    >>> X, y = load_digits(return_X_y=True)
+    >>> svm = BudgetedSVC(C=10, budget=200, random_state=0).fit(X[:1500], y[:1500])
+    >>> svm.support_vectors_.shape
+    (200, 64)
+    >>> round(svm.score(X[1500:], y[1500:]), 1)
+    0.9
     """
 
     def __init__(

@@ -96,6 +96,15 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         Primal objective, exact, and a bound on its distance from the least; summed over classes.
     n_iter_, n_passes_ : int
         Planes taken (of each class), and passes over the rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from streamsvm import CuttingPlaneSVC
+    >>> X, y = load_digits(return_X_y=True)
+    >>> svm = CuttingPlaneSVC(C=10).fit(X[:1500] / 16, y[:1500])
+    >>> round(svm.score(X[1500:] / 16, y[1500:]), 2)
+    0.89
     """
 
     def __init__(
@@ -184,6 +193,15 @@ class CuttingPlaneRanker(_Linear):
         The trained model; `save` writes it, `streamsvm.load_model` reads it.
     objective_, dual_gap_, n_iter_, n_passes_ :
         As in `CuttingPlaneSVC`; a step takes two passes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from streamsvm import CuttingPlaneRanker
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> ranker = CuttingPlaneRanker().fit(X[:350], y[:350])
+    >>> round(ranker.score(X[350:], y[350:]), 2)  # share of the pairs that are in the right order
+    0.76
     """
 
     def __init__(

@@ -100,6 +100,15 @@ class DCSVC(SupportVectors, StoreClassifier):
         Signed dual coefficients, as `SVC` lays them out.
     n_support_ : ndarray of shape (n_classes,)
         Support vectors of each class.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from streamsvm import DCSVC
+    >>> X, y = load_digits(return_X_y=True)
+    >>> svm = DCSVC(C=10).fit(X[:1500], y[:1500])
+    >>> round(svm.score(X[1500:], y[1500:]), 2)
+    0.96
     """
 
     def __init__(

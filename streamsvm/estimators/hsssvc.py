@@ -100,6 +100,15 @@ class HSSSVC(StoreClassifier):
         Dual objective and gap: under the compressed kernel, or exact after polishing; summed over classes.
     n_iter_ : int
         Steps of ADMM.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from streamsvm import HSSSVC
+    >>> X, y = load_digits(return_X_y=True)
+    >>> svm = HSSSVC(C=[0.1, 1, 10], random_state=0).fit(X[:1500], y[:1500])
+    >>> {C: round(svm.choose(C).score(X[1500:], y[1500:]), 2) for C in svm.path_}
+    {0.1: 0.9, 1.0: 0.93, 10.0: 0.96}
     """
 
     def __init__(

@@ -16,6 +16,7 @@ from streamsvm.hss.matrix import HSSMatrix
 from streamsvm.hss.neighbours import nearest_neighbours
 from streamsvm.hss.tree import ClusterTree, order_rows, principal_direction
 from streamsvm.hss.ulv import ULVFactor, factorise
+from streamsvm.human import human_bytes
 from streamsvm.kernels import Kernel
 from streamsvm.memory import MiB, process_bytes
 from streamsvm.sizes import Weighed
@@ -255,7 +256,7 @@ class _Budget:
         total = self._held + needed
         if total > self._limit:
             raise MemoryLimitError(
-                f"--memory-limit {self._limit / MiB:.0f} MiB is too small for the compressed kernel "
+                f"a memory limit of {human_bytes(self._limit)} is too small for the compressed kernel "
                 f"matrix of {self._n} rows ({when}): give about {-(-total // MiB)} MiB, a larger "
                 "hss.rtol, a smaller hss.max_rank or hss.storage float32"
             )

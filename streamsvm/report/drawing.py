@@ -1,4 +1,4 @@
-"""What all plots share: matplotlib where it is installed, one look, colours that a page can replace, SVG and PNG."""
+"""What all plots share: the look, colours that a page can replace, SVG and PNG. matplotlib is imported by a plot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from streamsvm.data.target import whole_file
-from streamsvm.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,11 +66,9 @@ Draw = TypeVar("Draw", bound=Callable[..., Any])
 
 @contextmanager
 def look() -> Iterator[None]:
-    """The style of all plots. Raises ConfigError without matplotlib."""
-    try:
-        from matplotlib import rc_context
-    except ImportError:
-        raise ConfigError("plots need matplotlib: pip install 'streamsvm[plots]'") from None
+    """The style of all plots."""
+    from matplotlib import rc_context
+
     with rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
@@ -96,10 +93,11 @@ def new(height: float = 3.2, rows: int = 1, **axes: Any) -> tuple[Figure, Any]:
     return figure, figure.subplots(rows, 1, sharex=True, subplot_kw=axes)
 
 
-def finish(figure: Figure, axes: Axes, lines: int | None = None) -> Figure:
-    """With a legend above where there is more than one line to tell apart."""
+def finish(figure: Figure, axes: Axes, *, is_shared: bool = False) -> Figure:
+    """With a legend above where there is more than one line, or where several runs share the picture: one of them may
+    be the only one that has a line."""
     handles, labels = axes.get_legend_handles_labels()
-    if (len(labels) if lines is None else lines) > 1:
+    if len(labels) > (0 if is_shared else 1):
         columns = min(3, max(1, LEGEND // (max(map(len, labels)) + 6)))
         figure.legend(handles, labels, loc="outside upper left", ncols=columns, fontsize=9)
     return figure
@@ -114,6 +112,18 @@ def scale_y(axes: Axes, *values: np.ndarray) -> None:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def whole_x(axes: Axes) -> None:
+    """Ticks at whole numbers alone: rounds and steps are counted."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
+
+
+def from_zero(axes: Axes) -> None:
+    """The axis of sizes, from 0 to a little above the largest."""
+    axes.set_ylim(0, 1.06 * max(axes.dataLim.y1, 1e-9))
 
 
 def short(name: Any) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamsvm.report.drawing import new, number_text, plot
 from streamsvm.report.plots import cells
-from streamsvm.report.scores import SCORE
+from streamsvm.report.read import SCORE
 from streamsvm.report.values import Record, number
 
 if TYPE_CHECKING:

@@ -51,6 +51,6 @@ def rank_blocks(n: int, ranks: Sequence[Sequence[int]]) -> Figure:
 
 
 def draw_ranks(matrix: HSSMatrix, path: str | Path) -> None:
-    """Writes the picture of a matrix. path: .svg or .png. Raises ConfigError without matplotlib."""
+    """Writes the picture of a matrix. path: .svg or .png."""
     figure = rank_blocks(matrix.tree.n, [level.tolist() for level in matrix.ranks()])
     write_plot(figure, path)

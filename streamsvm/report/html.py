@@ -16,6 +16,7 @@ from streamsvm.report.drawing import inline
 from streamsvm.report.read import Run
 from streamsvm.report.sections import SECTIONS, Facts, Lines, Part, Plot, Section, Table
 
+TILE_LETTERS = 12  # that a tile of one column holds
 LABELS = {
     "d": "columns",
     "ece": "ECE",
@@ -32,7 +33,7 @@ LABELS = {
 
 
 def contents(runs: Sequence[Run]) -> list[tuple[Section, list[Part]]]:
-    """The sections that have something to show, with their parts. Raises ConfigError without matplotlib."""
+    """The sections that have something to show, with their parts."""
     runs = _named(runs)
     return [(section, parts) for section in SECTIONS if (parts := list(section.parts(runs)))]
 
@@ -111,19 +112,28 @@ def _note(part: Table) -> str:
 
 
 def _fact(name: str, value: Any) -> str:
-    kind = f' class="status-{escape(value, quote=True)}"' if name == "status" else ""
-    return f"<div><dt>{escape(_label(name))}</dt><dd{kind}>{escape(_text(name, value))}</dd></div>\n"
+    text = _text(name, value)
+    wide = ' class="long"' if len(text) > TILE_LETTERS else ""
+    breaks = escape(text).replace("/", "/<wbr>")  # a path that is too long for its tile
+    return f"<div{wide}><dt>{escape(_label(name))}</dt><dd{_kind(name, value)}>{breaks}</dd></div>\n"
+
+
+def _kind(name: str, value: Any, *more: str) -> str:
+    """The attribute by which the style knows what is alarming."""
+    names = [*more, *([f"{name}-{value}"] if name in ("status", "converged") and value else [])]
+    return f' class="{escape(" ".join(names), quote=True)}"' if names else ""
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
     names = list(rows[0])
     words = {name for name in names if any(isinstance(row[name], str) for row in rows)}
-    kinds = {name: ' class="text"' if name in words else "" for name in names}
-    head = "".join(f"<th{kinds[name]}>{escape(_label(name))}</th>" for name in names)
-    body = "".join(
-        f"<tr>{''.join(f'<td{kinds[name]}>{escape(_text(name, row[name]))}</td>' for name in names)}</tr>\n"
-        for row in rows
-    )
+    kinds = {name: ["text"] if name in words else [] for name in names}
+    head = "".join(f"<th{_kind('', None, *kinds[name])}>{escape(_label(name))}</th>" for name in names)
+
+    def cell(name: str, value: Any) -> str:
+        return f"<td{_kind(name, value, *kinds[name])}>{escape(_text(name, value))}</td>"
+
+    body = "".join(f"<tr>{''.join(cell(name, row[name]) for name in names)}</tr>\n" for row in rows)
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>"
 
 
@@ -134,6 +144,8 @@ def _label(name: str) -> str:
 def _text(name: str, value: Any) -> str:
     """As `human`, with as many digits as are worth reading side by side."""
     value = jsonable(value)
+    if isinstance(value, list):
+        return ", ".join(_text("", item) for item in value)
     if isinstance(value, float) and not name.startswith("seconds"):
         return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
     return human(name, value)

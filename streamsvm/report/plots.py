@@ -16,6 +16,7 @@ from streamsvm.report.drawing import (
     SERIES,
     bytes_unit,
     finish,
+    from_zero,
     new,
     number_text,
     plot,
@@ -23,6 +24,7 @@ from streamsvm.report.drawing import (
     short,
     thinned,
     time_unit,
+    whole_x,
 )
 from streamsvm.report.read import Run, by_number, columns
 from streamsvm.report.values import Record, number, table
@@ -31,7 +33,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MOST_LETTERS = 50  # of the names below a table of cells, beside each other
+LAST = ("top", "solve", "polish")  # phases of rounds over all rows
 SHORTEST = 0.01  # share of a run's time from which a phase is compared
+LIMIT_SHOWN = 4  # times the most memory that was held, up to which its limit is drawn
 Line = tuple[str, np.ndarray, np.ndarray]  # its name, x and y
 
 
@@ -46,32 +51,36 @@ def colour(number: int) -> str:
 
 
 def draw_lines(axes: Axes, lines: Sequence[Line], **more: Any) -> None:
-    """Each in its colour and its dashes; single points as marks."""
+    """Each in its colour and its dashes, single points as marks; a line without points leaves its colour unused, so
+    that a run has the same one in every picture."""
     for i, (name, x, y) in enumerate(lines):
+        if not len(x):
+            continue
         marker = "o" if len(x) < 8 else None
         dashes = DASHES[i % len(DASHES)]
         axes.plot(*thinned(x, y), color=colour(i), ls=dashes, marker=marker, ms=4, label=short(name), **more)
 
 
 def over_time(lines: Sequence[Line], ylabel: str) -> Figure | None:
-    """Lines whose x is in seconds; None where there are single points at most."""
-    lines = [told for told in lines if len(told[1])]
+    """A line of each run, x in seconds; None where there are single points at most."""
     if max((len(x) for _, x, _ in lines), default=0) < 2:
         return None
-    seconds, unit = time_unit(max(x[-1] for _, x, _ in lines))
+    seconds, unit = time_unit(max(x[-1] for _, x, _ in lines if len(x)))
     figure, axes = new(xlabel=unit, ylabel=ylabel)
     draw_lines(axes, [(name, x / seconds, y) for name, x, y in lines])
     scale_y(axes, *(y for _, _, y in lines))
-    return finish(figure, axes)
+    return finish(figure, axes, is_shared=len(lines) > 1)
 
 
 @plot
 def objective(runs: Sequence[Run]) -> Figure | None:
-    """What is minimised, where it is known on the way; of a dual it is below 0. Of one run, that of its levels too."""
-    lines = [line(run.name, _whole(run), "t", "objective") for run in runs]
-    if len(runs) == 1:
-        lines.append(line("parts of a level, each alone", runs[0].of("level"), "t", "objective"))
-    return over_time(lines, "objective")
+    """What is minimised, of the whole problem, where it is known on the way; of a dual it is below 0.
+
+    Where some rows alone are free, as in refine, the others are 0: that is a point of the whole problem, too.
+    """
+    return over_time(
+        [line(run.name, _whole(run, "refine", *LAST), "t", "objective") for run in runs], "objective"
+    )
 
 
 @plot
@@ -79,7 +88,7 @@ def gap(runs: Sequence[Run]) -> Figure | None:
     """Gap over the size of the objective."""
     lines = []
     for run in runs:
-        records = _whole(run)
+        records = _whole(run, *LAST)
         t, value, size = columns(records, "t", "gap", "objective")
         if records and records[0]["event"] == "step":  # cutting planes tell it so
             size = np.ones_like(size)
@@ -88,9 +97,9 @@ def gap(runs: Sequence[Run]) -> Figure | None:
     return over_time(lines, "gap / |objective|")
 
 
-def _whole(run: Run) -> list[Record]:
-    """Records of steps whose objective is that of the whole problem."""
-    rounds = run.of("round", phase="top") or run.of("round", phase="solve") or run.of("round", phase="polish")
+def _whole(run: Run, *phases: str) -> list[Record]:
+    """Records of steps whose objective is that of the whole problem, and of rounds in these phases."""
+    rounds = [record for record in run.of("round") if record.get("phase") in phases]
     alone = all(record.get("problem") == 0 for record in rounds)
     steps = [record for record in run.of("step") if "objective" in record]
     return steps or (rounds if alone else [])
@@ -118,16 +127,16 @@ def violation(runs: Sequence[Run]) -> Figure | None:
             [y] = columns(records, "violation")
             name = phase if len(runs) == 1 else f"{run.name}: {phase}"
             lines.append((name, np.arange(1, len(y) + 1)[y > 0], y[y > 0]))
-    lines = [told for told in lines if len(told[1])]
-    if not lines:
+    if not any(len(x) for _, x, _ in lines):
         return None
     figure, axes = new(xlabel="round", ylabel="largest violation")
+    whole_x(axes)
     draw_lines(axes, lines)
     tols = {number(run.config.get("tol")) for run in runs} - {None}
     for tol in tols:
         axes.axhline(tol, color=ALERT, ls=":", lw=1.2, label="tol" if len(tols) == 1 else None)
     scale_y(axes, *(y for _, _, y in lines))
-    return finish(figure, axes)
+    return finish(figure, axes, is_shared=len(runs) > 1)
 
 
 @plot
@@ -139,10 +148,10 @@ def residuals(runs: Sequence[Run]) -> Figure | None:
         for name in ("primal", "dual"):
             x, y = columns(steps, "step", name)
             lines.append((name if len(runs) == 1 else f"{run.name}: {name}", x[y > 0], y[y > 0]))
-    lines = [told for told in lines if len(told[1])]
-    if not lines:
+    if not any(len(x) for _, x, _ in lines):
         return None
     figure, axes = new(xlabel="step", ylabel="relative residual")
+    whole_x(axes)
     draw_lines(axes, lines)
     scale_y(axes, *(y for _, _, y in lines))
     return finish(figure, axes)
@@ -152,22 +161,23 @@ def residuals(runs: Sequence[Run]) -> Figure | None:
 def phases(runs: Sequence[Run]) -> Figure | None:
     """Seconds by phase, run by run; a phase inside another counts once. Of several runs the phases that matter."""
     told = [(run.name, _seconds(run, SHORTEST if len(runs) > 1 else 0.0)) for run in runs]
-    told = [(name, seconds) for name, seconds in told if seconds]
-    if not told:
-        return None
     rows = sum(len(seconds) for _, seconds in told)
+    if not rows:
+        return None
     figure, axes = new(0.9 + 0.24 * (rows + len(told)), xlabel="seconds")
     ticks: list[tuple[float, str]] = []
     for i, (run, seconds) in enumerate(told):
+        if not seconds:
+            continue
         at = np.arange(len(seconds)) + (ticks[-1][0] + 1.6 if ticks else 0)
         bars = axes.barh(at, list(seconds.values()), 0.7, color=colour(i), label=short(run))
-        axes.bar_label(bars, [number_text(s) for s in seconds.values()], padding=3, fontsize=9)
+        axes.bar_label(bars, [f"{number_text(s)} s" for s in seconds.values()], padding=3, fontsize=9)
         ticks += zip(at.tolist(), map(short, seconds), strict=True)
     axes.set_yticks([at for at, _ in ticks], [name for _, name in ticks])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
-    axes.margins(x=0.15)
-    return finish(figure, axes)
+    axes.margins(x=0.18)
+    return finish(figure, axes, is_shared=len(runs) > 1)
 
 
 def _seconds(run: Run, least: float) -> dict[str, float]:
@@ -179,24 +189,28 @@ def _seconds(run: Run, least: float) -> dict[str, float]:
 
 @plot
 def memory(runs: Sequence[Run]) -> Figure | None:
-    """Resident memory of a run's processes, and its limit."""
+    """Resident memory of a run's processes, and its limit where there is room for both."""
     lines = [line(run.name, run.of("memory"), "t", "rss_bytes") for run in runs]
-    lines = [told for told in lines if len(told[1])]
-    if not lines:
+    most = max((y.max() for _, _, y in lines if len(y)), default=0.0)
+    if not most:
         return None
-    limits = {number(run.first("start").get("limit_bytes")) for run in runs} - {None}
-    unit, name = bytes_unit(max(y.max() for _, _, y in lines))
-    seconds, per = time_unit(max(x[-1] for _, x, _ in lines))
+    unit, name = bytes_unit(most)
+    seconds, per = time_unit(max(x[-1] for _, x, _ in lines if len(x)))
     figure, axes = new(xlabel=per, ylabel=name)
     draw_lines(axes, [(run, x / seconds, y / unit) for run, x, y in lines])
-    most = max(y.max() for _, _, y in lines)
-    for limit in sorted(limit for limit in limits if limit is not None):
-        if limit < 4 * most:
-            axes.axhline(
-                limit / unit, color=ALERT, ls="--", lw=1.2, label=f"limit {number_text(limit / unit)}"
-            )
-    axes.set_ylim(bottom=0)
-    return finish(figure, axes)
+    for limit in limits(runs):
+        if limit < LIMIT_SHOWN * most:
+            label = f"limit {number_text(limit / unit)} {name}"
+            axes.axhline(limit / unit, color=ALERT, ls="--", lw=1.2, label=label)
+            most = max(most, limit)
+    axes.set_ylim(0, 1.06 * most / unit)
+    return finish(figure, axes, is_shared=len(runs) > 1)
+
+
+def limits(runs: Sequence[Run]) -> list[float]:
+    """Bytes that the runs were to stay below, each limit once."""
+    found = {number(run.first("start").get("limit_bytes")) for run in runs}
+    return sorted(limit for limit in found if limit is not None)
 
 
 @plot
@@ -222,19 +236,18 @@ def budget(runs: Sequence[Run]) -> Figure | None:
         ("degradation", "degradation"),
     )
     told = [(run.name, run.of("window") or run.of("stretch")) for run in runs]
-    told = [(name, records) for name, records in told if len(columns(records, "steps", "supports")[0])]
-    if not told:
+    if not any(len(columns(records, "steps", "supports")[0]) for _, records in told):
         return None
     figure, panels = new(5.4, 3)
     for (field, label), axes in zip(named, panels, strict=True):
         draw_lines(axes, [line(name, records, "steps", field) for name, records in told])
         axes.set_ylabel(label)
     figure.align_ylabels(panels)
-    panels[1].set_ylim(bottom=0)
+    from_zero(panels[1])
     panels[-1].set_xlabel("rows learnt")
     panels[-1].locator_params(axis="x", nbins=5)
     panels[-1].xaxis.set_major_formatter(lambda rows, _: number_text(rows))
-    return finish(figure, panels[0])
+    return finish(figure, panels[0], is_shared=len(runs) > 1)
 
 
 @plot
@@ -249,8 +262,9 @@ def working_sets(run: Run) -> Figure | None:
     if not lines:
         return None
     figure, axes = new(xlabel="round", ylabel="rows")
+    whole_x(axes)
     draw_lines(axes, lines)
-    axes.set_ylim(bottom=0)
+    from_zero(axes)
     return finish(figure, axes)
 
 
@@ -261,6 +275,7 @@ def bounds(run: Run) -> Figure | None:
     if not len(x):
         return None
     figure, axes = new(xlabel="passes over the rows", ylabel="objective")
+    whole_x(axes)
     shown = [("objective", x, upper), ("bound", x[lower > 0], lower[lower > 0])]
     draw_lines(axes, [told for told in shown if len(told[1])])
     above = np.maximum(lower, 0.0)
@@ -301,10 +316,12 @@ def cells(
         )
         axes.add_patch(Rectangle((j - 0.48, i - 0.48), 0.96, 0.96, **face))
         if texts is not None:
-            size = 10 if k <= 5 else 8 if k <= 8 else 6
+            size = 10 if k <= 5 else 8 if k <= 8 else 7
             axes.text(j, i, str(texts[i, j]), ha="center", va="center", fontsize=size, color=INK)
     axes.set(xlim=(-0.5, k - 0.5), ylim=(m - 0.5, -0.5))
-    axes.set_xticks(range(k), [short(name) for name in names], rotation=0 if k <= 6 else 90)
+    across = [short(name) for name in names]
+    is_long = k * max(map(len, across)) > MOST_LETTERS and k > 6
+    axes.set_xticks(range(k), across, rotation=90 if is_long else 0)
     axes.set_yticks(range(m), [short(name) for name in rows])
     axes.grid(visible=False)
     axes.tick_params(length=0, labelcolor=INK if m <= 12 else MUTED)

@@ -14,15 +14,18 @@ from typing import Any
 import numpy as np
 
 from streamsvm.errors import NotFoundError
-from streamsvm.report.values import Record, number, parse, table
+from streamsvm.report.values import Record, number, parse, table, table_rows
 from streamsvm.runs import EVALUATION, EVENTS, RESULT, TUNE, require_run
+
+SCORE = "mean_score"
+NOT_OPTIONS = ("rank", SCORE, "std_score", "fold_scores", "rows", "seconds")  # what else a trial of tune says
 
 
 @dataclass(frozen=True)
 class Run:
     """A run: its records with `t` in seconds since it began, time going on where it was resumed; its result files.
 
-    notes: what could not be read.
+    tune: the trials of a search, the best first. notes: what could not be read.
     """
 
     name: str
@@ -45,7 +48,9 @@ class Run:
 
     @property
     def config(self) -> Record:
-        return table(self.first("start").get("config"))
+        """The options of a run; of a search, whose first record has those that all share, with the best trial's."""
+        config = table(self.first("start").get("config"))
+        return _with(config, self.tune[0]) if self.tune else config
 
     @property
     def solver(self) -> str:
@@ -79,7 +84,7 @@ def read_run(folder: Path) -> Run:
         tuple(_last_run(_records(folder / EVENTS))),
         table(result),
         table(evaluation),
-        tuple(_trial(row) for row in trials if isinstance(row, dict)) if isinstance(trials, list) else (),
+        tuple(sorted(map(_trial, table_rows(trials)), key=_place)),
         tuple(notes),
     )
 
@@ -110,6 +115,28 @@ def by_number(records: Sequence[Record], name: str) -> list[Record]:
 def _trial(row: Record) -> Record:
     """A record of tune with its options as columns."""
     return table(row.get("params")) | {name: value for name, value in row.items() if name != "params"}
+
+
+def _place(trial: Record) -> tuple[float, float]:
+    """Trials in order, the best first: by rank, which knows that a score on few rows says less than one on all."""
+    rank, score = number(trial.get("rank")), number(trial.get(SCORE))
+    return np.inf if rank is None else rank, np.inf if score is None else -score
+
+
+def options_of(trials: Iterable[Record]) -> list[str]:
+    """The columns of trials that are options."""
+    names = dict.fromkeys(name for trial in trials for name in trial)
+    return [name for name in names if name not in NOT_OPTIONS]
+
+
+def _with(config: Record, trial: Record) -> Record:
+    """A configuration with a trial's options, by dotted name, in place of its own."""
+    merged = {name: dict(value) if isinstance(value, dict) else value for name, value in config.items()}
+    for name in options_of([trial]):
+        group, _, member = name.rpartition(".")
+        place = merged[group] if isinstance(merged.get(group), dict) else merged
+        place[member if place is not merged else name] = trial[name]
+    return merged
 
 
 def _json(path: Path, notes: list[str]) -> Any:

@@ -10,14 +10,11 @@ import numpy as np
 from streamsvm.report.drawing import MUTED, WIDTH, finish, new, plot
 from streamsvm.report.plots import Line, cells, draw_lines
 from streamsvm.report.read import Run, columns, matrix
-from streamsvm.report.values import Record, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_CLASSES = 30
-SCORE = "mean_score"
-NOT_OPTIONS = (SCORE, "std_score", "seconds")
 
 
 @plot
@@ -51,21 +48,16 @@ def precision_recall(runs: Sequence[Run]) -> Figure | None:
 def _curves(
     runs: Sequence[Run], name: str, xlabel: str, ylabel: str, chance: tuple[list[int], list[int]] | None
 ) -> Figure | None:
+    none = np.empty((0, 2))
     found = [(run.name, matrix(run.evaluation.get(name), 2)) for run in runs]
-    lines: list[Line] = [(run, points[:, 0], points[:, 1]) for run, points in found if points is not None]
-    if not lines:
+    lines: list[Line] = [(run, *(none if points is None else points).T) for run, points in found]
+    if not any(len(x) for _, x, _ in lines):
         return None
     figure, axes = new(3.6, xlabel=xlabel, ylabel=ylabel, xlim=(-0.01, 1.01), ylim=(-0.01, 1.03))
     if chance:
         axes.plot(*chance, color=MUTED, ls=":", lw=1)
     draw_lines(axes, lines)
-    return finish(figure, axes)
-
-
-def options(trials: Sequence[Record]) -> list[str]:
-    """The columns of trials that are options."""
-    names = dict.fromkeys(name for trial in trials for name in trial)
-    return [name for name in names if name not in NOT_OPTIONS]
+    return finish(figure, axes, is_shared=len(runs) > 1)
 
 
 @plot
@@ -74,11 +66,9 @@ def calibration(runs: Sequence[Run]) -> Figure | None:
     told = [(run.name, run.evaluation.get("reliability")) for run in runs]
     bins = {
         name: columns([r for r in rows if isinstance(r, dict)], "confidence", "frequency", "count")
-        for name, rows in told
-        if isinstance(rows, list)
+        for name, rows in ((name, rows if isinstance(rows, list) else []) for name, rows in told)
     }
-    bins = {name: found for name, found in bins.items() if len(found[0])}
-    if not bins:
+    if not any(len(found[0]) for found in bins.values()):
         return None
     figure, (above, below) = new(4.4, 2, xlim=(-0.01, 1.01))
     above.plot([0, 1], [0, 1], color=MUTED, ls=":", lw=1)
@@ -86,9 +76,4 @@ def calibration(runs: Sequence[Run]) -> Figure | None:
     draw_lines(below, [(name, p, n) for name, (p, _, n) in bins.items()])
     above.set_ylabel("frequency")
     below.set(ylabel="rows", xlabel="probability", ylim=(0, None))
-    return finish(figure, above)
-
-
-def score(trial: Record) -> float:
-    found = number(trial.get(SCORE))
-    return -np.inf if found is None else found
+    return finish(figure, above, is_shared=len(runs) > 1)

@@ -10,12 +10,14 @@ from streamsvm.human import human, human_bytes
 from streamsvm.report import plots, scores
 from streamsvm.report.heat_map import axes_of, heat_map
 from streamsvm.report.hss import rank_blocks
-from streamsvm.report.read import Run, by_number
-from streamsvm.report.values import Record, number, table
+from streamsvm.report.read import NOT_OPTIONS, Run, by_number, columns, options_of
+from streamsvm.report.values import Record, number, table, table_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+MEASURES = ("precision", "recall", "f1")  # of a class
+LEVEL_NAMES = {"objective": "sum of the parts' objectives"}  # which is not that of the whole problem
 MOST_TRIALS = 12
 MOST_CLASSES = 12  # whose table is unfolded
 SIZES = ("memory_limit", "cache_size")  # options in bytes
@@ -109,7 +111,8 @@ def summary(runs: Sequence[Run]) -> Iterator[Part]:
 
 def _headline(run: Run) -> Record:
     start = run.first("start")
-    kernel = table(run.last("plan").get("kernel")) or table(run.config.get("kernel"))
+    planned = {} if run.tune else table(run.last("plan").get("kernel"))  # a search plans a fit for each trial
+    kernel = planned or table(run.config.get("kernel"))
     gamma = number(run.result.get("gamma")) or kernel.get("gamma")
     name = str(kernel.get("name", ""))
     return {
@@ -126,6 +129,7 @@ def _results(run: Run) -> Record:
     score, result = run.evaluation, run.result
     known = ((score, "accuracy"), (result, "online_accuracy"), (result, "accuracy"))
     return {
+        "converged": _yes_or_no(result.get("converged")),
         "accuracy": next((told[k] for told, k in known if told.get(k) is not None), None),
         "roc_auc": score.get("roc_auc"),
         "n_support": result.get("n_support"),
@@ -134,6 +138,10 @@ def _results(run: Run) -> Record:
         "seconds": number(result.get("seconds")) or run.seconds,
         "peak_rss_bytes": result.get("peak_rss_bytes"),
     }
+
+
+def _yes_or_no(value: Any) -> str | None:
+    return ("yes" if value else "no") if isinstance(value, bool) else None
 
 
 def _known(rows: list[Record]) -> list[Record]:
@@ -179,7 +187,9 @@ def _facts(run: Run) -> list[Record]:
 
 
 def convergence(runs: Sequence[Run]) -> Iterator[Part]:
-    known = "Where it is known exactly: rounds in which rows are left out do not tell it."
+    known = (
+        "Of the whole problem, where it is known exactly: rounds in which rows are left out do not tell it."
+    )
     yield from _plot("objective", "Objective", known, plots.objective(runs))
     above = "How far the objective can be from the best, at most, over its size."
     yield from _plot("gap", "Relative gap", above, plots.gap(runs))
@@ -193,7 +203,7 @@ def levels(runs: Sequence[Run]) -> Iterator[Part]:
     for run in runs:
         found = {record["level"]: record for record in by_number(run.of("support"), "level")}
         rows = [
-            {name: record.get(name) for name in names}
+            {LEVEL_NAMES.get(name, name): record.get(name) for name in names}
             | {name: found.get(record["level"], {}).get(name) for name in ("precision", "recall")}
             for record in reversed(by_number(run.of("level"), "level"))
         ]
@@ -249,8 +259,15 @@ def budget(runs: Sequence[Run]) -> Iterator[Part]:
 
 def cost(runs: Sequence[Run]) -> Iterator[Part]:
     yield from _plot("phases", "Time by phase", "A phase inside another counts once.", plots.phases(runs))
-    caption = "Resident memory of the processes, once a second."
-    yield from _plot("memory", "Memory", caption, plots.memory(runs))
+    yield from _plot("memory", "Memory", _of_memory(runs), plots.memory(runs))
+
+
+def _of_memory(runs: Sequence[Run]) -> str:
+    """What the picture shows, and the limit that is too far above to be in it."""
+    held = [rss for run in runs for rss in columns(run.of("memory"), "rss_bytes")[0]]
+    above = [limit for limit in plots.limits(runs) if limit >= plots.LIMIT_SHOWN * max(held, default=0)]
+    limit = f" The limit, {human_bytes(above[0])}, is far above." if above else ""
+    return f"Resident memory of the processes, once a second.{limit}"
 
 
 def score(runs: Sequence[Run]) -> Iterator[Part]:
@@ -260,16 +277,24 @@ def score(runs: Sequence[Run]) -> Iterator[Part]:
     elif scored:
         yield Table("", _known([{"run": run.name} | _scores(run) for run in scored]))
     for run in scored:
-        told = run.evaluation.get("per_class")
-        rows = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
+        rows = table_rows(run.evaluation.get("per_class"))
         if rows:
             title = "By class" if len(runs) == 1 else f"By class: {run.name}"
-            yield Table(title, _known(rows), folded=len(rows) > MOST_CLASSES)
+            yield Table(title, _known([*rows, *_mean(rows)]), folded=len(rows) > MOST_CLASSES)
     caption = "Counts, shaded by their share of the true class."
     yield from _each(runs, "confusion", "Confusion", caption, scores.confusion)
     caption = "Dotted: what chance would give."
     yield from _plot("roc", "ROC curve", caption, scores.roc(runs))
     yield from _plot("precision-recall", "Precision and recall", "", scores.precision_recall(runs))
+
+
+def _mean(rows: list[Record]) -> Iterator[Record]:
+    """The mean over classes of what is a share, each class counting the same."""
+    shares = [[number(row.get(name)) for row in rows] for name in MEASURES]
+    known = [[share for share in column if share is not None] for column in shares]
+    if len(rows) > 1 and all(len(column) == len(rows) for column in known):
+        means = {name: sum(column) / len(rows) for name, column in zip(MEASURES, known, strict=True)}
+        yield {"label": "mean of the classes"} | means
 
 
 def _scores(run: Run) -> Record:
@@ -288,16 +313,16 @@ def tune(runs: Sequence[Run]) -> Iterator[Part]:
     caption = "Best mean score over whatever else was tried."
     yield from _each(runs, "tune", "Scores", caption, _heat_map)
     for run in runs:
-        best = sorted(run.tune, key=scores.score, reverse=True)[:MOST_TRIALS]
+        best = run.tune[:MOST_TRIALS]
         if best:
-            names = [*scores.options(run.tune), *scores.NOT_OPTIONS]
+            names = [*options_of(run.tune), *NOT_OPTIONS]
             rows = _known([{name: trial.get(name) for name in names} for trial in best])
             shown = f"{len(best)} of {len(run.tune)}, the best first."
             yield Table("Trials" if len(runs) == 1 else f"Trials: {run.name}", rows, shown)
 
 
 def _heat_map(run: Run) -> Any:
-    tried = {name: {str(trial.get(name)) for trial in run.tune} for name in scores.options(run.tune)}
+    tried = {name: {str(trial.get(name)) for trial in run.tune} for name in options_of(run.tune)}
     axes = axes_of(tried)
     return axes and heat_map(run.tune, *axes)
 

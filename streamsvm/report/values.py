@@ -29,3 +29,8 @@ def number(value: Any) -> float | None:
 def table(value: Any) -> Record:
     """A dictionary, empty for anything else."""
     return value if isinstance(value, dict) else {}
+
+
+def table_rows(value: Any) -> list[Record]:
+    """The dictionaries of a list, none for anything else."""
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []

@@ -17,7 +17,8 @@ from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
-from streamsvm.runs import TUNE, recorded, write_result
+from streamsvm.phases import usage_so_far, used_s
+from streamsvm.runs import TUNE, end_with, recorded, write_result
 from streamsvm.train import run_facts, train, with_task
 from streamsvm.tune.folds import make_folds
 from streamsvm.tune.options import Point, TuneConfig
@@ -25,6 +26,7 @@ from streamsvm.tune.plain import Job, Outcome, one_by_one
 from streamsvm.tune.results import Kept
 from streamsvm.tune.shared import all_along_C, can_share
 
+REFIT = ("n", "d", "n_support", "objective", "gap", "gamma", "converged", "model")  # of its report
 SCORING = {"classify": "accuracy", "ordinal": "neg_mean_absolute_error", "rank": "ndcg", "regress": "r2"}
 
 
@@ -38,12 +40,13 @@ def tune(
     resume: bool = False,
     events: Events = ignore,
 ) -> dict[str, Any]:
-    """`best` (params and score), `results` (a record for each point, best first), `seconds_search`.
+    """`best` (params and score), `results` (a record for each point, best first), `seconds` (of the whole command, as
+    in the report of a fit) and `seconds_search`.
 
     With model_path a model of the best point on all rows is written, and `refit` is its report; with run_dir scores are
-    kept as they come, and `tune.json` holds the results. Raises StreamSVMError.
+    kept as they come, `tune.json` holds the results, `result.json` what else came of it. Raises StreamSVMError.
     """
-    began, told = time.perf_counter(), events
+    began, start, told = time.perf_counter(), used_s(), events
     with ExitStack() as stack:
         if run_dir is not None:
             about = run_facts(store, with_task(points[0][1], store))
@@ -63,7 +66,20 @@ def tune(
     }
     if model_path is not None:
         found["refit"] = train(store, config, model_path=model_path, events=events)
+    found |= usage_so_far()
+    if run_dir is not None:
+        end_with(run_dir, events, _result(found, config, start[0]))
     return found
+
+
+def _result(found: dict[str, Any], config: FitConfig, start_s: float) -> dict[str, Any]:
+    """What a search came to as the result of a run: of the model on all rows, where there is one, and the time."""
+    refit = found.get("refit", {})
+    seconds = {"start": start_s, "search": found["seconds_search"]}
+    if refit:
+        seconds["refit"] = found["seconds"] - sum(seconds.values())
+    kept = {name: refit[name] for name in REFIT if name in refit}
+    return {"solver": config.solver, **kept, "seconds_by_phase": seconds, "seconds": found["seconds"]}
 
 
 class _Search:

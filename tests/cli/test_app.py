@@ -55,7 +55,6 @@ def test_a_shell_completes_commands():
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([], "Missing command (see streamsvm --help)"),
         (["fti"], "No such command 'fti'. Did you mean 'fit'? (see streamsvm --help)"),
         (["fit"], "Missing option '--store' (see streamsvm fit --help)"),
         (
@@ -72,7 +71,7 @@ def test_a_shell_completes_commands():
         ),
         (
             ["fit", "--store", "s", "--model", "m", "--gamma", "-1"],
-            "--gamma: kernel.gamma: found -1.0, expected a number above 0, 'scale' or 'auto'",
+            "--gamma: found -1, expected a number above 0, 'scale' or 'auto'",
         ),
         (
             ["fit", "--store", "s", "--model", "m", "--set", "dcsvm.levls=2"],
@@ -87,6 +86,22 @@ def test_a_shell_completes_commands():
         (
             ["demo", "--rows", "1"],
             "Invalid value for '--rows': ",
+        ),
+        (
+            ["demo", "--rows", "many"],
+            "Invalid value for '--rows': expected a valid integer (see streamsvm demo --help)",
+        ),
+        (
+            ["stream", "--model", "m", "--format", "xml"],
+            "Invalid value for '--format': 'xml' is not one of 'json', 'csv' (see streamsvm stream --help)",
+        ),
+        (
+            ["fit", "--store", "s", "--early", "true"],
+            "--early is a switch, found --early true; give it alone (see streamsvm fit --help)",
+        ),
+        (
+            ["fit", "--store", "s", "--early", "False"],
+            "--early is a switch, found --early False; leave it out (see streamsvm fit --help)",
         ),
     ],
 )

@@ -49,7 +49,7 @@ def test_dense_and_sparse(tmp_path, table):
         (["--split", "0.8"], "--split and --test-store go together"),
         (["--memory-limit", "lots"], "--memory-limit lots: expected a memory size like 2GiB"),
         (["--memory-limit", "1KiB"], "ingest needs at least 32 MiB"),
-        (["--dtype", "int8"], "expected uint8, float32 or float64"),
+        (["--dtype", "int8"], "'--dtype': 'int8' is not one of 'uint8', 'float32', 'float64'"),
         (["--label", "colour", "--no-header"], "colour"),
     ],
 )

@@ -69,6 +69,15 @@ def test_table_files_and_model(folder, capsys):
     assert "<svg" in (folder / "t.svg").read_text()
 
 
+def test_the_run_has_the_seconds_that_the_terminal_says_and_the_model_on_all_rows(folder, capsys):
+    assert run("--json", "--run-dir", "run", "--model", "best.zarr") == OK
+    found = json.loads(capsys.readouterr().out)
+    result = json.loads((folder / "run" / "result.json").read_text())
+    assert result["seconds"] == found["seconds"] > found["seconds_search"]
+    assert sum(result["seconds_by_phase"].values()) == pytest.approx(found["seconds"])
+    assert result["n_support"] == found["refit"]["n_support"]
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [

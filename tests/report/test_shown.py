@@ -1,0 +1,159 @@
+"""What the page says is what happened: the best trial's options, names at the curves, units, what has not converged."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import told
+
+from streamsvm.report import plots
+from streamsvm.report.html import contents, page
+from streamsvm.report.read import read_run
+from streamsvm.report.sections import Facts, Plot, Table
+
+# an old matplotlib draws it, too
+pytestmark = pytest.mark.lowest
+
+
+def parts(*folders):
+    """All of a page, by title or kind."""
+    runs = [read_run(folder) for folder in folders]
+    return [part for _, parts in contents(runs) for part in parts]
+
+
+def facts(folder):
+    return next(part.values for part in parts(folder) if isinstance(part, Facts))
+
+
+def plot(name, *folders):
+    return next(part for part in parts(*folders) if isinstance(part, Plot) and part.name == name)
+
+
+def legend(name, *folders):
+    """The texts of a plot's legend, without what is no run's."""
+    legends = plot(name, *folders).figure.legends
+    texts = [text.get_text() for legend in legends for text in legend.get_texts()]
+    return [text for text in texts if text != "tol" and not text.startswith("limit")]
+
+
+def html(*folders):
+    runs = [read_run(folder) for folder in folders]
+    return page(runs, contents(runs))
+
+
+CONFIG = told.CONFIG | {"solver": "alfpgm", "C": 0.1, "kernel": {"name": "rbf", "gamma": 0.5}}
+TRIALS = [
+    {"C": 10.0, "kernel.gamma": 2.0, "mean_score": 0.90, "rank": 1, "rows": 100},
+    {"C": 10.0, "kernel.gamma": 0.5, "mean_score": 0.89, "rank": 2, "rows": 100},
+    {"C": 0.1, "kernel.gamma": 0.5, "mean_score": 0.95, "rank": 3, "rows": 10},  # of few rows: says less
+]
+
+
+def test_a_search_shows_the_options_of_its_best_trial(tmp_path):
+    folder = told.write_run(tmp_path, start=told.START | {"config": CONFIG}, tune=TRIALS)
+    shown = facts(folder)
+    assert (shown["C"], shown["kernel"]) == (10.0, "rbf, gamma 2")
+    trials = next(part.rows for part in parts(folder) if isinstance(part, Table) and part.title == "Trials")
+    assert [row["rank"] for row in trials] == [1, 2, 3]
+    assert list(trials[0])[:2] == ["C", "kernel.gamma"]
+
+
+def test_scores_of_folds_are_no_axis_of_a_heat_map(tmp_path):
+    trials = [{"C": C, "mean_score": C, "rank": i, "fold_scores": [C, C]} for i, C in enumerate((0.2, 0.1))]
+    assert not [part for part in parts(told.write_run(tmp_path, tune=trials)) if isinstance(part, Plot)]
+
+
+@pytest.mark.parametrize(
+    ("name", "records", "files"),
+    [
+        ("objective", told.ROUNDS, {}),
+        ("gap", told.STEPS, {}),
+        ("violation", told.ROUNDS, {}),
+        ("residuals", told.ADMM, {}),
+        ("memory", told.MEMORY, {}),
+        ("budget", told.WINDOWS, {}),
+        ("phases", [], {"result": told.RESULT}),
+        ("roc", [], {"evaluation": told.EVALUATION}),
+        ("calibration", [], {"evaluation": told.RELIABILITY}),
+    ],
+)
+def test_a_curve_has_its_runs_name_and_colour_where_others_have_none(tmp_path, name, records, files):
+    empty = told.write_run(tmp_path / "empty", [])
+    full = told.write_run(tmp_path / "full", records, **files)
+    assert any(text.startswith("full") for text in legend(name, empty, full))
+    [axes, *_] = plot(name, empty, full).figure.axes
+    drawn = [line.get_color() for line in axes.lines] + [patch.get_facecolor() for patch in axes.patches]
+    if name not in ("violation", "residuals", "phases"):
+        assert plots.colour(1) in drawn  # that of the second run
+
+
+def test_the_objective_is_the_whole_problems(tmp_path):
+    refine = [told.round_(i, phase="refine", objective=-20.0 + i, gap=5.0) for i in (1, 2)]
+    folder = told.write_run(tmp_path, [*told.LEVELS, *refine, *told.ROUNDS])
+    [line] = plot("objective", folder).figure.axes[0].lines
+    assert line.get_ydata().tolist() == [-19, -18, *(r["objective"] for r in told.ROUNDS)]
+    [line] = plot("gap", folder).figure.axes[0].lines  # a refined problem's gap is not the whole one's
+    assert len(line.get_ydata()) == len(told.ROUNDS)
+    table = next(part for part in parts(folder) if isinstance(part, Table) and part.title == "Level by level")
+    assert "objective" not in table.rows[0]
+    assert table.rows[0]["sum of the parts' objectives"] == -9.0
+
+
+@pytest.mark.parametrize(("converged", "said"), [(True, "yes"), (False, "no"), (None, None)])
+def test_what_has_not_converged_is_said_in_red(tmp_path, converged, said):
+    result = told.RESULT | ({} if converged is None else {"converged": converged})
+    folder = told.write_run(tmp_path / "run", result=result)
+    assert facts(folder).get("converged") == said
+    other = told.write_run(tmp_path / "other", result=told.RESULT)
+    for text in (html(folder), html(folder, other)):
+        assert ('converged-no">no<' in text) == (said == "no")
+    assert ".converged-no {" in html(folder)
+
+
+def test_rounds_are_whole_and_seconds_have_their_unit(tmp_path):
+    folder = told.write_run(tmp_path, told.ROUNDS, result=told.RESULT)
+    axes = plot("violation", folder).figure.axes[0]
+    assert all(tick == round(tick) for tick in axes.get_xticks())
+    texts = [text.get_text() for text in plot("phases", folder).figure.axes[0].texts]
+    assert texts == ["0.5 s", "2 s"]
+
+
+@pytest.mark.parametrize(("limit", "is_drawn"), [(1 << 29, True), (1 << 40, False)])
+def test_the_limit_of_memory_is_drawn_or_said(tmp_path, limit, is_drawn):
+    folder = told.write_run(tmp_path, told.MEMORY, start=told.START | {"limit_bytes": limit})
+    shown = plot("memory", folder)
+    texts = [text.get_text() for legend in shown.figure.legends for text in legend.get_texts()]
+    assert ("limit 512 MiB" in texts) == is_drawn
+    assert ("The limit, 1.0 TiB, is far above." in shown.caption) != is_drawn
+
+
+def test_classes_have_their_mean(tmp_path):
+    rows = [
+        {"label": label, "precision": p, "recall": p, "f1": p, "support": n}
+        for label, p, n in (("a", 0.5, 10), ("b", 1.0, 90))
+    ]
+    folder = told.write_run(tmp_path, evaluation={"per_class": rows})
+    table = next(part for part in parts(folder) if isinstance(part, Table) and part.title == "By class")
+    assert table.rows[-1] == {
+        "label": "mean of the classes",
+        "precision": 0.75,
+        "recall": 0.75,
+        "f1": 0.75,
+        "support": None,
+    }
+
+
+def test_long_values_have_wide_tiles_and_break_at_slashes(tmp_path):
+    folder = told.write_run(tmp_path, evaluation={"store": "d20/test.zarr", "accuracy": 0.5})
+    text = html(folder)
+    assert '<div class="long"><dt>data</dt><dd>d20/<wbr>test.zarr</dd>' in text
+    assert re.search(r"<div><dt>accuracy</dt><dd>0.5</dd>", text)
+
+
+def test_names_of_a_digit_stand_upright(tmp_path):
+    evaluation = {"classes": [*map(str, range(10))], "confusion": [[1] * 10] * 10}
+    folder = told.write_run(tmp_path, evaluation=json.loads(json.dumps(evaluation)))
+    [axes] = plot("confusion", folder).figure.axes
+    assert {label.get_rotation() for label in axes.get_xticklabels()} == {0}
