@@ -1,6 +1,7 @@
 """Probabilities from decision values: a map for each binary problem, joined where there are more than two classes.
 
 The map is Platt's sigmoid (1999), found as Lin, Lin and Weng (2007) do, or an isotonic one (Zadrozny and Elkan 2002).
+A learner of streams brings a softmax of its own (see `online_calibration`).
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ class Calibration:
 
     points (s, 2) float64: of a sigmoid (slope, offset), one row; of an isotonic map (decision value, probability),
     between which it is linear and beyond which it is constant. bounds (problems + 1,): where each map's rows begin.
+    softmax: one map of all classes against the rest, points (k, 2), slope and offset of a class's own decision, or
+    (k, k + 1), coefficients of all decisions and offset.
     """
 
-    method: str  # "sigmoid" or "isotonic"
+    method: str  # "sigmoid", "isotonic" or "softmax"
     points: np.ndarray
     bounds: np.ndarray
 
@@ -41,6 +44,8 @@ class Calibration:
             raise ModelError(
                 f"the calibration has {len(self.bounds) - 1} maps, the model {decisions.shape[1]} problems: damaged"
             )
+        if self.method == "softmax":
+            return self._softmax(decisions.astype(np.float64))
         maps = zip(decisions.T.astype(np.float64), self.bounds, self.bounds[1:], strict=False)
         p = np.column_stack([self._map(f, self.points[start:stop]) for f, start, stop in maps])
         return coupled(p, n_classes) if pairwise and n_classes > 2 else against_rest(p)
@@ -50,6 +55,12 @@ class Calibration:
             return np.interp(f, points[:, 0], points[:, 1])
         [(slope, offset)] = points
         return sigmoid(slope * f + offset)
+
+    def _softmax(self, f: np.ndarray) -> np.ndarray:
+        slopes, offsets = self.points[:, :-1], self.points[:, -1]
+        z = (f * slopes[:, 0] if slopes.shape[1] == 1 else f @ slopes.T) + offsets
+        p = np.exp(np.maximum(z - z.max(axis=1, keepdims=True), -LARGEST))
+        return p / p.sum(axis=1, keepdims=True)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays = {"calibration_points": self.points, "calibration_bounds": self.bounds}
@@ -62,12 +73,14 @@ class Calibration:
         if method is None:
             return None
         points, bounds = (np.asarray(arrays[f"calibration_{name}"]) for name in ("points", "bounds"))
-        sizes, (_, y) = np.diff(bounds), points.T
+        sizes, y = np.diff(bounds), points[:, 1]
         whole = (
             bounds.dtype == np.int64 and bounds[0] == 0 and bounds[-1] == len(points) and np.all(sizes > 0)
         )
-        one_each, inside = np.all(sizes == 1), np.all((y > 0) & (y < 1))
-        fits = {"sigmoid": one_each, "isotonic": inside}[method] and np.isfinite(points).all()
+        one_each, inside = bool(np.all(sizes == 1)), bool(np.all((y > 0) & (y < 1)))
+        wide = method == "softmax" and points.shape[1] == len(points) + 1
+        fits = {"sigmoid": one_each, "isotonic": inside, "softmax": one_each}[method]
+        fits = fits and (wide or points.shape[1] == 2) and np.isfinite(points).all()
         if not (whole and fits and points.dtype == np.float64):
             raise ValueError("the maps of the calibration are not whole")
         return cls(method, points, bounds)
