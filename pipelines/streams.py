@@ -8,6 +8,7 @@ import gzip
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from bench import electricity
@@ -46,6 +47,12 @@ def _svmlight(file: str, *, full: bool = True) -> Callable[[Path], Iterator[Even
     return events
 
 
+def _shuffled(rows: Iterator[Event]) -> Iterator[Event]:
+    every = list(rows)
+    Random(0).shuffle(every)
+    yield from every
+
+
 def _made(make: Callable[[], Any]) -> Callable[[Path], Iterator[Event]]:
     return lambda data: iter(make())
 
@@ -74,7 +81,7 @@ STREAMS: dict[str, Callable[[Path], Iterator[Event]]] = {
     "drift, Agrawal": _made(lambda: _drifting(synth.Agrawal(0, seed=1), synth.Agrawal(4, seed=2))),
     "drift, Sine": _made(lambda: _drifting(synth.Sine(0, seed=1), synth.Sine(1, seed=2))),
     "digits": _digits,
-    "w8a": _svmlight("w8a.bz2"),
+    "w8a": lambda data: _shuffled(_svmlight("w8a.bz2")(data)),  # the file is sorted by class
 }
 TEXT = _svmlight("reuters.bz2", full=False)  # rows of length 1
 CALIBRATED = (

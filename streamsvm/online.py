@@ -162,16 +162,17 @@ class BSGDClassifier(base.MiniBatchClassifier):
         self._learnt(row[None])
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
-        """The label of the largest probability, or None before the first event is learnt."""
+        """The label, or None before the first event is learnt."""
         if not self._labels:
             return None
-        return self._labels[int(np.argmax(self._proba_one(x)))]
+        return self._labels[self._winner(self._meet(self._row(x, grow=False))[0])]
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
         """Probabilities by label, the largest that of `predict_one`."""
         if not self._labels:
             return {}
-        return dict(zip(self._labels, self._proba_one(x).tolist(), strict=True))
+        decisions = self._meet(self._row(x, grow=False))[0]
+        return dict(zip(self._labels, self._probabilities(decisions[None])[0].tolist(), strict=True))
 
     def decision_one(self, x: Mapping[Any, Any]) -> np.ndarray:
         """(1,) positive for the second label, or (k,) one for each label."""
@@ -198,8 +199,8 @@ class BSGDClassifier(base.MiniBatchClassifier):
 
         if not self._labels:
             return pd.Series([None] * len(X), index=X.index, dtype=object)
-        winners = np.argmax(self._probabilities(self._decisions(X)), axis=1)
-        return pd.Series([self._labels[code] for code in winners.tolist()], index=X.index)
+        labels = [self._labels[self._winner(row)] for row in self._decisions(X)]
+        return pd.Series(labels, index=X.index)
 
     def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
         """Probabilities, a column for each label."""
@@ -389,8 +390,10 @@ class BSGDClassifier(base.MiniBatchClassifier):
         (A, bias), rows = self._learner.coefficients(), self._columns.matrix(X, grow=False)
         return self._learner.kernel.apply(rows, self._learner.supports(), A) + bias
 
-    def _proba_one(self, x: Mapping[Any, Any]) -> np.ndarray:
-        return self._probabilities(self._meet(self._row(x, grow=False))[0][None])[0]
+    def _winner(self, decisions: np.ndarray) -> int:
+        if len(self._labels) == 1:
+            return 0
+        return int(decisions[0] > 0) if len(decisions) == 1 else int(np.argmax(decisions))
 
     def _probabilities(self, decisions: np.ndarray) -> np.ndarray:
         """(m, labels) from decisions (m, columns)."""

@@ -9,20 +9,13 @@ import numba as nb
 import numpy as np
 
 from streamsvm.calibration import LARGEST as MOST
-from streamsvm.calibration import Calibration
+from streamsvm.calibration import Calibration, with_decisions
 
-WIDE = (
-    16  # classes up to which each one's probability sees the decisions of all: its cost grows with their cube
-)
+WIDE = 16  # classes up to which each one's probability sees all decisions: its cost grows with their cube
 FORGET = 0.999  # of the curvature, an event: about 1,000 events count
 FORGET_SCALE = 0.99
-LARGEST = (
-    10.0  # decisions in units of their running size: the huge ones of first steps would freeze the curvature
-)
-OWN, OTHERS = (
-    3.0,
-    0.01,
-)  # inverse curvature at first: of a class's own slope, and of all else, which is thought to be 0
+LARGEST = 10.0  # decisions in units of their size: the huge ones of first steps would freeze the curvature
+OWN, OTHERS = 3.0, 1.0  # inverse curvature at first: of a class's own slope, and of all else
 LONGEST = 1.0  # change of a coefficient by one event
 
 
@@ -30,10 +23,14 @@ class OnlineCalibration:
     """p = softmax(z), z_c = W_c'(f / s, 1), by Newton steps on the log loss of decisions f before their events.
 
     s, the running size of f, follows it down: steps of 1 / (lambda t) make decisions of thousands at first and of 1 in
-    the end. For two classes z = (0, W'(f / s, 1)), Platt's sigmoid; for up to 16 each z_c reads all decisions, as in
-    matrix scaling (Guo, Pleiss, Sun and Weinberger 2017), for more its own. Each class has a curvature matrix of its
-    own that forgets (recursive least squares with a forgetting factor, Ljung and Soderstrom 1983), so that neither the
-    first steps nor an older world are remembered for long. Memory is constant.
+    the end. For two classes z = (0, W'(u, 1)) with u = f / s bent to u / sqrt(1 + u^2): where labels are noise no
+    decision, however large, is sure. For up to 16 each z_c reads all decisions, as in matrix scaling (Guo, Pleiss, Sun
+    and Weinberger 2017), for more its own. Each class has a curvature matrix of its own that forgets (recursive least
+    squares with a forgetting factor, Ljung and Soderstrom 1983), so that neither the first steps nor an older world are
+    remembered for long. Memory is constant.
+
+    Labels are those of decisions: where others would be more probable than the class that wins by f, they share evenly
+    with it. So probabilities never say another label, and labels do not wait for them to be learnt.
     """
 
     def __init__(self) -> None:
@@ -46,7 +43,7 @@ class OnlineCalibration:
         self._grow(decisions.shape[1])
         p = np.empty((len(decisions), max(2, decisions.shape[1])))
         _predict(self.W, self.running, decisions, p)
-        return p
+        return with_decisions(p, decisions)
 
     def learn(self, decisions: np.ndarray, codes: np.ndarray) -> None:
         """Decisions (m, columns) of events before they were learnt, in order, and their classes (m,)."""
@@ -56,11 +53,8 @@ class OnlineCalibration:
     def calibration(self, columns: int) -> Calibration:
         """What models keep of it."""
         self._grow(columns)
-        points = self.W.copy()
-        points[:, :-1] /= _size(self.running)
-        if columns == 1:
-            return Calibration.of("sigmoid", [points])
-        return Calibration("softmax", points, np.arange(columns + 1))
+        size = np.full((columns, 1), _size(self.running))
+        return Calibration("stream", np.hstack([self.W, size]), np.arange(columns + 1))
 
     def to_state(self) -> dict[str, Any]:
         lower = np.tril_indices(self.P.shape[1])  # the rest is their mirror image
@@ -83,21 +77,24 @@ class OnlineCalibration:
         return new
 
     def _grow(self, columns: int) -> None:
-        """Room for so many columns: those there were go on with their own slopes, new ones with the mean of them."""
+        """Room for so many columns: old ones keep what they know, new ones begin with the mean of their slopes."""
         if len(self.W) == columns:
             return
+        before, known = (self.W, self.P), len(self.W)
         slopes, offsets = self._own()
-        slope = float(np.mean(slopes)) if len(slopes) else 1.0
         more = columns - len(slopes)
-        slopes, offsets = np.append(slopes, [slope] * more), np.append(offsets, [0.0] * more)
+        slope = float(np.mean(slopes)) if len(slopes) else 1.0
         q = columns + 1 if 2 < columns <= WIDE else 2
-        self.W = np.zeros((columns, q))
         own = np.arange(columns) if q > 2 else np.zeros(columns, int)
-        self.W[np.arange(columns), own] = slopes
-        self.W[:, -1] = offsets
-        self.P = np.zeros((columns, q, q))
+        self.W, self.P = np.zeros((columns, q)), np.zeros((columns, q, q))
+        self.W[range(columns), own] = np.append(slopes, [slope] * more)
+        self.W[:, -1] = np.append(offsets, [0.0] * more)
         self.P[:, range(q), range(q)] = OTHERS
         self.P[range(columns), own, own] = OWN
+        if known > 1 and (before[0].shape[1] > 2) == (q > 2):
+            old = np.array([*range(before[0].shape[1] - 1), q - 1])
+            self.W[:known, old] = before[0]
+            self.P[:known, old[:, None], old] = before[1]
 
     def _own(self) -> tuple[np.ndarray, np.ndarray]:
         """Slope of its own decision, and offset, of each class; two classes share them by halves."""
@@ -114,12 +111,17 @@ def _size(running):
 
 
 @nb.njit(nogil=True, cache=True)
+def _bent(u, columns):
+    return u / np.sqrt(1 + u * u) if columns == 1 else u
+
+
+@nb.njit(nogil=True, cache=True)
 def _predict(W, running, decisions, p):  # as the Calibration says, without its arrays
     columns, size = len(W), _size(running)
     u, z = np.empty(columns), np.empty(columns)
     for i in range(len(decisions)):
         for c in range(columns):
-            u[c] = decisions[i, c] / size
+            u[c] = _bent(decisions[i, c] / size, columns)
         total, top = _scores(W, u, z)
         if columns == 1:
             p[i, 0] = np.exp(max(-top, -MOST)) / total
@@ -138,8 +140,10 @@ def _learn(W, P, running, decisions, codes):
         size, square = _size(running), 0.0
         for c in range(columns):
             f = decisions[i, c]
-            u[c] = min(max(f / size, -LARGEST), LARGEST)
+            u[c] = min(max(_bent(f / size, columns), -LARGEST), LARGEST)
             square += f * f / columns
+        if not np.isfinite(square):  # nothing to be learnt of; and NaN would stay for ever
+            continue
         total, top = _scores(W, u, z)
         for c in range(columns):
             p = np.exp(z[c] - top) / total

@@ -27,6 +27,7 @@ RECIPES = {
     "budget": ("bsgd_table.py",),
     "study": ("bsgd_study.py", "--only", "phishing,skin", "--plots", "plots"),
     "stream": ("stream_kills.py",),
+    "streams": ("stream_table.py",),
     "soak": ("soak.py",),
     "digits": ("mnist8m.py", "--only", "store,budget,early"),
     "linear": ("linear_table.py",),
