@@ -331,6 +331,22 @@ def test_calibration_of_many_events_stays_finite():
     assert np.abs(calibration(F[-1000:]) - p[-1000:]).mean() < 0.02
 
 
+@pytest.mark.parametrize("k", [2, 3, 20])
+def test_a_snapshot_has_the_probabilities_of_its_stream(k, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3)).astype(np.float32)
+    y = np.minimum((k * rng.beta(2, 2, 400) + (X[:, 0] > 0)).astype(int), k - 1)
+    model = BSGDClassifier(lam=1e-3, gamma=0.5, budget=30, classes=range(k))
+    rows = [dict(zip("abc", x, strict=True)) for x in X.tolist()]
+    learn(model, list(zip(rows, y.tolist(), strict=True)))
+    save_model(model.to_model(), tmp_path / "m")
+    saved = load_model(tmp_path / "m")
+    p = saved.predict_proba(Rows(X))
+    np.testing.assert_allclose([list(model.predict_proba_one(x).values()) for x in rows], p, atol=1e-4)
+    assert np.mean(saved.predict(Rows(X)) == [model.predict_one(x) for x in rows]) > 0.99  # float32
+    np.testing.assert_array_equal(np.argmax(p, axis=1), saved.predict(Rows(X)))
+
+
 def test_snapshots_of_before_begin_calibration_anew():
     model = MODELS["default"].clone()
     for x, y in events(100, LABELS["str"]):
