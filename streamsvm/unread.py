@@ -34,7 +34,7 @@ RULES = (
         for option in option_names()
         if option.startswith(f"{section}.")
     ),
-    Rule("tol", "every solver but bsgd, which makes a number of passes", "solver", partial(ne, "bsgd")),
+    Rule("tol", "solvers that end at a tolerance, all but bsgd,", "solver", partial(ne, "bsgd")),
     Rule("cache_size", "solvers dcsvm and alfpgm", "solver", partial(contains, ("dcsvm", "alfpgm"))),
     Rule("kernel.gamma", "kernels rbf and poly", "kernel.name", partial(ne, "linear")),
     Rule("kernel.degree", "kernel poly", "kernel.name", partial(eq, "poly")),
