@@ -17,7 +17,7 @@ from streamsvm.config import KernelConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import DataError
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.models import BudgetModel, Header
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, BudgetStats
 from streamsvm.solvers.pairs import n_columns, signs
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _NUMBERS = frozenset({int, float, bool, np.float64, np.float32, np.int64, np.int32, np.bool_})
+KERNEL_ARGUMENTS = ("gamma", "degree", "coef0")  # others are in kernel_params
 _LARGEST = 1e38  # of float32
 
 
@@ -43,7 +44,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
     gamma
         Of the kernel; for standardised features 1 / d is a good start.
     kernel
-        "rbf", "poly" or "linear"; merging needs rbf.
+        "rbf", "laplacian", "matern", "cauchy", "poly" or "linear"; merging needs rbf.
     degree, coef0
         Of the polynomial (gamma a'b + coef0)^degree.
     budget
@@ -56,6 +57,8 @@ class BSGDClassifier(base.MiniBatchClassifier):
         Learn a constant too, regularised like the rest.
     classes
         All labels there will be: others are an error. None: labels are taken up as they come.
+    kernel_params
+        Further options of the kernel: {"nu": 2.5} of matern, 0.5, 1.5 (None) or 2.5.
 
     Examples
     --------
@@ -79,14 +82,13 @@ class BSGDClassifier(base.MiniBatchClassifier):
         strategy: str = "sequence",
         bias: bool = False,
         classes: Iterable[Hashable] | None = None,
+        kernel_params: dict[str, Any] | None = None,
     ) -> None:
         self.lam, self.gamma, self.kernel, self.degree, self.coef0 = lam, gamma, kernel, degree, coef0
         self.budget, self.merge, self.strategy, self.bias = budget, merge, strategy, bias
-        self.classes = classes
-        values = {
-            "kernel": {"name": kernel, "gamma": gamma, "degree": degree, "coef0": coef0},
-            "solver": "bsgd",
-        }
+        self.classes, self.kernel_params = classes, kernel_params
+        parameters = {"gamma": gamma, "degree": degree, "coef0": coef0} | (kernel_params or {})
+        values = {"kernel": {"name": kernel} | parameters, "solver": "bsgd"}
         values["bsgd"] = {"lam": lam, "budget": budget, "merge": merge, "strategy": strategy, "bias": bias}
         self._config = build_config((type(self).__name__, values))
         self._labels: list[Any] = [] if classes is None else list(classes)
@@ -228,18 +230,11 @@ class BSGDClassifier(base.MiniBatchClassifier):
 
         The features of a fit on rows without names are "0", "1" and so on.
         """
-        options, kernel = model.options, model.header.kernel
-        learner = cls(
-            options.lam,
-            kernel.gamma,
-            kernel.name,
-            kernel.degree,
-            kernel.coef0,
-            options.budget,
-            options.merge,
-            options.strategy,
-            options.bias,
-        )
+        o = model.options
+        own: dict[str, Any] = {
+            name: getattr(o, name) for name in ("lam", "budget", "merge", "strategy", "bias")
+        }
+        learner = cls(**own, **kernel_arguments(model.header.kernel.to_attrs()))
         stream = model.stream or {
             "features": model.feature_names or [str(i) for i in range(model.d)],
             "labels": model.classes.tolist(),
@@ -378,8 +373,15 @@ def _targets(labels: list[Any]) -> np.ndarray:
     return signs(np.arange(k), k)
 
 
+def kernel_arguments(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """A learner's arguments for a kernel's name and parameters."""
+    rest = {name: value for name, value in attrs.items() if name not in ("name", *KERNEL_ARGUMENTS)}
+    own = {name: attrs[name] for name in KERNEL_ARGUMENTS if name in attrs}
+    return {"kernel": attrs["name"], "kernel_params": rest or None} | own
+
+
 def _kernel(config: KernelConfig) -> Kernel:
-    return Kernel(config.name, float(config.gamma), config.degree, config.coef0)
+    return kernel_from(config.model_dump() | {"gamma": float(config.gamma)})
 
 
 def _numbers(x: Mapping[Any, Any]) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from streamsvm.data.rows import Rows, concat
 from streamsvm.graph import Engine
 from streamsvm.groups import Groups, PartReader
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
 from streamsvm.rowcache import WIDE, RowCache
 
 

@@ -90,12 +90,11 @@ def stream(
 
 
 def _learner(config: Any) -> BSGDClassifier:
-    from streamsvm.online import BSGDClassifier
+    from streamsvm.online import BSGDClassifier, kernel_arguments
 
-    kernel, o = config.kernel, config.bsgd
-    return BSGDClassifier(
-        o.lam, kernel.gamma, kernel.name, kernel.degree, kernel.coef0, o.budget, o.merge, o.strategy, o.bias
-    )
+    o = config.bsgd
+    own = {name: getattr(o, name) for name in ("lam", "budget", "merge", "strategy", "bias")}
+    return BSGDClassifier(**own, **kernel_arguments(config.kernel.model_dump()))
 
 
 def _run(

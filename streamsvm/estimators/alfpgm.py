@@ -72,8 +72,11 @@ class ALFPGMSVC(_ALFPGM, SupportVectors, StoreClassifier):
     ----------
     C, kernel, degree, gamma, coef0, shrinking, tol, cache_size, class_weight, max_iter, decision_function_shape, \
 break_ties, random_state : as in `SVC`
-        kernel is "rbf", "poly" or "linear", coef0 at least 0; tol bounds m - M as LIBSVM's does; max_iter counts
-        working sets, -1 for no limit; cache_size is MB, used for rows of 128 nonzeros and more. Nothing is random.
+        kernel is also "laplacian", "matern" or "cauchy", see `DCSVC`; coef0 of poly is at least 0; tol bounds m - M as
+        LIBSVM's does; max_iter counts working sets, -1 for no limit; cache_size is MB, used for rows of 128 nonzeros
+        and more. Nothing is random.
+    kernel_params : dict or None, default=None
+        Further options of the kernel: {"nu": 2.5} of matern, 0.5, 1.5 (default) or 2.5.
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
@@ -125,6 +128,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         degree: int = 3,
         gamma: float | str = "scale",
         coef0: float = 0.0,
+        kernel_params: dict[str, Any] | None = None,
         shrinking: bool = True,
         tol: float = 1e-3,
         cache_size: float = 200,
@@ -150,6 +154,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         self.degree = degree
         self.gamma = gamma
         self.coef0 = coef0
+        self.kernel_params = kernel_params
         self.shrinking = shrinking
         self.tol = tol
         self.cache_size = cache_size
@@ -258,6 +263,7 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         degree: int = 3,
         gamma: float | str = "scale",
         coef0: float = 0.0,
+        kernel_params: dict[str, Any] | None = None,
         tol: float = 1e-3,
         C: float = 1.0,
         epsilon: float = 0.1,
@@ -279,6 +285,7 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         self.degree = degree
         self.gamma = gamma
         self.coef0 = coef0
+        self.kernel_params = kernel_params
         self.tol = tol
         self.C = C
         self.epsilon = epsilon

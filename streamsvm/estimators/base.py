@@ -38,6 +38,7 @@ class StoreEstimator(BaseEstimator):
     """An estimator over `train`: `_values` are its parameters as a configuration, `model_` is what it learnt."""
 
     kernel: str
+    kernel_params: dict[str, Any] | None
     random_state: Any
     scale: str
     memory_limit: int | str | None
@@ -79,7 +80,9 @@ class StoreEstimator(BaseEstimator):
         """The parameters as a configuration. Raises ConfigError, a ValueError, naming the wrong one."""
         given = self.probability
         common = {
-            "kernel": {"name": self.kernel} | {name: getattr(self, name) for name in KERNEL_OPTIONS},
+            "kernel": {"name": self.kernel}
+            | {name: getattr(self, name) for name in KERNEL_OPTIONS}
+            | (self.kernel_params or {}),
             "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
             "scale": self.scale,
             "memory_limit": self.memory_limit,

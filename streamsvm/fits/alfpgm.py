@@ -18,7 +18,7 @@ from streamsvm.data.store import Store
 from streamsvm.events import Events, Rounds
 from streamsvm.fits.base import Fit
 from streamsvm.graph import Engine
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
 from streamsvm.memory import require_memory
 from streamsvm.models import ExpansionModel, KernelModel
 from streamsvm.problems import DualQP, KernelDual, RegressionDual

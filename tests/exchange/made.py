@@ -9,16 +9,17 @@ from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.distance import RBF
+from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.kmeans import Centres, Partition
 from streamsvm.models import BudgetModel, ExpansionModel, Header, KernelModel, LinearModel, LocalModel
 from streamsvm.solvers.pairs import n_columns, n_pairs
 
 D = 4
 KERNELS = {
-    "rbf": Kernel("rbf", 0.3),
-    "poly": Kernel("poly", 0.2, 3, 1.0),
-    "linear": Kernel("linear"),
+    "rbf": RBF(0.3),
+    "poly": Poly(0.2, 3, 1.0),
+    "linear": Linear(),
 }
 SUMS = ("kernel", "budget", "expansion", "linear", "landmarks", "ordinal", "rank", "regress")
 LABELS = {
@@ -100,11 +101,7 @@ def local_model(
 def _centres(rng: np.random.Generator, clustering: str, number: int, k: int) -> Centres:
     if clustering == "linear":
         rows = rng.normal(0.5, 1, (k, D)).astype(np.float32)
-        return Centres(
-            Kernel("linear"), Rows(rows), np.eye(k, dtype=np.float32), (rows.astype(float) ** 2).sum(1)
-        )
+        return Centres(Linear(), Rows(rows), np.eye(k, dtype=np.float32), (rows.astype(float) ** 2).sum(1))
     rows = rng.normal(0.5, 1, (5 + number, D)).astype(np.float32)
     weights = rng.random((5 + number, k)).astype(np.float32)
-    return Centres(
-        Kernel("rbf", 0.1 * (1 + number)), Rows(rows), weights / weights.sum(axis=0), rng.random(k) / 4
-    )
+    return Centres(RBF(0.1 * (1 + number)), Rows(rows), weights / weights.sum(axis=0), rng.random(k) / 4)
