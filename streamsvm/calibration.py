@@ -1,6 +1,7 @@
 """Probabilities from decision values: a map for each binary problem, joined where there are more than two classes.
 
 The map is Platt's sigmoid (1999), found as Lin, Lin and Weng (2007) do, or an isotonic one (Zadrozny and Elkan 2002).
+A learner of streams brings one of its own (see `online_calibration`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from streamsvm.sizes import Weighed
 from streamsvm.solvers.pairs import n_columns, n_pairs
 
 COUPLING_BYTES = 8 << 20  # of the linear systems that are solved at once
+EDGE = 4e-16  # by which the winner's probability is larger than an equal one
 LARGEST = 500.0  # exponent: probabilities stay above 0, and have a sum to be divided by
 
 
@@ -26,9 +28,11 @@ class Calibration(Weighed):
 
     points (s, 2) float64: of a sigmoid (slope, offset), one row; of an isotonic map (decision value, probability),
     between which it is linear and beyond which it is constant. bounds (problems + 1,): where each map's rows begin.
+    stream: one map of all problems, see `OnlineCalibration`; a row for each: coefficients of its own decision or of
+    all, an offset, and the size of decisions that they are measured by.
     """
 
-    method: str  # "sigmoid" or "isotonic"
+    method: str  # "sigmoid", "isotonic" or "stream"
     points: np.ndarray
     bounds: np.ndarray
 
@@ -42,6 +46,8 @@ class Calibration(Weighed):
             raise ModelError(
                 f"the calibration has {len(self.bounds) - 1} maps, the model {decisions.shape[1]} problems: damaged"
             )
+        if self.method == "stream":
+            return self._of_stream(decisions.astype(np.float64))
         maps = zip(decisions.T.astype(np.float64), self.bounds, self.bounds[1:], strict=False)
         p = np.column_stack([self._map(f, self.points[start:stop]) for f, start, stop in maps])
         return coupled(p, n_classes) if pairwise and n_classes > 2 else against_rest(p)
@@ -51,6 +57,16 @@ class Calibration(Weighed):
             return np.interp(f, points[:, 0], points[:, 1])
         [(slope, offset)] = points
         return sigmoid(slope * f + offset)
+
+    def _of_stream(self, f: np.ndarray) -> np.ndarray:
+        slopes, offsets, size = self.points[:, :-2], self.points[:, -2], self.points[0, -1]
+        u = f / size
+        if u.shape[1] == 1:
+            p = against_rest(sigmoid(slopes[0, 0] * u / np.sqrt(1 + u * u) + offsets))
+            return with_decisions(p, f)
+        z = (u * slopes[:, 0] if slopes.shape[1] == 1 else u @ slopes.T) + offsets
+        p = np.exp(np.maximum(z - z.max(axis=1, keepdims=True), -LARGEST))
+        return with_decisions(p / p.sum(axis=1, keepdims=True), f)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays = {"calibration_points": self.points, "calibration_bounds": self.bounds}
@@ -63,12 +79,16 @@ class Calibration(Weighed):
         if method is None:
             return None
         points, bounds = (np.asarray(arrays[f"calibration_{name}"]) for name in ("points", "bounds"))
-        sizes, (_, y) = np.diff(bounds), points.T
+        sizes, y = np.diff(bounds), points[:, 1]
         whole = (
             bounds.dtype == np.int64 and bounds[0] == 0 and bounds[-1] == len(points) and np.all(sizes > 0)
         )
-        one_each, inside = np.all(sizes == 1), np.all((y > 0) & (y < 1))
-        fits = {"sigmoid": one_each, "isotonic": inside}[method] and np.isfinite(points).all()
+        one_each, inside = bool(np.all(sizes == 1)), bool(np.all((y > 0) & (y < 1)))
+        columns = (3, len(points) + 2) if method == "stream" else (2,)
+        fits = {"sigmoid": one_each, "isotonic": inside, "stream": one_each and np.all(points[:, -1] > 0)}[
+            method
+        ]
+        fits = fits and points.shape[1] in columns and np.isfinite(points).all()
         if not (whole and fits and points.dtype == np.float64):
             raise ValueError("the maps of the calibration are not whole")
         return cls(method, points, bounds)
@@ -88,6 +108,25 @@ def sigmoid(u: np.ndarray) -> np.ndarray:
 def against_rest(p: np.ndarray) -> np.ndarray:
     """(m, k) from the probabilities (m, k) of each class against the rest, or (m, 1) of the second of two."""
     return np.hstack([1 - p, p]) if p.shape[1] == 1 else p / p.sum(axis=1, keepdims=True)
+
+
+def with_decisions(p: np.ndarray, f: np.ndarray) -> np.ndarray:
+    """p (m, k), changed so that none is above the class that wins by decision values f (m, columns).
+
+    Those that were above it share evenly with it, as a fit under that constraint would have it.
+    """
+    winners = (f[:, 0] > 0).astype(np.intp) if f.shape[1] == 1 else np.argmax(f, axis=1)
+    for row in np.flatnonzero(np.argmax(p, axis=1) != winners):
+        own, winner = p[row], int(winners[row])
+        shared = [winner]
+        for c in np.argsort(-own, kind="stable").tolist():
+            if own[c] < own[shared].mean():
+                break
+            if c != winner:
+                shared.append(c)
+        own[shared] = own[shared].mean()
+        own[winner] *= 1 + EDGE
+    return p
 
 
 def coupled(p: np.ndarray, k: int) -> np.ndarray:

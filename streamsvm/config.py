@@ -28,7 +28,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from streamsvm.errors import ConfigError, NotFoundError
-from streamsvm.kernels.table import KERNELS, kernel_names, kernel_row
+from streamsvm.kernels.table import KERNELS, kernel_names, kernel_row, mergers
 
 Layer = tuple[str, Mapping[str, Any]]
 Model = TypeVar("Model", bound=BaseModel)
@@ -363,7 +363,7 @@ class FitConfig(Options):
     @model_validator(mode="after")
     def _kernel_and_solver_agree(self) -> FitConfig:
         name, strategy = self.kernel.name, self.bsgd.strategy
-        row, mergers = kernel_row(name), [name for name, row in KERNELS.items() if row.merges]
+        row = kernel_row(name)
         if not row.definite and self.solver not in INDEFINITE:
             raise ValueError(
                 f"kernel.name is {name!r}, which need not be positive semidefinite; found solver {self.solver}, "
@@ -371,7 +371,7 @@ class FitConfig(Options):
             )
         if self.solver == "bsgd" and not row.merges and strategy in ("sequence", "gradient"):
             raise ValueError(
-                f"bsgd.strategy is {strategy!r}, and points merge under the {' or '.join(mergers)} kernel only; "
+                f"bsgd.strategy is {strategy!r}, and points merge under the {' or '.join(mergers())} kernel only; "
                 f"expected 'project' or 'remove' with {name}"
             )
         return self

@@ -53,9 +53,11 @@ class Stream:
     saved: int = 0  # events in the last snapshot
 
     @classmethod
-    def open(cls, path: Path, make: Callable[[], BSGDClassifier], *, scale: bool, label: str) -> Stream:
-        """The stream whose snapshot is at `path`, or a new one. Raises ModelError, ConfigError."""
-        if not path.exists():
+    def open(
+        cls, path: Path, make: Callable[[], BSGDClassifier], *, scale: bool, label: str, anew: bool = False
+    ) -> Stream:
+        """The stream whose snapshot is at `path`; where none is, or `anew`, a new one. Raises what loading does."""
+        if anew or not path.exists():
             return cls(path, make(), StandardScaler() if scale else None, label)
         model = load_model(path)
         if not isinstance(model, BudgetModel):
@@ -85,8 +87,8 @@ class Stream:
 
     def _learn(self, x: dict[str, Any], y: Any) -> dict[str, Any]:
         y = self._label(y)
+        self.learner.check(x, y)
         if self.scaler is not None:
-            self.learner.check(x)
             self.scaler.learn_one(x)
             x = self.scaler.transform_one(x)
         prediction = self.learner.predict_one(x)
@@ -106,6 +108,13 @@ class Stream:
             raise DataError(f"label {self.label!r}: found {y!r}, expected a boolean, an integer or a text")
         if isinstance(y, int) and not -(1 << 63) <= y < 1 << 63:
             raise DataError(f"label {self.label!r}: found {str(y)[:40]}, expected an integer of 64 bits")
+        labels = self.learner.labels
+        if y is not None and y not in labels:
+            for known in labels:
+                if str(known) == str(y):  # answers name a label by its text
+                    raise DataError(
+                        f"label {self.label!r}: found {y!r} beside {known!r}, expected one of the two"
+                    )
         return y
 
     def save(self) -> None:
@@ -161,6 +170,9 @@ class Teller:
         if now - self._told >= PROGRESS_S:
             self._told = now
             self._progress(now, share)
+
+    def warn(self, message: str) -> None:
+        self._tell("warning", message=message)
 
     def end(self) -> None:
         if self._stream.learnt > self._learnt:

@@ -28,7 +28,7 @@ LAYERS = (
     ("fits",),
     ("train", "predict", "probability"),
     ("cost", "tune"),
-    ("estimators", "online", "report", "demo", "exchange"),
+    ("estimators", "online", "online_calibration", "online_columns", "report", "demo", "exchange"),
     ("stream",),
     ("cli",),
     ("__init__", "__main__"),

@@ -182,7 +182,8 @@ def test_scale_makes_units_of_features_irrelevant(name):
     a, b = rows(20, 5, "float64", 20), rows(10, 5, "float64", 21)
     made = kernel_class(name)
     plain, grown = (
-        made(made.typical_gamma(5, size**2)).exact(Rows(size * a.X), Rows(size * b.X)) for size in (1.0, 7.0)
+        made(made.typical_gamma(5, 5 * size**2)).exact(Rows(size * a.X), Rows(size * b.X))
+        for size in (1.0, 7.0)
     )
     np.testing.assert_allclose(plain, grown, rtol=1e-6)
 

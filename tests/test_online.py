@@ -5,18 +5,33 @@ from __future__ import annotations
 import doctest
 import math
 import pickle
+from itertools import islice
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from river import compose, datasets, drift, evaluate, feature_extraction, metrics, multiclass, preprocessing
+from river import (
+    compose,
+    datasets,
+    drift,
+    evaluate,
+    feature_extraction,
+    metrics,
+    multiclass,
+    preprocessing,
+    stream,
+)
 from river.checks import yield_checks
+from sklearn.datasets import load_digits
 
 from streamsvm import BudgetedSVC, load_model
+from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError
+from streamsvm.metrics import ProbabilityScores
 from streamsvm.online import BSGDClassifier
+from streamsvm.online_calibration import OnlineCalibration
 from streamsvm.persist import save_model
 
 MODELS = {
@@ -136,8 +151,8 @@ def test_a_saved_learner_goes_on_bit_by_bit(labels, copy, tmp_path):
     )
 )
 def test_features_that_are_absent_are_zero(stream):
-    sparse, full = BSGDClassifier(budget=5), BSGDClassifier(budget=5)
-    full._take_up("abcdefgh")
+    sparse, full = BSGDClassifier(gamma=0.1, budget=5), BSGDClassifier(gamma=0.1, budget=5)
+    full._columns.take_up("abcdefgh")
     for x, y in stream:
         sparse.learn_one(x, y)
         full.learn_one({name: x.get(name, 0.0) for name in "abcdefgh"}, y)
@@ -146,6 +161,11 @@ def test_features_that_are_absent_are_zero(stream):
             sparse.decision_one(x), full.decision_one(x), atol=1e-3 * (1 + len(stream) * 1e4)
         )
         assert np.sign(sparse.decision_one(x)).shape == full.decision_one(x).shape
+
+
+def learn(model: BSGDClassifier, stream: list) -> None:
+    for x, y in stream:
+        model.learn_one(x, y)
 
 
 def told(model: BSGDClassifier) -> tuple:
@@ -162,6 +182,7 @@ BAD = {
     "none": ({"a": None}, 1, "feature 'a': found None"),
     "label": ({"a": 1.0}, 9, "found label 9, expected one of 0, 1"),
     "label that is no number": ({"a": 1.0}, math.nan, "found label nan"),
+    "beyond float32": ({"a": 1e30}, 1, "feature 'a': found 1e[+]30, expected a finite number below 1e[+]18"),
     "beyond floats": ({"a": 10**400}, 1, f"feature 'a': found 1{'0' * 39}, expected"),
 }
 
@@ -223,11 +244,15 @@ def test_a_bad_event_is_told_and_changes_nothing(case):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"budget": 1}, "bsgd.budget: found 1, expected a number at least 2"),
+        ({"budget": 1}, "budget: found 1, expected a number at least 2"),
         ({"budget": 3, "merge": 4}, "merge is 4, expected at most the budget, 3"),
-        ({"kernel": "poly"}, "points merge under the rbf kernel only"),
-        ({"lam": 0.0}, "bsgd.lam: found 0.0"),
-        ({"strategy": "swap"}, "bsgd.strategy: found 'swap'"),
+        (
+            {"kernel": "poly", "strategy": "sequence"},
+            "strategy is 'sequence', and points merge under the rbf kernel only",
+        ),
+        ({"lam": 0.0}, "lam: found 0.0"),
+        ({"max_classes": 1}, "max_classes: found 1, expected a whole number at least 2"),
+        ({"strategy": "swap"}, "BSGDClassifier: strategy: found 'swap'"),
     ],
 )
 def test_bad_options_are_told_when_made(options, message):
@@ -247,3 +272,197 @@ def test_works_in_rivers_pipelines():
         right += hit
         rest.learn_one(x, y)
     assert right > 200
+
+
+def progressive(events, model) -> tuple[np.ndarray, np.ndarray, list]:
+    """Probabilities (m, k) and codes (m,) of the second half, each told before it is learnt; and the labels."""
+    scaler, told = preprocessing.StandardScaler(), []
+    for x, y in events:
+        scaler.learn_one(x)
+        x = scaler.transform_one(x)
+        told.append((model.predict_proba_one(x), y))
+        model.learn_one(x, y)
+    told = told[len(told) // 2 :]
+    labels = sorted({y for _, y in told})
+    p = np.array([[p.get(label, 1e-12) for label in labels] for p, _ in told])
+    return p, np.array([labels.index(y) for _, y in told]), labels
+
+
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return stream.iter_array(X, y.tolist())
+
+
+@pytest.mark.parametrize(
+    ("name", "bound"), [("Phishing", 0.05), ("Bananas", 0.05), ("ImageSegments", 0.1), ("digits", 0.1)]
+)
+def test_probabilities_of_a_stream_are_calibrated(name, bound):
+    """Their ECE; and log loss is below that of a sigmoid that knew no more than how often it is right."""
+    events = list(islice(digits() if name == "digits" else getattr(datasets, name)(), 3000))
+    p, codes, labels = progressive(events, BSGDClassifier())
+    scores = ProbabilityScores(len(labels))
+    scores.add(codes, p)
+    found, wrong = scores.result(), np.mean(np.argmax(p, axis=1) != codes)
+    assert found["ece"] <= bound
+    entropy = -(wrong * np.log(wrong / (len(labels) - 1)) + (1 - wrong) * np.log(1 - wrong))
+    assert found["log_loss"] < entropy
+
+
+def test_calibration_forgets_its_first_steps():
+    """Decisions of thousands at first, as steps of 1 / (lambda t) make them, and then a world of another slope."""
+    rng = np.random.default_rng(0)
+    calibration = OnlineCalibration()
+    for t in range(1, 4001):
+        f = rng.normal(size=1)
+        y = rng.random() < 1 / (1 + np.exp(-3 * f[0]))
+        calibration.learn((f * 1000 / t)[None], np.array([int(y)]))
+    shown = np.array([[-0.25], [0.0], [0.25], [0.5]])
+    assert calibration(shown)[:, 1] == pytest.approx(1 / (1 + np.exp(-12 * shown[:, 0])), abs=0.08)
+
+
+def test_calibration_of_many_events_stays_finite():
+    """Forgetting multiplies rounding by 1.001 an event: the two halves of the curvature must not grow apart."""
+    rng = np.random.default_rng(0)
+    F = rng.normal(size=(100_000, 3))
+    codes = np.argmax(F + rng.gumbel(size=F.shape), axis=1)
+    calibration = OnlineCalibration()
+    calibration.learn(F, codes)
+    p = np.exp(F) / np.exp(F).sum(axis=1, keepdims=True)
+    assert np.abs(calibration(F[-1000:]) - p[-1000:]).mean() < 0.02
+
+
+@pytest.mark.parametrize("k", [2, 3, 20])
+def test_a_snapshot_has_the_probabilities_of_its_stream(k, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3)).astype(np.float32)
+    y = np.minimum((k * rng.beta(2, 2, 400) + (X[:, 0] > 0)).astype(int), k - 1)
+    model = BSGDClassifier(lam=1e-3, gamma=0.5, budget=30, classes=range(k))
+    rows = [dict(zip("abc", x, strict=True)) for x in X.tolist()]
+    learn(model, list(zip(rows, y.tolist(), strict=True)))
+    save_model(model.to_model(), tmp_path / "m")
+    saved = load_model(tmp_path / "m")
+    p = saved.predict_proba(Rows(X))
+    np.testing.assert_allclose([list(model.predict_proba_one(x).values()) for x in rows], p, atol=1e-4)
+    assert np.mean(saved.predict(Rows(X)) == [model.predict_one(x) for x in rows]) > 0.99  # float32
+    np.testing.assert_array_equal(np.argmax(p, axis=1), saved.predict(Rows(X)))
+
+
+def test_snapshots_of_before_begin_calibration_anew():
+    model = MODELS["default"].clone()
+    for x, y in events(100, LABELS["str"]):
+        model.learn_one(x, y)
+    saved = model.to_model()
+    for name in ("calibration", "gamma", "spread", "limits"):
+        del saved.stream[name]
+    saved.stream["sigmoid"] = {"slope": 0.03, "curvature": 1e6}
+    old = BSGDClassifier.from_model(saved)
+    assert old.gamma == pytest.approx(saved.header.kernel.gamma)
+    for x, y in events(200, LABELS["str"], seed=1):
+        np.testing.assert_array_equal(old.decision_one(x).shape, (3,))
+        old.learn_one(x, y)
+    assert max(old.predict_proba_one(x).values()) > 0.5
+
+
+def gamma_of(model: BSGDClassifier) -> float:
+    return model.to_model().header.kernel.gamma
+
+
+def test_gamma_scale_is_one_over_the_variance_of_all_columns():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1024, 3)) * [1, 10, 100] + [0, 1e5, 7]
+    model = BSGDClassifier(budget=20)
+    for row in X.tolist():
+        model.learn_one(dict(zip("abc", row, strict=True)), row[1] > 1e5)
+    assert gamma_of(model) == pytest.approx(1 / X.var(axis=0).sum(), rel=1e-6)
+    unit = BSGDClassifier(budget=20)  # as TFIDF makes them
+    for i in range(64):
+        unit.learn_one({f"word {i % 32}": 0.6, f"word {i % 31 + 32}": 0.8}, i % 2)
+    assert gamma_of(unit) == pytest.approx(1, rel=0.1)
+
+
+def test_gamma_auto_is_one_over_the_columns_seen():
+    model = BSGDClassifier(gamma="auto", budget=20)
+    for x, y in events(20, [0, 1]):
+        model.learn_one({"w": x["w"]}, y)
+    assert gamma_of(model) == 1
+    for x, y in events(20, [0, 1]):
+        model.learn_one(x, y)
+    assert gamma_of(model) == 1 / 4
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly"])
+def test_support_vectors_go_on_under_another_gamma(kernel):
+    """Values between them are those of the new gamma, or merges would go wrong."""
+    model = BSGDClassifier(lam=1e-3, kernel=kernel, budget=20)
+    for x, y in events(64, [0, 1]):
+        model.learn_one({"w": x["w"], "x": 5 * x["x"]}, y)
+    learner = model._learner
+    learner.set_gamma(0.03)
+    X = learner.supports()
+    values = learner.to_state()["values"]
+    expected = learner.kernel.block(X, X)
+    np.testing.assert_allclose(np.exp(-values) if kernel == "rbf" else values, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_a_kernel_without_merges_needs_no_strategy():
+    model = BSGDClassifier(kernel="linear", lam=1e-2, budget=10)
+    for x, y in events(50, [0, 1]):
+        model.learn_one(x, y)
+    assert model.n_support <= 10
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
+def test_a_mean_of_steps_decides_through_every_door(labels, tmp_path):
+    """predict_one decided by the last w, predict_many and the saved model by the mean."""
+    model, frames = (BSGDClassifier(lam=1e-2, gamma=0.3, budget=60, average=True) for _ in range(2))
+    stream = events(200, labels)
+    for x, y in stream:
+        model.learn_one(x, y)
+    rows = pd.DataFrame([x for x, _ in stream])
+    frames.learn_many(rows, pd.Series([y for _, y in stream]))
+    one = np.array([model.decision_one(x) for x, _ in stream])
+    saved = model.to_model().decision_function(Rows(rows.to_numpy(np.float32)))
+    np.testing.assert_allclose(one, saved.reshape(one.shape), atol=1e-4)
+    np.testing.assert_allclose([frames.decision_one(x) for x, _ in stream], one, atol=1e-4)
+    assert model.predict_many(rows).tolist() == [model.predict_one(x) for x, _ in stream]
+    last = BSGDClassifier(lam=1e-2, gamma=0.3, budget=60)
+    for x, y in stream:
+        last.learn_one(x, y)
+    assert np.abs(np.array([last.decision_one(x) for x, _ in stream]) - one).max() > 0.1
+
+
+def test_new_features_without_end_are_left_out_with_a_warning():
+    model = BSGDClassifier(budget=5, max_features=10)
+    stream = [({f"id{i}": 1.0}, i % 2) for i in range(50)]
+    with pytest.warns(UserWarning, match="feature 'id10' is left out.*10 columns already") as said:
+        learn(model, stream)
+    assert len(said) == 1
+    assert (len(model.features), model.n_columns) == (10, 10)
+    again = BSGDClassifier.from_model(model.to_model())
+    again.allow(max_features=11)
+    again.learn_one({"new": 1.0}, 0)
+    assert again.features[-1] == "new"
+
+
+def test_new_labels_without_end_are_an_error():
+    model = BSGDClassifier(budget=5, max_classes=3)
+    for i in range(3):
+        model.learn_one({"a": float(i)}, i)
+    before = told(model)
+    with pytest.raises(DataError, match="found label 3 beside 3 others, expected at most max_classes"):
+        model.learn_one({"a": 3.0}, 3)
+    with pytest.raises(DataError, match="found label 7 beside 3 others"):
+        model.learn_many(pd.DataFrame({"a": [1.0, 2.0]}), pd.Series([0, 7]))
+    assert told(model) == before
+
+
+def test_kernel_values_that_vanish_are_said_once():
+    rng = np.random.default_rng(0)
+    model = BSGDClassifier(gamma=0.1, budget=50)
+    stream = [({"a": a, "b": b}, a * b > 0) for a, b in (1000 * rng.normal(size=(600, 2))).tolist()]
+    with pytest.warns(UserWarning, match="nearly all kernel values vanish: gamma is 0.1") as said:
+        learn(model, stream)
+    assert len(said) == 1
+    measured = BSGDClassifier(budget=50)
+    learn(measured, stream)  # and no warning, which would be an error here
+    assert sum(measured.predict_one(x) == y for x, y in stream) > 450

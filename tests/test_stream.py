@@ -6,10 +6,12 @@ import json
 import os
 import pty
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -138,26 +140,30 @@ def test_a_bad_csv_line_ends_no_stream(case, tmp_path):
     assert load_model(tmp_path / "m").stream["counts"]["learnt"] == 80
 
 
-def test_any_line_is_answered_and_counted(tmp_path):
-    """Lines that nobody would write: none ends the stream, and what was learnt is there."""
+def odd_lines(n: int, kind: str) -> Iterator[str]:
+    """Lines that nobody would write: noise, and good ones with a few characters changed."""
     rng = random.Random(0)
     alphabet = '{}[]",:.0123456789eE+-ayxNnulI\\\r\x00\ufeff\u20ac '
-    texts = [
-        *lines(10),
-        '{"a": {}, "y": 1}',
-        '{"x": [], "y": 1}',
-        "1e400",
-        "null",
-        f'{{"a": {10**400}}}',
-        "[" * 5000,
-    ]
-    odd = ["".join(rng.choices(alphabet, k=rng.randrange(1, 60))) for _ in range(1500)]
-    for text in texts * 20:
-        at = rng.randrange(len(text))
-        odd.append(text[:at] + rng.choice(alphabet) + text[at + rng.randrange(3) :])
-    odd = [line.replace("\n", "") for line in odd]
+    texts = lines(10) if kind == "json" else ["0.5,1e3,-2,up", "1,,3,down", "1,2,3,7"]
+    texts += ['{"a": {}, "y": 1}', '{"x": [], "y": 1}', "1e400", "null", f'{{"a": {10**400}}}', "[" * 5000]
+    for i in range(n):
+        if i % 3 == 0:
+            text = rng.choice(texts)
+            at = rng.randrange(len(text))
+            yield text[:at] + rng.choice(alphabet) + text[at + rng.randrange(3) :]
+        else:
+            yield "".join(rng.choices(alphabet, k=rng.randrange(1, 60)))
+
+
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_any_line_is_answered_and_counted(kind, tmp_path):
+    """None ends the stream, and what was learnt is there. STREAMSVM_FUZZ_LINES=100000 tries as many."""
+    odd = list(odd_lines(int(os.environ.get("STREAMSVM_FUZZ_LINES", "2000")), kind))
     good = lines(50)
-    answers = stream(tmp_path / "m", "\n".join([*good, *odd, *good]))
+    if kind == "csv":
+        good = [",".join(map(str, json.loads(line).values())) for line in good]
+    header = ["a,b,c,y"] if kind == "csv" else []
+    answers = stream(tmp_path / "m", "\n".join([*header, *good, *odd, *good]), kind)
     assert len(answers) == len(good) * 2 + sum(bool(line.strip()) for line in odd)
     counts = load_model(tmp_path / "m").stream["counts"]
     assert counts["events"] == len(answers)
@@ -282,12 +288,101 @@ def test_a_snapshot_predicts_raw_rows(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--gamma", "9"], "--gamma 9.0: the stream of .* has gamma 0.5, and goes on with it"),
+        (["--budget", "7"], "--budget 7: the stream of .* has budget 30"),
+        (["--lam", "0.5"], "--lam 0.5: the stream of .* has lam 0.001"),
+        (["--scale", "none"], "--scale none: the stream of .* has scale standard"),
+        (["--set", "bsgd.average=true"], "--set bsgd.average=true: the stream of .* has average False"),
+    ],
+)
+def test_options_that_an_existing_stream_does_not_have_are_told(more, said, tmp_path):
+    stream(tmp_path / "m", "\n".join(lines(100)))
+    before = state(tmp_path / "m")
+    status, answers, error = command(tmp_path / "m", "\n".join(lines(10)), *more)
+    assert (status, answers) == (2, [])
+    assert re.search(f"error: {said}.*; leave the option out, take another --model, or --force to", error)
+    assert state(tmp_path / "m") == before
+
+
+def test_a_stream_begins_anew_with_force_alone(tmp_path):
+    stream(tmp_path / "m", "\n".join(lines(100)))
+    more = ["--gamma", "9", "--scale", "none", "--force", "--set", "bsgd.average=true"]
+    status, answers, _ = command(tmp_path / "m", "\n".join(lines(20)), *more)
+    assert (status, answers[0]["event"]) == (0, 1)
+    model = load_model(tmp_path / "m")
+    assert (model.header.kernel.gamma, model.options.average, model.stream["scaler"]) == (9.0, True, None)
+    (tmp_path / "other").mkdir()
+    status, _, said = command(tmp_path / "other", "", "--force")
+    assert status == 2
+    assert "found a folder of other things" in said
+
+
+def test_bounds_of_a_stream_are_said_and_may_be_raised(tmp_path):
+    events = [json.dumps({"a": i % 5, f"id{i}": 1, "y": i % 2}) for i in range(40)]
+    wrong = [json.dumps({"a": 1, "y": f"user {i}"}) for i in range(9)]
+    bounds = ("--max-features", "8", "--max-classes", "4")
+    status, answers, said = command(tmp_path / "m", "\n".join(events + wrong), *bounds)
+    assert status == 0
+    assert said.count("warning: feature 'id7' is left out, as are all new ones") == 1
+    assert ["error" in answer for answer in answers] == [False] * 42 + [True] * 7
+    assert "found label 'user 2' beside 4 others, expected at most max_classes" in answers[-7]["error"]
+    assert len(load_model(tmp_path / "m").stream["features"]) == 8
+    status, answers, _ = command(tmp_path / "m", "\n".join(wrong), "--max-classes", "20")
+    assert status == 0
+    assert not any("error" in answer for answer in answers)
+
+
+def test_labels_that_answers_could_not_tell_apart_are_refused(tmp_path):
+    events = [{"a": i, "y": [1, "1", 2][i % 3]} for i in range(9)]
+    answers = stream(tmp_path / "m", "\n".join(map(json.dumps, events)))
+    assert "label 'y': found '1' beside 1, expected one of the two" in answers[1]["error"]
+    assert all(sum(answer["probabilities"].values()) == pytest.approx(1) for answer in answers[3::3])
+
+
+def test_columns_in_thousands_are_said(tmp_path):
+    events = [json.dumps({"a": 1e4 * i % 777, "b": 1e4 * i % 999, "y": i % 2}) for i in range(300)]
+    status, _, said = command(tmp_path / "m", "\n".join(events), "--scale", "none")
+    assert status == 0
+    assert said.count("warning: nearly all kernel values vanish: gamma is 0.5") == 1
+
+
+def test_a_model_is_one_streams_at_a_time(tmp_path):
+    with subprocess.Popen(
+        [*COMMAND, "--model", str(tmp_path / "m"), *OPTIONS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as first:
+        assert first.stdin is not None
+        assert first.stdout is not None
+        first.stdin.write(lines(1)[0] + "\n")
+        first.stdin.flush()
+        first.stdout.readline()
+        status, answers, said = command(tmp_path / "m", "\n".join(lines(5)))
+        assert (status, answers) == (2, [])
+        assert f"m is in use by process {first.pid} on " in said
+        first.stdin.close()
+        assert first.wait(60) == 0
+    assert command(tmp_path / "m", "\n".join(lines(5)))[0] == 0
+
+
+@pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--format", "xml"], "--format xml: expected json or csv"),
+        (["--format", "xml"], "'--format': 'xml' is not one of 'json', 'csv'"),
         (["--input", "nowhere"], "--input nowhere: no such file"),
-        (["--budget", "1"], "bsgd.budget: found 1, expected a number at least 2"),
-        (["--set", "kernel.name=poly"], "points merge under the rbf kernel only"),
+        (["--budget", "1"], "budget: found 1, expected a number at least 2"),
+        (
+            ["--set", "kernel.name=poly", "--set", "bsgd.strategy=sequence"],
+            "points merge under the rbf kernel only",
+        ),
+        (["--set", "C=3"], "--set C=3: a stream has no such option, expected one of kernel.gamma, "),
+        (["--set", "seed=3"], "--set seed=3: a stream has no such option"),
+        (["--set", "bsgd.epochs=3"], "--set bsgd.epochs=3: a stream has no such option"),
+        (["--gamma", "wide"], "gamma: found 'wide', expected a number above 0, 'scale' or 'auto'"),
     ],
 )
 def test_bad_options_are_one_line(more, message, tmp_path):

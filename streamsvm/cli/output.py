@@ -69,6 +69,11 @@ def progress() -> Iterator[Events]:
         yield Events(partial(_say, bars.say), bars)
 
 
+def spoken() -> Events:
+    """Warnings on stderr, and no progress."""
+    return Events(partial(_say, _echo))
+
+
 def _echo(line: str) -> None:
     with suppress(BrokenPipeError):
         typer.echo(line, err=True)

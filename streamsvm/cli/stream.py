@@ -5,21 +5,28 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from streamsvm.cli.output import progress
-from streamsvm.config import FitConfig, build_config, parse_set
-from streamsvm.errors import DataError, NotFoundError
+from streamsvm.cli.options import require_model_place
+from streamsvm.cli.output import progress, spoken
+from streamsvm.config import parse_set
+from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
 
 if TYPE_CHECKING:
     from streamsvm.online import BSGDClassifier
     from streamsvm.stream import Lines, Stream, Teller
+
+Given = dict[str, tuple[str, Any]]  # parameter of the learner -> (as it was given, its value)
+SETTABLE = {f"kernel.{name}": name for name in ("gamma", "degree", "coef0")}
+SETTABLE |= {"kernel.name": "kernel", "kernel.nu": "kernel_params"}
+SETTABLE |= {f"bsgd.{name}": name for name in ("lam", "budget", "merge", "strategy", "bias", "average")}
 
 
 def stream(
@@ -38,21 +45,43 @@ def stream(
         Literal["skip", "stop"], typer.Option("--on-error", help="What a bad line does.")
     ] = "skip",
     scale: Annotated[
-        Literal["none", "standard"],
-        typer.Option("--scale", help="Of a new stream: standardise as it goes."),
-    ] = "standard",
-    gamma: Annotated[float, typer.Option("--gamma", help="Of a new stream.")] = 0.1,
-    lam: Annotated[float, typer.Option("--lam", help="lambda of a new stream.")] = 1e-4,
-    budget: Annotated[int, typer.Option("--budget", help="Most support vectors of a new stream.")] = 500,
+        Literal["none", "standard"] | None,
+        typer.Option("--scale", help="Of a new stream: standardise as it goes (the default)."),
+    ] = None,
+    gamma: Annotated[
+        str | None,
+        typer.Option(
+            "--gamma",
+            help="Of a new stream: scale is 1 / sum of the columns' variances, the default, auto 1 / columns.",
+            metavar="NUMBER|scale|auto",
+        ),
+    ] = None,
+    lam: Annotated[float | None, typer.Option("--lam", help="lambda of a new stream (1e-4).")] = None,
+    budget: Annotated[
+        int | None, typer.Option("--budget", help="Most support vectors of a new stream (500).")
+    ] = None,
     merge: Annotated[
-        int, typer.Option("--merge", help="Support vectors that become one, of a new stream.")
-    ] = 3,
+        int | None, typer.Option("--merge", help="Support vectors that become one, of a new stream (3).")
+    ] = None,
+    max_features: Annotated[
+        int | None,
+        typer.Option("--max-features", help="Most columns; later features are left out (65,536).", min=1),
+    ] = None,
+    max_classes: Annotated[
+        int | None,
+        typer.Option("--max-classes", help="Most labels; events of later ones are bad lines (256).", min=2),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="Any other option of a new stream, as bsgd.strategy=remove.", metavar="NAME=VALUE"
+            "--set",
+            help="Another option of a new stream: kernel.name, .degree, .coef0, .nu, bsgd.strategy, .bias, .average.",
+            metavar="NAME=VALUE",
         ),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Begin a new stream, in place of a model that is there.")
+    ] = False,
     run_dir: Annotated[
         Path | None, typer.Option("--run-dir", help="Folder for what report and top show.")
     ] = None,
@@ -62,26 +91,32 @@ def stream(
     Every answer carries the event's number and the event of the last snapshot. A stream taken up again goes on after
     its snapshot: a file is read from there on, on stdin the next event is expected.
     """
-    options: dict[str, Any] = {"solver": "bsgd", "kernel": {"gamma": gamma}}
-    options["bsgd"] = {"lam": lam, "budget": budget, "merge": merge}
-    config = build_config(("stream", options), *map(parse_set, set_ or []))
+    flags = {"gamma": _number(gamma), "lam": lam, "budget": budget, "merge": merge}
+    given = _given(flags | {"max_features": max_features, "max_classes": max_classes}, set_ or [])
+    new = _learner(given)
     if input_ != "-" and not Path(input_).is_file():
         raise NotFoundError(f"--input {input_}: no such file")
+    if force:
+        require_model_place(model, force=True)
 
     from streamsvm.stream import Lines, Stream
 
-    state = Stream.open(model, lambda: _learner(config), scale=scale == "standard", label=label)
-    if state.events:
-        typer.echo(f"going on after event {state.events}, the last of {model}", err=True)
-    with _source(input_) as descriptor, _told(state, run_dir, input_, config) as tell:
-        lines = Lines(descriptor, sys.stdout.flush)
-        skip = state.events if input_ != "-" else 0
-        try:
-            with _stops(lines) as stopped:
-                status = _run(state, lines, format_, stopped, every, on_error, skip=skip, tell=tell)
-            sys.stdout.flush()
-        finally:  # what was learnt is kept where nobody reads the answers any more, or their disk is full
-            state.save()
+    with _alone(model):
+        is_new = force or not model.exists()
+        state = Stream.open(model, lambda: new, scale=scale != "none", label=label, anew=force)
+        if not is_new:
+            _require_same(state, given if scale is None else given | {"scale": (f"--scale {scale}", scale)})
+        if state.events:
+            typer.echo(f"going on after event {state.events}, the last of {model}", err=True)
+        with _source(input_) as descriptor, _told(state, run_dir, input_) as tell:
+            lines = Lines(descriptor, sys.stdout.flush)
+            skip = state.events if input_ != "-" else 0
+            try:
+                with _stops(lines) as stopped, _warnings_to(tell):
+                    status = _run(state, lines, format_, stopped, every, on_error, skip=skip, tell=tell)
+                sys.stdout.flush()
+            finally:  # what was learnt is kept where nobody reads the answers any more, or their disk is full
+                state.save()
     if state.events and not state.learner.n_labels:
         typer.echo(f"warning: no event had a label {label!r}; nothing was learnt, no model written", err=True)
     typer.echo(json.dumps(state.summary()), err=True)
@@ -89,12 +124,87 @@ def stream(
         raise typer.Exit(status)
 
 
-def _learner(config: Any) -> BSGDClassifier:
-    from streamsvm.online import BSGDClassifier, kernel_arguments
+def _number(text: str | None) -> float | str | None:
+    with suppress(ValueError, TypeError):
+        return float(text)  # type: ignore[arg-type]
+    return text
 
-    o = config.bsgd
-    own = {name: getattr(o, name) for name in ("lam", "budget", "merge", "strategy", "bias")}
-    return BSGDClassifier(**own, **kernel_arguments(config.kernel.model_dump()))
+
+def _given(flags: dict[str, Any], sets: list[str]) -> Given:
+    """Each parameter of the learner that was given: how, and its value. Raises ConfigError."""
+    given: Given = {
+        name: (f"--{name.replace('_', '-')} {value}", value)
+        for name, value in flags.items()
+        if value is not None
+    }
+    for text in sets:
+        origin, values = parse_set(text)
+        for name, value in _flat(values):
+            if name not in SETTABLE:
+                raise ConfigError(
+                    f"{origin}: a stream has no such option, expected one of {', '.join(SETTABLE)}"
+                )
+            parameter = SETTABLE[name]
+            given[parameter] = (
+                origin,
+                {name.rpartition(".")[2]: value} if parameter == "kernel_params" else value,
+            )
+    return given
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
+
+
+def _learner(given: Given) -> BSGDClassifier:
+    from streamsvm.online import BSGDClassifier
+
+    return BSGDClassifier(**{name: value for name, (_, value) in given.items()})
+
+
+def _require_same(state: Stream, given: Given) -> None:
+    """Options of a stream that is gone on with are those it has; bounds may change. Raises ConfigError."""
+    learner = state.learner
+    for name, (said, value) in given.items():
+        if name in ("max_features", "max_classes"):
+            learner.allow(**{name: value})
+            continue
+        has = ("none" if state.scaler is None else "standard") if name == "scale" else getattr(learner, name)
+        if value != has:
+            raise ConfigError(
+                f"{said}: the stream of {state.path} has {name} {has}, and goes on with it; leave the option out, "
+                "take another --model, or --force to begin anew"
+            )
+
+
+@contextmanager
+def _alone(model: Path) -> Iterator[None]:
+    """Keeps a second stream from the same model. Raises StorageError."""
+    from streamsvm.data.target import storage_errors
+    from streamsvm.machine import InUse, locked
+
+    with ExitStack() as held:
+        with storage_errors(str(model)):
+            model.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                held.enter_context(locked(model.with_name(f"{model.name}.lock")))
+            except InUse as owner:
+                raise StorageError(
+                    f"{model} is in use by {owner}; wait until that has ended, or take another --model"
+                ) from None
+        yield
+
+
+@contextmanager
+def _warnings_to(tell: Teller) -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: tell.warn(str(message))
+        yield
 
 
 def _run(
@@ -126,19 +236,19 @@ def _run(
 
 
 @contextmanager
-def _told(state: Stream, run_dir: Path | None, source: str, config: FitConfig) -> Iterator[Teller]:
+def _told(state: Stream, run_dir: Path | None, source: str) -> Iterator[Teller]:
     """Who tells of the stream: a bar where stderr is a terminal that the answers do not go to; the run directory."""
     from streamsvm.compiling import compiling_told
     from streamsvm.events import Events
     from streamsvm.runs import end_with, recorded
     from streamsvm.stream import Teller
 
-    bars: AbstractContextManager[Events] = nullcontext(Events()) if sys.stdout.isatty() else progress()
+    bars: AbstractContextManager[Events] = nullcontext(spoken()) if sys.stdout.isatty() else progress()
     with bars as events, compiling_told(events):
         if run_dir is None:
             yield Teller(state, events)
             return
-        facts = {"store": source, "config": config.model_dump(mode="json")}
+        facts = {"store": source, "config": state.learner.config.model_dump(mode="json")}
         with recorded(run_dir, events, bool(state.events), **facts) as events:
             teller = Teller(state, events)
             yield teller

@@ -89,11 +89,11 @@ class Kernel(ABC):
 
     @classmethod
     def typical_gamma(cls, d: int, variance: float) -> float:
-        """gamma "scale" of d features with this variance, "auto" at a variance of 1; scikit-learn's where it has one.
+        """gamma "scale" of d features whose variances add up to this, "auto" at a variance of d: scikit-learn's.
 
-        The kernel of scaled rows is then the same at any unit of the features.
+        The kernel is then the same at any unit of the features.
         """
-        return 1.0 / (d * variance)
+        return 1.0 / variance
 
     def rounding(self, sq_norm: float) -> float:
         """Error of values at rows with squared norms this large that a shift to the origin would mend."""

@@ -133,7 +133,7 @@ class Matern(Distances):
 
     @classmethod
     def typical_gamma(cls, d: int, variance: float) -> float:
-        return 1.0 / (d * variance) ** 0.5
+        return 1.0 / variance**0.5
 
     def of(self, sq: np.ndarray) -> np.ndarray:
         s = self._rate * np.sqrt(sq)

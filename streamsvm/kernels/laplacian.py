@@ -23,7 +23,7 @@ class Laplacian(Stationary):
 
     @classmethod
     def typical_gamma(cls, d: int, variance: float) -> float:
-        return 1.0 / (d * variance**0.5)
+        return 1.0 / (d * variance) ** 0.5
 
     def tiles(self, b: Rows) -> Tile:
         right, norms = transposed(b), _norms(b.X).astype(np.float32)

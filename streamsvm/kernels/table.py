@@ -63,6 +63,11 @@ def readers(parameter: str) -> list[str]:
     return [name for name, row in KERNELS.items() if parameter in row.parameters]
 
 
+def mergers() -> list[str]:
+    """Names of the kernels under which points may become one."""
+    return [name for name, row in KERNELS.items() if row.merges]
+
+
 def has_gamma(name: str) -> bool:
     """Whether a run's kernel has a gamma; one of a later version is taken to."""
     return "gamma" in KERNELS[name].parameters if name in KERNELS else bool(name)

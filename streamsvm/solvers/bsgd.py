@@ -12,7 +12,7 @@ All columns share one support set of at most `budget` points, so that kernel wor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -168,7 +168,7 @@ class BudgetLearner:
         return Rows(self.X[: self.n_support].copy())
 
     def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(columns,) decision values of one row x (d,) float32 by the last w; and its W and F, for `learn_one`.
+        """(columns,) decision values of one row x (d,) float32; and its W and F, for `learn_one`.
 
         W (slots, 1) are its values with the supports, F (columns, 1) its decisions in units of A.
         """
@@ -181,8 +181,17 @@ class BudgetLearner:
             W[:n] = self.kernel.block(Rows(self.X[:n]), Rows(x[None]))
         F = np.empty((self.A.shape[1], 1))
         core.decide(W, n, self.A, F, self.is_rbf)
-        t = self.t
-        return (F[:, 0] + self.bias) / (self.options.lam * t) if t else np.zeros(len(self.bias)), W, F
+        return self._decided(W, F), W, F
+
+    def _decided(self, W: np.ndarray, F: np.ndarray) -> np.ndarray:
+        """(columns,) decision values of the row whose values are W: by the mean of all w where that decides."""
+        if not self.t:
+            return np.zeros(len(self.bias))
+        if not self.options.average:
+            return (F[:, 0] + self.bias) / (self.options.lam * self.t)
+        (A, bias), mean = self.coefficients(), np.empty(F.shape)
+        core.decide(W, self.n_support, A, mean, self.is_rbf)
+        return mean[:, 0] + bias
 
     def learn_one(
         self, x: np.ndarray, W: np.ndarray, F: np.ndarray, y: np.ndarray, weight: float = 1.0
@@ -191,6 +200,23 @@ class BudgetLearner:
         own = 0.0 if self.is_rbf else self.kernel.diag(Rows(x[None]))[0]
         V = np.full((1, 1), own, np.float32)
         self._steps(x[None], W, np.zeros(1, int), V, F, y[None], np.array([weight]), np.empty((1, len(y))))
+
+    def set_gamma(self, gamma: float) -> None:
+        """Goes on with another gamma: supports and coefficients stay, the values between supports become its own."""
+        self.kernel, n = replace(self.kernel, **{"gamma": gamma}), self.n_support
+        if self.is_rbf:
+            self.values[:n, :n] *= np.float32(gamma) / self.gamma
+        else:
+            self.values[:n, :n] = self.kernel.block(Rows(self.X[:n]), Rows(self.X[:n]))
+        self.gamma = np.float32(gamma)
+
+    def nearest(self) -> np.ndarray:
+        """(n_support,) gamma |a - b|^2 of each support with the nearest other one; rbf with two at least, else (0,)."""
+        if not self.is_rbf or self.n_support < 2:
+            return np.empty(0)
+        values = self._values_now()
+        np.fill_diagonal(values, np.inf)
+        return values.min(axis=0)
 
     def widen(self, d: int) -> None:
         """Room for d features; rows so far have 0 in the new ones."""
@@ -321,8 +347,13 @@ class BudgetLearner:
         n = self.n_support
         state = {name: getattr(self, name) for name in self.ARRAYS}
         state |= {name: state[name][:n] for name in ("X", "norms", "born", "A", "U")}
-        later = self.born[:n, None] >= self.born[:n]  # what only the earlier one's row holds is out of date
-        return state | {"values": np.where(later, self.values[:n, :n], self.values[:n, :n].T)}
+        return state | {"values": self._values_now()}
+
+    def _values_now(self) -> np.ndarray:
+        """(n, n) between supports: what only the earlier one's row holds is out of date."""
+        n = self.n_support
+        later = self.born[:n, None] >= self.born[:n]
+        return np.where(later, self.values[:n, :n], self.values[:n, :n].T)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Takes up a state that `to_state` gave."""

@@ -27,6 +27,7 @@ RECIPES = {
     "budget": ("bsgd_table.py",),
     "study": ("bsgd_study.py", "--only", "phishing,skin", "--plots", "plots"),
     "stream": ("stream_kills.py",),
+    "streams": ("stream_table.py",),
     "soak": ("soak.py",),
     "digits": ("mnist8m.py", "--only", "store,budget,early"),
     "linear": ("linear_table.py",),
@@ -472,3 +473,12 @@ def test_errors_over_seconds(tables, folder):
     assert len(fitted) >= 10
     assert all(0 <= row["error"] <= 0.5 for row in fitted)
     assert {file.suffix for file in (folder / "comparison" / "plots").iterdir()} == {".png", ".svg"}
+
+
+@pytest.mark.slow  # eighteen streams
+def test_probabilities_and_gamma_of_streams_are_told(tables):
+    found = tables("streams")
+    assert len(found["Probabilities"]) == 10
+    assert {row["stream"] for row in found["Probabilities"]} < {row["stream"] for row in found["Gamma"]}
+    assert [row["gamma"] for row in found["Regret"]] == ["0.1", "auto", "scale"]
+    assert [row["gamma"] for row in found["Text"]] == ["0.1", "auto", "scale", "1.0"]

@@ -1,0 +1,149 @@
+"""Columns of a stream's features: dicts and frames become rows of numbers."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Hashable, Iterable, Mapping
+from decimal import Decimal
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamsvm.data.rows import Rows
+from streamsvm.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NUMBERS = frozenset({int, float, bool, np.float64, np.float32, np.int64, np.int32, np.bool_})
+_LARGEST = 1e18  # squares stay within float32
+
+
+class Columns:
+    """A column for each feature, in the order in which they came; at most `most`, later ones are left out.
+
+    width: columns of rows, some of them for features to come. Its room is doubled, so that it is rarely made.
+    """
+
+    def __init__(self, names: Iterable[Hashable], width: int, most: int) -> None:
+        self.names, self.width, self.most = list(names), width, most
+        self._places = {name: column for column, name in enumerate(self.names)}
+        self._told = False
+        self._order: list[Hashable] = []  # features of the last event, their columns, its values, and its row
+        self._columns = np.empty(0, np.intp)
+        self._given: list[Any] = []
+        self._row = np.empty(0, np.float32)
+
+    def row(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:
+        """(width,) float32; features not known yet get a column where `grow`, else they are left out.
+
+        The same array for the same event twice: it is predicted, then learnt. Raises DataError.
+        """
+        names, given = list(x), list(x.values())
+        if names == self._order and given == self._given and len(self._row) == self.width:
+            return self._row
+        values = numbers(x)
+        if names != self._order:  # most events have the features of the one before
+            if grow:
+                self.take_up(names)
+            known = [i for i, name in enumerate(names) if name in self._places]
+            columns = np.array([self._places[names[i]] for i in known], np.intp)
+            if len(known) < len(names):
+                return self._row_of(columns, values[known])
+            self._order, self._columns = names, columns
+        self._given, self._row = given, self._row_of(self._columns, values)
+        return self._row
+
+    def matrix(self, X: pd.DataFrame, *, grow: bool) -> Rows:
+        """Rows of a frame, as `row` makes them. Raises DataError."""
+        for name, dtype in zip(X.columns, X.dtypes, strict=True):
+            if dtype.kind not in "biuf":
+                raise DataError(f"feature {str(name)!r}: found {dtype}, expected numbers")
+        values = X.to_numpy(np.float64, na_value=np.nan)
+        if not np.abs(values).max(initial=0) < _LARGEST:  # so is NaN
+            row, column = np.argwhere(~(np.abs(values) < _LARGEST))[0]
+            found = f"row {row}, feature {X.columns[column]!r}: found {values[row, column]}"
+            raise DataError(f"{found}, expected a number below {_LARGEST:.0e}")
+        if grow:
+            self.take_up(X.columns)
+        out = np.zeros((len(X), self.width), np.float32)
+        for position, name in enumerate(X.columns):
+            if name in self._places:
+                out[:, self._places[name]] = values[:, position]
+        return Rows(out)
+
+    def take_up(self, names: Iterable[Hashable]) -> None:
+        """Columns for features not seen before, in an order of their own, not the event's."""
+        new = [name for name in names if name not in self._places]
+        new.sort(key=lambda name: (str(type(name)), str(name)))
+        left = max(self.most - len(self.names), 0)
+        for name in new[:left]:
+            self._places[name] = len(self.names)
+            self.names.append(name)
+        if len(new) > left:
+            self._tell(new[left])
+        if len(self.names) > self.width:
+            self.width = min(max(len(self.names), 2 * self.width), self.most)
+
+    def _tell(self, name: Hashable) -> None:
+        if not self._told:
+            self._told = True
+            warnings.warn(
+                f"feature {name!r} is left out, as are all new ones from here on: there are {self.most} columns "
+                "already; give a larger max_features, or look why names never end",
+                stacklevel=2,
+            )
+
+    def _row_of(self, columns: np.ndarray, values: np.ndarray) -> np.ndarray:
+        row = np.zeros(self.width, np.float32)
+        row[columns] = values
+        return row
+
+
+class Spread:
+    """The sum of the columns' variances over the rows seen, from running sums about the first row."""
+
+    def __init__(self, n: int = 0, squares: float = 0.0, origin: Any = (), sums: Any = ()) -> None:
+        self.n, self.squares = n, squares
+        self.origin, self.sums = np.array(origin, np.float64), np.array(sums, np.float64)
+
+    def see(self, rows: np.ndarray) -> None:
+        """Rows (m, d); d may have grown, with zeros before."""
+        if self.n == 0:
+            self.origin, self.sums = rows[0].astype(np.float64), np.zeros(rows.shape[1])
+        grown = rows.shape[1] - len(self.sums)
+        if grown:
+            self.origin, self.sums = np.pad(self.origin, (0, grown)), np.pad(self.sums, (0, grown))
+        apart = rows - self.origin
+        self.n += len(rows)
+        self.squares += float(np.vdot(apart, apart))
+        self.sums += apart.sum(axis=0)
+
+    def variance(self) -> float:
+        return max(self.squares / self.n - float(self.sums @ self.sums) / self.n**2, 0.0)
+
+    def to_state(self) -> dict[str, Any]:
+        sums = {"origin": self.origin.tolist(), "sums": self.sums.tolist()}
+        return {"n": self.n, "squares": self.squares} | sums
+
+
+def numbers(x: Mapping[Any, Any]) -> np.ndarray:
+    """The values of an event, finite float64. Raises DataError naming the feature that is none."""
+    if not _NUMBERS.issuperset(map(type, x.values())):
+        for name, value in x.items():
+            if not isinstance(value, Real | Decimal | np.number | np.bool_):
+                raise DataError(f"feature {name!r}: found {value!r}, expected a number")
+    try:
+        values = np.fromiter(x.values(), np.float64, len(x))
+    except OverflowError:  # an integer beyond float64
+        values = np.array([math.inf])
+    if len(values) and not np.abs(values).max() < _LARGEST:  # so is NaN
+        for name, value in x.items():
+            if not abs(value) < _LARGEST:
+                found = str(value)[:40]
+                raise DataError(
+                    f"feature {name!r}: found {found}, expected a finite number below {_LARGEST:.0e}"
+                )
+    return values
