@@ -127,25 +127,28 @@ def _exp(row, bits, exponents):  # exp in place, as in rbf
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
 def l1_dense(X, right, out):  # out (m, q) = |a - b|_1 of X (m, d) and right (d, q)
-    # four rows and two features a pass: what is loaded serves several sums
+    # four rows and four features a pass: what is loaded serves several sums
     m, d = X.shape
     q = out.shape[1]
     out[:] = 0
-    fours, twos = m // 4 * 4, d // 2 * 2
-    for i in range(0, fours, 4):
+    rows, features = m // 4 * 4, d // 4 * 4
+    for i in range(0, rows, 4):
         A, B, C, D = out[i], out[i + 1], out[i + 2], out[i + 3]
-        for k in range(0, twos, 2):
-            R, S = right[k], right[k + 1]
-            r, t, v, x = X[i, k], X[i + 1, k], X[i + 2, k], X[i + 3, k]
-            s, u, w, z = X[i, k + 1], X[i + 1, k + 1], X[i + 2, k + 1], X[i + 3, k + 1]
+        for k in range(0, features, 4):
+            R, S, T, U = right[k], right[k + 1], right[k + 2], right[k + 3]
+            a0, a1, a2, a3 = X[i, k], X[i, k + 1], X[i, k + 2], X[i, k + 3]
+            b0, b1, b2, b3 = X[i + 1, k], X[i + 1, k + 1], X[i + 1, k + 2], X[i + 1, k + 3]
+            c0, c1, c2, c3 = X[i + 2, k], X[i + 2, k + 1], X[i + 2, k + 2], X[i + 2, k + 3]
+            d0, d1, d2, d3 = X[i + 3, k], X[i + 3, k + 1], X[i + 3, k + 2], X[i + 3, k + 3]
             for j in range(q):
-                A[j] += abs(r - R[j]) + abs(s - S[j])
-                B[j] += abs(t - R[j]) + abs(u - S[j])
-                C[j] += abs(v - R[j]) + abs(w - S[j])
-                D[j] += abs(x - R[j]) + abs(z - S[j])
+                r, s, t, u = R[j], S[j], T[j], U[j]
+                A[j] += abs(a0 - r) + abs(a1 - s) + abs(a2 - t) + abs(a3 - u)
+                B[j] += abs(b0 - r) + abs(b1 - s) + abs(b2 - t) + abs(b3 - u)
+                C[j] += abs(c0 - r) + abs(c1 - s) + abs(c2 - t) + abs(c3 - u)
+                D[j] += abs(d0 - r) + abs(d1 - s) + abs(d2 - t) + abs(d3 - u)
     for i in range(m):
         row = out[i]
-        for k in range(0 if i >= fours else twos, d):
+        for k in range(features if i < rows else 0, d):
             value, R = X[i, k], right[k]
             for j in range(q):
                 row[j] += abs(value - R[j])
