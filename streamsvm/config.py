@@ -369,6 +369,10 @@ class FitConfig(Options):
                 f"kernel.name is {name!r}, which need not be positive semidefinite; found solver {self.solver}, "
                 f"expected {' or '.join(INDEFINITE)}, which ends all the same"
             )
+        if row.whole and (self.scale != "none" or self.probability.method):
+            raise ValueError(
+                f"kernel.name is {name!r}, whose values are no features; expected scale 'none' and no probability"
+            )
         if self.solver == "bsgd" and not row.merges and strategy in ("sequence", "gradient"):
             raise ValueError(
                 f"bsgd.strategy is {strategy!r}, and points merge under the {' or '.join(mergers())} kernel only; "

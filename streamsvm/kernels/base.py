@@ -87,6 +87,10 @@ class Kernel(ABC):
             )
         return out
 
+    def support(self, rows: Rows, ids: np.ndarray) -> Rows:
+        """What models keep of the rows with these positions among all training rows."""
+        return rows.take(ids)
+
     @classmethod
     def typical_gamma(cls, d: int, variance: float) -> float:
         """gamma "scale" of d features whose variances add up to this, "auto" at a variance of d: scikit-learn's.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.kernels import epilogues
@@ -81,6 +82,10 @@ class Precomputed(Linear):
 
     name: ClassVar[str] = "precomputed"
     libsvm: ClassVar[str | None] = None
+
+    def support(self, rows: Rows, ids: np.ndarray) -> Rows:
+        ones = np.ones(len(ids), np.float32)
+        return Rows(sparse.csr_array((ones, (np.arange(len(ids)), ids)), shape=(len(ids), rows.d)))
 
 
 @dataclass(frozen=True)

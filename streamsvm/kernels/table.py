@@ -18,7 +18,7 @@ class Row:
     definite: bool = True  # positive semidefinite at any data and parameters
     is_linear: bool = False  # its features are the rows themselves
     merges: bool = False  # a point may stand for several, see solvers.budget
-    listed: bool = True  # offered by the command line
+    whole: bool = False  # values of all rows are given, so that no row can be scaled or left out
 
 
 KERNELS = {
@@ -41,7 +41,7 @@ KERNELS = {
         (),
         definite=False,
         is_linear=True,
-        listed=False,
+        whole=True,
     ),
 }
 
@@ -55,7 +55,7 @@ def kernel_row(name: str) -> Row:
 
 def kernel_names() -> list[str]:
     """Names that the command line offers."""
-    return [name for name, row in KERNELS.items() if row.listed]
+    return [name for name, row in KERNELS.items() if not row.whole]
 
 
 def readers(parameter: str) -> list[str]:
