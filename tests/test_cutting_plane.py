@@ -224,12 +224,12 @@ def test_defaults_are_those_of_the_configuration():
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"method": "newton"}, "cutting_plane.method: found 'newton'"),
+        ({"method": "newton"}, "method: found 'newton'"),
         ({"kernel": "rbf"}, "solver is 'cutting-plane', which is linear"),
         ({"landmarks": 100}, "landmarks go with rbf and poly; found kernel.name 'linear'"),
-        ({"landmarks": 0, "kernel": "rbf"}, "cutting_plane.landmarks: found 0"),
-        ({"max_passes": 0}, "cutting_plane.passes: found 0"),
-        ({"intercept_scaling": -1.0}, "cutting_plane.bias: found -1.0"),
+        ({"landmarks": 0, "kernel": "rbf"}, "landmarks: found 0"),
+        ({"max_passes": 0}, "max_passes: found 0"),
+        ({"intercept_scaling": -1.0}, "intercept_scaling: found -1.0"),
     ],
 )
 def test_bad_options(options, match):

@@ -127,7 +127,7 @@ def test_probabilities(name):
 class TestErrors:
     def test_probabilities_are_there_where_they_are_asked_for(self, name):
         assert hasattr(ESTIMATORS[name], "predict_proba") == (name in PROBABLE)
-        with pytest.raises(ValueError, match="probability.method: found 'magic'"):
+        with pytest.raises(ValueError, match="probability: found 'magic'"):
             clone(ESTIMATORS[name]).set_params(probability="magic").fit(*labelled("two"))
 
     def test_unfitted(self, name):
