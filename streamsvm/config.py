@@ -12,16 +12,28 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
 from streamsvm.errors import ConfigError, NotFoundError
+from streamsvm.kernels.table import KERNELS, kernel_names, kernel_row, mergers
 
 Layer = tuple[str, Mapping[str, Any]]
 Model = TypeVar("Model", bound=BaseModel)
 
+INDEFINITE = ("alfpgm",)  # solvers whose steps end under kernels that are not positive semidefinite too
 SIZE_UNITS = {"b": 1} | {
     prefix + unit: base**power
     for unit, base in (("b", 1000), ("ib", 1024))
@@ -55,6 +67,19 @@ def _gamma(value: Any) -> Any:
     if not isinstance(number, int | float) or not 0 < number < float("inf"):
         raise ValueError("expected a number above 0, 'scale' or 'auto'")
     return float(number)
+
+
+def _kernel(value: Any) -> Any:
+    if value not in KERNELS:
+        *names, last = map(repr, kernel_names())
+        raise ValueError(f"expected {', '.join(names)} or {last}")
+    return value
+
+
+def _smoothness(nu: float) -> float:
+    if nu not in (0.5, 1.5, 2.5):
+        raise ValueError("expected 0.5, 1.5 or 2.5")
+    return nu
 
 
 def _class_weight(value: Any) -> Any:
@@ -109,12 +134,31 @@ class Options(BaseModel):
 
 
 class KernelConfig(Options):
-    """k(a, b): rbf exp(-gamma |a-b|^2), poly (gamma a.b + coef0)^degree, linear a.b."""
+    __doc__ = f"k(a, b): {'; '.join(f'{name} {KERNELS[name].formula}' for name in kernel_names())}."
 
-    name: Annotated[Literal["rbf", "poly", "linear"], Field(description="Kernel")] = "rbf"
-    gamma: Annotated[Gamma, Field(description="Number, 'auto' (1 / d) or 'scale' (1 / (d var(X)))")] = "scale"
+    name: Annotated[
+        str,
+        BeforeValidator(_kernel),
+        Field(description="Kernel", json_schema_extra={"enum": list[Any](kernel_names())}),
+    ] = "rbf"
+    gamma: Annotated[
+        Gamma,
+        Field(
+            description="Number, 'scale' (so that units of X do not matter: 1 / (d var(X))) or 'auto' (1 / d)"
+        ),
+    ] = "scale"
     degree: Annotated[Whole, Field(ge=1, description="Degree of the polynomial")] = 3
-    coef0: Annotated[Real, Field(ge=0, description="Constant inside the polynomial")] = 0.0
+    coef0: Annotated[Real, Field(description="Constant inside poly, at least 0, and sigmoid")] = 0.0
+    nu: Annotated[
+        Real, AfterValidator(_smoothness), Field(description="Smoothness of matern: 0.5, 1.5 or 2.5")
+    ] = 1.5
+
+    @field_validator("coef0")
+    @classmethod
+    def _keeps_definite(cls, coef0: float, info: ValidationInfo) -> float:
+        if coef0 < 0 and kernel_row(info.data.get("name", "rbf")).definite:
+            raise ValueError("expected a number at least 0")
+        return coef0
 
 
 class DCSVMConfig(Options):
@@ -193,9 +237,7 @@ class CuttingPlaneConfig(Options):
         Real, Field(ge=0, description="Value of the constant feature that makes an intercept; 0: none")
     ] = 1.0
     passes: Annotated[Whole, Field(ge=1, description="Most passes over the rows")] = 1000
-    landmarks: Annotated[
-        Count, Field(description="Rows by which rbf and poly are approximated (Nystroem)")
-    ] = None
+    landmarks: Annotated[Count, Field(description="Rows by which a kernel is approximated (Nystroem)")] = None
 
 
 class HSSConfig(Options):
@@ -319,15 +361,22 @@ class FitConfig(Options):
     probability: ProbabilityConfig = ProbabilityConfig()
 
     @model_validator(mode="after")
-    def _merging_needs_rbf(self) -> FitConfig:
-        if (
-            self.solver == "bsgd"
-            and self.kernel.name != "rbf"
-            and self.bsgd.strategy in ("sequence", "gradient")
-        ):
+    def _kernel_and_solver_agree(self) -> FitConfig:
+        name, strategy = self.kernel.name, self.bsgd.strategy
+        row = kernel_row(name)
+        if not row.definite and self.solver not in INDEFINITE:
             raise ValueError(
-                f"bsgd.strategy is {self.bsgd.strategy!r}, and points merge under the rbf kernel only; "
-                f"expected 'project' or 'remove' with {self.kernel.name}"
+                f"kernel.name is {name!r}, which need not be positive semidefinite; found solver {self.solver}, "
+                f"expected {' or '.join(INDEFINITE)}, which ends all the same"
+            )
+        if row.whole and (self.scale != "none" or self.probability.method):
+            raise ValueError(
+                f"kernel.name is {name!r}, whose values are no features; expected scale 'none' and no probability"
+            )
+        if self.solver == "bsgd" and not row.merges and strategy in ("sequence", "gradient"):
+            raise ValueError(
+                f"bsgd.strategy is {strategy!r}, and points merge under the {' or '.join(mergers())} kernel only; "
+                f"expected 'project' or 'remove' with {name}"
             )
         return self
 
@@ -344,13 +393,16 @@ class FitConfig(Options):
     def _cutting_planes_are_linear(self) -> FitConfig:
         if self.solver != "cutting-plane":
             return self
-        if self.kernel.name != "linear" and self.cutting_plane.landmarks is None:
+        is_linear = kernel_row(self.kernel.name).is_linear
+        if not is_linear and self.cutting_plane.landmarks is None:
             raise ValueError(
                 f"solver is 'cutting-plane', which is linear; expected kernel.name 'linear', or "
                 f"cutting_plane.landmarks (1000, say) to approximate {self.kernel.name}"
             )
-        elif self.kernel.name == "linear" and self.cutting_plane.landmarks is not None:
-            raise ValueError("cutting_plane.landmarks go with rbf and poly; found kernel.name 'linear'")
+        elif is_linear and self.cutting_plane.landmarks is not None:
+            raise ValueError(
+                f"cutting_plane.landmarks go with kernels to approximate; found kernel.name {self.kernel.name!r}"
+            )
         return self
 
 
@@ -447,6 +499,17 @@ def option_field(option: str) -> FieldInfo:
     """Description, default and range of the option with this dotted name."""
     group, _, member = option.rpartition(".")
     return (_GROUPS[group] if group else FitConfig).model_fields[member]
+
+
+def option_values(option: str) -> tuple[str, ...]:
+    """The values that the option with this dotted name is one of, where they are listed."""
+    return tuple(kernel_names()) if option == "kernel.name" else _literals(option_field(option).annotation)
+
+
+def _literals(kind: Any) -> tuple[str, ...]:
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    return tuple(value for member in get_args(kind) for value in _literals(member))
 
 
 def _explain(error: ValidationError, layers: tuple[Layer, ...], model: type[BaseModel]) -> str:

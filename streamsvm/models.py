@@ -17,7 +17,7 @@ from streamsvm.data.rows import Rows, rows_from_state, rows_state
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.kmeans import Partition, partition_from_state, partition_state
 from streamsvm.products import times
 from streamsvm.sizes import Weighed
@@ -45,7 +45,7 @@ class Header(Weighed):
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         attrs = {
-            "kernel": asdict(self.kernel),
+            "kernel": self.kernel.to_attrs(),
             "scaling": self.scaling.kind,
             "positive": list(self.positive),
             "config": self.config or {},
@@ -64,7 +64,7 @@ class Header(Weighed):
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Header:
         names = tuple(arrays["feature_names"].tolist()) if "feature_names" in arrays else None
         header = cls(
-            kernel=Kernel(**attrs["kernel"]),
+            kernel=kernel_from(attrs["kernel"]),
             scaling=Scaling.from_arrays(attrs["scaling"], arrays),  # type: ignore[arg-type]
             classes=np.asarray(arrays["classes"]),
             positive=tuple(attrs["positive"]),

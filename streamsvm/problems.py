@@ -11,8 +11,11 @@ import numpy as np
 from streamsvm.data.rows import Rows, concat
 from streamsvm.graph import Engine
 from streamsvm.groups import Groups, PartReader
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
 from streamsvm.rowcache import WIDE, RowCache
+from streamsvm.strips import strips
+
+MATRIX_STRIP = 1024  # columns of a given matrix that are multiplied at once, as float64
 
 
 class Bounds(Protocol):
@@ -115,6 +118,36 @@ class KernelDual:
         return self._view[1]
 
 
+class MatrixDual:
+    """The dual of one binary problem whose kernel matrix K (n, n), symmetric, is given."""
+
+    linear: np.ndarray | float = -1.0
+    parts: np.ndarray | None = None
+
+    def __init__(self, K: np.ndarray, y: np.ndarray, upper: np.ndarray, threads: int = 1) -> None:
+        self.y, self.upper = y, upper
+        self._K, self._threads = K.astype(np.float32, copy=False), threads
+
+    def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self._K[np.ix_(a, b)]
+
+    def diagonal(self, ids: np.ndarray) -> np.ndarray:
+        return self._K[ids, ids].astype(np.float64)
+
+    def gram(self, ids: np.ndarray) -> np.ndarray:
+        return signed(self.cross(ids, ids), self.y[ids])
+
+    def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        coef, out = delta * self.y[ids], np.empty(len(self.y))
+
+        def add(start: int, stop: int) -> None:
+            out[start:stop] = coef @ self._K[ids, start:stop]
+
+        strips(add, len(out), MATRIX_STRIP, self._threads)
+        out *= self.y
+        return out if rows is None else out[rows]
+
+
 class RegressionDual:
     """The dual of epsilon regression: f(x) within epsilon of targets t (n,), else a loss.
 
@@ -124,7 +157,7 @@ class RegressionDual:
 
     parts: np.ndarray | None = None
 
-    def __init__(self, half: KernelDual, targets: np.ndarray, epsilon: float) -> None:
+    def __init__(self, half: DualQP, targets: np.ndarray, epsilon: float) -> None:
         n = len(targets)
         self.y, self.upper = np.repeat([1.0, -1.0], n), np.tile(half.upper, 2)
         self.linear: np.ndarray | float = np.concatenate([epsilon - targets, epsilon + targets])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def train(
         with fitting as (fit, calibrations):
             fit.calibration = next(iter(calibrations), None)
             if run_dir is not None:
-                events("plan", kernel=asdict(fit.kernel), scaling=fit.scaling.kind, **fit.plan())
+                events("plan", kernel=fit.kernel.to_attrs(), scaling=fit.scaling.kind, **fit.plan())
             report = fit.to_file(model_path)
         report = whole_command(report | {"model": str(model_path)}, start)
         if run_dir is not None:

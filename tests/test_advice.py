@@ -16,7 +16,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.events import Events
 from streamsvm.fits.advice import uneven_columns, vanishing_values
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.distance import RBF
 from streamsvm.train import train_in_memory
 from streamsvm.tune.options import TuneConfig, points
 from streamsvm.tune.search import tune
@@ -99,8 +99,8 @@ class TestScale:
 
     def test_pairs_of_alike_rows_are_enough(self):
         X = np.repeat(np.random.default_rng(0).normal(size=(50, 4)), 2, axis=0).astype(np.float32)
-        assert vanishing_values(Kernel("rbf", 1e6), Rows(X)) is None
-        assert vanishing_values(Kernel("rbf", 1e6), Rows(X[::2])) is not None
+        assert vanishing_values(RBF(1e6), Rows(X)) is None
+        assert vanishing_values(RBF(1e6), Rows(X[::2])) is not None
 
     @pytest.mark.parametrize(
         "svm", [DCSVC(), BudgetedSVC(), HSSSVC(C=0.1)], ids=lambda svm: type(svm).__name__

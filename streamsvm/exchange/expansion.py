@@ -11,7 +11,8 @@ from scipy import sparse
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ModelError
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.inner import InnerProducts, Linear
 from streamsvm.models import BudgetModel, ExpansionModel, KernelModel, LinearModel, LocalModel
 from streamsvm.predict import ANSWERS
 
@@ -33,10 +34,10 @@ class Expansion:
         """The same function with the scaling in the support rows, where K allows that; else itself.
 
         With z = scale * s the linear kernel is x's' = x'z - offset'z; under a scaling that only multiplies, the
-        inner product of poly is x'z.
+        inner product of poly and sigmoid is x'z.
         """
         offset, scale = self.scaling.offset, self.scaling.scale
-        inner = self.kernel.name == "linear" or (self.kernel.name == "poly" and not offset.any())
+        inner = self.kernel.is_linear or (isinstance(self.kernel, InnerProducts) and not offset.any())
         if self.scaling.kind == "none" or not inner:
             return self
         X: Any = self.support.X.astype(np.float64)
@@ -71,5 +72,5 @@ def _parts(model: Any) -> tuple[Kernel, Scaling, Rows, np.ndarray, np.ndarray]:
         return kernel, scaling, model.landmarks, model.coef, model.intercept
     if isinstance(model, LinearModel):  # w is its own support row
         columns = model.coef.shape[1]
-        return Kernel("linear"), scaling, Rows(model.coef.T.copy()), np.eye(columns), model.intercept
+        return Linear(), scaling, Rows(model.coef.T.copy()), np.eye(columns), model.intercept
     raise ModelError(f"models of kind {model.kind!r} cannot be exported")

@@ -22,11 +22,11 @@ from streamsvm.data.target import whole_file
 from streamsvm.errors import ModelError
 from streamsvm.exchange.expansion import Expansion, expansion
 from streamsvm.exchange.ranges import range_lines
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel, has_graph, kernel_class
+from streamsvm.kernels.table import KERNELS
 from streamsvm.models import KernelModel, label_texts
 from streamsvm.predict import ANSWERS
 
-KERNELS = {"rbf": "rbf", "poly": "polynomial", "linear": "linear"}
 BLOCK_ROWS = 4096
 LARGEST_LABEL = 2**31 - 1  # an int of C
 
@@ -139,22 +139,29 @@ def signed(coef: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 
 def _kernel_type(kernel: Kernel) -> str:
-    if kernel.name not in KERNELS:
+    if kernel.libsvm is None:
+        known = ", ".join(ours for ours in libsvm_names().values())
+        instead = "export --format onnx" if has_graph(kernel.name) else "fit with one of these"
         raise ModelError(
-            f"the {kernel.name} kernel has no name in LIBSVM's format, which knows {', '.join(KERNELS)}; "
-            "export --format onnx"
+            f"the {kernel.name} kernel has no name in LIBSVM's format, which knows {known}; {instead}"
         )
-    return KERNELS[kernel.name]
+    return kernel.libsvm
+
+
+def libsvm_names() -> dict[str, str]:
+    """Our names of kernels by LIBSVM's."""
+    theirs = ((kernel_class(name).libsvm, name) for name in KERNELS)
+    return {libsvm: name for libsvm, name in theirs if libsvm is not None}
 
 
 def svm_lines(svm: SVM) -> Iterator[str]:
     """The file, line by line. Features count from 1."""
     kernel = svm.kernel
     yield f"svm_type {svm.svm_type}\nkernel_type {_kernel_type(kernel)}\n"
-    if kernel.name == "poly":
-        yield f"degree {kernel.degree}\ncoef0 {kernel.coef0:.17g}\n"
-    if kernel.name != "linear":
-        yield f"gamma {kernel.gamma:.17g}\n"
+    values = kernel.to_attrs()
+    for name in ("degree", "coef0", "gamma"):
+        if name in values:
+            yield f"{name} {values[name]:.17g}\n"
     yield f"nr_class {len(svm.labels) or 2}\ntotal_sv {len(svm.support)}\n"
     yield _line("rho", (f"{value:.17g}" for value in svm.rho))
     if svm.labels:

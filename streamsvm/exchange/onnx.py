@@ -23,7 +23,7 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.data.target import whole_file
 from streamsvm.errors import ModelError
 from streamsvm.exchange.expansion import expansion
-from streamsvm.exchange.graph import Graph, kernel_values
+from streamsvm.exchange.graph import Graph
 from streamsvm.exchange.routes import routed
 from streamsvm.models import KernelModel, LocalModel
 from streamsvm.predict import ANSWERS
@@ -67,11 +67,11 @@ def onnx_model(model: Any) -> ModelProto:
 def _sums(graph: Graph, model: Any) -> str:
     """(N, columns) of raw rows."""
     expanded = expansion(model)
-    if expanded.kernel.name == "linear":
+    if expanded.kernel.is_linear:
         expanded = expanded.folded()
     support, columns = expanded.support, len(expanded.intercept)
     x = _scaled(graph, expanded.scaling)
-    if expanded.kernel.name == "linear":
+    if expanded.kernel.is_linear:
         _require_room(support.d, 2 * columns)
         weights = np.asarray(support.X.astype(np.float64).T @ expanded.coef)
         return graph.op("Gemm", x, graph.constant(weights), graph.constant(expanded.intercept))
@@ -79,7 +79,7 @@ def _sums(graph: Graph, model: Any) -> str:
     rows, coef = support.dense(), expanded.coef
     if not len(rows):
         rows, coef = np.zeros((1, support.d), np.float32), np.zeros((1, columns))
-    values = kernel_values(graph, expanded.kernel, x, graph.double(rows))
+    values = expanded.kernel.onnx(graph, x, graph.double(rows))
     return graph.op("Gemm", values, graph.double(coef), graph.constant(expanded.intercept))
 
 

@@ -15,13 +15,15 @@ from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
 from streamsvm.data.store import Store
+from streamsvm.errors import DataError
 from streamsvm.events import Events, Rounds
 from streamsvm.fits.base import Fit
 from streamsvm.graph import Engine
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.inner import Precomputed
 from streamsvm.memory import require_memory
 from streamsvm.models import ExpansionModel, KernelModel
-from streamsvm.problems import DualQP, KernelDual, RegressionDual
+from streamsvm.problems import DualQP, KernelDual, MatrixDual, RegressionDual
 from streamsvm.sizes import Weighed
 from streamsvm.solvers import blockws
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
@@ -51,6 +53,11 @@ class ALFPGMFit(Fit):
         self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
     ) -> None:
         super().__init__(store, config, engine, events, checkpoints)
+        if isinstance(self.kernel, Precomputed) and store.n != store.d:
+            raise DataError(
+                f"{store.url or 'X'} is {store.n} x {store.d}; expected a square matrix, the kernel values of all "
+                "training rows with each other"
+            )
         options = config.alfpgm
         self.solver = ALFPGM(
             config.tol,
@@ -94,7 +101,7 @@ class ALFPGMFit(Fit):
         certificate, report = self._told(facts, len(support))
         model = KernelModel(
             self.header(certificate),
-            rows.take(support),
+            self.kernel.support(rows, support),
             alpha[support],
             self.codes[support],
             support,
@@ -111,7 +118,9 @@ class ALFPGMFit(Fit):
         support = np.flatnonzero(coef)
         certificate, report = self._told(facts, len(support))
         intercept, header = np.array([facts[0].intercept]), self.header(certificate)
-        model = ExpansionModel(header, rows.take(support), coef[support, None], intercept, support, "regress")
+        model = ExpansionModel(
+            header, self.kernel.support(rows, support), coef[support, None], intercept, support, "regress"
+        )
         return model, report
 
     def _told(self, facts: list[Facts], n_support: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -195,8 +204,10 @@ class _PairDual(Weighed):
     y: np.ndarray
     upper: np.ndarray
 
-    def __call__(self, rows: Rows, threads: int, cache_bytes: int) -> KernelDual:
+    def __call__(self, rows: Rows, threads: int, cache_bytes: int) -> DualQP:
         part = rows if len(self.ids) == len(rows) else rows.take(self.ids)
+        if isinstance(self.kernel, Precomputed):
+            return MatrixDual(part.dense()[:, self.ids], self.y, self.upper, threads)
         return KernelDual(self.kernel, part, self.y, self.upper, threads, cache_bytes=cache_bytes)
 
 
@@ -210,8 +221,8 @@ class _TargetDual(Weighed):
     epsilon: float
 
     def __call__(self, rows: Rows, threads: int, cache_bytes: int) -> RegressionDual:
-        ones = np.ones(len(rows))
-        half = KernelDual(self.kernel, rows, ones, self.upper, threads, cache_bytes=cache_bytes)
+        all_rows, ones = np.arange(len(rows)), np.ones(len(rows))
+        half = _PairDual(self.kernel, all_rows, ones, self.upper)(rows, threads, cache_bytes)
         return RegressionDual(half, self.target, self.epsilon)
 
 

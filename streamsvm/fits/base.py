@@ -16,7 +16,7 @@ from streamsvm.calibration import Calibration
 from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
 from streamsvm.data.check import require_finite
-from streamsvm.data.moments import Moments, merge, moments_of, scale_gamma
+from streamsvm.data.moments import Moments, merge, moments_of, variance
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling, from_moments, require_zeros_kept
 from streamsvm.data.store import Store
@@ -24,7 +24,8 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events
 from streamsvm.fits.advice import advice
 from streamsvm.graph import Engine
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel, Stationary
+from streamsvm.kernels.options import kernel_of, needs_variance
 from streamsvm.models import Header, encode, label_texts
 from streamsvm.persist import save_model
 from streamsvm.phases import Phases
@@ -110,7 +111,7 @@ class Fit(ABC):
         options, scaling = self.config.kernel, Scaling.none(self.store.d)
         stats = None
         with self.phase("scale"):
-            if self.config.scale != "none" or (options.gamma == "scale" and options.name != "linear"):
+            if self.config.scale != "none" or needs_variance(options):
                 if self.store.is_sparse:
                     require_zeros_kept(self.config.scale)
                 store = self.engine.share(self.store)
@@ -119,25 +120,17 @@ class Fit(ABC):
                 )
             if stats is not None and self.config.scale != "none":
                 scaling = from_moments(self.config.scale, stats)
-            gamma = self._gamma(stats, scaling)
-            kernel = Kernel(options.name, gamma, options.degree, options.coef0)
+            spread = None if stats is None else variance(stats, scaling.offset, scaling.scale)
+            kernel = kernel_of(options, self.store.d, spread)
             first = self.store.read(0, min(self.store.n, FIRST_ROWS))
             require_finite(self.store, first, 0)
-            if kernel.name == "rbf":
+            if isinstance(kernel, Stationary):
                 scaling = _centred(scaling, kernel, first)
                 if message := advice(kernel, scaling, first, self.store.feature_names):
                     self.events.advise(message)
             else:
                 _require_range(scaling, kernel, first)
         return scaling, kernel
-
-    def _gamma(self, stats: Moments | None, scaling: Scaling) -> float:
-        gamma = self.config.kernel.gamma
-        if isinstance(gamma, float):
-            return gamma
-        if gamma == "auto" or stats is None:
-            return 1.0 / self.store.d
-        return scale_gamma(stats, scaling.offset, scaling.scale)
 
     def _upper(self, codes: np.ndarray) -> np.ndarray:
         """C times class and sample weights, (n,)."""
@@ -184,7 +177,7 @@ class Fit(ABC):
             "objective": certificate["objective"],
             "gap": certificate["gap"],
             "converged": certificate["converged"],
-            "gamma": None if self.kernel.name == "linear" else self.kernel.gamma,
+            "gamma": self.kernel.to_attrs().get("gamma"),
             **facts,
             **self.engine.facts(),
             **self.phase.report(),
@@ -198,8 +191,8 @@ def _centred(scaling: Scaling, kernel: Kernel, first: Rows) -> Scaling:
     rows = first.astype(np.float64)
     mean = rows.dense().mean(axis=0)
     before, after = rows.sq_norms.max(), Rows(rows.dense() - mean).sq_norms.max()
-    rounding = kernel.gamma * before * 2.0**-23
-    return replace(scaling, kind="centre", offset=mean) if rounding > 1e-3 and after < before / 4 else scaling
+    cancels = kernel.rounding(before) > 1e-3 and after < before / 4
+    return replace(scaling, kind="centre", offset=mean) if cancels else scaling
 
 
 def _require_range(scaling: Scaling, kernel: Kernel, first: Rows) -> None:

@@ -22,7 +22,7 @@ from streamsvm.fits.base import Fit
 from streamsvm.gather import Table, gather
 from streamsvm.graph import Engine
 from streamsvm.groups import Groups, MemoryGroups, SpooledGroups
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.inner import Linear
 from streamsvm.kmeans import Partition, partition, partition_from_state, partition_state
 from streamsvm.memory import MemoryPlan, plan_memory
 from streamsvm.models import KernelModel, LocalModel
@@ -272,7 +272,7 @@ class DCSVMFit(Fit):
             n_parts=options.children**number,
             max_rows=self.part_rows(number),
             sample=options.sample,
-            kernel=self.kernel if options.clustering == "kernel" else Kernel("linear"),
+            kernel=self.kernel if options.clustering == "kernel" else Linear(),
             rng=np.random.default_rng([self.config.seed, number]),
             candidates=np.flatnonzero(alpha.any(axis=1)) if adaptive else None,
             events=self.events,

@@ -19,7 +19,8 @@ import numpy as np
 
 from streamsvm.config import BSGDConfig
 from streamsvm.data.rows import Rows
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.distance import RBF
 from streamsvm.solvers import budget as core
 from streamsvm.strips import strips
 
@@ -74,7 +75,8 @@ class BudgetLearner:
 
     def __init__(self, kernel: Kernel, d: int, columns: int, options: BudgetOptions) -> None:
         self.kernel, self.options = kernel, options
-        self.is_rbf, self.gamma = kernel.name == "rbf", np.float32(kernel.gamma)
+        self.is_rbf = isinstance(kernel, RBF)  # what is known of supports is gamma |a - b|^2, else K(a, b)
+        self.gamma = np.float32(kernel.gamma if isinstance(kernel, RBF) else 0)
         slots = options.budget + 1
         self.X = np.zeros((slots, d), np.float32)
         self.norms = np.zeros(slots, np.float32)
@@ -201,7 +203,7 @@ class BudgetLearner:
 
     def set_gamma(self, gamma: float) -> None:
         """Goes on with another gamma: supports and coefficients stay, the values between supports become its own."""
-        self.kernel, n = replace(self.kernel, gamma=gamma), self.n_support
+        self.kernel, n = replace(self.kernel, **{"gamma": gamma}), self.n_support
         if self.is_rbf:
             self.values[:n, :n] *= np.float32(gamma) / self.gamma
         else:

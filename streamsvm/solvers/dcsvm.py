@@ -19,7 +19,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.events import Approaches, Events
 from streamsvm.graph import Engine
 from streamsvm.groups import Groups, PartReader
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
 from streamsvm.kmeans import Partition
 from streamsvm.problems import DualQP, KernelDual
 from streamsvm.progress import advance
