@@ -1,4 +1,4 @@
-"""Every option of a fit, its range and its default; read from TOML, flags and `--set`, written back as TOML.
+"""Every option of a fit, its range and its default; read from TOML, flags and `--set`.
 
 A configuration is built from layers, later ones winning, so that an error can say where its value came from.
 """
@@ -445,15 +445,14 @@ def read_layer(path: str | Path) -> Layer:
 def parse_set(text: str) -> Layer:
     """The layer of `--set name=value`: the value is TOML (0.5, true, [1, 2]), anything else a string."""
     name, equals, value = text.partition("=")
-    for toml in (text, f"{name} = {_toml_text(value.strip())}") if equals else ():
+    for toml in (text, f"{name} = {_toml_string(value.strip())}") if equals else ():
         with suppress(tomllib.TOMLDecodeError):
             return f"--set {text}", tomllib.loads(toml)
     raise ConfigError(f"--set {text}: expected name=value, for example --set dcsvm.levels=3")
 
 
-def dump_toml(config: FitConfig) -> str:
-    """TOML text that `load_config` reads back to an equal configuration; None is left out."""
-    return "\n".join(_toml_lines(config.model_dump(), "")) + "\n"
+def _toml_string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _model_config(path: Path) -> Mapping[str, Any]:
@@ -574,26 +573,3 @@ def suggest(name: str, known: list[str]) -> str:
         by_last = {option.rpartition(".")[2]: option for option in reversed(known)}
         near = [by_last[m] for m in difflib.get_close_matches(name.rpartition(".")[2], by_last, n=1)]
     return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
-
-
-def _toml_lines(table: Mapping[str, Any], prefix: str) -> Iterator[str]:
-    plain = {
-        key: value for key, value in table.items() if not isinstance(value, Mapping) and value is not None
-    }
-    yield from (f"{_toml_key(key)} = {_toml_text(value)}" for key, value in plain.items())
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from ("", f"[{prefix}{_toml_key(key)}]")
-            yield from _toml_lines(value, f"{prefix}{_toml_key(key)}.")
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_text(key)
-
-
-def _toml_text(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml_text, value)) + "]"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return json.dumps(value)

@@ -230,7 +230,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
 
     @property
     def stats(self) -> BudgetStats:
-        """Steps, budget maintenances, their time and their weight degradation."""
+        """Steps and their time, budget maintenances and their weight degradation."""
         return self._learner.stats()
 
     @property

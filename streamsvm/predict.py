@@ -16,6 +16,7 @@ import numpy as np
 from streamsvm.compiling import compiling_told
 from streamsvm.data.check import require_finite
 from streamsvm.data.columns import Column
+from streamsvm.data.growing import GrowingArray
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.target import Target, whole_file
@@ -32,7 +33,6 @@ from streamsvm.metrics import (
     regression,
     roc_auc,
 )
-from streamsvm.persist import ArrayWriter
 
 if TYPE_CHECKING:
     from streamsvm.graph import Engine
@@ -274,7 +274,7 @@ def _write_zarr(out: Path, n: int, blocks: Iterator[Block], classes: np.ndarray)
     with target.errors(), ExitStack() as cleanup:
         cleanup.callback(target.discard)
         group = target.begin()
-        more = {name: ArrayWriter(group, name) for name in ("decision", "probability")}
+        more = {name: GrowingArray(group, name) for name in ("decision", "probability")}
         answer: Column | None = None
         for block in blocks:
             (name, values), *others = block.items()

@@ -195,13 +195,13 @@ def test_a_point_that_nothing_resembles_is_removed():
     assert ours.n_support <= 2
 
 
-def test_maintenance_time_is_told():
+def test_the_time_of_the_steps_is_told():
     rows, Y = stream(3000, seed=7)
     ours = learner(budget=50)
     ours.learn(rows, Y)
     stats = ours.stats()
     assert stats.maintenances > 100
-    assert 0 < stats.maintenance_seconds < 60
+    assert 0 < stats.step_seconds < 60
     assert stats.steps == 3000
 
 
