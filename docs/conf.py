@@ -39,7 +39,11 @@ html_theme_options = {"navigation_with_keys": True}
 html_show_sourcelink = False
 
 # What pages leave open, made from the code that it describes.
-GENERATED = {"<!-- commands -->": command_sections, "<!-- options -->": option_tables, "<!-- kernels -->": kernel_table}
+GENERATED = {
+    "<!-- commands -->": command_sections,
+    "<!-- options -->": option_tables,
+    "<!-- kernels -->": kernel_table,
+}
 
 
 def fill(app, docname, source) -> None:
