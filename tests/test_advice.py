@@ -97,6 +97,11 @@ class TestScale:
             [message] = told(X, y, scale=scale, kernel={"gamma": 1e6})[1]
             assert "values of the rbf kernel vanish at gamma 1e+06" in message
 
+    @pytest.mark.parametrize("name", ["laplacian", "matern"])
+    def test_so_are_other_kernels_of_distances(self, name):
+        [message] = told(*labelled(), kernel={"name": name, "gamma": 1e6})[1]
+        assert f"values of the {name} kernel vanish at gamma 1e+06" in message
+
     def test_pairs_of_alike_rows_are_enough(self):
         X = np.repeat(np.random.default_rng(0).normal(size=(50, 4)), 2, axis=0).astype(np.float32)
         assert vanishing_values(RBF(1e6), Rows(X)) is None

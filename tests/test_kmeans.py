@@ -15,8 +15,9 @@ from streamsvm.data.samples import MemorySamples
 from streamsvm.gather import Table
 from streamsvm.graph import Engine
 from streamsvm.kernels.base import Kernel
-from streamsvm.kernels.distance import RBF
+from streamsvm.kernels.distance import RBF, Cauchy, Matern
 from streamsvm.kernels.inner import Linear, Poly
+from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.kmeans import Centres, Partition, fit_centres, kernel_kmeans, partition
 
 GAUSS, LINEAR = RBF(0.5), Linear()
@@ -97,10 +98,12 @@ def test_assignment_is_the_nearest_centre_by_definition(kernel, layout):
     assert np.mean(found == best.argmin(axis=1)) > 0.95
 
 
-def test_a_kernel_too_narrow_for_the_data_is_widened():
+@pytest.mark.parametrize("kernel", [RBF(1000.0), Laplacian(300.0), Matern(300.0, 1.5), Cauchy(1e9)], ids=str)
+def test_a_kernel_too_narrow_for_the_data_is_widened(kernel):
     rows = Rows(np.random.default_rng(0).normal(size=(400, 10)).astype(np.float32))
-    centres = fit_centres(rows, 16, RBF(1000.0), np.random.default_rng(0))
-    assert centres.kernel.gamma < 1000.0
+    centres = fit_centres(rows, 16, kernel, np.random.default_rng(0))
+    assert centres.kernel.gamma < kernel.gamma
+    assert type(centres.kernel) is type(kernel)
     assert np.bincount(centres.assign(rows), minlength=16).max() <= 250
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, ModelError
-from streamsvm.kernels.table import KERNELS, Row, kernel_row
+from streamsvm.kernels.table import KERNELS, Row, kernel_names, kernel_row
 from streamsvm.kernels.tiles import COLUMNS, Keep, Tile, accumulate, height
 from streamsvm.strips import strips
 
@@ -110,7 +110,7 @@ class Kernel(ABC):
         """
         raise ModelError(
             f"the {self.name} kernel has no ONNX graph: its operators know inner products, and this kernel none; "
-            f"fit with one of {', '.join(name for name in KERNELS if has_graph(name))}"
+            f"fit with one of {', '.join(name for name in kernel_names() if has_graph(name))}"
         )
 
 

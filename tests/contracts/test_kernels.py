@@ -99,6 +99,22 @@ def test_gamma_comes_from_the_data(name, gamma):
         np.testing.assert_allclose(found, expected, atol=5e-3)
 
 
+@pytest.mark.parametrize("name", ["rbf", "laplacian", "matern", "cauchy"])
+def test_rows_far_from_the_origin_are_as_good_as_near_ones(name):
+    """Distances by inner products would cancel in float32: such rows are moved, and differences need not be."""
+    X, y = labelled(2, n=240)
+    near, far = X.astype(np.float64), X.astype(np.float64) + 4096
+    models = [train_in_memory(Store.from_arrays(rows, y), asked("dcsvm", name))[0] for rows in (near, far)]
+    assert [model.header.scaling.kind for model in models] == [
+        "none",
+        "none" if name == "laplacian" else "centre",
+    ]
+    one, other = (
+        model.decision_function(Rows(rows)) for model, rows in zip(models, (near, far), strict=True)
+    )
+    np.testing.assert_allclose(one, other, atol=5e-3)
+
+
 @pytest.mark.parametrize("gamma", [0.4, "scale"])
 @pytest.mark.parametrize("name", DEFINITE)
 def test_a_stream_is_learnt_and_gone_on_with(name, gamma):

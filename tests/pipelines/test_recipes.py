@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from streamsvm.kernels.table import kernel_names
+
 PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
 RECIPES = {
     "exact": ("dcsvm_table.py", "--only", "exact,mnist"),
