@@ -17,7 +17,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
+from streamsvm.choices import OneOf
 from streamsvm.errors import ConfigError, NotFoundError
+from streamsvm.tasks import task_names, task_of
 
 Layer = tuple[str, Mapping[str, Any]]
 Model = TypeVar("Model", bound=BaseModel)
@@ -96,6 +98,7 @@ Labels = Annotated[tuple[str, ...], BeforeValidator(_labels)]
 ClassWeight = Annotated[dict[str, float] | Literal["balanced"] | None, BeforeValidator(_class_weight)]
 Every = Annotated[float | str, BeforeValidator(_every)]
 Scale = Literal["none", "minmax", "standard", "maxabs"]
+TaskName = Annotated[str, OneOf(task_names)]
 
 
 class Resolved(dict[str, Any]):
@@ -285,7 +288,7 @@ class FitConfig(Options):
         Literal["dcsvm", "bsgd", "cutting-plane", "admm-hss", "alfpgm"], Field(description="Algorithm")
     ] = "dcsvm"
     task: Annotated[
-        Literal["classify", "ordinal", "rank", "regress"] | None,
+        TaskName | None,
         Field(description="What is learned; else rank where cutting planes find a qid, classify elsewhere"),
     ] = None
     kernel: KernelConfig = KernelConfig()
@@ -333,11 +336,12 @@ class FitConfig(Options):
 
     @model_validator(mode="after")
     def _task_and_solver_agree(self) -> FitConfig:
-        alone = {"ordinal": "cutting-plane", "rank": "cutting-plane", "regress": "alfpgm"}
-        if self.task in alone and self.solver != alone[self.task]:
-            raise ValueError(f"task is {self.task!r}, which goes with solver {alone[self.task]} alone")
-        if self.task == "regress" and (self.positive or self.class_weight):
-            raise ValueError("task is 'regress', which knows no classes; found positive or class_weight")
+        task = None if self.task is None else task_of(self.task)
+        if task and not task.goes_with(self.solver):
+            solvers = " or ".join(task.solvers)
+            raise ValueError(f"task is {self.task!r}, which goes with solver {solvers} alone")
+        if task and not task.has_classes and (self.positive or self.class_weight):
+            raise ValueError(f"task is {self.task!r}, which knows no classes; found positive or class_weight")
         return self
 
     @model_validator(mode="after")

@@ -23,6 +23,7 @@ from streamsvm.graph import Engine
 from streamsvm.memory import MiB, free_bytes, stay_in_memory, vector_bytes
 from streamsvm.phases import usage_so_far
 from streamsvm.solvers.dcsvm import default_levels
+from streamsvm.tasks import task_of
 from streamsvm.train import train_in_memory, with_task
 
 LEAST_ROWS = 500  # of a pilot
@@ -217,7 +218,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
             break
         if time.perf_counter() + grown(seen, took, following, STEEPEST[config.solver]) > until:
             break
-    n_classes = 1 if config.task == "regress" else len(store.coded[0])
+    n_classes = len(store.coded[0]) if task_of(str(config.task)).has_classes else 1
     loading = min(max(first.total_s - again.total_s, 0.0), MOST_LOADING_S)
     return Costs(
         config.solver,

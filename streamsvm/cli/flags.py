@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any
 
 import typer
 
+from streamsvm.choices import choices
 from streamsvm.cli.options import CLUSTER, RUN
 from streamsvm.config import Layer, option_field, option_names
 
@@ -27,13 +28,6 @@ def flag(name: str, option: str, group: str, **more: Any) -> Any:
         more.setdefault("metavar", name.lstrip("-").upper() if values else "N")
         more.setdefault("parser", str if values else number)
     return typer.Option(name, help=text, rich_help_panel=group, autocompletion=completes(values), **more)
-
-
-def choices(kind: Any) -> tuple[str, ...]:
-    """The values that a type lists, as its literals."""
-    if get_origin(kind) is Literal:
-        return get_args(kind)
-    return tuple(value for member in get_args(kind) for value in choices(member))
 
 
 def completes(values: tuple[str, ...]) -> Callable[..., list[str]] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,12 +21,12 @@ from streamsvm.graph import Engine
 from streamsvm.kernels import Kernel
 from streamsvm.memory import require_memory
 from streamsvm.models import ExpansionModel, KernelModel
-from streamsvm.problems import DualQP, KernelDual, RegressionDual
+from streamsvm.problems import DualQP, KernelDual, dual_of
 from streamsvm.sizes import Weighed
 from streamsvm.solvers import blockws
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
 from streamsvm.solvers.base import run
-from streamsvm.solvers.pairs import Targets, n_pairs, pairs
+from streamsvm.tasks.base import Subproblem
 
 ROW_BYTES = 300  # solver vectors of one row
 
@@ -45,7 +45,7 @@ class Facts:
 
 
 class ALFPGMFit(Fit):
-    """One problem for each pair of classes; with task regress one in all."""
+    """The subproblems of its task, side by side or one after the other."""
 
     def __init__(
         self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
@@ -75,44 +75,39 @@ class ALFPGMFit(Fit):
     def plan(self) -> dict[str, Any]:
         """Memory, and how many problems."""
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
-        return self.bytes | facts | {"problems": max(1, n_pairs(len(self.classes)))}
+        return self.bytes | facts | {"problems": self.task.n_subproblems(len(self.classes))}
 
     def model(self) -> tuple[KernelModel | ExpansionModel, dict[str, Any]]:
         with self.phase("read"):
             rows = self.samples.load().rows
-        return self._regressed(rows) if self.config.task == "regress" else self._classified(rows)
+        parts = list(self.task.subproblems(self.targets))
+        solved, facts = self._solved(rows, parts)
+        make = self._of_pairs if self.task.in_pairs else self._of_columns
+        model = make(rows, parts, solved, np.array([f.intercept for f in facts]))
+        certificate, report = self._told(facts, model.n_support)
+        return replace(model, header=self.header(certificate)), report
 
-    def _classified(self, rows: Rows) -> tuple[KernelModel, dict[str, Any]]:
-        targets = Targets(self.codes, self.upper, len(self.classes), np.zeros(len(rows), np.int32))
-        problems = list(pairs(targets, single=False))
-        alpha = np.zeros((len(rows), len(self.classes) - 1))
-        duals = [_PairDual(self.kernel, pair.ids, pair.y, self.upper[pair.ids]) for pair in problems]
-        solved, facts = self._solved(rows, duals, [len(pair.ids) for pair in problems])
-        for pair, found in zip(problems, solved, strict=True):
-            alpha[pair.ids, pair.columns] = found
+    def _of_pairs(
+        self, rows: Rows, parts: list[Subproblem], solved: list[np.ndarray], intercept: np.ndarray
+    ) -> KernelModel:
+        """Of pairs of classes, whose coefficients are compact."""
+        alpha = np.zeros((len(rows), self.task.coefficients(len(self.classes))))
+        for part, found in zip(parts, solved, strict=True):
+            alpha[part.places] = found
         support = np.flatnonzero(alpha.any(axis=1))
-        certificate, report = self._told(facts, len(support))
-        model = KernelModel(
-            self.header(certificate),
-            rows.take(support),
-            alpha[support],
-            self.codes[support],
-            support,
-            np.array([f.intercept for f in facts]),
-            self.config.alfpgm.break_ties,
-        )
-        return model, report
+        kept, codes, break_ties = rows.take(support), self.codes[support], self.config.alfpgm.break_ties
+        return KernelModel(self.header({}), kept, alpha[support], codes, support, intercept, break_ties)
 
-    def _regressed(self, rows: Rows) -> tuple[ExpansionModel, dict[str, Any]]:
-        n, target = len(rows), self.store.y.astype(np.float64)
-        dual = _TargetDual(self.kernel, self.upper, target, self.config.alfpgm.epsilon)
-        [alpha], facts = self._solved(rows, [dual], [2 * n])
-        coef = alpha[:n] - alpha[n:]
-        support = np.flatnonzero(coef)
-        certificate, report = self._told(facts, len(support))
-        intercept, header = np.array([facts[0].intercept]), self.header(certificate)
-        model = ExpansionModel(header, rows.take(support), coef[support, None], intercept, support, "regress")
-        return model, report
+    def _of_columns(
+        self, rows: Rows, parts: list[Subproblem], solved: list[np.ndarray], intercept: np.ndarray
+    ) -> ExpansionModel:
+        """A column for each subproblem."""
+        coef = np.zeros((len(rows), len(parts)))
+        for column, (part, found) in enumerate(zip(parts, solved, strict=True)):
+            coef[part.ids, column] = part.coefficients(found)
+        support = np.flatnonzero(coef.any(axis=1))
+        header, kept = self.header({}), rows.take(support)
+        return ExpansionModel(header, kept, coef[support], intercept, support, self.task.name)
 
     def _told(self, facts: list[Facts], n_support: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """The certificate, and the report."""
@@ -128,11 +123,11 @@ class ALFPGMFit(Fit):
         )
         return certificate, self.report(certificate, n_support, rounds=rounds, violation=worst)
 
-    def _solved(
-        self, rows: Rows, duals: Sequence[MakeDual], sizes: Sequence[int]
-    ) -> tuple[list[np.ndarray], list[Facts]]:
-        """Coefficients and facts of all problems, those of a checkpoint first."""
+    def _solved(self, rows: Rows, parts: list[Subproblem]) -> tuple[list[np.ndarray], list[Facts]]:
+        """Variables and facts of all subproblems, those of a checkpoint first."""
         alphas, facts = [], []
+        duals = [_Dual(self.kernel, part, self.upper[part.ids]) for part in parts]
+        sizes = [len(part.y) for part in parts]
         saved = self.checkpoints.load() or {"alpha": np.empty(0), "facts": np.empty((0, 5))}
         done = len(saved["facts"])
         alphas += np.split(saved["alpha"], np.cumsum(sizes[:done]))[:done]
@@ -187,32 +182,19 @@ class ALFPGMFit(Fit):
 
 
 @dataclass(frozen=True)
-class _PairDual(Weighed):
-    """The problem of two classes, over some of the rows."""
+class _Dual(Weighed):
+    """A subproblem and the bounds (m,) of its rows, which may be some of all."""
 
     kernel: Kernel
-    ids: np.ndarray
-    y: np.ndarray
+    part: Subproblem
     upper: np.ndarray
 
-    def __call__(self, rows: Rows, threads: int, cache_bytes: int) -> KernelDual:
-        part = rows if len(self.ids) == len(rows) else rows.take(self.ids)
-        return KernelDual(self.kernel, part, self.y, self.upper, threads, cache_bytes=cache_bytes)
-
-
-@dataclass(frozen=True)
-class _TargetDual(Weighed):
-    """The problem of a regression."""
-
-    kernel: Kernel
-    upper: np.ndarray
-    target: np.ndarray
-    epsilon: float
-
-    def __call__(self, rows: Rows, threads: int, cache_bytes: int) -> RegressionDual:
-        ones = np.ones(len(rows))
-        half = KernelDual(self.kernel, rows, ones, self.upper, threads, cache_bytes=cache_bytes)
-        return RegressionDual(half, self.target, self.epsilon)
+    def __call__(self, rows: Rows, threads: int, cache_bytes: int) -> DualQP:
+        own = rows if len(self.part.ids) == len(rows) else rows.take(self.part.ids)
+        make = partial(
+            KernelDual, self.kernel, own, upper=self.upper, threads=threads, cache_bytes=cache_bytes
+        )
+        return dual_of(self.part, make)
 
 
 def _solve(

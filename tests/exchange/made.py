@@ -12,7 +12,7 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.kernels import Kernel
 from streamsvm.kmeans import Centres, Partition
 from streamsvm.models import BudgetModel, ExpansionModel, Header, KernelModel, LinearModel, LocalModel
-from streamsvm.solvers.pairs import n_columns, n_pairs
+from streamsvm.tasks.pairs import n_columns, n_pairs
 
 D = 4
 KERNELS = {
