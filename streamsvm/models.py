@@ -23,7 +23,7 @@ from streamsvm.kmeans import Partition, partition_from_state, partition_state
 from streamsvm.products import times
 from streamsvm.sizes import Weighed
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
-from streamsvm.tasks import task_of
+from streamsvm.tasks import task_names, task_of
 from streamsvm.tasks.base import Task
 from streamsvm.tasks.pairs import n_pairs, pair_coefficients, vote
 
@@ -173,6 +173,13 @@ class _Classifier(Named, Weighed, ABC):
     def _probabilities(self, decisions: np.ndarray) -> np.ndarray:
         assert self.header.calibration is not None  # or there is nothing to ask for
         return self.header.calibration.probabilities(decisions, len(self.classes), pairwise=self.is_pairwise)
+
+
+def _known_task(name: Any) -> str:
+    """The task that a file names. Raises ValueError where there is none of that name."""
+    if name not in task_names():
+        raise ValueError(f"found task {name!r}, expected one of {', '.join(task_names())}")
+    return str(name)
 
 
 @dataclass(frozen=True)
@@ -430,7 +437,7 @@ class ExpansionModel(_Classifier):
         header = Header.from_state(arrays, attrs)
         support = rows_from_state("support", arrays, header.d)
         coef, intercept, ids = (np.asarray(arrays[name]) for name in ("coef", "intercept", "ids"))
-        return cls(header, support, coef, intercept, ids, task_of(attrs["task"]).name)
+        return cls(header, support, coef, intercept, ids, _known_task(attrs["task"]))
 
 
 @dataclass(frozen=True)
@@ -470,4 +477,4 @@ class LinearModel(_Classifier):
         header = Header.from_state(arrays, attrs)
         landmarks = rows_from_state("landmarks", arrays, header.d) if attrs["has_landmarks"] else None
         coef, intercept, thresholds = (np.asarray(arrays[n]) for n in ("coef", "intercept", "thresholds"))
-        return cls(header, coef, intercept, task_of(attrs["task"]).name, thresholds, landmarks)
+        return cls(header, coef, intercept, _known_task(attrs["task"]), thresholds, landmarks)
