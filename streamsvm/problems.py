@@ -214,15 +214,14 @@ class StreamedDual:
         return out if rows is None else out[rows]
 
     def _gather(self, ids: np.ndarray) -> Rows:
-        """Rows by problem ids, in their order."""
+        """Rows by problem ids, in their order; an id may come more than once."""
         wanted = np.zeros(len(self.y), bool)
         wanted[ids] = True
         held, chosen, members = self._chosen(wanted)
         found = list(self._engine.map(Rows.take, held, chosen))
         order = np.argsort(np.concatenate(members))
-        back = np.empty(len(ids), np.intp)
-        back[np.argsort(ids)] = order
-        return concat(found).take(back)
+        _, place = np.unique(ids, return_inverse=True)
+        return concat(found).take(order[place])
 
     def _chosen(self, wanted: np.ndarray) -> tuple[list[Any], list[np.ndarray], list[np.ndarray]]:
         """Of the parts that have wanted rows of the problem: their rows, which of them, and these in the problem."""

@@ -17,10 +17,10 @@ from streamsvm.data.samples import StoreSamples
 from streamsvm.data.store import Store
 from streamsvm.events import Events, Rounds
 from streamsvm.fits.base import Fit
+from streamsvm.fits.duals import model_of_duals
 from streamsvm.graph import Engine
 from streamsvm.kernels import Kernel
 from streamsvm.memory import require_memory
-from streamsvm.models import ExpansionModel, KernelModel
 from streamsvm.problems import DualQP, KernelDual, dual_of
 from streamsvm.sizes import Weighed
 from streamsvm.solvers import blockws
@@ -77,37 +77,18 @@ class ALFPGMFit(Fit):
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
         return self.bytes | facts | {"problems": self.task.n_subproblems(len(self.classes))}
 
-    def model(self) -> tuple[KernelModel | ExpansionModel, dict[str, Any]]:
+    def model(self) -> tuple[Any, dict[str, Any]]:
         with self.phase("read"):
             rows = self.samples.load().rows
         parts = list(self.task.subproblems(self.targets))
         solved, facts = self._solved(rows, parts)
-        make = self._of_pairs if self.task.in_pairs else self._of_columns
-        model = make(rows, parts, solved, np.array([f.intercept for f in facts]))
-        certificate, report = self._told(facts, model.n_support)
-        return replace(model, header=self.header(certificate)), report
-
-    def _of_pairs(
-        self, rows: Rows, parts: list[Subproblem], solved: list[np.ndarray], intercept: np.ndarray
-    ) -> KernelModel:
-        """Of pairs of classes, whose coefficients are compact."""
         alpha = np.zeros((len(rows), self.task.coefficients(len(self.classes))))
         for part, found in zip(parts, solved, strict=True):
             alpha[part.places] = found
-        support = np.flatnonzero(alpha.any(axis=1))
-        kept, codes, break_ties = rows.take(support), self.codes[support], self.config.alfpgm.break_ties
-        return KernelModel(self.header({}), kept, alpha[support], codes, support, intercept, break_ties)
-
-    def _of_columns(
-        self, rows: Rows, parts: list[Subproblem], solved: list[np.ndarray], intercept: np.ndarray
-    ) -> ExpansionModel:
-        """A column for each subproblem."""
-        coef = np.zeros((len(rows), len(parts)))
-        for column, (part, found) in enumerate(zip(parts, solved, strict=True)):
-            coef[part.ids, column] = part.coefficients(found)
-        support = np.flatnonzero(coef.any(axis=1))
-        header, kept = self.header({}), rows.take(support)
-        return ExpansionModel(header, kept, coef[support], intercept, support, self.task.name)
+        intercept = np.array([f.intercept for f in facts])
+        model = model_of_duals(self, alpha, intercept, rows.take, break_ties=self.config.alfpgm.break_ties)
+        certificate, report = self._told(facts, model.n_support)
+        return replace(model, header=self.header(certificate)), report
 
     def _told(self, facts: list[Facts], n_support: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """The certificate, and the report."""

@@ -1,4 +1,4 @@
-"""Divide and conquer: memory plan -> samples -> levels of parts -> (early model | refine, top, kernel model)."""
+"""Divide and conquer: memory plan -> samples -> levels of parts -> (early model | refine, top, model)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,17 @@ from streamsvm.config import FitConfig
 from streamsvm.data.rows import rows_state
 from streamsvm.data.samples import MemorySamples, StoreSamples
 from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Rounds
 from streamsvm.fits.base import Fit
+from streamsvm.fits.duals import model_of_duals
 from streamsvm.gather import Table, gather
 from streamsvm.graph import Engine
 from streamsvm.groups import Groups, MemoryGroups, SpooledGroups
 from streamsvm.kernels import Kernel
 from streamsvm.kmeans import Partition, partition, partition_from_state, partition_state
 from streamsvm.memory import MemoryPlan, plan_memory
-from streamsvm.models import KernelModel, LocalModel
+from streamsvm.models import LocalModel
 from streamsvm.persist import ModelWriter, save_model
 from streamsvm.problems import DualQP, StreamedDual, dual_of
 from streamsvm.solvers import blockws
@@ -55,6 +58,10 @@ class DCSVMFit(Fit):
         self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
     ) -> None:
         super().__init__(store, config, engine, events, checkpoints)
+        if config.dcsvm.early and not self.task.in_pairs:
+            raise ConfigError(
+                f"dcsvm.early is of pairs of classes, found task {self.task.name!r}; leave it out"
+            )
         self.bounded = Bounded(self.task, self.targets, self.upper, np.zeros(store.n, np.int32))
         self.memory = self._plan_memory()
         if self.engine.is_local:
@@ -99,7 +106,7 @@ class DCSVMFit(Fit):
                 save_model(model, path)
             return self._report(model)
 
-    def model(self) -> tuple[KernelModel | LocalModel, dict[str, Any]]:
+    def model(self) -> tuple[Any, dict[str, Any]]:
         with self.engine.serial_blas():
             model = self._early(_Collector()) if self._is_early else self._exact()
         return model, self._report(model)
@@ -160,7 +167,7 @@ class DCSVMFit(Fit):
             options.neighbours,
         )
 
-    def _exact(self) -> KernelModel:
+    def _exact(self) -> Any:
         """All levels, then the support vectors of level 1 together, then the whole problem."""
         alpha = self._climbed(range(self.levels, 0, -1))
         if self.config.dcsvm.refine and self.levels > 0 and self._reached >= REFINE:
@@ -169,12 +176,10 @@ class DCSVMFit(Fit):
             self._keep(TOP, alpha, last=True)
         with self.phase("top"):
             state = self._solve_all(TOP, self._whole(), self.bounded, alpha)
-        support = np.flatnonzero(state.solved.any(axis=1))
-        self._compare(support)
-        rows = gather(self.samples, support, self.engine)
-        header = self._header(state.objective, state.gap)
-        codes, intercept = self.codes[support], np.zeros(self.bounded.count)
-        return KernelModel(header, rows, state.solved[support], codes, support, intercept)
+        self._compare(np.flatnonzero(state.solved.any(axis=1)))
+        take = partial(gather, self.samples, engine=self.engine)
+        model = model_of_duals(self, state.solved, np.zeros(self.bounded.count), take)
+        return replace(model, header=self._header(state.objective, state.gap))
 
     def _compare(self, support: np.ndarray) -> None:
         """Records how well each level knew the support vectors (figure 2 of the paper)."""
@@ -358,7 +363,7 @@ class DCSVMFit(Fit):
         certificate = self.certificate(objective, gap, exact=not self._is_early, converged=True)
         return self.header(certificate)
 
-    def _report(self, model: KernelModel | LocalModel) -> dict[str, Any]:
+    def _report(self, model: Any) -> dict[str, Any]:
         certificate = model.header.certificate or {}
         return self.report(certificate, model.n_support, levels=self.levels, **self._facts)
 

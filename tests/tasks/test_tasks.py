@@ -25,6 +25,7 @@ from streamsvm.tasks import default_task, register, task_names, task_of
 from streamsvm.tasks.base import Subproblem
 from streamsvm.tasks.classify import Classify
 from streamsvm.tasks.pairs import n_columns, signs
+from streamsvm.tasks.regress import Regress
 from streamsvm.train import train_in_memory
 
 ROOT = Path(streamsvm.__file__).parent
@@ -104,19 +105,21 @@ def test_rows_of_queries_are_ranked_by_what_ranks():
 
 
 class AgainstRest(Classify):
-    """Each class against the rest, by a solver that otherwise solves pairs: all that this task needs is here."""
+    """Each class against the rest, by solvers that otherwise solve pairs: all that this task needs is here."""
 
     name = "against-rest"
-    solvers = ("alfpgm",)
+    solvers = ("alfpgm", "dcsvm")
     in_pairs = False
 
     def n_subproblems(self, k: int) -> int:
         return n_columns(k)
 
+    coefficients = n_subproblems
+
     def subproblems(self, targets, *, single=False):
         ids = np.arange(len(targets.codes))
-        for y in signs(targets.codes, len(targets.classes)).T:
-            yield Subproblem(ids, y, np.zeros(len(ids), int))
+        for column, y in enumerate(signs(targets.codes, len(targets.classes)).T):
+            yield Subproblem(ids, y, np.full(len(ids), column))
 
 
 @pytest.fixture
@@ -167,8 +170,44 @@ def test_a_task_of_one_file_is_listed_and_checked(against_rest, monkeypatch):
     finally:
         sys.modules.pop("tables", None)
     assert choices(option_field("task").annotation)[-1] == "against-rest"
-    with pytest.raises(ConfigError, match="task is 'against-rest', which goes with solver alfpgm alone"):
-        build_config(("t", {"task": "against-rest"}))
+    with pytest.raises(
+        ConfigError, match="task is 'against-rest', which goes with solver alfpgm or dcsvm alone"
+    ):
+        build_config(("t", {"task": "against-rest", "solver": "bsgd"}))
     assert FitConfig(task="against-rest", solver="alfpgm").task == "against-rest"
     with pytest.raises(ConfigError, match="expected"):
         build_config(("t", {"task": "against_rest"}))
+
+
+class Divided(Regress):
+    """Regression by divide and conquer: two variables a row, and no bias."""
+
+    name = "divided"
+    solvers = ("dcsvm",)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_divide_and_conquer_solves_whatever_a_task_is_made_of(monkeypatch, streamed, tmp_path):
+    monkeypatch.setattr(tasks, "_TASKS", dict(tasks._TASKS))
+    for task in (AgainstRest(), Divided()):
+        register(task)
+    X, y = three(400)
+    if streamed:  # no rows are held, and products come part by part
+        monkeypatch.setattr("streamsvm.memory.stay_in_memory", lambda *_: False)
+    common = {"kernel": {"gamma": 0.5}, "C": 5.0, "tol": 1e-4}
+    levels = {"levels": 1, "part_rows": 150}
+
+    def fitted(labels, task, **more):
+        store = write(tmp_path / f"{task}{len(more)}.zarr", Rows(X), labels)
+        config = build_config(("t", common | {"task": task, "dcsvm": levels | more}))
+        return train_in_memory(store, config)
+
+    model, report = fitted(y, "against-rest")
+    assert np.mean(model.predict(X) == y) > 0.9
+    values = np.sin(2 * X[:, 0]) + X[:, 1]
+    model, report = fitted(values, "divided")
+    assert model.coef.shape[1] == 1
+    assert report["gap"] < 1e-2 * abs(report["objective"])
+    assert np.abs(model.predict(X) - values).mean() < 0.15
+    with pytest.raises(ConfigError, match="dcsvm.early is of pairs of classes, found task 'divided'"):
+        fitted(values, "divided", early=True)
