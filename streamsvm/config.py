@@ -336,12 +336,8 @@ class FitConfig(Options):
 
     @model_validator(mode="after")
     def _task_and_solver_agree(self) -> FitConfig:
-        task = None if self.task is None else task_of(self.task)
-        if task and not task.goes_with(self.solver):
-            solvers = " or ".join(task.solvers)
-            raise ValueError(f"task is {self.task!r}, which goes with solver {solvers} alone")
-        if task and not task.has_classes and (self.positive or self.class_weight):
-            raise ValueError(f"task is {self.task!r}, which knows no classes; found positive or class_weight")
+        if self.task is not None:
+            task_of(self.task).require(self.solver, names_classes=bool(self.positive or self.class_weight))
         return self
 
     @model_validator(mode="after")

@@ -83,7 +83,7 @@ class DCSVMFit(Fit):
             limit, threads = self.engine.worker_memory()
         return plan_memory(
             self.store,
-            len(self.classes),
+            self.bounded.columns,
             limit,
             threads,
             raw=raw,

@@ -45,5 +45,8 @@ def register(task: Task) -> None:
 
 
 def default_task(solver: str, *, has_queries: bool) -> str:
-    """What a solver learns where nobody says: ranks of rows that have queries, if it can, else classes."""
-    return "rank" if has_queries and task_of("rank").goes_with(solver) else "classify"
+    """What a solver learns where nobody says: from queries, where rows have them and it can, else classes."""
+    from_queries = (
+        task for task in map(task_of, task_names()) if task.needs_queries and task.goes_with(solver)
+    )
+    return next((task.name for task in from_queries), "classify") if has_queries else "classify"

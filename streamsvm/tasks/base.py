@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
 from streamsvm.sizes import Weighed
 from streamsvm.tasks.scores import Judge, Scores
 
@@ -76,12 +77,22 @@ class Task(ABC):
     in_pairs: ClassVar[bool] = (
         False  # its subproblems are the pairs of classes, and their decisions are votes
     )
-    needs_queries: ClassVar[bool] = False
+    needs_queries: ClassVar[bool] = False  # rows have to have a qid
     answer: ClassVar[str] = LABEL  # what it predicts, as files of predictions name it
     libsvm_type: ClassVar[str] = "c_svc"
 
     def goes_with(self, solver: str) -> bool:
         return not self.solvers or solver in self.solvers
+
+    def require(self, solver: str, *, names_classes: bool) -> None:
+        """Raises ConfigError for a solver that does not take it, and for classes that it does not know."""
+        if not self.goes_with(solver):
+            solvers = " or ".join(self.solvers)
+            raise ConfigError(f"task is {self.name!r}, which goes with solver {solvers} alone")
+        if names_classes and not self.has_classes:
+            raise ConfigError(
+                f"task is {self.name!r}, which knows no classes; found positive or class_weight"
+            )
 
     @property
     def has_labels(self) -> bool:
