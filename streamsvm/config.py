@@ -27,8 +27,10 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from streamsvm.choices import OneOf
 from streamsvm.errors import ConfigError, NotFoundError
 from streamsvm.kernels.table import KERNELS, kernel_names, kernel_row, mergers
+from streamsvm.tasks import task_names, task_of
 
 Layer = tuple[str, Mapping[str, Any]]
 Model = TypeVar("Model", bound=BaseModel)
@@ -121,6 +123,7 @@ Labels = Annotated[tuple[str, ...], BeforeValidator(_labels)]
 ClassWeight = Annotated[dict[str, float] | Literal["balanced"] | None, BeforeValidator(_class_weight)]
 Every = Annotated[float | str, BeforeValidator(_every)]
 Scale = Literal["none", "minmax", "standard", "maxabs"]
+TaskName = Annotated[str, OneOf(task_names)]
 
 
 class Resolved(dict[str, Any]):
@@ -327,7 +330,7 @@ class FitConfig(Options):
         Literal["dcsvm", "bsgd", "cutting-plane", "admm-hss", "alfpgm"], Field(description="Algorithm")
     ] = "dcsvm"
     task: Annotated[
-        Literal["classify", "ordinal", "rank", "regress"] | None,
+        TaskName | None,
         Field(description="What is learned; else rank where cutting planes find a qid, classify elsewhere"),
     ] = None
     kernel: KernelConfig = KernelConfig()
@@ -382,11 +385,8 @@ class FitConfig(Options):
 
     @model_validator(mode="after")
     def _task_and_solver_agree(self) -> FitConfig:
-        alone = {"ordinal": "cutting-plane", "rank": "cutting-plane", "regress": "alfpgm"}
-        if self.task in alone and self.solver != alone[self.task]:
-            raise ValueError(f"task is {self.task!r}, which goes with solver {alone[self.task]} alone")
-        if self.task == "regress" and (self.positive or self.class_weight):
-            raise ValueError("task is 'regress', which knows no classes; found positive or class_weight")
+        if self.task is not None:
+            task_of(self.task).require(self.solver, names_classes=bool(self.positive or self.class_weight))
         return self
 
     @model_validator(mode="after")

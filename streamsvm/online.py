@@ -22,7 +22,7 @@ from streamsvm.models import BudgetModel, Header
 from streamsvm.online_calibration import OnlineCalibration
 from streamsvm.online_columns import Columns, Spread, numbers
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, BudgetStats
-from streamsvm.solvers.pairs import n_columns, signs
+from streamsvm.tasks.pairs import n_columns, signs
 
 if TYPE_CHECKING:
     import pandas as pd

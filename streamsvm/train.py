@@ -24,6 +24,7 @@ from streamsvm.memory import free_bytes
 from streamsvm.persist import load_model, read_attrs
 from streamsvm.phases import Phases, used_s, whole_command
 from streamsvm.runs import end_with, recorded
+from streamsvm.tasks import default_task
 
 FITS = {
     "dcsvm": "streamsvm.fits.dcsvm:DCSVMFit",
@@ -172,9 +173,8 @@ def open_fit(
 
 
 def with_task(config: FitConfig, store: Store) -> FitConfig:
-    """The configuration with its task as a fact: rank where cutting planes find query ids, else classify."""
-    ranks = config.solver == "cutting-plane" and store.qid is not None
-    task = config.task or ("rank" if ranks else "classify")
+    """The configuration with its task as a fact: where it names none, the solver and query ids tell it."""
+    task = config.task or default_task(config.solver, has_queries=store.qid is not None)
     if config.probability.method is not None:
         require_classes(task)
     return config.model_copy(update={"task": task})

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from streamsvm.config import FitConfig, KernelConfig, Layer, Resolved, option_field, option_names
 from streamsvm.errors import ConfigError
 from streamsvm.kernels.table import kernel_row, readers
+from streamsvm.tasks import task_names, task_of
 
 
 class Rule(NamedTuple):
@@ -58,14 +59,20 @@ RULES = (
     Rule("C", "bsgd without a lambda of its own", "bsgd.lam", lambda lam: lam is None),
     Rule("bsgd.rounds", "several partitions", "bsgd.partitions", lambda partitions: partitions > 1),
     Rule("alfpgm.mu", "subproblem fpg", "alfpgm.subproblem", partial(eq, "fpg")),
-    Rule("alfpgm.epsilon", "task regress", "task", partial(eq, "regress")),
     Rule("probability.folds", "a fit with probabilities", "probability.method", bool),
 )
 
 
 def unread(config: FitConfig) -> Iterator[Rule]:
     """The rules of options that this configuration does not read."""
-    return (rule for rule in RULES if not rule.reads(attrgetter(rule.decider)(config)))
+    return (rule for rule in (*RULES, *_of_tasks()) if not rule.reads(attrgetter(rule.decider)(config)))
+
+
+def _of_tasks() -> Iterator[Rule]:
+    """What a task alone reads, of the tasks that there are."""
+    for name in task_names():
+        for option in task_of(name).options:
+            yield Rule(option, f"task {name}", "task", partial(eq, name))
 
 
 def require_read(layers: list[Layer], *configs: FitConfig) -> None:

@@ -19,12 +19,14 @@ from streamsvm.data.rows import Rows
 ROOT = Path(streamsvm.__file__).parent
 LAYERS = (
     ("errors", "jsonable", "human", "strips", "ahead", "machine", "private", "sizes", "kernels.table"),
-    ("config", "unread", "events", "progress", "compiling"),
-    ("data",),
+    ("events", "progress", "compiling"),
+    ("data", "metrics"),
+    ("tasks", "choices"),
+    ("config", "unread"),
     ("kernels", "products", "rowcache", "graph", "cluster", "contact", "memory", "check", "gather", "groups"),
     ("problems", "risks", "nystroem", "kmeans", "hss"),
     ("solvers",),
-    ("models", "calibration", "persist", "checkpoints", "runs", "metrics", "phases"),
+    ("models", "calibration", "persist", "checkpoints", "runs", "phases"),
     ("fits",),
     ("train", "predict", "probability"),
     ("cost", "tune"),

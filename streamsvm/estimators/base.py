@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from streamsvm.config import FitConfig, build_config
+from streamsvm.data.labels import label_texts
 from streamsvm.data.names import Names, names_of, numbers_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed, frame_array, is_dask, is_dask_frame
@@ -26,7 +27,6 @@ from streamsvm.data.store import Store
 from streamsvm.events import Events, Sink
 from streamsvm.graph import Engine
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
-from streamsvm.models import label_texts
 from streamsvm.persist import save_model
 from streamsvm.predict import answers_of, decisions_of, predict_blocks
 from streamsvm.private.sklearn import check_sample_weight

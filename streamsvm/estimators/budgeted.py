@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from streamsvm.config import FitConfig
+from streamsvm.data.labels import encode
 from streamsvm.data.moments import moments_of, variance
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
@@ -18,9 +19,9 @@ from streamsvm.estimators.base import StoreClassifier, threads
 from streamsvm.fits.advice import advice
 from streamsvm.kernels.base import Stationary
 from streamsvm.kernels.options import kernel_of, needs_variance
-from streamsvm.models import BudgetModel, Header, encode
+from streamsvm.models import BudgetModel, Header
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
-from streamsvm.solvers.pairs import n_columns, signs
+from streamsvm.tasks.pairs import n_columns, signs
 
 BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
 STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambda = 1 / (n C)

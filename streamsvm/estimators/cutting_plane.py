@@ -11,6 +11,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.estimators.base import StoreClassifier, StoreEstimator, classes_of
 from streamsvm.metrics import ranking
+from streamsvm.tasks import task_of
 
 
 class _Linear(StoreEstimator):
@@ -262,7 +263,7 @@ memory_limit, n_jobs :
     def predict(self, X: Any) -> np.ndarray:
         """(n,) labels where fit was given no queries, else scores."""
         f = self.decision_function(X)
-        return f if self.model_.task == "rank" else self.classes_[self.model_.codes_of(f)]
+        return self.classes_[self.model_.codes_of(f)] if task_of(self.model_.task).has_labels else f
 
     def score(self, X: Any, y: Any = None, qid: Any = None) -> float:
         """Share of the pairs of X that are in the right order, ties half. Raises ValueError where there are none."""
@@ -277,7 +278,7 @@ memory_limit, n_jobs :
     @property
     def thresholds_(self) -> np.ndarray:
         check_is_fitted(self)
-        if self.model_.task == "rank":
+        if not len(self.model_.thresholds):
             raise AttributeError("thresholds_ are there where fit was given no queries only")
         return self.model_.thresholds
 

@@ -14,14 +14,14 @@ from streamsvm.errors import ModelError
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.inner import InnerProducts, Linear
 from streamsvm.models import BudgetModel, ExpansionModel, KernelModel, LinearModel, LocalModel
-from streamsvm.predict import ANSWERS
+from streamsvm.tasks import task_of
 
 
 @dataclass(frozen=True)
 class Expansion:
     """g_c(x) = sum_j coef[j, c] K(x', s_j) + intercept[c], x' = (x - offset) * scale.
 
-    A column is a pair of classes, a class against the rest, or, with task regress, rank or ordinal, the one score.
+    A column is a pair of classes, a class against the rest, or the one score of a task that has no more.
     """
 
     kernel: Kernel
@@ -48,7 +48,7 @@ class Expansion:
 
 def expansion(model: Any) -> Expansion:
     """The sums behind a model's decision values. Raises ModelError for models that have none, with the reason."""
-    if model.task not in ANSWERS and len(model.classes) < 2:
+    if task_of(model.task).has_labels and len(model.classes) < 2:
         raise ModelError(
             f"the model knows {len(model.classes)} classes so far, an export needs two: go on learning"
         )

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from streamsvm.data.labels import label_texts
 from streamsvm.data.rows import Rows
 from streamsvm.data.target import whole_file
 from streamsvm.errors import ModelError
@@ -24,8 +25,8 @@ from streamsvm.exchange.expansion import Expansion, expansion
 from streamsvm.exchange.ranges import range_lines
 from streamsvm.kernels.base import Kernel, has_graph, kernel_class
 from streamsvm.kernels.table import KERNELS
-from streamsvm.models import KernelModel, label_texts
-from streamsvm.predict import ANSWERS
+from streamsvm.models import KernelModel
+from streamsvm.tasks import task_of
 
 BLOCK_ROWS = 4096
 LARGEST_LABEL = 2**31 - 1  # an int of C
@@ -102,22 +103,25 @@ def _numbers(classes: np.ndarray) -> tuple[int, ...] | None:
 def _svm(model: Any, expanded: Expansion, numbers: Any) -> SVM:
     kernel, labels = expanded.kernel, tuple(numbers)
     support, coef, intercept = expanded.support, expanded.coef, expanded.intercept
-    if model.task in ANSWERS:
-        return SVM("epsilon_svr", kernel, support, coef, -intercept)
+    task = task_of(model.task)
+    if not task.has_labels:
+        return SVM(task.libsvm_type, kernel, support, coef, -intercept)
     if isinstance(model, KernelModel) and len(labels) > 2:
         order = np.argsort(model.codes, kind="stable")
         counts = np.bincount(model.codes, minlength=len(labels)).tolist()
         compact = signed(model.alpha.astype(np.float32), model.codes)
-        return SVM("c_svc", kernel, support.take(order), compact[order], intercept, labels, tuple(counts))
-    if model.task == "ordinal":  # the rank is argmax_c of c f - (theta_1 + ... + theta_c)
-        ranks = np.arange(len(labels))
-        coef, intercept = coef * ranks, intercept * ranks - np.cumsum([0.0, *model.thresholds])
+        return SVM(
+            task.libsvm_type, kernel, support.take(order), compact[order], intercept, labels, tuple(counts)
+        )
+    coef, intercept = task.against_rest(coef, intercept, model.thresholds)
     if len(labels) == 2:
         coef, intercept = coef[:, -1:], intercept[-1:]
         is_first = coef[:, 0] > 0
         order, n_first = np.argsort(~is_first, kind="stable"), int(np.count_nonzero(is_first))
         counts = (n_first, len(coef) - n_first)
-        return SVM("c_svc", kernel, support.take(order), coef[order], -intercept, labels[::-1], counts)
+        return SVM(
+            task.libsvm_type, kernel, support.take(order), coef[order], -intercept, labels[::-1], counts
+        )
     return _against_the_rest(kernel, support, coef, intercept, labels)
 
 

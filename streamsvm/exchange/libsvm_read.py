@@ -26,7 +26,7 @@ from streamsvm.exchange.ranges import MOST_FEATURES, read_range
 from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.kernels.table import kernel_row
 from streamsvm.models import ExpansionModel, Header, KernelModel, LinearModel
-from streamsvm.solvers.pairs import n_pairs
+from streamsvm.tasks.pairs import n_pairs
 
 Imported = KernelModel | ExpansionModel | LinearModel
 CLASSIFIERS, REGRESSIONS = ("c_svc", "nu_svc"), ("epsilon_svr", "nu_svr")
@@ -91,7 +91,8 @@ def _feature_names(path: Path, features: int | None, least: int) -> Names:
 
 def _model(svm: SVM, scaling: Scaling, names: Path | None) -> Imported:
     alike = len(svm.labels) <= 2  # one sum over all support vectors
-    if svm.svm_type in REGRESSIONS:
+    is_regression = svm.svm_type in REGRESSIONS
+    if is_regression:
         header, task = Header(svm.kernel, scaling, np.empty(0)), "regress"
     else:
         # LIBSVM's first class of two is where decision values are positive, ours is the second
@@ -102,7 +103,7 @@ def _model(svm: SVM, scaling: Scaling, names: Path | None) -> Imported:
         X.resize((len(svm.support), header.d))
         return LinearModel(header, X.T.astype(np.float64) @ svm.coef, -svm.rho, task)
     support, ids = _with_layout(svm.support, header.d), np.full(len(svm.support), -1)
-    if task == "regress":
+    if is_regression:
         return ExpansionModel(header, support, svm.coef, -svm.rho, ids, task)
     codes = np.repeat(np.arange(len(svm.labels)), svm.counts)
     alpha, intercept = signed(svm.coef, codes), svm.rho

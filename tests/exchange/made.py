@@ -13,7 +13,7 @@ from streamsvm.kernels.distance import RBF, Cauchy, Matern
 from streamsvm.kernels.inner import Linear, Poly, Precomputed, Sigmoid
 from streamsvm.kmeans import Centres, Partition
 from streamsvm.models import BudgetModel, ExpansionModel, Header, KernelModel, LinearModel, LocalModel
-from streamsvm.solvers.pairs import n_columns, n_pairs
+from streamsvm.tasks.pairs import n_columns, n_pairs
 
 D = 4
 KERNELS = {

@@ -13,7 +13,7 @@ from streamsvm.graph import Engine
 from streamsvm.groups import MemoryGroups
 from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.inner import Linear, Poly
-from streamsvm.problems import KernelDual, RegressionDual, StreamedDual
+from streamsvm.problems import KernelDual, RepeatedDual, StreamedDual
 from streamsvm.solvers import base, blockws
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState, augmented_lagrangian, spectral_norm
 
@@ -141,12 +141,13 @@ def test_rows_from_parts_give_the_same_answer():
 
 class TestRegression:
     @staticmethod
-    def dual(n=200, epsilon=0.1) -> tuple[RegressionDual, np.ndarray, np.ndarray]:
+    def dual(n=200, epsilon=0.1) -> tuple[RepeatedDual, np.ndarray, np.ndarray]:
         rng = np.random.default_rng(0)
         X = rng.uniform(-2, 2, size=(n, 2)).astype(np.float32)
         t = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=n)
         half = KernelDual(RBF(0.7), Rows(X), np.ones(n), np.full(n, 5.0))
-        return RegressionDual(half, t, epsilon), X, t
+        linear = np.concatenate([epsilon - t, epsilon + t])
+        return RepeatedDual(half, np.repeat([1.0, -1.0], n), linear), X, t
 
     def test_products_are_those_of_the_doubled_matrix(self):
         dual, X, _ = self.dual()
