@@ -76,8 +76,7 @@ def _fits(bench: Bench, data: str) -> Table:
     records, model = [], bench.work / "model"
     kernels = [pair for name in kernel_names() for pair in named(name)]
     for shown, options in kernels:
-        row = KERNELS[options["name"]]
-        solver = "cutting-plane" if row.is_linear else "dcsvm" if row.definite else "alfpgm"
+        solver = "cutting-plane" if KERNELS[options["name"]].is_linear else "alfpgm"  # LIBSVM's problem
         words = [word for key, value in options.items() for word in ("--set", f"kernel.{key}={value}")]
         common = (
             "--store",
