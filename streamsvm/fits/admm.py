@@ -319,7 +319,7 @@ class ADMMFit(Fit):
             config=self.config.model_copy(update={"C": facts["C"]}).model_dump(mode="json"),
         )
         coef = solved.coef[kept].astype(np.float32)
-        model = ExpansionModel(header, rows.take(kept), coef, solved.bias, order[kept])
+        model = ExpansionModel(header, rows.take(kept), coef, solved.bias, order[kept], self.task.name)
         return model, self.report(certificate, len(kept), **facts)
 
 

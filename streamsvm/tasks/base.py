@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.sizes import Weighed
-from streamsvm.tasks.scores import Judge, Scores
+
+if TYPE_CHECKING:
+    from streamsvm.data.store import Store
+    from streamsvm.tasks.scores import Judge, Scores
 
 LABEL = "label"
 
