@@ -20,7 +20,7 @@ from bench import CONFIGS, Bench, from_arguments
 from tables import Bytes, Report, Seconds, Share, Table
 
 CONFIG = CONFIGS / "c_path.toml"
-SOLVERS = ("admm-hss", "dcsvm")
+SOLVERS = {"admm-hss": ("--set", "hss.storage=float32"), "dcsvm": ()}
 
 
 def search(bench: Bench, solver: str, name: str, keep: Path) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def search(bench: Bench, solver: str, name: str, keep: Path) -> dict[str, Any]:
     train, test = bench.stores(name)
     model = bench.work / f"{solver}.model"
     kept = ("--out", keep / f"{solver}.csv", "--heat-map", keep / f"{solver}.svg")
-    options = ("--config", CONFIG, "--set", f"solver={solver}", *bench.few_points)
+    options = ("--config", CONFIG, "--set", f"solver={solver}", *SOLVERS[solver], *bench.few_points)
     found = bench.told("tune", "--store", train, *options, "--model", model, "--force", *kept)
     score = bench.told("evaluate", "--model", model, "--store", test)
     best = found.result["best"]

@@ -163,7 +163,10 @@ def path(name: str, bench: Bench) -> list[Table]:
         )
     faster = peers_s / ours_s
     checks.append((f"{name}: the grid at least 5 times as fast as intelex ({faster:.1f})", faster >= 5))
-    return [Table("Ten values of C", one_or_ten), Table("Grids against intelex", grids, checks=checks)]
+    return [
+        Table(f"{name}, ten values of C", one_or_ten),
+        Table(f"{name}, grids against intelex", grids, checks=checks),
+    ]
 
 
 def polish(bench: Bench) -> list[Table]:

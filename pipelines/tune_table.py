@@ -115,7 +115,8 @@ def _compiled(bench: Bench, solver: str) -> None:
 
 
 def _config(bench: Bench, solver: str, tune: dict[str, Any], Cs: list[float], gammas: list[float]) -> Path:
-    lines = [f'solver = "{solver}"', f"tol = {TOL}", "[tune]"]
+    tol = [] if solver == "bsgd" else [f"tol = {TOL}"]
+    lines = [f'solver = "{solver}"', *tol, "[tune]"]
     lines += [f"{name} = {json.dumps(value)}" for name, value in ({"folds": FOLDS} | tune).items()]
     lines += ["[tune.grid]", f"C = {Cs}", f"kernel.gamma = {gammas}"]
     path = bench.work / "tune.toml"

@@ -28,6 +28,7 @@ class Events:
         self._sinks = sinks
         self._start = time.perf_counter()
         self._turn = RLock()  # records come from several threads, and reach a sink one by one
+        self._advised: set[str] = set()
 
     def __call__(self, event: str, **fields: Any) -> None:
         record = {"event": event, "t": round(time.perf_counter() - self._start, 4), **fields}
@@ -38,8 +39,14 @@ class Events:
     def also(self, sink: Sink) -> Events:
         """These events, passed on to one more sink; the clock goes on."""
         more = Events(*self._sinks, sink)
-        more._start, more._turn = self._start, self._turn
+        more._start, more._turn, more._advised = self._start, self._turn, self._advised
         return more
+
+    def advise(self, message: str) -> None:
+        """A warning about the data, once, however many fits meet them."""
+        if message not in self._advised:
+            self._advised.add(message)
+            self("warning", message=message, about="data")
 
     def progress(self, phase: str, done: float, total: int | None, **fields: Any) -> None:
         self("progress", phase=phase, done=done, total=total, **fields)

@@ -55,7 +55,7 @@ def train(
             model_path=folder / "model",
             run_dir=folder if run_dir else None,
             resume=resume and any(folder.iterdir()),
-            events=_progress_of(events),
+            events=progress_of(events),
         )
         return [load_model(folder / "model")]
 
@@ -79,7 +79,7 @@ def train_in_memory(store: Store, config: FitConfig, events: Events = ignore) ->
     config = with_task(config, store)
 
     def learn(rows: Store, _: Path) -> list[Any]:
-        return [train_in_memory(rows, without_probabilities(config), _progress_of(events))[0]]
+        return [train_in_memory(rows, without_probabilities(config), progress_of(events))[0]]
 
     with _fitting(store, config, learn, events) as (fit, calibrations):
         fit.calibration = next(iter(calibrations), None)
@@ -94,7 +94,7 @@ def train_path(
 
     def learn(rows: Store, _: Path) -> list[Any]:
         return [
-            model for model, _ in train_path(rows, without_probabilities(config), Cs, _progress_of(events))
+            model for model, _ in train_path(rows, without_probabilities(config), Cs, progress_of(events))
         ]
 
     with _fitting(store, config, learn, events) as (fit, calibrations):
@@ -198,7 +198,7 @@ def without_probabilities(config: FitConfig) -> FitConfig:
     return config.model_copy(update={"probability": ProbabilityConfig()})
 
 
-def _progress_of(events: Events) -> Events:
+def progress_of(events: Events) -> Events:
     """Events of which progress alone is passed on."""
 
     def progress(record: dict[str, Any]) -> None:

@@ -49,7 +49,7 @@ RULES = (
         for parameter in KernelConfig.model_fields
         if parameter != "name"
     ),
-    Rule("tol", "every solver but bsgd, which makes a number of passes", "solver", partial(ne, "bsgd")),
+    Rule("tol", "solvers that end at a tolerance, all but bsgd,", "solver", partial(ne, "bsgd")),
     Rule("cache_size", "solvers dcsvm and alfpgm", "solver", partial(contains, ("dcsvm", "alfpgm"))),
     Rule("dcsvm.early_level", "early prediction", "dcsvm.early", bool),
     Rule("dcsvm.combine", "early prediction", "dcsvm.early", bool),

@@ -18,6 +18,8 @@ from streamsvm.events import Events
 from streamsvm.fits.advice import uneven_columns, vanishing_values
 from streamsvm.kernels.distance import RBF
 from streamsvm.train import train_in_memory
+from streamsvm.tune.options import TuneConfig, points
+from streamsvm.tune.search import tune
 
 
 def told(X, y, name="dcsvm", **options) -> tuple[dict, list[str]]:
@@ -122,3 +124,18 @@ class TestScale:
             BudgetedSVC().partial_fit(X, y, classes=[0, 1, 2])
         with pytest.raises(ValueError, match="scale needs all rows"):
             BudgetedSVC(scale="standard").partial_fit(X, y, classes=[0, 1, 2])
+
+
+def test_a_search_says_it_once_and_nothing_of_the_gammas_it_tries(tmp_path):
+    X, y = load_wine(return_X_y=True)
+    records: list[dict] = []
+    options = TuneConfig(grid={"kernel.gamma": [1e-3, 1e6]}, folds=2)
+    tune(
+        Store.from_arrays(X, y),
+        options,
+        points(options),
+        model_path=tmp_path / "m",
+        events=Events(records.append),
+    )
+    [message] = [record["message"] for record in records if record["event"] == "warning"]
+    assert message.startswith("column 12 has a range of ")

@@ -127,7 +127,7 @@ class Fit(ABC):
             if isinstance(kernel, Stationary):
                 scaling = _centred(scaling, kernel, first)
                 if message := advice(kernel, scaling, first, self.store.feature_names):
-                    self.events("warning", message=message, about="scale")
+                    self.events.advise(message)
             else:
                 _require_range(scaling, kernel, first)
         return scaling, kernel

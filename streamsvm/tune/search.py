@@ -17,6 +17,8 @@ from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
+from streamsvm.fits.advice import uneven_columns
+from streamsvm.fits.base import FIRST_ROWS
 from streamsvm.phases import usage_so_far, used_s
 from streamsvm.runs import TUNE, end_with, recorded, write_result
 from streamsvm.train import run_facts, train, with_task
@@ -53,6 +55,7 @@ def tune(
             told = stack.enter_context(recorded(run_dir, events, resume, **about))
         kept = stack.enter_context(closing(Kept(run_dir, store, options, points, resume, told)))
         stack.enter_context(compiling_told(told))
+        _advise(store, [config for _, config in points], told)
         search = _Search(store, options, points, kept, told)
         order, records = search.ranked()
         if run_dir is not None:
@@ -70,6 +73,14 @@ def tune(
     if run_dir is not None:
         end_with(run_dir, events, _result(found, config, start[0]))
     return found
+
+
+def _advise(store: Store, configs: list[FitConfig], events: Events) -> None:
+    """Warns of columns that some points would not scale; that a gamma is too large, the search finds out."""
+    if any(config.kernel.name == "rbf" and config.scale == "none" for config in configs):
+        message = uneven_columns(store.read(0, min(store.n, FIRST_ROWS)), store.feature_names)
+        if message:
+            events.advise(message)
 
 
 def _result(found: dict[str, Any], config: FitConfig, start_s: float) -> dict[str, Any]:

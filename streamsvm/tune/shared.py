@@ -32,7 +32,7 @@ from streamsvm.solvers.blockws import BlockSolver
 from streamsvm.solvers.dcsvm import default_levels
 from streamsvm.solvers.lockstep import BLOCK, WHOLE, Columns, KeptGram, Lockstep, LockstepState
 from streamsvm.solvers.pairs import vote
-from streamsvm.train import open_fit, with_task
+from streamsvm.train import open_fit, progress_of, with_task
 from streamsvm.tune.folds import Folds
 from streamsvm.tune.plain import Job, Outcome, Score, slots_of
 
@@ -95,7 +95,10 @@ def along_C(store: Store, folds: Folds, jobs: list[Job], score: Score, events: E
     ids = np.flatnonzero(folds.joins < share)
     here, fold_of = store.subset(ids) if len(ids) < store.n else store, folds.of[ids]
     began = time.perf_counter()
-    with closing(open_fit(here, with_task(jobs[0].config, here), events)) as fit, fit.engine.serial_blas():
+    with (
+        closing(open_fit(here, with_task(jobs[0].config, here), progress_of(events))) as fit,
+        fit.engine.serial_blas(),
+    ):
         judge = _judge(fit)
         decide = _factorised if isinstance(fit, ADMMFit) else _solved
         for point, decisions in decide(fit, Cs, fold_of, folds.count):

@@ -314,7 +314,8 @@ def test_compressed_kernel_matrices(tables, folder):
     for name in ("ijcnn1", "a9a", "electricity", "skin", "covtype-100k", "w8a", "covtype-465k"):
         (row,) = found[f"{name}, compressed"]
         assert row["accuracy"] > row["its accuracy"] - 0.05
-    assert len(found["Ten values of C"]) == len(found["Grids against intelex"]) == 6
+    for name in ("ijcnn1", "covtype-100k"):
+        assert len(found[f"{name}, ten values of C"]) == len(found[f"{name}, grids against intelex"]) == 3
     assert all(float(row["against LIBSVM's"]) < 1e-4 for row in found["Polished by the exact solver"])
     assert [row["rows"] for row in found["Linear cost"]] == [400, 800]
     assert all(float(row["solve"]) < 1e-10 for row in found["Errors over tolerances"])
