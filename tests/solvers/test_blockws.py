@@ -295,7 +295,7 @@ def test_libsvm_agrees(kernel, C, unbalanced, weighted):
     weight = np.random.default_rng(0).uniform(0.1, 3, len(y)) if weighted else np.ones(len(y))
     p = KernelDual(kernel, Rows(X), y, C * weight)
     state = solve(p, tol=1e-4, block_rows=100, bias=True)
-    svc = SVC(C=C, kernel=kernel.name, gamma=kernel.gamma, tol=1e-4).fit(X, y, weight)
+    svc = SVC(C=C, kernel=kernel.name, gamma=kernel.to_attrs().get("gamma", 1.0), tol=1e-4).fit(X, y, weight)
     a = np.zeros(len(y))
     a[svc.support_] = np.abs(svc.dual_coef_[0])
     assert blockws.objective(p, state) == pytest.approx(reference.dual_objective(Q_of(p), a), rel=3e-5)
