@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -27,7 +27,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from streamsvm.choices import OneOf
+from streamsvm.choices import OneOf, choices
 from streamsvm.errors import ConfigError, NotFoundError
 from streamsvm.kernels.table import KERNELS, kernel_names, kernel_row, mergers
 from streamsvm.tasks import task_names, task_of
@@ -69,13 +69,6 @@ def _gamma(value: Any) -> Any:
     if not isinstance(number, int | float) or not 0 < number < float("inf"):
         raise ValueError("expected a number above 0, 'scale' or 'auto'")
     return float(number)
-
-
-def _kernel(value: Any) -> Any:
-    if value not in KERNELS:
-        *names, last = map(repr, kernel_names())
-        raise ValueError(f"expected {', '.join(names)} or {last}")
-    return value
 
 
 def _smoothness(nu: float) -> float:
@@ -139,11 +132,7 @@ class Options(BaseModel):
 class KernelConfig(Options):
     __doc__ = f"k(a, b): {'; '.join(f'{name} {KERNELS[name].formula}' for name in kernel_names())}."
 
-    name: Annotated[
-        str,
-        BeforeValidator(_kernel),
-        Field(description="Kernel", json_schema_extra={"enum": list[Any](kernel_names())}),
-    ] = "rbf"
+    name: Annotated[Annotated[str, OneOf(kernel_names)], Field(description="Kernel")] = "rbf"
     gamma: Annotated[
         Gamma,
         Field(
@@ -502,13 +491,8 @@ def option_field(option: str) -> FieldInfo:
 
 def option_values(option: str) -> tuple[str, ...]:
     """The values that the option with this dotted name is one of, where they are listed."""
-    return tuple(kernel_names()) if option == "kernel.name" else _literals(option_field(option).annotation)
-
-
-def _literals(kind: Any) -> tuple[str, ...]:
-    if get_origin(kind) is Literal:
-        return get_args(kind)
-    return tuple(value for member in get_args(kind) for value in _literals(member))
+    field = option_field(option)
+    return tuple(value for kind in (field.annotation, *field.metadata) for value in choices(kind))
 
 
 def _explain(error: ValidationError, layers: tuple[Layer, ...], model: type[BaseModel]) -> str:
