@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OneOf:
-    """Marks text as one of the names of a table, which is read whenever they are asked for."""
+    """Marks text as one of the names of a table, which is read whenever they are asked for.
+
+    unlisted: names that are taken, too, where the caller knows what they mean.
+    """
 
     names: Callable[[], tuple[str, ...]]
+    unlisted: tuple[str, ...] = ()
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(self._known, handler(source))
@@ -25,7 +29,7 @@ class OneOf:
         return {"type": "string", "enum": list(self.names())}
 
     def _known(self, value: Any) -> Any:
-        if value not in self.names():
+        if value not in (*self.names(), *self.unlisted):
             *first, last = map(repr, self.names())
             raise ValueError(f"expected {', '.join(first)} or {last}")
         return value

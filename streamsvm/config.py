@@ -29,7 +29,7 @@ from pydantic.fields import FieldInfo
 
 from streamsvm.choices import OneOf, choices
 from streamsvm.errors import ConfigError, NotFoundError
-from streamsvm.kernels.table import KERNELS, kernel_names, kernel_row, mergers
+from streamsvm.kernels.table import KERNELS, given_kernels, kernel_names, kernel_row, mergers
 from streamsvm.tasks import task_names, task_of
 
 Layer = tuple[str, Mapping[str, Any]]
@@ -132,7 +132,10 @@ class Options(BaseModel):
 class KernelConfig(Options):
     __doc__ = f"k(a, b): {'; '.join(f'{name} {KERNELS[name].formula}' for name in kernel_names())}."
 
-    name: Annotated[Annotated[str, OneOf(kernel_names)], Field(description="Kernel")] = "rbf"
+    name: Annotated[
+        Annotated[str, OneOf(lambda: tuple(kernel_names()), tuple(given_kernels()))],
+        Field(description="Kernel"),
+    ] = "rbf"
     gamma: Annotated[
         Gamma,
         Field(

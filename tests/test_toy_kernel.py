@@ -70,6 +70,7 @@ def test_dry_run_of_every_solver_plans_and_pilots(store, solver):
     assert plan["n"] == 300
 
 
+@pytest.mark.slow  # several processes of the command
 def test_models_decide_as_svc_does_and_are_exported(trained, store, tmp_path):
     said = json.loads(command("evaluate", "--model", trained, "--store", store, "--json").stdout)
     X, y = labelled(2, n=300)
@@ -81,6 +82,7 @@ def test_models_decide_as_svc_does_and_are_exported(trained, store, tmp_path):
     assert "the toy kernel has no name in LIBSVM's format" in refused.stderr
 
 
+@pytest.mark.slow  # several processes of the command
 def test_a_run_goes_on_and_is_reported(trained, store, tmp_path):
     words = ("--store", store, "--model", tmp_path / "m", "--run-dir", tmp_path / "r", "--kernel", "toy")
     every = ("--set", "checkpoint_every='1 step'", "--set", "dcsvm.part_rows=100")

@@ -58,6 +58,11 @@ def kernel_names() -> list[str]:
     return [name for name, row in KERNELS.items() if not row.whole]
 
 
+def given_kernels() -> list[str]:
+    """Names of those whose values are given: estimators take them."""
+    return [name for name, row in KERNELS.items() if row.whole]
+
+
 def readers(parameter: str) -> list[str]:
     """Names of the kernels that read a parameter."""
     return [name for name, row in KERNELS.items() if parameter in row.parameters]
