@@ -9,7 +9,7 @@ from pathlib import Path
 from streamsvm import __version__
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tables import command_sections, option_tables
+from tables import command_sections, kernel_table, option_tables
 
 project = "streamsvm"
 author = "The streamsvm developers"
@@ -39,7 +39,11 @@ html_theme_options = {"navigation_with_keys": True}
 html_show_sourcelink = False
 
 # What pages leave open, made from the code that it describes.
-GENERATED = {"<!-- commands -->": command_sections, "<!-- options -->": option_tables}
+GENERATED = {
+    "<!-- commands -->": command_sections,
+    "<!-- options -->": option_tables,
+    "<!-- kernels -->": kernel_table,
+}
 
 
 def fill(app, docname, source) -> None:

@@ -33,7 +33,7 @@ from tables import Factor, Share, Table
 from streamsvm import ALFPGMSVC
 from streamsvm.data.rows import Rows
 from streamsvm.graph import Engine
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.distance import RBF
 from streamsvm.problems import KernelDual
 from streamsvm.solvers.base import run
 from streamsvm.solvers.blockws import BlockSolver
@@ -166,7 +166,7 @@ def blocks(bench: Bench) -> list[Table]:
             for _ in range(bench.sizes.runs):
                 solver = BlockSolver(1e-3, bias=bias)
                 dual = KernelDual(
-                    Kernel("rbf", _gamma(X)),
+                    RBF(_gamma(X)),
                     Rows(X),
                     np.where(y > 0, 1.0, -1.0),
                     np.full(len(y), C),
@@ -251,10 +251,7 @@ def _objective(svm: Any, gamma: float) -> float:
                 [svm.dual_coef_[j - 1, ends[i] : ends[i + 1]], svm.dual_coef_[i, ends[j] : ends[j + 1]]]
             )
             here = V.take(rows)
-            total += (
-                0.5 * coef @ Kernel("rbf", gamma).apply(here, here, coef, Engine().threads)
-                - np.abs(coef).sum()
-            )
+            total += 0.5 * coef @ RBF(gamma).apply(here, here, coef, Engine().threads) - np.abs(coef).sum()
     return float(total)
 
 

@@ -47,7 +47,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.graph import Engine
 from streamsvm.hss.compress import Tolerances
 from streamsvm.hss.kernel import HSSOptions, approximate, estimated_errors
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.distance import RBF
 from streamsvm.problems import KernelDual
 from streamsvm.report.hss import draw_ranks
 from streamsvm.solvers import blockws
@@ -213,7 +213,7 @@ def scaling(bench: Bench) -> list[Table]:
     """Seconds and bytes over rows, the rank limited to 100."""
     records = []
     rows = SCALING if bench.sizes.train_rows is None else (400, 800)
-    engine, kernel = Engine(), Kernel("rbf", 0.5)
+    engine, kernel = Engine(), RBF(0.5)
     options = HSSOptions(Tolerances(1e-2, 1e-3, 100), landmarks=0)
     approximate(kernel, Rows(_susy(1000)), options, engine)  # compiles
     for n in rows:
@@ -250,7 +250,7 @@ def errors(bench: Bench) -> list[Table]:
     """Errors of product and solve over tolerances, by both kinds of bases; rows 2,000."""
     X, engine, records = Rows(data("ijcnn1", bench).X[:2000]), Engine(), []
     for h in WIDTHS:
-        kernel = Kernel("rbf", 1 / (2 * h * h))
+        kernel = RBF(1 / (2 * h * h))
         for rtol in (1e-1, 1e-2, 1e-4, 1e-6):
             record: dict[str, Any] = {"h": h, "rtol": rtol}
             for name, definite in (("definite", True), ("least squares", False)):
@@ -269,7 +269,7 @@ def picture(bench: Bench) -> list[Table]:
     X, engine, records = Rows(data("ijcnn1", bench).X), Engine(), []
     for h in WIDTHS:
         options = HSSOptions(Tolerances(1e-3, 1e-3, 300, None))
-        _, matrix = approximate(Kernel("rbf", 1 / (2 * h * h)), X, options, engine)
+        _, matrix = approximate(RBF(1 / (2 * h * h)), X, options, engine)
         draw_ranks(matrix.H, f"hss-{h:g}.svg")
         ranks = {f"level {i + 1}": f"{r.mean():.0f}, {r.max()}" for i, r in enumerate(matrix.H.ranks())}
         records.append({"h": h, "landmarks explain": Share(matrix.explained)} | ranks)
@@ -284,7 +284,7 @@ def _ours(d: Data, Cs: tuple[float, ...], h: float, **more: Any) -> tuple[HSSSVC
 
 def _dual(d: Data, C: float, h: float) -> KernelDual:
     return KernelDual(
-        Kernel("rbf", 1 / (2 * h * h)), Rows(d.X), d.y.astype(float), np.full(len(d.y), C), Engine().threads
+        RBF(1 / (2 * h * h)), Rows(d.X), d.y.astype(float), np.full(len(d.y), C), Engine().threads
     )
 
 

@@ -18,10 +18,10 @@ from sklearn.datasets import load_svmlight_file
 
 from streamsvm import Store
 from streamsvm.config import load_config
+from streamsvm.data.labels import encode
 from streamsvm.data.moments import merge, moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
-from streamsvm.models import encode
 
 NOISE = 1e-3  # standard deviation over a feature's range
 

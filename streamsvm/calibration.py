@@ -15,7 +15,8 @@ import numpy as np
 
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.sizes import Weighed
-from streamsvm.solvers.pairs import n_columns, n_pairs
+from streamsvm.tasks import task_names, task_of
+from streamsvm.tasks.pairs import n_columns, n_pairs
 
 COUPLING_BYTES = 8 << 20  # of the linear systems that are solved at once
 EDGE = 4e-16  # by which the winner's probability is larger than an equal one
@@ -96,8 +97,9 @@ class Calibration(Weighed):
 
 def require_classes(task: str | None) -> None:
     """Raises ConfigError for a task that has no probabilities."""
-    if task not in (None, "classify"):
-        raise ConfigError(f"probabilities go with task classify alone, found task {task!r}")
+    if task is not None and not task_of(task).has_probabilities:
+        able = " or ".join(name for name in task_names() if task_of(name).has_probabilities)
+        raise ConfigError(f"probabilities go with task {able} alone, found task {task!r}")
 
 
 def sigmoid(u: np.ndarray) -> np.ndarray:
@@ -156,7 +158,7 @@ def _coupled(p: np.ndarray, k: int) -> np.ndarray:
 def own_problems(decisions: np.ndarray, codes: np.ndarray, k: int, *, pairwise: bool) -> np.ndarray:
     """Of the decision values (n, problems) those that calibrating reads: of pairs the k - 1 of a row's own class.
 
-    They stand as coefficients do, see `solvers.pairs`; codes (n,) in 0..k-1.
+    They stand as coefficients do, see `tasks.pairs`; codes (n,) in 0..k-1.
     """
     if not pairwise or k == 2:
         return decisions

@@ -1,4 +1,4 @@
-"""Every option of a fit, its range and its default; read from TOML, flags and `--set`, written back as TOML.
+"""Every option of a fit, its range and its default; read from TOML, flags and `--set`.
 
 A configuration is built from layers, later ones winning, so that an error can say where its value came from.
 """
@@ -14,14 +14,28 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
+from streamsvm.choices import OneOf, choices
 from streamsvm.errors import ConfigError, NotFoundError
+from streamsvm.kernels.table import KERNELS, given_kernels, kernel_names, kernel_row, mergers
+from streamsvm.tasks import task_names, task_of
 
 Layer = tuple[str, Mapping[str, Any]]
 Model = TypeVar("Model", bound=BaseModel)
 
+INDEFINITE = ("alfpgm",)  # solvers whose steps end under kernels that are not positive semidefinite too
 SIZE_UNITS = {"b": 1} | {
     prefix + unit: base**power
     for unit, base in (("b", 1000), ("ib", 1024))
@@ -55,6 +69,12 @@ def _gamma(value: Any) -> Any:
     if not isinstance(number, int | float) or not 0 < number < float("inf"):
         raise ValueError("expected a number above 0, 'scale' or 'auto'")
     return float(number)
+
+
+def _smoothness(nu: float) -> float:
+    if nu not in (0.5, 1.5, 2.5):
+        raise ValueError("expected 0.5, 1.5 or 2.5")
+    return nu
 
 
 def _class_weight(value: Any) -> Any:
@@ -96,6 +116,7 @@ Labels = Annotated[tuple[str, ...], BeforeValidator(_labels)]
 ClassWeight = Annotated[dict[str, float] | Literal["balanced"] | None, BeforeValidator(_class_weight)]
 Every = Annotated[float | str, BeforeValidator(_every)]
 Scale = Literal["none", "minmax", "standard", "maxabs"]
+TaskName = Annotated[str, OneOf(task_names)]
 
 
 class Resolved(dict[str, Any]):
@@ -109,12 +130,30 @@ class Options(BaseModel):
 
 
 class KernelConfig(Options):
-    """k(a, b): rbf exp(-gamma |a-b|^2), poly (gamma a.b + coef0)^degree, linear a.b."""
+    __doc__ = f"k(a, b): {'; '.join(f'{name} {KERNELS[name].formula}' for name in kernel_names())}."
 
-    name: Annotated[Literal["rbf", "poly", "linear"], Field(description="Kernel")] = "rbf"
-    gamma: Annotated[Gamma, Field(description="Number, 'auto' (1 / d) or 'scale' (1 / (d var(X)))")] = "scale"
+    name: Annotated[
+        Annotated[str, OneOf(lambda: tuple(kernel_names()), tuple(given_kernels()))],
+        Field(description="Kernel"),
+    ] = "rbf"
+    gamma: Annotated[
+        Gamma,
+        Field(
+            description="Number, 'scale' (so that units of X do not matter: 1 / (d var(X))) or 'auto' (1 / d)"
+        ),
+    ] = "scale"
     degree: Annotated[Whole, Field(ge=1, description="Degree of the polynomial")] = 3
-    coef0: Annotated[Real, Field(ge=0, description="Constant inside the polynomial")] = 0.0
+    coef0: Annotated[Real, Field(description="Constant inside poly, at least 0, and sigmoid")] = 0.0
+    nu: Annotated[
+        Real, AfterValidator(_smoothness), Field(description="Smoothness of matern: 0.5, 1.5 or 2.5")
+    ] = 1.5
+
+    @field_validator("coef0")
+    @classmethod
+    def _keeps_definite(cls, coef0: float, info: ValidationInfo) -> float:
+        if coef0 < 0 and kernel_row(info.data.get("name", "rbf")).definite:
+            raise ValueError("expected a number at least 0")
+        return coef0
 
 
 class DCSVMConfig(Options):
@@ -193,9 +232,7 @@ class CuttingPlaneConfig(Options):
         Real, Field(ge=0, description="Value of the constant feature that makes an intercept; 0: none")
     ] = 1.0
     passes: Annotated[Whole, Field(ge=1, description="Most passes over the rows")] = 1000
-    landmarks: Annotated[
-        Count, Field(description="Rows by which rbf and poly are approximated (Nystroem)")
-    ] = None
+    landmarks: Annotated[Count, Field(description="Rows by which a kernel is approximated (Nystroem)")] = None
 
 
 class HSSConfig(Options):
@@ -285,7 +322,7 @@ class FitConfig(Options):
         Literal["dcsvm", "bsgd", "cutting-plane", "admm-hss", "alfpgm"], Field(description="Algorithm")
     ] = "dcsvm"
     task: Annotated[
-        Literal["classify", "ordinal", "rank", "regress"] | None,
+        TaskName | None,
         Field(description="What is learned; else rank where cutting planes find a qid, classify elsewhere"),
     ] = None
     kernel: KernelConfig = KernelConfig()
@@ -319,38 +356,45 @@ class FitConfig(Options):
     probability: ProbabilityConfig = ProbabilityConfig()
 
     @model_validator(mode="after")
-    def _merging_needs_rbf(self) -> FitConfig:
-        if (
-            self.solver == "bsgd"
-            and self.kernel.name != "rbf"
-            and self.bsgd.strategy in ("sequence", "gradient")
-        ):
+    def _kernel_and_solver_agree(self) -> FitConfig:
+        name, strategy = self.kernel.name, self.bsgd.strategy
+        row = kernel_row(name)
+        if not row.definite and self.solver not in INDEFINITE:
             raise ValueError(
-                f"bsgd.strategy is {self.bsgd.strategy!r}, and points merge under the rbf kernel only; "
-                f"expected 'project' or 'remove' with {self.kernel.name}"
+                f"kernel.name is {name!r}, which need not be positive semidefinite; found solver {self.solver}, "
+                f"expected {' or '.join(INDEFINITE)}, which ends all the same"
+            )
+        if row.whole and (self.scale != "none" or self.probability.method):
+            raise ValueError(
+                f"kernel.name is {name!r}, whose values are no features; expected scale 'none' and no probability"
+            )
+        if self.solver == "bsgd" and not row.merges and strategy in ("sequence", "gradient"):
+            raise ValueError(
+                f"bsgd.strategy is {strategy!r}, and points merge under the {' or '.join(mergers())} kernel only; "
+                f"expected 'project' or 'remove' with {name}"
             )
         return self
 
     @model_validator(mode="after")
     def _task_and_solver_agree(self) -> FitConfig:
-        alone = {"ordinal": "cutting-plane", "rank": "cutting-plane", "regress": "alfpgm"}
-        if self.task in alone and self.solver != alone[self.task]:
-            raise ValueError(f"task is {self.task!r}, which goes with solver {alone[self.task]} alone")
-        if self.task == "regress" and (self.positive or self.class_weight):
-            raise ValueError("task is 'regress', which knows no classes; found positive or class_weight")
+        if self.task is not None:
+            task_of(self.task).require(self.solver, names_classes=bool(self.positive or self.class_weight))
         return self
 
     @model_validator(mode="after")
     def _cutting_planes_are_linear(self) -> FitConfig:
         if self.solver != "cutting-plane":
             return self
-        if self.kernel.name != "linear" and self.cutting_plane.landmarks is None:
+        is_linear = kernel_row(self.kernel.name).is_linear
+        if not is_linear and self.cutting_plane.landmarks is None:
             raise ValueError(
                 f"solver is 'cutting-plane', which is linear; expected kernel.name 'linear', or "
                 f"cutting_plane.landmarks (1000, say) to approximate {self.kernel.name}"
             )
-        elif self.kernel.name == "linear" and self.cutting_plane.landmarks is not None:
-            raise ValueError("cutting_plane.landmarks go with rbf and poly; found kernel.name 'linear'")
+        elif is_linear and self.cutting_plane.landmarks is not None:
+            raise ValueError(
+                f"cutting_plane.landmarks go with kernels to approximate; found kernel.name {self.kernel.name!r}"
+            )
         return self
 
 
@@ -393,15 +437,14 @@ def read_layer(path: str | Path) -> Layer:
 def parse_set(text: str) -> Layer:
     """The layer of `--set name=value`: the value is TOML (0.5, true, [1, 2]), anything else a string."""
     name, equals, value = text.partition("=")
-    for toml in (text, f"{name} = {_toml_text(value.strip())}") if equals else ():
+    for toml in (text, f"{name} = {_toml_string(value.strip())}") if equals else ():
         with suppress(tomllib.TOMLDecodeError):
             return f"--set {text}", tomllib.loads(toml)
     raise ConfigError(f"--set {text}: expected name=value, for example --set dcsvm.levels=3")
 
 
-def dump_toml(config: FitConfig) -> str:
-    """TOML text that `load_config` reads back to an equal configuration; None is left out."""
-    return "\n".join(_toml_lines(config.model_dump(), "")) + "\n"
+def _toml_string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _model_config(path: Path) -> Mapping[str, Any]:
@@ -447,6 +490,12 @@ def option_field(option: str) -> FieldInfo:
     """Description, default and range of the option with this dotted name."""
     group, _, member = option.rpartition(".")
     return (_GROUPS[group] if group else FitConfig).model_fields[member]
+
+
+def option_values(option: str) -> tuple[str, ...]:
+    """The values that the option with this dotted name is one of, where they are listed."""
+    field = option_field(option)
+    return tuple(value for kind in (field.annotation, *field.metadata) for value in choices(kind))
 
 
 def _explain(error: ValidationError, layers: tuple[Layer, ...], model: type[BaseModel]) -> str:
@@ -511,26 +560,3 @@ def suggest(name: str, known: list[str]) -> str:
         by_last = {option.rpartition(".")[2]: option for option in reversed(known)}
         near = [by_last[m] for m in difflib.get_close_matches(name.rpartition(".")[2], by_last, n=1)]
     return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
-
-
-def _toml_lines(table: Mapping[str, Any], prefix: str) -> Iterator[str]:
-    plain = {
-        key: value for key, value in table.items() if not isinstance(value, Mapping) and value is not None
-    }
-    yield from (f"{_toml_key(key)} = {_toml_text(value)}" for key, value in plain.items())
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from ("", f"[{prefix}{_toml_key(key)}]")
-            yield from _toml_lines(value, f"{prefix}{_toml_key(key)}.")
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_text(key)
-
-
-def _toml_text(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml_text, value)) + "]"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return json.dumps(value)

@@ -29,7 +29,7 @@ MOVE_S = (
 )
 SLOWEST = 4e6  # bytes a second
 FEW = 3  # silent workers that the scheduler is asked about
-LOADED = "import streamsvm.kernels, streamsvm.groups"  # numba, scipy and zarr with them
+LOADED = "import streamsvm.kernels.tiles, streamsvm.groups"  # numba, scipy and zarr with them
 
 
 class Contact:

@@ -23,6 +23,7 @@ from streamsvm.graph import Engine
 from streamsvm.memory import MiB, free_bytes, stay_in_memory, vector_bytes
 from streamsvm.phases import usage_so_far
 from streamsvm.solvers.dcsvm import default_levels
+from streamsvm.tasks import task_of
 from streamsvm.train import train_in_memory, with_task
 
 LEAST_ROWS = 500  # of a pilot
@@ -87,15 +88,16 @@ class Site:
 class Costs:
     """The cost model of a configuration on data of one kind.
 
-    row_bytes: of a row as stored, spooled_row_bytes: in scratch files. read_bytes_s: of one process, decoding included.
-    limit_bytes, threads: of the pilots. start_s: until a process is ready, the loading of compiled code included;
-    base_bytes: its memory then. is_spread: whether workers share more than reading. divided: rows beyond which there
-    are more parts, not larger ones, and all grows with the rows; None where a fit is not of parts alone.
+    columns: coefficients of a row. row_bytes: of a row as stored, spooled_row_bytes: in scratch files. read_bytes_s:
+    of one process, decoding included. limit_bytes, threads: of the pilots. start_s: until a process is ready, the
+    loading of compiled code included; base_bytes: its memory then. is_spread: whether workers share more than reading.
+    divided: rows beyond which there are more parts, not larger ones, and all grows with the rows; None where a fit is
+    not of parts alone.
     """
 
     solver: str
     d: int
-    n_classes: int
+    columns: int
     row_bytes: float
     spooled_row_bytes: float
     block_rows: int
@@ -129,7 +131,7 @@ class Costs:
         if self.solver != "dcsvm":
             return self.base_bytes
         support = 0 if self.divided else self._grown(n, [p.n_support for p in self.pilots])
-        return self.base_bytes + vector_bytes(n, self.n_classes) + int(2 * support * self.spooled_row_bytes)
+        return self.base_bytes + vector_bytes(n, self.columns) + int(2 * support * self.spooled_row_bytes)
 
     def _seconds(self, n: int, site: Site) -> dict[str, float]:
         faster = self.threads / site.slots if site.workers else 1.0
@@ -150,16 +152,15 @@ class Costs:
     def network_bytes(self, n: int) -> float:
         """Between the leading process and the workers of a cluster, rows among them; what is small is left out."""
         support = self._grown(n, [p.n_support for p in self.pilots])
-        columns = max(1, self.n_classes - 1)
         read = self._grown(n, [p.rows_read for p in self.pilots])
         return {
             # passes take the rows' parts there and back, a part its rows' numbers, labels, bounds and coefficients,
             # rounds of the top the products of all rows
             "dcsvm": 8
-            * (read + 3 * n + n * columns + self._grown(n, [p.rows_of_rounds for p in self.pilots]))
-            + support * (4 * self.d + 8 + 16 * columns),
+            * (read + 3 * n + n * self.columns + self._grown(n, [p.rows_of_rounds for p in self.pilots]))
+            + support * (4 * self.d + 8 + 16 * self.columns),
             # codes and weights there once, scores back from each pass (a rank's slopes there, every other time)
-            "cutting-plane": n * 12.0 + read * 8 * columns,
+            "cutting-plane": n * 12.0 + read * 8 * self.columns,
             "admm-hss": n * 4.0 * self.d,
             "alfpgm": n * 4.0 * self.d,
             "bsgd": n * 12.0,
@@ -174,7 +175,7 @@ class Costs:
 
     def _regroups(self, n: int, site: Site) -> bool:
         """Whether rows are written in the order of their parts: for workers, or as memory does not hold them."""
-        held = stay_in_memory(n, self.spooled_row_bytes, self.n_classes, self.limit_bytes, self.threads)
+        held = stay_in_memory(n, self.spooled_row_bytes, self.columns, self.limit_bytes, self.threads)
         return self.solver == "dcsvm" and (bool(site.workers) or not held)
 
     def _grown(self, n: int, values: Sequence[float]) -> float:
@@ -217,12 +218,13 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
             break
         if time.perf_counter() + grown(seen, took, following, STEEPEST[config.solver]) > until:
             break
-    n_classes = 1 if config.task == "regress" else len(store.coded[0])
+    task = task_of(str(config.task))
+    k = len(store.coded[0]) if task.has_classes else 0
     loading = min(max(first.total_s - again.total_s, 0.0), MOST_LOADING_S)
     return Costs(
         config.solver,
         store.d,
-        n_classes,
+        task.coefficients(k),
         store.nbytes / store.n,
         _spooled_row_bytes(store, config),
         store.blocks()[0][1],
@@ -231,7 +233,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
         Engine(config.threads).threads,
         start_s + loading,
         again.peak_rss_bytes,
-        _is_spread(config, n_classes),
+        _is_spread(config, task.n_subproblems(k)),
         store.n if config.dcsvm.early and _levels(store.n, config) else None,
         pilots,
     )
@@ -244,8 +246,8 @@ def _spooled_row_bytes(store: Store, config: FitConfig) -> float:
     return store.d * (1.0 if config.scale == "none" and store.dtype == np.uint8 else 4.0)
 
 
-def _is_spread(config: FitConfig, n_classes: int) -> bool:
-    alone = {"alfpgm": n_classes <= 2, "bsgd": config.bsgd.partitions == 1}
+def _is_spread(config: FitConfig, problems: int) -> bool:
+    alone = {"alfpgm": problems == 1, "bsgd": config.bsgd.partitions == 1}
     return not alone.get(config.solver, False)
 
 

@@ -8,7 +8,7 @@ where a centre is one vector.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -20,13 +20,14 @@ from streamsvm.data.rows import Rows, rows_state
 from streamsvm.events import Events, ignore
 from streamsvm.gather import Table
 from streamsvm.graph import Engine
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel, Stationary, kernel_from
 from streamsvm.sizes import Weighed
 
 RESTARTS = 3
 DISTANCE_BYTES = 4 << 20  # of distances that one thread holds
 MOST_CENTRES = 64  # of one node: a sample of a thousand rows places no more of them well
 ITERATIONS = 30
+FLAT = 1e-2  # reach of a kernel that hardly tells rows apart
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Centres(Weighed):
 
     def _products(self, rows: Rows) -> np.ndarray:
         """<phi(x), c>, (m, k); with the linear kernel a centre is a row of its own."""
-        if self.kernel.name == "linear":
+        if self.kernel.is_linear:
             return self.kernel.block(rows, self.rows)
         return self.kernel.apply(rows, self.rows, self.weights)
 
@@ -69,16 +70,16 @@ def _tiles(n: int, k: int) -> Iterator[slice]:
 def fit_centres(sample: Rows, k: int, kernel: Kernel, rng: np.random.Generator) -> Centres:
     """k-means of a sample in the feature space of `kernel`; at most k clusters, none of them empty.
 
-    An rbf kernel too narrow for its sample sends every far row to the most diffuse centre. It is widened by four
+    A kernel too narrow for its sample sends every far row to the most diffuse centre. It is widened to twice the length
     until, on the other half of the sample, no cluster takes more than half of the rows.
     """
     half = np.array_split(rng.permutation(len(sample)), 2)
-    while kernel.name == "rbf" and k > 2:
+    while isinstance(kernel, Stationary) and k > 2:
         trial = _fit(sample.take(half[0]), k, kernel, rng)
         counts = np.bincount(trial.assign(sample.take(half[1])), minlength=k)
-        if counts.max() <= max(0.5 * len(half[1]), 1) or kernel.gamma * sample.sq_norms.max() < 1e-2:
+        if counts.max() <= max(0.5 * len(half[1]), 1) or kernel.reach(sample) < FLAT:
             break
-        kernel = replace(kernel, gamma=kernel.gamma / 4)
+        kernel = kernel.widened()
     return _fit(sample, k, kernel, rng)
 
 
@@ -86,7 +87,7 @@ def _fit(sample: Rows, k: int, kernel: Kernel, rng: np.random.Generator) -> Cent
     labels = kernel_kmeans(kernel.block(sample, sample), k, rng)
     members = (labels[:, None] == np.unique(labels)).astype(np.float32)
     weights = members / members.sum(axis=0)
-    if kernel.name == "linear":
+    if kernel.is_linear:
         means = np.ascontiguousarray(weights.T @ sample.dense().astype(np.float32))
         sample, weights = Rows(means), np.eye(len(means), dtype=np.float32)
     products = kernel.apply(sample, sample, weights)
@@ -354,7 +355,7 @@ def partition_state(partition: Partition) -> tuple[dict[str, np.ndarray], list[d
     arrays["node_weights"] = np.concatenate([node.weights.ravel() for node in nodes])
     arrays["node_offsets"] = np.concatenate([node.offsets for node in nodes])
     attrs = [
-        {"kernel": asdict(node.kernel), "m": len(node.rows), "children": list(children)}
+        {"kernel": node.kernel.to_attrs(), "m": len(node.rows), "children": list(children)}
         for node, children in zip(nodes, partition.children, strict=True)
     ]
     return arrays, attrs
@@ -378,7 +379,8 @@ def _nodes_from(loaded: dict[str, np.ndarray], attrs: list[dict[str, Any]], d: i
             data, indices = loaded["node_rows_data"][entries], loaded["node_rows_indices"][entries]
             rows = Rows(sparse.csr_array((data, indices, indptr), shape=(m, d)))
         weights = loaded["node_weights"][weight : weight + m * k].reshape(m, k)
-        yield Centres(Kernel(**node["kernel"]), rows, weights, loaded["node_offsets"][offset : offset + k])
+        kernel = kernel_from(node["kernel"])
+        yield Centres(kernel, rows, weights, loaded["node_offsets"][offset : offset + k])
         if rows.is_sparse:
             entry = entries.stop
         row, weight, offset = row + m, weight + m * k, offset + k

@@ -48,7 +48,7 @@ class MemoryPlan:
 
 def plan_memory(
     store: Store,
-    n_classes: int,
+    columns: int,
     limit_bytes: int | None,
     threads: int,
     *,
@@ -58,15 +58,16 @@ def plan_memory(
 ) -> MemoryPlan:
     """How a fit stays under the limit (None: 80 % of what is free now). Raises MemoryLimitError.
 
-    raw: uint8 rows are used as stored, else as float32. cache_bytes: for kernel rows, less where memory is short.
+    columns: coefficients of a row. raw: uint8 rows are used as stored, else as float32.
+    cache_bytes: for kernel rows, less where memory is short.
     on_worker: the limit and threads are those of a cluster's worker, which sees parts only.
     """
     limit = limit_bytes or free_bytes()
     process = process_bytes()
-    vectors = 0 if on_worker else vector_bytes(store.n, n_classes)
+    vectors = 0 if on_worker else vector_bytes(store.n, columns)
     row = store.nbytes / store.n * (1 if raw else _growth(store))
     rows = int(store.n * row)
-    in_memory = not on_worker and stay_in_memory(store.n, row, n_classes, limit, threads)
+    in_memory = not on_worker and stay_in_memory(store.n, row, columns, limit, threads)
     free = limit - process - vectors - (int(1.2 * rows) if in_memory else 0)
     per_row = 3 * row * (1 if not raw else 4) + ROW_BYTES
     least_part = int((TASK_BYTES + LEAST_ROWS * per_row) / 0.8)
@@ -84,15 +85,15 @@ def plan_memory(
     return MemoryPlan(limit, process, vectors, rows, cache, in_memory, threads, max_part_rows)
 
 
-def stay_in_memory(n: int, row_bytes: float, n_classes: int, limit_bytes: int, threads: int) -> bool:
+def stay_in_memory(n: int, row_bytes: float, columns: int, limit_bytes: int, threads: int) -> bool:
     """Whether n rows of these bytes are held, next to what the process holds already and vectors of all rows."""
     tasks = threads * (TASK_BYTES + LEAST_ROWS * 3 * row_bytes)
-    return process_bytes() + vector_bytes(n, n_classes) + 1.5 * n * row_bytes + tasks < 0.7 * limit_bytes
+    return process_bytes() + vector_bytes(n, columns) + 1.5 * n * row_bytes + tasks < 0.7 * limit_bytes
 
 
-def vector_bytes(n: int, n_classes: int) -> int:
+def vector_bytes(n: int, columns: int) -> int:
     """Of labels, parts, coefficients and gradients of all rows."""
-    return n * (32 + 24 * (n_classes - 1))
+    return n * (32 + 24 * columns)
 
 
 def require_memory(limit_bytes: int | None, needed_bytes: int, what: str) -> None:

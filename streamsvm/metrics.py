@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.stats import kendalltau
 
 BINS = 15  # of a reliability diagram
 
@@ -190,6 +189,8 @@ def _mean_average_precision(relevant: np.ndarray, place: np.ndarray, starts: np.
 
 def _pair_order(grades: np.ndarray, scores: np.ndarray, queries: list[np.ndarray]) -> dict[str, float | None]:
     """Kendall's tau of each query says how many of its pairs are swapped: concordant less discordant ones."""
+    from scipy.stats import kendalltau  # it takes longer to load than all else that a fit needs
+
     taus, swapped, pairs = [], 0.0, 0.0
     for rows in queries:
         of_grades, of_scores = _n_pairs(grades[rows]), _n_pairs(scores[rows])

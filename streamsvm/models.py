@@ -12,17 +12,20 @@ import numpy as np
 
 from streamsvm.calibration import Calibration
 from streamsvm.data.check import require_finite
+from streamsvm.data.labels import encode
 from streamsvm.data.names import Named, Names
 from streamsvm.data.rows import Rows, rows_from_state, rows_state
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.kmeans import Partition, partition_from_state, partition_state
 from streamsvm.products import times
 from streamsvm.sizes import Weighed
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
-from streamsvm.solvers.pairs import n_pairs, pair_coefficients, vote
+from streamsvm.tasks import task_names, task_of
+from streamsvm.tasks.base import Task
+from streamsvm.tasks.pairs import n_pairs, pair_coefficients, vote
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Header(Weighed):
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         attrs = {
-            "kernel": asdict(self.kernel),
+            "kernel": self.kernel.to_attrs(),
             "scaling": self.scaling.kind,
             "positive": list(self.positive),
             "config": self.config or {},
@@ -64,7 +67,7 @@ class Header(Weighed):
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Header:
         names = tuple(arrays["feature_names"].tolist()) if "feature_names" in arrays else None
         header = cls(
-            kernel=Kernel(**attrs["kernel"]),
+            kernel=kernel_from(attrs["kernel"]),
             scaling=Scaling.from_arrays(attrs["scaling"], arrays),  # type: ignore[arg-type]
             classes=np.asarray(arrays["classes"]),
             positive=tuple(attrs["positive"]),
@@ -84,9 +87,15 @@ class _Classifier(Named, Weighed, ABC):
 
     header: Header
     task: str = "classify"
+    thresholds: np.ndarray = np.empty(0)  # of tasks that need them to tell labels apart
     is_pairwise: ClassVar[bool] = (
         False  # a problem for each pair of classes, else for each class against the rest
     )
+
+    @property
+    def learned(self) -> Task:
+        """The task, which knows what decision values mean."""
+        return task_of(self.task)
 
     @property
     def feature_names(self) -> Names | None:
@@ -103,14 +112,14 @@ class _Classifier(Named, Weighed, ABC):
 
     def labels(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray:
         """The label of each row from what `answers` gives; the values themselves where the task has no classes."""
-        return decision if self.task in ("rank", "regress") else self.classes[self.codes_of(decision, proba)]
+        return self.classes[self.codes_of(decision, proba)] if self.learned.has_labels else decision
 
     def codes_of(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray:
         """(m,) positions in `classes`: of the largest probability where there are any, else by decision values."""
         return self._decided(decision) if proba is None else np.argmax(proba, axis=1)
 
     def _decided(self, decision: np.ndarray) -> np.ndarray:
-        return (decision > 0).astype(np.intp) if decision.ndim == 1 else np.argmax(decision, axis=1)
+        return self.learned.codes(decision, self.thresholds)
 
     def predict(self, X: Any) -> np.ndarray:
         """(m,) labels of raw rows: `Rows`, an array or a data frame, the names of whose columns are compared."""
@@ -166,25 +175,11 @@ class _Classifier(Named, Weighed, ABC):
         return self.header.calibration.probabilities(decisions, len(self.classes), pairwise=self.is_pairwise)
 
 
-def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
-    """(n,) int32 codes of labels in `classes`, -1 where unknown; with `positive`, 1 for those labels and 0 else.
-
-    Of many rows, only the different labels should come here (`Store.coded`): each may become text.
-    """
-    if positive:
-        return np.isin(label_texts(y), positive).astype(np.int32)
-    if y.dtype.kind != classes.dtype.kind and "U" in (y.dtype.kind, classes.dtype.kind):
-        y, classes = label_texts(y), label_texts(classes)
-    order = np.argsort(classes)
-    codes = np.clip(np.searchsorted(classes[order], y), 0, len(classes) - 1)
-    return np.where(classes[order][codes] == y, order[codes], -1).astype(np.int32)
-
-
-def label_texts(labels: np.ndarray) -> np.ndarray:
-    """Labels as text; whole floats as integers are written."""
-    if labels.dtype.kind == "f" and np.all(labels == np.round(labels)):
-        labels = labels.astype(np.int64)
-    return labels.astype(str)
+def _known_task(name: Any) -> str:
+    """The task that a file names. Raises ValueError where there is none of that name."""
+    if name not in task_names():
+        raise ValueError(f"found task {name!r}, expected one of {', '.join(task_names())}")
+    return str(name)
 
 
 @dataclass(frozen=True)
@@ -195,7 +190,7 @@ class KernelModel(_Classifier):
     is_pairwise: ClassVar[bool] = True
     header: Header
     support: Rows
-    alpha: np.ndarray  # (s, k - 1) compact, see solvers.pairs
+    alpha: np.ndarray  # (s, k - 1) compact, see tasks.pairs
     codes: np.ndarray  # (s,) class codes of the support rows
     ids: np.ndarray  # (s,) int64 rows of the training store that they were
     intercept: np.ndarray  # (n_pairs,)
@@ -411,7 +406,7 @@ class BudgetModel(_Classifier):
 class ExpansionModel(_Classifier):
     """f_c(x) = sum_i coef_ic K(x_i, x) + b_c, one column for two classes, else one for each class against the rest.
 
-    Task regress: one column, and its value is the answer.
+    Of a task without labels: one column, and its value is the answer.
     """
 
     kind: ClassVar[str] = "expansion"
@@ -442,15 +437,15 @@ class ExpansionModel(_Classifier):
         header = Header.from_state(arrays, attrs)
         support = rows_from_state("support", arrays, header.d)
         coef, intercept, ids = (np.asarray(arrays[name]) for name in ("coef", "intercept", "ids"))
-        return cls(header, support, coef, intercept, ids, attrs["task"])
+        return cls(header, support, coef, intercept, ids, _known_task(attrs["task"]))
 
 
 @dataclass(frozen=True)
 class LinearModel(_Classifier):
     """f_c(x) = w_c'x + b_c, one column for two classes, else one for each class against the rest.
 
-    With landmarks z_j (Nystroem), f_c(x) = sum_j w_cj K(x, z_j) + b_c. Task ordinal: one column, and the rank of a row
-    is the number of thresholds below it; task rank: the score is the answer.
+    With landmarks z_j (Nystroem), f_c(x) = sum_j w_cj K(x, z_j) + b_c. Of a task with thresholds: one column, and the
+    code of a row is the number of thresholds below it; of a task without labels: the score is the answer.
     """
 
     kind: ClassVar[str] = "linear"
@@ -458,7 +453,9 @@ class LinearModel(_Classifier):
     coef: np.ndarray  # (d or landmarks, columns)
     intercept: np.ndarray  # (columns,)
     task: str = "classify"
-    thresholds: np.ndarray = field(default_factory=lambda: np.empty(0))  # (k - 1,) rising, of task ordinal
+    thresholds: np.ndarray = field(
+        default_factory=lambda: np.empty(0)
+    )  # (k - 1,) rising, see Task.thresholds
     landmarks: Rows | None = None
 
     def binary_decisions(self, rows: Rows) -> np.ndarray:
@@ -467,13 +464,6 @@ class LinearModel(_Classifier):
         if self.landmarks is None:
             return times(rows, self.coef) + self.intercept
         return self.header.kernel.apply(rows, self.landmarks, self.coef) + self.intercept
-
-    def _decided(self, decision: np.ndarray) -> np.ndarray:
-        return (
-            np.searchsorted(self.thresholds, decision)
-            if self.task == "ordinal"
-            else super()._decided(decision)
-        )
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()
@@ -487,4 +477,4 @@ class LinearModel(_Classifier):
         header = Header.from_state(arrays, attrs)
         landmarks = rows_from_state("landmarks", arrays, header.d) if attrs["has_landmarks"] else None
         coef, intercept, thresholds = (np.asarray(arrays[n]) for n in ("coef", "intercept", "thresholds"))
-        return cls(header, coef, intercept, attrs["task"], thresholds, landmarks)
+        return cls(header, coef, intercept, _known_task(attrs["task"]), thresholds, landmarks)

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block, Samples
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
 from streamsvm.sizes import Weighed
 
 NOISE = 1e-6  # of the largest eigenvalue: smaller ones are rounding of float32 kernel values

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from river import base
 
-from streamsvm.config import FitConfig, KernelConfig, build_config
+from streamsvm.config import FitConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import kernel_class
+from streamsvm.kernels.options import as_arguments, kernel_of
+from streamsvm.kernels.table import kernel_row, mergers
 from streamsvm.models import BudgetModel, Header
 from streamsvm.online_calibration import OnlineCalibration
 from streamsvm.online_columns import Columns, Spread, numbers
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, BudgetStats
-from streamsvm.solvers.pairs import n_columns, signs
+from streamsvm.tasks.pairs import n_columns, signs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +49,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
         whenever the number of events has doubled, and support vectors go on under the new value.
         river's `model_selection.SuccessiveHalvingClassifier` chooses among several.
     kernel
-        "rbf", "poly" or "linear"; merging needs rbf.
+        "rbf", "laplacian", "matern", "cauchy", "poly" or "linear"; merging needs rbf.
     degree, coef0
         Of the polynomial (gamma a'b + coef0)^degree.
     budget
@@ -67,6 +69,8 @@ class BSGDClassifier(base.MiniBatchClassifier):
         Most columns: features beyond are left out, with a warning. The budget takes 4 bytes for each of them.
     max_classes
         Most labels that are taken up: one beyond is a DataError.
+    kernel_params
+        Further options of the kernel: {"nu": 2.5} of matern, 0.5, 1.5 (None) or 2.5.
 
     Examples
     --------
@@ -93,18 +97,22 @@ class BSGDClassifier(base.MiniBatchClassifier):
         average: bool = False,
         max_features: int = MOST_FEATURES,
         max_classes: int = MOST_CLASSES,
+        kernel_params: dict[str, Any] | None = None,
     ) -> None:
         self.lam, self.gamma, self.kernel, self.degree, self.coef0 = lam, gamma, kernel, degree, coef0
         self.budget, self.merge, self.strategy, self.bias = budget, merge, strategy, bias
         self.classes, self.average = classes, average
         self.max_features, self.max_classes = max_features, max_classes
+        self.kernel_params = kernel_params
         self._config = self._checked()
         self._labels: list[Any] = [] if classes is None else list(classes)
         self._targets = _targets(self._labels)  # what each label asks of the columns
         self._columns = Columns((), 0, max_features)
-        self._spread = Spread() if isinstance(gamma, str) and kernel != "linear" else None
+        self._spread = (
+            Spread() if isinstance(gamma, str) and "gamma" in kernel_row(kernel).parameters else None
+        )
         self._learner = BudgetLearner(
-            _kernel(self._config.kernel),
+            kernel_of(self._config.kernel, 1, 1.0),  # until gamma is measured
             0,
             n_columns(len(self._labels)),
             BudgetOptions.of(self._config.bsgd, lam),
@@ -115,7 +123,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
 
     def _checked(self) -> FitConfig:
         """The configuration. Raises ConfigError, by the names of the parameters."""
-        strategy = self.strategy or ("sequence" if self.kernel == "rbf" else "project")
+        strategy = self.strategy or ("sequence" if self.kernel in mergers() else "project")
         values: dict[str, Any] = {
             "solver": "bsgd",
             "kernel": {
@@ -123,7 +131,8 @@ class BSGDClassifier(base.MiniBatchClassifier):
                 "gamma": self.gamma,
                 "degree": self.degree,
                 "coef0": self.coef0,
-            },
+            }
+            | (self.kernel_params or {}),
             "bsgd": {
                 "lam": self.lam,
                 "budget": self.budget,
@@ -221,7 +230,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
 
     @property
     def stats(self) -> BudgetStats:
-        """Steps, budget maintenances, their time and their weight degradation."""
+        """Steps and their time, budget maintenances and their weight degradation."""
         return self._learner.stats()
 
     @property
@@ -283,17 +292,14 @@ class BSGDClassifier(base.MiniBatchClassifier):
 
         The features of a fit on rows without names are "0", "1" and so on.
         """
-        options, kernel = model.options, model.header.kernel
         stream = model.stream or {
             "features": model.feature_names or [str(i) for i in range(model.d)],
             "labels": model.classes.tolist(),
         }
         learner = cls(
-            gamma=stream.get("gamma", kernel.gamma),
-            kernel=kernel.name,
-            degree=kernel.degree,
-            coef0=kernel.coef0,
-            **asdict(options),
+            **as_arguments(model.header.kernel)
+            | {name: stream[name] for name in ("gamma",) if name in stream},
+            **asdict(model.options),
             **stream.get("limits", {}),
         )
         learner._columns = Columns(stream["features"], model.d, learner.max_features)
@@ -346,8 +352,9 @@ class BSGDClassifier(base.MiniBatchClassifier):
 
     def _measured(self, spread: Spread) -> float:
         """gamma "scale" or "auto"."""
-        variance = spread.variance() if self.gamma == "scale" else 0.0
-        return 1 / variance if variance > 0 else 1 / max(len(self._columns.names), 1)
+        d = max(len(self._columns.names), 1)
+        total = spread.variance() if self.gamma == "scale" else 0.0
+        return kernel_class(self.kernel).typical_gamma(d, total if total > 0 else d)
 
     def _look_for_vanished(self) -> None:
         """Warns once where support vectors are so far apart that each stands alone: any answer is then the bias."""
@@ -355,7 +362,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
         if len(apart) and np.median(apart) > VANISHED:
             self._vanished = True
             warnings.warn(
-                f"nearly all kernel values vanish: gamma is {self._learner.kernel.gamma:.3g}, and half of the support "
+                f"nearly all kernel values vanish: gamma is {self._learner.gamma:.3g}, and half of the support "
                 f"vectors are more than {np.median(apart) ** 0.5:.3g} / sqrt(gamma) from any other; standardise the "
                 'columns, or take gamma="scale"',
                 stacklevel=2,
@@ -413,8 +420,3 @@ def _is_doubled(n: int) -> bool:
 def _targets(labels: list[Any]) -> np.ndarray:
     k = max(2, len(labels))
     return signs(np.arange(k), k)
-
-
-def _kernel(config: KernelConfig) -> Kernel:
-    gamma = 1.0 if isinstance(config.gamma, str) else config.gamma  # until it is measured
-    return Kernel(config.name, gamma, config.degree, config.coef0)

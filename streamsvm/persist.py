@@ -20,13 +20,12 @@ import numpy as np
 import zarr
 
 from streamsvm.data.checked import CheckedArray, whole_metadata
-from streamsvm.data.columns import create_array
+from streamsvm.data.growing import GrowingArray
 from streamsvm.data.place import MODEL_FORMAT, STORE_MARK
 from streamsvm.data.target import Target
 from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StreamSVMError
 from streamsvm.jsonable import jsonable
 
-CHUNK_BYTES = 4 << 20
 KEEP_BYTES = 64 << 20
 VERSION = 1
 HOMES = {
@@ -231,7 +230,7 @@ class ModelWriter:
         require_local(Path(path))
         self._kind = kind
         self._target = Target(str(path), overwrite=is_model(Path(path)))
-        self._columns: dict[str, ArrayWriter] = {}
+        self._columns: dict[str, GrowingArray] = {}
         self._strings: dict[str, list[str]] = {}
 
     def __enter__(self) -> Self:
@@ -246,7 +245,7 @@ class ModelWriter:
             self._strings.setdefault(name, []).extend(block.tolist())
             return
         if name not in self._columns:
-            self._columns[name] = ArrayWriter(self._group, name)
+            self._columns[name] = GrowingArray(self._group, name)
         with self._target.errors():
             self._columns[name].append(block)
 
@@ -269,46 +268,3 @@ class ModelWriter:
         head = {"format": MODEL_FORMAT, "version": VERSION, "kind": self._kind, "strings": self._strings}
         self._group.attrs.put(jsonable({**head, **self.attrs}))
         self._target.commit()
-
-
-class ArrayWriter:
-    """A growing array of `group`: rows are held back until they fill a chunk, so no chunk is written twice.
-
-    The first block tells row shape and dtype; without a block no array is made.
-    """
-
-    def __init__(self, group: zarr.Group, name: str) -> None:
-        self._group, self._name = group, name
-        self._held: list[np.ndarray] = []
-        self._array: zarr.Array | None = None
-
-    def append(self, block: np.ndarray) -> None:
-        """Adds the rows of `block` (m, ...). Raises ValueError where they differ from those before."""
-        if block.ndim == 0:
-            raise ValueError(f"{self._name}: a number belongs in the attributes, expected an array with rows")
-        if not self._held:
-            self._held = [block[:0].copy()]
-        found, expected = (block.shape[1:], block.dtype), (self._held[0].shape[1:], self._held[0].dtype)
-        if found != expected:
-            raise ValueError(f"{self._name}: found rows {found}, expected {expected}")
-        chunk_rows = max(1, CHUNK_BYTES // max(1, block.dtype.itemsize * math.prod(block.shape[1:])))
-        for start in range(0, len(block), chunk_rows):
-            self._held.append(block[start : start + chunk_rows].copy())
-            if sum(map(len, self._held)) >= chunk_rows:
-                self._write(chunk_rows)
-
-    def close(self) -> None:
-        """Writes what is held back."""
-        if self._held and (self._array is None or sum(map(len, self._held))):
-            self._write(sum(map(len, self._held)))
-
-    def _write(self, n: int) -> None:
-        rows = np.concatenate(self._held)
-        if self._array is None:
-            chunks = tuple(max(1, size) for size in (n, *rows.shape[1:]))
-            shape = (0, *rows.shape[1:])
-            self._array = create_array(self._group, self._name, shape=shape, chunks=chunks, dtype=rows.dtype)
-        start = self._array.shape[0]
-        self._array.resize((start + n, *rows.shape[1:]))
-        self._array[start:] = rows[:n]
-        self._held = [rows[n:]]

@@ -16,43 +16,19 @@ import numpy as np
 from streamsvm.compiling import compiling_told
 from streamsvm.data.check import require_finite
 from streamsvm.data.columns import Column
+from streamsvm.data.growing import GrowingArray
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.target import Target, whole_file
-from streamsvm.errors import ConfigError, DataError
+from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
-from streamsvm.metrics import (
-    ProbabilityScores,
-    break_even,
-    confusion,
-    curves,
-    mean_absolute_error,
-    per_class,
-    ranking,
-    regression,
-    roc_auc,
-)
-from streamsvm.persist import ArrayWriter
+from streamsvm.tasks import task_of
+from streamsvm.tasks.scores import Judge
 
 if TYPE_CHECKING:
     from streamsvm.graph import Engine
 
-ANSWERS = {"rank": "score", "regress": "value"}  # what a task predicts in place of a label
 PREDICTIONS = "streamsvm_predictions"  # group attribute of what `predict` writes as zarr
-
-
-class Judge(Protocol):
-    """What follows from decision values."""
-
-    @property
-    def task(self) -> str: ...
-
-    @property
-    def classes(self) -> np.ndarray: ...
-
-    def labels(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray: ...
-
-    def encode_labels(self, y: np.ndarray) -> np.ndarray: ...
 
 
 class Predictor(Judge, Protocol):
@@ -140,20 +116,16 @@ def write_predictions(
     if proba:
         model.require_probabilities()
 
+    answer = task_of(model.task).answer
+
     def block(values: np.ndarray, p: np.ndarray | None) -> Block:
         wanted = {"decision": values} if decision else {}
         if proba and p is not None:
             wanted["probability"] = p
-        return {ANSWERS.get(model.task, "label"): model.labels(values, p), **wanted}
+        return {answer: model.labels(values, p), **wanted}
 
     blocks = predict_blocks(model, store, engine=engine, ask=answers_of, events=events)
     writers[out.suffix](out, store.n, (block(*answers) for _, _, answers in blocks), model.classes)
-
-
-def codes_of_labels(model: Any, store: Store) -> np.ndarray:
-    """(n,) a model's class codes of a store's labels; -1 for one it does not know."""
-    labels, codes = store.coded
-    return model.encode_labels(labels)[codes]
 
 
 def evaluate(
@@ -180,66 +152,10 @@ def assess(
     with_curves: bool = False,
 ) -> dict[str, Any]:
     """What `evaluate` says, of (start, stop, (decision values, probabilities or None)) of a store's row blocks."""
-    k, classless = len(model.classes), model.task in ANSWERS
-    truth = np.zeros(store.n, np.int32) if classless else codes_of_labels(model, store)
-    counts = np.zeros((k, k), np.int64)
-    scored = classless or k == 2 or model.task == "ordinal"
-    scores = np.empty(store.n if scored else 0)
-    probabilities = ProbabilityScores(k)
+    scores = task_of(model.task).scores(model, store)
     for start, stop, (values, proba) in blocks:
-        if scored:
-            scores[start:stop] = values
-        if not classless:
-            known = truth[start:stop] >= 0
-            predicted = _positions(model.classes, model.labels(values, proba))
-            counts += confusion(truth[start:stop][known], predicted[known], k)
-            if proba is not None:
-                probabilities.add(truth[start:stop][known], proba[known])
-    summary = {"accuracy": None, "n": store.n} if classless else _summary(model, truth, counts, scores)
-    summary |= probabilities.result() if probabilities.n else {}
-    if model.task == "regress":
-        return summary | regression(store.y, scores)
-    if classless or model.task == "ordinal" or (scored and store.qid is not None):
-        summary |= _ranking(store, scores)
-    if with_curves and k == 2 and not classless:
-        known = truth >= 0
-        summary |= curves(truth[known] == 1, scores[known])
-    return summary
-
-
-def _ranking(store: Store, scores: np.ndarray) -> dict[str, Any]:
-    groups = (
-        np.zeros(store.n, np.int64) if store.qid is None else np.unique(store.qid, return_inverse=True)[1]
-    )
-    return ranking(store.y, scores, groups)
-
-
-def _positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Where each label stands in `classes`, which holds them all, in any order."""
-    order = np.argsort(classes)
-    return order[np.searchsorted(classes[order], labels)]
-
-
-def _summary(model: Judge, truth: np.ndarray, counts: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
-    n, n_known, labels = len(truth), int(counts.sum()), model.classes.tolist()
-    if n_known == 0:
-        raise DataError(f"no row has a label that the model knows; it knows {', '.join(map(str, labels))}")
-    summary = {
-        "accuracy": float(np.trace(counts) / n),
-        "n": n,
-        "n_unknown_labels": n - n_known,
-        "classes": labels,
-        "per_class": per_class(counts, labels),
-        "confusion": counts.tolist(),
-    }
-    known = truth >= 0
-    if len(labels) == 2:
-        positive = truth[known] == 1
-        summary["roc_auc"] = roc_auc(positive, scores[known])
-        summary["break_even"] = break_even(positive, scores[known])
-    if model.task == "ordinal":
-        summary["mean_absolute_error"] = mean_absolute_error(counts)
-    return summary
+        scores.add(start, stop, values, proba)
+    return scores.result(with_curves=with_curves)
 
 
 def _write_csv(out: Path, n: int, blocks: Iterator[Block], classes: np.ndarray) -> None:
@@ -274,7 +190,7 @@ def _write_zarr(out: Path, n: int, blocks: Iterator[Block], classes: np.ndarray)
     with target.errors(), ExitStack() as cleanup:
         cleanup.callback(target.discard)
         group = target.begin()
-        more = {name: ArrayWriter(group, name) for name in ("decision", "probability")}
+        more = {name: GrowingArray(group, name) for name in ("decision", "probability")}
         answer: Column | None = None
         for block in blocks:
             (name, values), *others = block.items()

@@ -18,14 +18,15 @@ import numpy as np
 from streamsvm.calibration import Calibration, calibrate, own_problems, require_classes
 from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
+from streamsvm.data.labels import label_texts
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.events import Events, ignore
 from streamsvm.fits.base import row_weights
 from streamsvm.graph import Engine, open_engine
-from streamsvm.models import label_texts
-from streamsvm.predict import codes_of_labels, predict_blocks
+from streamsvm.predict import predict_blocks
+from streamsvm.tasks.scores import codes_of_labels
 
 Learn = Callable[[Store, Path], list[Any]]  # models of some rows; with a folder for their files
 

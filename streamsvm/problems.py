@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -11,8 +12,12 @@ import numpy as np
 from streamsvm.data.rows import Rows, concat
 from streamsvm.graph import Engine
 from streamsvm.groups import Groups, PartReader
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
 from streamsvm.rowcache import WIDE, RowCache
+from streamsvm.strips import strips
+from streamsvm.tasks.base import Subproblem
+
+MATRIX_STRIP = 1024  # columns of a given matrix that are multiplied at once, as float64
 
 
 class Bounds(Protocol):
@@ -115,43 +120,79 @@ class KernelDual:
         return self._view[1]
 
 
-class RegressionDual:
-    """The dual of epsilon regression: f(x) within epsilon of targets t (n,), else a loss.
+class MatrixDual:
+    """The dual of one binary problem whose kernel matrix K (n, n), symmetric, is given."""
 
-    2 n variables, a and a* of f(x) = sum_i (a_i - a*_i) K(x_i, x) + b: labels +1 and -1, linear epsilon - t and
-    epsilon + t over the same rows twice (Smola and Schoelkopf 2004). half: the problem of the n rows, labels all 1.
+    linear: np.ndarray | float = -1.0
+    parts: np.ndarray | None = None
+
+    def __init__(self, K: np.ndarray, y: np.ndarray, upper: np.ndarray, threads: int = 1) -> None:
+        self.y, self.upper = y, upper
+        self._K, self._threads = K.astype(np.float32, copy=False), threads
+
+    def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self._K[np.ix_(a, b)]
+
+    def diagonal(self, ids: np.ndarray) -> np.ndarray:
+        return self._K[ids, ids].astype(np.float64)
+
+    def gram(self, ids: np.ndarray) -> np.ndarray:
+        return signed(self.cross(ids, ids), self.y[ids])
+
+    def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        coef, out = delta * self.y[ids], np.empty(len(self.y))
+
+        def add(start: int, stop: int) -> None:
+            out[start:stop] = coef @ self._K[ids, start:stop]
+
+        strips(add, len(out), MATRIX_STRIP, self._threads)
+        out *= self.y
+        return out if rows is None else out[rows]
+
+
+class RepeatedDual:
+    """A dual with several variables for each row: of y, linear (c n,) the first n are the first ones of all rows.
+
+    once: the problem of the n rows, labels all 1; its bounds are those of every variable of a row.
     """
 
     parts: np.ndarray | None = None
 
-    def __init__(self, half: KernelDual, targets: np.ndarray, epsilon: float) -> None:
-        n = len(targets)
-        self.y, self.upper = np.repeat([1.0, -1.0], n), np.tile(half.upper, 2)
-        self.linear: np.ndarray | float = np.concatenate([epsilon - targets, epsilon + targets])
-        self._half, self._n = half, n
+    def __init__(self, once: DualQP, y: np.ndarray, linear: np.ndarray | float) -> None:
+        self.y, self.linear, self._n = y, linear, len(once.y)
+        self.upper = np.tile(once.upper, len(y) // self._n)
+        self._once = once
         self._view: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return self._half.cross(a % self._n, b % self._n)
+        return self._once.cross(a % self._n, b % self._n)
 
     def diagonal(self, ids: np.ndarray) -> np.ndarray:
-        return self._half.diagonal(ids % self._n)
+        return self._once.diagonal(ids % self._n)
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
-        return signed(self._half.gram(ids % self._n), self.y[ids])
+        return signed(self._once.gram(ids % self._n), self.y[ids])
 
     def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         base, place = np.unique(ids % self._n, return_inverse=True)
         coef = np.bincount(place, weights=delta * self.y[ids], minlength=len(base))
         if rows is None:
-            product = self._half.apply(base, coef)
-            return np.concatenate([product, -product])
+            return np.tile(self._once.apply(base, coef), len(self.y) // self._n) * self.y
         if (
             self._view is None or self._view[0] is not rows
-        ):  # the halves of an active set, for the rounds that share it
+        ):  # the rows of an active set, for the rounds that share it
             self._view = rows, *np.unique(rows % self._n, return_inverse=True)
         _, once, twice = self._view
-        return self._half.apply(base, coef, once)[twice] * self.y[rows]
+        return self._once.apply(base, coef, once)[twice] * self.y[rows]
+
+
+def dual_of(part: Subproblem, of_rows: Callable[[np.ndarray], Any]) -> DualQP:
+    """The dual of a subproblem. of_rows: that of its rows with one variable each, of labels y (m,)."""
+    if part.copies > 1:
+        return RepeatedDual(of_rows(np.ones(len(part.ids))), part.y, part.linear)
+    dual: DualQP = of_rows(part.y)
+    dual.linear = part.linear
+    return dual
 
 
 class StreamedDual:
@@ -206,15 +247,14 @@ class StreamedDual:
         return out if rows is None else out[rows]
 
     def _gather(self, ids: np.ndarray) -> Rows:
-        """Rows by problem ids, in their order."""
+        """Rows by problem ids, in their order; an id may come more than once."""
         wanted = np.zeros(len(self.y), bool)
         wanted[ids] = True
         held, chosen, members = self._chosen(wanted)
         found = list(self._engine.map(Rows.take, held, chosen))
         order = np.argsort(np.concatenate(members))
-        back = np.empty(len(ids), np.intp)
-        back[np.argsort(ids)] = order
-        return concat(found).take(back)
+        _, place = np.unique(ids, return_inverse=True)
+        return concat(found).take(order[place])
 
     def _chosen(self, wanted: np.ndarray) -> tuple[list[Any], list[np.ndarray], list[np.ndarray]]:
         """Of the parts that have wanted rows of the problem: their rows, which of them, and these in the problem."""

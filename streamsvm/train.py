@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from streamsvm.memory import free_bytes
 from streamsvm.persist import load_model, read_attrs
 from streamsvm.phases import Phases, used_s, whole_command
 from streamsvm.runs import end_with, recorded
+from streamsvm.tasks import default_task
 
 FITS = {
     "dcsvm": "streamsvm.fits.dcsvm:DCSVMFit",
@@ -66,7 +67,7 @@ def train(
         with fitting as (fit, calibrations):
             fit.calibration = next(iter(calibrations), None)
             if run_dir is not None:
-                events("plan", kernel=asdict(fit.kernel), scaling=fit.scaling.kind, **fit.plan())
+                events("plan", kernel=fit.kernel.to_attrs(), scaling=fit.scaling.kind, **fit.plan())
             report = fit.to_file(model_path)
         report = whole_command(report | {"model": str(model_path)}, start)
         if run_dir is not None:
@@ -172,9 +173,8 @@ def open_fit(
 
 
 def with_task(config: FitConfig, store: Store) -> FitConfig:
-    """The configuration with its task as a fact: rank where cutting planes find query ids, else classify."""
-    ranks = config.solver == "cutting-plane" and store.qid is not None
-    task = config.task or ("rank" if ranks else "classify")
+    """The configuration with its task as a fact: where it names none, the solver and query ids tell it."""
+    task = config.task or default_task(config.solver, has_queries=store.qid is not None)
     if config.probability.method is not None:
         require_classes(task)
     return config.model_copy(update={"task": task})

@@ -7,8 +7,10 @@ from functools import partial
 from operator import attrgetter, contains, eq, ne
 from typing import Any, NamedTuple
 
-from streamsvm.config import FitConfig, Layer, Resolved, option_field, option_names
+from streamsvm.config import FitConfig, KernelConfig, Layer, Resolved, option_field, option_names
 from streamsvm.errors import ConfigError
+from streamsvm.kernels.table import kernel_row, readers
+from streamsvm.tasks import task_names, task_of
 
 
 class Rule(NamedTuple):
@@ -18,6 +20,15 @@ class Rule(NamedTuple):
     readers: str
     decider: str
     reads: Callable[[Any], bool]  # of the decider's value
+
+
+def _kernels(parameter: str) -> str:
+    *names, last = readers(parameter)
+    return f"kernels {', '.join(names)} and {last}" if names else f"kernel {last}"
+
+
+def _reads(parameter: str, name: str) -> bool:
+    return parameter in kernel_row(name).parameters
 
 
 SECTIONS = {
@@ -34,11 +45,13 @@ RULES = (
         for option in option_names()
         if option.startswith(f"{section}.")
     ),
+    *(
+        Rule(f"kernel.{parameter}", _kernels(parameter), "kernel.name", partial(_reads, parameter))
+        for parameter in KernelConfig.model_fields
+        if parameter != "name"
+    ),
     Rule("tol", "solvers that end at a tolerance, all but bsgd,", "solver", partial(ne, "bsgd")),
     Rule("cache_size", "solvers dcsvm and alfpgm", "solver", partial(contains, ("dcsvm", "alfpgm"))),
-    Rule("kernel.gamma", "kernels rbf and poly", "kernel.name", partial(ne, "linear")),
-    Rule("kernel.degree", "kernel poly", "kernel.name", partial(eq, "poly")),
-    Rule("kernel.coef0", "kernel poly", "kernel.name", partial(eq, "poly")),
     Rule("dcsvm.early_level", "early prediction", "dcsvm.early", bool),
     Rule("dcsvm.combine", "early prediction", "dcsvm.early", bool),
     Rule("dcsvm.neighbours", "early prediction", "dcsvm.early", bool),
@@ -46,14 +59,20 @@ RULES = (
     Rule("C", "bsgd without a lambda of its own", "bsgd.lam", lambda lam: lam is None),
     Rule("bsgd.rounds", "several partitions", "bsgd.partitions", lambda partitions: partitions > 1),
     Rule("alfpgm.mu", "subproblem fpg", "alfpgm.subproblem", partial(eq, "fpg")),
-    Rule("alfpgm.epsilon", "task regress", "task", partial(eq, "regress")),
     Rule("probability.folds", "a fit with probabilities", "probability.method", bool),
 )
 
 
 def unread(config: FitConfig) -> Iterator[Rule]:
     """The rules of options that this configuration does not read."""
-    return (rule for rule in RULES if not rule.reads(attrgetter(rule.decider)(config)))
+    return (rule for rule in (*RULES, *_of_tasks()) if not rule.reads(attrgetter(rule.decider)(config)))
+
+
+def _of_tasks() -> Iterator[Rule]:
+    """What a task alone reads, of the tasks that there are."""
+    for name in task_names():
+        for option in task_of(name).options:
+            yield Rule(option, f"task {name}", "task", partial(eq, name))
 
 
 def require_read(layers: list[Layer], *configs: FitConfig) -> None:

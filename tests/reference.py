@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
+from scipy.special import gamma, kv
 
 
 def dense(X) -> np.ndarray:
@@ -15,11 +16,25 @@ def dense(X) -> np.ndarray:
 
 def kernel_matrix(kernel, A, B) -> np.ndarray:
     """K (m, q) float64 of streamsvm's Kernel between the rows of A and B, dense or CSR."""
-    A, B = dense(A), dense(B)
-    if kernel.name == "rbf":
-        return np.exp(-kernel.gamma * cdist(A, B, "sqeuclidean"))
-    inner = A @ B.T
-    return inner if kernel.name == "linear" else (kernel.gamma * inner + kernel.coef0) ** kernel.degree
+    return FORMULAS[kernel.name](kernel, dense(A), dense(B))
+
+
+def matern(kernel, A, B) -> np.ndarray:
+    """2^(1-nu) / Gamma(nu) s^nu K_nu(s), s = sqrt(2 nu) gamma |a-b| (Rasmussen and Williams 2006, (4.14))."""
+    s = np.maximum(np.sqrt(2 * kernel.nu) * kernel.gamma * cdist(A, B), 1e-9)  # K_nu has a pole at 0
+    return 2 ** (1 - kernel.nu) / gamma(kernel.nu) * s**kernel.nu * kv(kernel.nu, s)
+
+
+FORMULAS = {
+    "rbf": lambda kernel, A, B: np.exp(-kernel.gamma * cdist(A, B, "sqeuclidean")),
+    "laplacian": lambda kernel, A, B: np.exp(-kernel.gamma * cdist(A, B, "cityblock")),
+    "matern": matern,
+    "cauchy": lambda kernel, A, B: 1 / (1 + kernel.gamma * cdist(A, B, "sqeuclidean")),
+    "poly": lambda kernel, A, B: (kernel.gamma * A @ B.T + kernel.coef0) ** kernel.degree,
+    "sigmoid": lambda kernel, A, B: np.tanh(kernel.gamma * A @ B.T + kernel.coef0),
+    "linear": lambda kernel, A, B: A @ B.T,
+    "precomputed": lambda kernel, A, B: A @ B.T,
+}
 
 
 def dual_objective(Q, a) -> float:

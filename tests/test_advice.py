@@ -16,7 +16,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.events import Events
 from streamsvm.fits.advice import uneven_columns, vanishing_values
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.distance import RBF
 from streamsvm.train import train_in_memory
 from streamsvm.tune.options import TuneConfig, points
 from streamsvm.tune.search import tune
@@ -97,10 +97,15 @@ class TestScale:
             [message] = told(X, y, scale=scale, kernel={"gamma": 1e6})[1]
             assert "values of the rbf kernel vanish at gamma 1e+06" in message
 
+    @pytest.mark.parametrize("name", ["laplacian", "matern"])
+    def test_so_are_other_kernels_of_distances(self, name):
+        [message] = told(*labelled(), kernel={"name": name, "gamma": 1e6})[1]
+        assert f"values of the {name} kernel vanish at gamma 1e+06" in message
+
     def test_pairs_of_alike_rows_are_enough(self):
         X = np.repeat(np.random.default_rng(0).normal(size=(50, 4)), 2, axis=0).astype(np.float32)
-        assert vanishing_values(Kernel("rbf", 1e6), Rows(X)) is None
-        assert vanishing_values(Kernel("rbf", 1e6), Rows(X[::2])) is not None
+        assert vanishing_values(RBF(1e6), Rows(X)) is None
+        assert vanishing_values(RBF(1e6), Rows(X[::2])) is not None
 
     @pytest.mark.parametrize(
         "svm", [DCSVC(), BudgetedSVC(), HSSSVC(C=0.1)], ids=lambda svm: type(svm).__name__

@@ -167,7 +167,7 @@ def test_max_iter_ends_with_a_warning():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kernel": "sigmoid"}, "ALFPGMSVC: kernel: found 'sigmoid'"),
+        ({"kernel": "magic"}, "ALFPGMSVC: kernel: found 'magic'"),
         ({"subproblem": "newton"}, "expected 'pairs' or 'fpg'"),
         ({"pairs": 0}, "ALFPGMSVC: pairs: found 0"),
         ({"max_iter": 0}, "ALFPGMSVC: max_iter: found 0"),

@@ -198,6 +198,17 @@ def test_hostile_states_are_refused(tmp_path, kind):
     assert os.listdir(tmp_path) == [path.name]
 
 
+def test_a_changed_header_that_still_reads_is_damage(tmp_path):
+    """Fewer entries than were written: what is read would be the beginning of them, without a checksum."""
+    of(tmp_path).offer(lambda: {"a": np.arange(20.0)})
+    path = tmp_path / "state-000001.npz"
+    raw = path.read_bytes()
+    assert raw.count(b"(20,)") == 1
+    path.write_bytes(raw.replace(b"(20,)", b"(10,)"))
+    with pytest.raises(CorruptDataError, match="the state is damaged .the checksum of a.npy is wrong"):
+        read_state(path)
+
+
 @given(st.data())
 @settings(max_examples=3 * settings.default.max_examples)
 def test_any_bytes_give_arrays_or_one_error(tmp_path_factory, data):

@@ -90,6 +90,7 @@ def test_workers_behind_closed_ports_are_reached_through_the_scheduler(monkeypat
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.slow  # processes that have to be waited for
 def test_a_frozen_worker_gets_no_data_for_ever(monkeypatch):
     monkeypatch.setattr("streamsvm.contact.MOVE_S", 1.0)
     monkeypatch.setattr("streamsvm.contact.CONNECT_S", 1.0)
@@ -148,6 +149,7 @@ def test_a_scheduler_that_dies_is_one_line(moment, caplog):
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]  # nor a traceback
 
 
+@pytest.mark.slow  # processes that have to be waited for
 def test_a_scheduler_that_dies_in_a_fit_is_one_line_on_stderr(tmp_path):
     store = write(tmp_path / "s.zarr", samples(3000, 8), np.arange(3000) % 2, step=100, chunk_rows=30)
     with running() as (scheduler, address, _, _):

@@ -49,7 +49,7 @@ def costs(**more) -> Costs:
     facts = {
         "solver": "dcsvm",
         "d": 5,
-        "n_classes": 2,
+        "columns": 1,
         "row_bytes": 20.0,
         "spooled_row_bytes": 20.0,
         "block_rows": 50,

@@ -26,7 +26,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError, MemoryLimitError
 from streamsvm.events import Events
 from streamsvm.fits import cutting_plane as recipe
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.distance import RBF
 from streamsvm.nystroem import Nystroem
 from streamsvm.train import plan, train, train_in_memory
 
@@ -181,7 +181,7 @@ class TestRanker:
 class TestLandmarks:
     def test_features_have_the_kernel_of_the_landmarks(self):
         X, _ = data()
-        kernel = Kernel("rbf", 0.3)
+        kernel = RBF(0.3)
         features = Nystroem.of(kernel, Rows(X[:80]))
         phi = features(Rows(X)).dense().astype(np.float64)
         K, cross = (reference.kernel_matrix(kernel, X[:80], other) for other in (X[:80], X))
@@ -207,7 +207,7 @@ class TestLandmarks:
         ours = CuttingPlaneSVC(kernel="rbf", gamma=0.3, landmarks=500, tol=1e-5, fit_intercept=False).fit(
             X, y
         )
-        Q = np.outer(2 * y - 1, 2 * y - 1) * reference.kernel_matrix(Kernel("rbf", 0.3), X, X)
+        Q = np.outer(2 * y - 1, 2 * y - 1) * reference.kernel_matrix(RBF(0.3), X, X)
         best = -reference.dual_objective(Q, reference.solve_dual(Q, np.ones(60)))
         assert ours.objective_ == pytest.approx(best, rel=1e-4)
 
@@ -226,7 +226,7 @@ def test_defaults_are_those_of_the_configuration():
     [
         ({"method": "newton"}, "method: found 'newton'"),
         ({"kernel": "rbf"}, "solver is 'cutting-plane', which is linear"),
-        ({"landmarks": 100}, "landmarks go with rbf and poly; found kernel.name 'linear'"),
+        ({"landmarks": 100}, "landmarks go with kernels to approximate; found kernel.name 'linear'"),
         ({"landmarks": 0, "kernel": "rbf"}, "landmarks: found 0"),
         ({"max_passes": 0}, "max_passes: found 0"),
         ({"intercept_scaling": -1.0}, "intercept_scaling: found -1.0"),

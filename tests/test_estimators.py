@@ -63,6 +63,7 @@ def data(k: int = 2, n: int = 300) -> tuple[np.ndarray, np.ndarray]:
 def test_defaults_are_those_of_the_configuration():
     given = {name: p.default for name, p in inspect.signature(DCSVC).parameters.items()}
     homes = {"random_state": None, "n_jobs": None, "memory_limit": FitConfig().memory_limit}
+    homes["kernel_params"] = None
     homes |= {"cache_size": FitConfig().cache_size >> 20}
     expected = homes | {name: getattr(FitConfig(), name) for name in ("C", "tol", "class_weight", "scale")}
     expected |= {"probability": FitConfig().probability.method is not None}
@@ -79,7 +80,8 @@ def test_defaults_are_those_of_the_configuration():
     [
         ({"C": 0}, "C: found 0, expected a number above 0"),
         ({"gamma": -1.0}, "DCSVC: gamma: found -1.0"),
-        ({"kernel": "sigmoid"}, "expected 'rbf', 'poly' or 'linear'"),
+        ({"kernel": "sigmoid"}, "kernel.name is 'sigmoid', which need not be positive semidefinite"),
+        ({"kernel": "gauss"}, "DCSVC: kernel: found 'gauss', expected 'rbf', "),
         ({"kernel": "poly", "coef0": -1.0}, "DCSVC: coef0: found -1.0, expected a number at least 0"),
         ({"tol": 0}, "tol: found 0"),
         ({"clustering": "random"}, "DCSVC: clustering: found 'random'"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 import reference
@@ -11,17 +13,31 @@ from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, ModelError
-from streamsvm.exchange.graph import Graph, kernel_values
+from streamsvm.exchange.graph import Graph
 from streamsvm.exchange.libsvm import SVM, svm_lines
-from streamsvm.kernels import COLUMNS, Kernel
+from streamsvm.kernels.base import Kernel, kernel_class, kernel_from
+from streamsvm.kernels.distance import RBF, Cauchy, Matern
+from streamsvm.kernels.inner import Linear, Poly, Precomputed, Sigmoid
+from streamsvm.kernels.laplacian import Laplacian
+from streamsvm.kernels.table import KERNELS as ROWS
+from streamsvm.kernels.tiles import COLUMNS
 
 KERNELS = [
-    Kernel("rbf", 0.7),
-    Kernel("rbf", 1e-4),
-    Kernel("rbf", 300.0),
-    Kernel("poly", 0.5, 3, 1.0),
-    Kernel("poly", 0.25, 1, 0.0),
-    Kernel("linear"),
+    RBF(0.7),
+    RBF(1e-4),
+    RBF(300.0),
+    Laplacian(0.4),
+    Laplacian(20.0),
+    Matern(0.8, 0.5),
+    Matern(0.8, 1.5),
+    Matern(3.0, 2.5),
+    Cauchy(0.7),
+    Poly(0.5, 3, 1.0),
+    Poly(0.25, 1, 0.0),
+    Sigmoid(0.3, -0.5),
+    Sigmoid(2.0, 0.0),
+    Linear(),
+    Precomputed(),
 ]
 
 
@@ -35,8 +51,7 @@ def rows(m: int, d: int, layout: str, seed: int, filled: float = 0.5) -> Rows:
 
 def rounding(kernel: Kernel, a: Rows, b: Rows) -> float:
     """What float32 leaves: the exponential's own error, and that of the squared distances, gamma |x|^2 2^-24."""
-    distances = kernel.gamma * max(a.sq_norms.max(), b.sq_norms.max()) * 2.0**-22
-    return 1e-6 + (distances if kernel.name == "rbf" else 0.0)
+    return 1e-6 + 2 * kernel.rounding(max(a.sq_norms.max(), b.sq_norms.max()))
 
 
 @pytest.mark.parametrize("layout", ["float32", "float64", "uint8", "csr"])
@@ -81,19 +96,19 @@ def test_any_share_of_zeros(layouts, filled):
     """GEMM, skipped zeros, added rows and met entries are one inner product."""
     a, b = rows(50, 70, layouts[0], 11, filled), rows(33, 70, layouts[1], 12, filled)
     expected = a.dense().astype(np.float64) @ b.dense().T.astype(np.float64)
-    np.testing.assert_allclose(Kernel("linear").block(a, b), expected, atol=2e-5)
+    np.testing.assert_allclose(Linear().block(a, b), expected, atol=2e-5)
 
 
 @pytest.mark.parametrize("layout", ["float32", "csr"])
 def test_threads_change_nothing(layout):
-    kernel, a, b = Kernel("rbf", 0.3), rows(3000, 4, layout, 5), rows(600, 4, layout, 6)
+    kernel, a, b = RBF(0.3), rows(3000, 4, layout, 5), rows(600, 4, layout, 6)
     coef = np.random.default_rng(7).normal(size=600)
     np.testing.assert_array_equal(kernel.block(a, b, 1), kernel.block(a, b, 3))
     np.testing.assert_array_equal(kernel.apply(a, b, coef, 1), kernel.apply(a, b, coef, 3))
 
 
 def test_no_rows_give_empty_blocks_and_zero_products():
-    kernel, a, none = Kernel("rbf"), rows(5, 3, "float32", 8), rows(0, 3, "float32", 8)
+    kernel, a, none = RBF(), rows(5, 3, "float32", 8), rows(0, 3, "float32", 8)
     assert kernel.block(a, none).shape == (5, 0)
     np.testing.assert_array_equal(kernel.apply(a, none, np.empty(0)), np.zeros(5))
     assert kernel.apply(none, a, np.ones(5)).shape == (0,)
@@ -106,48 +121,122 @@ def test_exponential_is_accurate_over_its_whole_range(gamma, m):
     a = Rows(np.zeros((1, 1), np.float32))
     x = np.linspace(0, 9 / np.sqrt(gamma), m, dtype=np.float32)[:, None]
     argument = gamma * (x.astype(np.float64) ** 2).ravel()
-    error = Kernel("rbf", gamma).block(a, Rows(x))[0] / np.exp(-argument) - 1
+    error = RBF(gamma).block(a, Rows(x))[0] / np.exp(-argument) - 1
     assert np.all(np.abs(error) <= 3e-7 + 5 * 2.0**-24 * argument)
 
 
 def test_values_beyond_float32_are_one_line():
     wide = Rows(np.full((4, 2), 1e6, np.float32))
     with pytest.raises(ConfigError, match="poly kernel are beyond float32"):
-        Kernel("poly", 1.0, 9).apply(wide, wide, np.ones(4))
+        Poly(1.0, 9).apply(wide, wide, np.ones(4))
 
 
-def forgotten() -> Kernel:
-    """A kernel whose name is in no place that asks for it."""
-    kernel = Kernel("rbf")
-    object.__setattr__(kernel, "name", "cauchy")
-    return kernel
+@pytest.mark.parametrize("layouts", [(a, b) for a in ("float32", "csr") for b in ("float32", "csr")], ids=str)
+@pytest.mark.parametrize("filled", [0.9, 0.1, 0.01, 0.0])
+def test_absolute_distances_at_any_share_of_zeros(layouts, filled):
+    """Dense rows, added rows and met entries are one distance, in both precisions."""
+    kernel, a, b = Laplacian(0.02), rows(51, 71, layouts[0], 11, filled), rows(33, 71, layouts[1], 12, filled)
+    expected = reference.kernel_matrix(kernel, a.X, b.X)
+    np.testing.assert_allclose(kernel.block(a, b), expected, atol=1e-6)
+    np.testing.assert_allclose(kernel.exact(a, b), expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("layout", ["float64", "csr"])
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_exact_values_are_those_of_the_twin(kernel, layout):
+    a, b = rows(20, 5, layout, 13), rows(30, 5, layout, 14)
+    expected = reference.kernel_matrix(kernel, a.X, b.X)
+    np.testing.assert_allclose(kernel.exact(a, b), expected, rtol=1e-7, atol=1e-13)
+    np.testing.assert_allclose(kernel.diag(a), np.diag(kernel.exact(a, a)), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("layout", ["float64", "csr"])
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_the_gradient_is_that_of_differences(kernel, layout):
+    a, b = rows(6, 4, "float64", 15, 1.0), rows(9, 4, layout, 16)
+    coef, step = np.random.default_rng(17).normal(size=9), 1e-6
+    there = Rows(sparse.csr_array(a.X) if layout == "csr" else a.X)
+    found = kernel.gradient(there, b, coef)
+    for f, move in enumerate(step * np.eye(4)):
+        ahead, behind = (kernel.exact(Rows(a.X + sign * move), Rows(b.dense())) @ coef for sign in (1, -1))
+        np.testing.assert_allclose(found[:, f], (ahead - behind) / (2 * step), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_the_gradient_at_the_row_itself_is_finite(kernel):
+    a = rows(5, 3, "float64", 18)
+    assert np.isfinite(kernel.gradient(a, a, np.ones(5))).all()
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
+def test_matern_is_one_at_the_row_itself(nu):
+    """The root of what float32 leaves of a distance would be 1e-3 of a row's length."""
+    a = rows(200, 54, "float32", 19)
+    assert np.all(np.diag(Matern(0.3, nu).block(a, a)) == 1)
+    again = Matern(0.3, nu).apply(a, a.take(np.arange(7)), np.eye(7))
+    np.testing.assert_array_equal(np.diag(again), np.ones(7))
+
+
+@pytest.mark.parametrize("name", ["rbf", "laplacian", "matern", "cauchy"])
+def test_scale_makes_units_of_features_irrelevant(name):
+    a, b = rows(20, 5, "float64", 20), rows(10, 5, "float64", 21)
+    made = kernel_class(name)
+    plain, grown = (
+        made(made.typical_gamma(5, 5 * size**2)).exact(Rows(size * a.X), Rows(size * b.X))
+        for size in (1.0, 7.0)
+    )
+    np.testing.assert_allclose(plain, grown, rtol=1e-6)
+
+
+class TestTable:
+    @pytest.mark.parametrize("name", ROWS)
+    def test_a_row_and_its_class_agree(self, name):
+        made = kernel_class(name)
+        assert made.name == name
+        assert tuple(field.name for field in fields(made)) == ROWS[name].parameters
+        kernel = kernel_from({"name": name, "gamma": 0.5, "degree": 2, "coef0": 0.5, "nu": 2.5})
+        assert kernel_from(kernel.to_attrs()) == kernel
+        a = rows(40, 3, "float64", 22)
+        if ROWS[name].definite:
+            assert np.linalg.eigvalsh(kernel.exact(a, a)).min() > -1e-9
+
+    @pytest.mark.parametrize(
+        ("attrs", "found"),
+        [
+            ({"name": "magic"}, "found kernel 'magic', expected one of rbf, laplacian, matern"),
+            ({"name": "rbf", "gamma": 1.0, "width": 2}, "found kernel parameter 'width'"),
+            ({"name": "matern", "gamma": 1.0, "nu": 0.7}, "found nu 0.7 of the matern kernel"),
+        ],
+    )
+    def test_what_is_unknown_is_refused(self, attrs, found):
+        with pytest.raises(ValueError, match=found):
+            kernel_from(attrs)
+
+    def test_a_parameter_that_is_missing_is_no_default(self):
+        with pytest.raises(KeyError, match="gamma"):
+            kernel_from({"name": "rbf"})
+
+    def test_attributes_of_models_before_the_table_are_read(self):
+        """They had all parameters, whatever the kernel."""
+        old = {"gamma": 0.5, "degree": 2, "coef0": 1.0}
+        assert kernel_from({"name": "rbf"} | old) == RBF(0.5)
+        assert kernel_from({"name": "poly"} | old) == Poly(0.5, 2, 1.0)
+        assert kernel_from({"name": "linear"} | old) == Linear()
 
 
 @pytest.mark.parametrize(
-    "ask",
-    [
-        lambda kernel, a: kernel.block(a, a),
-        lambda kernel, a: kernel.exact(a, a),
-        lambda kernel, a: kernel.diag(a),
-        lambda kernel, a: kernel.apply(a, a, np.ones(len(a))),
-        lambda kernel, a: kernel_values(Graph(), kernel, "x", "rows"),
-    ],
-    ids=["block", "exact", "diag", "apply", "onnx"],
+    "kernel", [Laplacian(), Matern(), Cauchy(), Precomputed()], ids=lambda kernel: kernel.name
 )
-def test_a_kernel_that_is_forgotten_somewhere_computes_no_other_one(ask):
-    with pytest.raises(AssertionError, match="cauchy"):
-        ask(forgotten(), rows(5, 3, "float32", 0))
-
-
-def test_libsvm_is_given_no_kernel_that_it_has_no_name_for():
-    kernel = forgotten()
+def test_libsvm_is_given_no_kernel_that_it_has_no_name_for(kernel):
     svm = SVM("c_svc", kernel, rows(1, 3, "float32", 0), np.ones((1, 1)), np.zeros(1), (1, 2), (1, 0))
     with pytest.raises(
-        ModelError, match=r"cauchy kernel has no name in LIBSVM's format.*export --format onnx"
+        ModelError, match=f"{kernel.name} kernel has no name in LIBSVM's format, which knows rbf, poly"
     ):
         list(svm_lines(svm))
 
 
-def test_an_unknown_name_is_refused():
-    with pytest.raises(ValueError, match="found kernel .cauchy., expected one of rbf, poly, linear"):
-        Kernel("cauchy")
+def test_a_kernel_without_a_graph_says_so():
+    with pytest.raises(
+        ModelError, match="laplacian kernel has no ONNX graph.*fit with one of rbf, matern, cauchy"
+    ):
+        Laplacian().onnx(Graph(), "x", "rows")

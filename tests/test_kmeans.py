@@ -14,10 +14,13 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
 from streamsvm.gather import Table
 from streamsvm.graph import Engine
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.distance import RBF, Cauchy, Matern
+from streamsvm.kernels.inner import Linear, Poly
+from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.kmeans import Centres, Partition, fit_centres, kernel_kmeans, partition
 
-RBF, LINEAR = Kernel("rbf", 0.5), Kernel("linear")
+GAUSS, LINEAR = RBF(0.5), Linear()
 ENGINE = Engine(2)
 
 
@@ -35,7 +38,7 @@ def same_grouping(a: np.ndarray, b: np.ndarray) -> bool:
     return pairs == len(np.unique(a)) == len(np.unique(b))
 
 
-@pytest.mark.parametrize("kernel", [RBF, LINEAR], ids=["rbf", "linear"])
+@pytest.mark.parametrize("kernel", [GAUSS, LINEAR], ids=["rbf", "linear"])
 def test_finds_separate_blobs(kernel):
     rows, truth = blobs()
     labels = kernel_kmeans(kernel.block(rows, rows), 4, np.random.default_rng(0))
@@ -45,7 +48,7 @@ def test_finds_separate_blobs(kernel):
 def test_labels_are_a_local_minimum_of_the_scatter():
     """Every row is nearest to the mean of its own cluster, by the definition, and beats a random labelling."""
     rows = Rows(np.random.default_rng(1).normal(size=(80, 2)).astype(np.float32))
-    K = reference.kernel_matrix(RBF, rows.X, rows.X)
+    K = reference.kernel_matrix(GAUSS, rows.X, rows.X)
     labels = kernel_kmeans(K.astype(np.float32), 5, np.random.default_rng(0))
     distances = np.stack(
         [reference.feature_distances(K, np.diag(K), (np.flatnonzero(labels == c), K)) for c in range(5)],
@@ -61,20 +64,20 @@ def test_labels_are_a_local_minimum_of_the_scatter():
 def test_no_cluster_is_empty_where_rows_differ(seed):
     """Ten far copies of one row and seven single ones: random starts often leave clusters empty."""
     X = np.concatenate([np.full((30, 1), 50.0), np.arange(7.0)[:, None]]).astype(np.float32)
-    K = Kernel("rbf", 1.0).block(Rows(X), Rows(X))
+    K = RBF(1.0).block(Rows(X), Rows(X))
     labels = kernel_kmeans(K, 8, np.random.default_rng(seed))
     assert np.bincount(labels, minlength=8).min() >= 1
 
 
 def test_fewer_distinct_rows_than_clusters():
     X = np.repeat(np.array([[0.0], [1.0]], np.float32), 10, axis=0)
-    labels = kernel_kmeans(RBF.block(Rows(X), Rows(X)), 6, np.random.default_rng(0))
+    labels = kernel_kmeans(GAUSS.block(Rows(X), Rows(X)), 6, np.random.default_rng(0))
     assert len(np.unique(labels[:10])) == len(np.unique(labels[10:])) == 1
     assert labels[0] != labels[10]
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])
-@pytest.mark.parametrize("kernel", [RBF, LINEAR, Kernel("poly", 0.3, 2, 1.0)], ids=["rbf", "linear", "poly"])
+@pytest.mark.parametrize("kernel", [GAUSS, LINEAR, Poly(0.3, 2, 1.0)], ids=["rbf", "linear", "poly"])
 def test_assignment_is_the_nearest_centre_by_definition(kernel, layout):
     rng = np.random.default_rng(3)
     wrap = sparse.csr_array if layout == "csr" else np.asarray
@@ -95,10 +98,12 @@ def test_assignment_is_the_nearest_centre_by_definition(kernel, layout):
     assert np.mean(found == best.argmin(axis=1)) > 0.95
 
 
-def test_a_kernel_too_narrow_for_the_data_is_widened():
+@pytest.mark.parametrize("kernel", [RBF(1000.0), Laplacian(300.0), Matern(300.0, 1.5), Cauchy(1e9)], ids=str)
+def test_a_kernel_too_narrow_for_the_data_is_widened(kernel):
     rows = Rows(np.random.default_rng(0).normal(size=(400, 10)).astype(np.float32))
-    centres = fit_centres(rows, 16, Kernel("rbf", 1000.0), np.random.default_rng(0))
-    assert centres.kernel.gamma < 1000.0
+    centres = fit_centres(rows, 16, kernel, np.random.default_rng(0))
+    assert centres.kernel.gamma < kernel.gamma
+    assert type(centres.kernel) is type(kernel)
     assert np.bincount(centres.assign(rows), minlength=16).max() <= 250
 
 
@@ -135,7 +140,7 @@ def check_partition(tree: Partition, parts: np.ndarray, rows: Rows, max_rows: in
     X=hnp.arrays(np.float32, st.tuples(st.integers(1, 200), st.integers(1, 3)), elements=st.integers(-4, 4)),
     n_parts=st.integers(1, 9),
     max_rows=st.integers(1, 60),
-    kernel=st.sampled_from([LINEAR, RBF, Kernel("rbf", 100.0)]),
+    kernel=st.sampled_from([LINEAR, GAUSS, RBF(100.0)]),
 )
 def test_the_bound_holds_with_duplicates_and_any_shape(X, n_parts, max_rows, kernel):
     rows = Rows(X)
@@ -144,7 +149,7 @@ def test_the_bound_holds_with_duplicates_and_any_shape(X, n_parts, max_rows, ker
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])
-@pytest.mark.parametrize("kernel", [RBF, LINEAR], ids=["rbf", "linear"])
+@pytest.mark.parametrize("kernel", [GAUSS, LINEAR], ids=["rbf", "linear"])
 def test_partition_of_continuous_rows_routes_them_as_trained(kernel, layout):
     X = np.random.default_rng(5).normal(size=(900, 4)).astype(np.float32)
     rows = Rows(sparse.csr_array(X) if layout == "csr" else X)

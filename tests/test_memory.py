@@ -29,8 +29,8 @@ def small_process(monkeypatch):
 
 
 def test_small_data_stays_in_memory_and_large_does_not():
-    assert plan_memory(store(10_000, 50), 2, 4 * GiB, 2, raw=False, cache_bytes=0).in_memory
-    assert not plan_memory(store(50_000_000, 50), 2, 4 * GiB, 2, raw=False, cache_bytes=0).in_memory
+    assert plan_memory(store(10_000, 50), 1, 4 * GiB, 2, raw=False, cache_bytes=0).in_memory
+    assert not plan_memory(store(50_000_000, 50), 1, 4 * GiB, 2, raw=False, cache_bytes=0).in_memory
 
 
 @settings(max_examples=3 * settings.default.max_examples)
@@ -40,18 +40,18 @@ def test_small_data_stays_in_memory_and_large_does_not():
     dtype=st.sampled_from(["uint8", "float32", "float64"]),
     limit=st.integers(300 * MiB, 64 * GiB),
     threads=st.integers(1, 16),
-    classes=st.integers(2, 10),
+    columns=st.integers(1, 9),
     cache=st.integers(0, 8 * GiB),
 )
-def test_parts_of_all_threads_fit_under_the_limit(n, d, dtype, limit, threads, classes, cache):
+def test_parts_of_all_threads_fit_under_the_limit(n, d, dtype, limit, threads, columns, cache):
     """Or the error names a limit under which they do."""
     facts, raw = store(n, d, dtype), dtype == "uint8"
     try:
-        plan = plan_memory(facts, classes, limit, threads, raw=raw, cache_bytes=cache)
+        plan = plan_memory(facts, columns, limit, threads, raw=raw, cache_bytes=cache)
     except MemoryLimitError as error:
         least = int(re.search(r"at least (\d+) MiB", str(error))[1]) * MiB
         assert least > limit
-        plan = plan_memory(facts, classes, least, threads, raw=raw, cache_bytes=cache)
+        plan = plan_memory(facts, columns, least, threads, raw=raw, cache_bytes=cache)
         limit = least
     row = d * (1 if raw else 4)
     held = plan.process_bytes + plan.vector_bytes + (plan.rows_bytes if plan.in_memory else 0)
@@ -65,7 +65,7 @@ def test_parts_of_all_threads_fit_under_the_limit(n, d, dtype, limit, threads, c
 def test_more_memory_never_means_smaller_parts_on_disk():
     facts = store(50_000_000, 100)
     rows = [
-        plan_memory(facts, 2, gib * GiB, 2, raw=False, cache_bytes=0).max_part_rows for gib in (3, 4, 6, 8)
+        plan_memory(facts, 1, gib * GiB, 2, raw=False, cache_bytes=0).max_part_rows for gib in (3, 4, 6, 8)
     ]
     assert rows == sorted(rows)
 
@@ -73,7 +73,7 @@ def test_more_memory_never_means_smaller_parts_on_disk():
 def test_a_tight_limit_takes_threads_away_before_it_fails():
     facts = store(1_000_000, 784)
     plans = [
-        plan_memory(facts, 2, limit * MiB, 8, raw=False, cache_bytes=0).threads
+        plan_memory(facts, 1, limit * MiB, 8, raw=False, cache_bytes=0).threads
         for limit in (500, 700, 1000, 4000)
     ]
     assert plans == sorted(plans)
@@ -82,4 +82,4 @@ def test_a_tight_limit_takes_threads_away_before_it_fails():
 
 def test_without_a_limit_free_memory_is_the_limit(monkeypatch):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10 * GiB))
-    assert plan_memory(store(1000, 10), 2, None, 2, raw=False, cache_bytes=0).limit_bytes == 8 * GiB
+    assert plan_memory(store(1000, 10), 1, None, 2, raw=False, cache_bytes=0).limit_bytes == 8 * GiB

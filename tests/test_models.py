@@ -11,11 +11,12 @@ import reference
 from cases import VARIANTS, config
 from scipy import sparse
 
+from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.models import LocalModel, encode, label_texts
+from streamsvm.models import LocalModel
 from streamsvm.persist import load_model, save_model
-from streamsvm.solvers.pairs import vote
+from streamsvm.tasks.pairs import vote
 from streamsvm.train import train_in_memory
 
 KINDS = ["dcsvm", "dcsvm early", *VARIANTS, "cutting-plane", "landmarks"]

@@ -13,11 +13,11 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
 from streamsvm.graph import Engine
 from streamsvm.groups import MemoryGroups, SpooledGroups
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.distance import RBF
 from streamsvm.problems import KernelDual, StreamedDual
 from streamsvm.solvers import blockws
 
-KERNEL = Kernel("rbf", 0.4)
+KERNEL = RBF(0.4)
 N = 250
 
 

@@ -11,14 +11,14 @@ from streamsvm.data.rows import Rows
 from streamsvm.graph import Engine
 from streamsvm.hss.compress import Tolerances
 from streamsvm.hss.kernel import HSSOptions, approximate
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.distance import RBF
 from streamsvm.report.hss import draw_ranks
 
 
 def matrix(n: int):
     rows = Rows(np.random.default_rng(0).random((n, 2), np.float32))
     options = HSSOptions(Tolerances(1e-3, 0.0, 50), leaf_rows=50, landmarks=0)
-    return approximate(Kernel("rbf", 5.0), rows, options, Engine(1))[1].H
+    return approximate(RBF(5.0), rows, options, Engine(1))[1].H
 
 
 @pytest.mark.parametrize("n", [30, 400])

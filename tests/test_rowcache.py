@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsvm.data.rows import Rows
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.distance import RBF
 from streamsvm.problems import KernelDual
 from streamsvm.rowcache import LEAST_ROWS, WIDE, RowCache
 
@@ -18,7 +18,7 @@ def problem(cache_rows: int, threads: int = 1) -> KernelDual:
     rng = np.random.default_rng(0)
     y = np.where(rng.random(N) < 0.5, 1.0, -1.0)
     rows = Rows(rng.normal(size=(N, 2 * WIDE)).astype(np.float32))
-    return KernelDual(Kernel("rbf", 1 / WIDE), rows, y, np.ones(N), threads, cache_bytes=cache_rows * N * 4)
+    return KernelDual(RBF(1 / WIDE), rows, y, np.ones(N), threads, cache_bytes=cache_rows * N * 4)
 
 
 @settings(max_examples=settings.default.max_examples // 4)

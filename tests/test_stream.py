@@ -297,6 +297,7 @@ def test_a_snapshot_predicts_raw_rows(tmp_path):
         (["--set", "bsgd.average=true"], "--set bsgd.average=true: the stream of .* has average False"),
     ],
 )
+@pytest.mark.slow  # several processes of the command
 def test_options_that_an_existing_stream_does_not_have_are_told(more, said, tmp_path):
     stream(tmp_path / "m", "\n".join(lines(100)))
     before = state(tmp_path / "m")
@@ -319,6 +320,7 @@ def test_a_stream_begins_anew_with_force_alone(tmp_path):
     assert "found a folder of other things" in said
 
 
+@pytest.mark.slow  # several processes of the command
 def test_bounds_of_a_stream_are_said_and_may_be_raised(tmp_path):
     events = [json.dumps({"a": i % 5, f"id{i}": 1, "y": i % 2}) for i in range(40)]
     wrong = [json.dumps({"a": 1, "y": f"user {i}"}) for i in range(9)]
@@ -348,6 +350,7 @@ def test_columns_in_thousands_are_said(tmp_path):
     assert said.count("warning: nearly all kernel values vanish: gamma is 0.5") == 1
 
 
+@pytest.mark.slow  # several processes of the command
 def test_a_model_is_one_streams_at_a_time(tmp_path):
     with subprocess.Popen(
         [*COMMAND, "--model", str(tmp_path / "m"), *OPTIONS],

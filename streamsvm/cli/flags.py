@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any
 
 import typer
 
 from streamsvm.cli.options import CLUSTER, RUN
-from streamsvm.config import Layer, option_field, option_names
+from streamsvm.config import Layer, option_field, option_names, option_values
 
 _OPTIONS: dict[str, str] = {}  # by the name of a command's parameter
 
@@ -17,7 +17,7 @@ def flag(name: str, option: str, group: str, **more: Any) -> Any:
     """The flag of a configuration option. The configuration judges its value, so that errors are worded once."""
     _OPTIONS[name.lstrip("-").replace("-", "_")] = option
     field = option_field(option)
-    values = choices(field.annotation)
+    values = option_values(option)
     text = str(field.description)
     if values and "metavar" not in more:
         text += f"; one of {', '.join(values)}"
@@ -27,13 +27,6 @@ def flag(name: str, option: str, group: str, **more: Any) -> Any:
         more.setdefault("metavar", name.lstrip("-").upper() if values else "N")
         more.setdefault("parser", str if values else number)
     return typer.Option(name, help=text, rich_help_panel=group, autocompletion=completes(values), **more)
-
-
-def choices(kind: Any) -> tuple[str, ...]:
-    """The values that a type lists, as its literals."""
-    if get_origin(kind) is Literal:
-        return get_args(kind)
-    return tuple(value for member in get_args(kind) for value in choices(member))
 
 
 def completes(values: tuple[str, ...]) -> Callable[..., list[str]] | None:
@@ -48,7 +41,7 @@ def complete_set(incomplete: str) -> list[str]:
     name, equals, _ = incomplete.partition("=")
     names = list(option_names())
     if equals and name in names:
-        return [f"{name}={value}" for value in choices(option_field(name).annotation)]
+        return [f"{name}={value}" for value in option_values(name)]
     return [f"{option}=" for option in names if option.startswith(incomplete)]
 
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from streamsvm.stream import Lines, Stream, Teller
 
 Given = dict[str, tuple[str, Any]]  # parameter of the learner -> (as it was given, its value)
-SETTABLE = {f"kernel.{name}": name for name in ("gamma", "degree", "coef0")} | {"kernel.name": "kernel"}
+SETTABLE = {f"kernel.{name}": name for name in ("gamma", "degree", "coef0")}
+SETTABLE |= {"kernel.name": "kernel", "kernel.nu": "kernel_params"}
 SETTABLE |= {f"bsgd.{name}": name for name in ("lam", "budget", "merge", "strategy", "bias", "average")}
 
 
@@ -74,7 +75,7 @@ def stream(
         list[str] | None,
         typer.Option(
             "--set",
-            help="Another option of a new stream: kernel.name, .degree, .coef0, bsgd.strategy, .bias, .average.",
+            help="Another option of a new stream: kernel.name, .degree, .coef0, .nu, bsgd.strategy, .bias, .average.",
             metavar="NAME=VALUE",
         ),
     ] = None,
@@ -143,7 +144,11 @@ def _given(flags: dict[str, Any], sets: list[str]) -> Given:
                 raise ConfigError(
                     f"{origin}: a stream has no such option, expected one of {', '.join(SETTABLE)}"
                 )
-            given[SETTABLE[name]] = (origin, value)
+            parameter = SETTABLE[name]
+            given[parameter] = (
+                origin,
+                {name.rpartition(".")[2]: value} if parameter == "kernel_params" else value,
+            )
     return given
 
 

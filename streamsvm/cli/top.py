@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamsvm.human import heading, human, human_bytes
+from streamsvm.kernels.table import has_gamma
 from streamsvm.report.values import number, table
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class Watch:
         config, kernel = table(start.get("config")), table(plan.get("kernel"))
         size = " x ".join(human("", start[name]) for name in ("n", "d") if name in start)
         words = [config.get("solver"), start.get("store"), size, kernel.get("name")]
-        if kernel.get("name") not in (None, "linear"):
+        if has_gamma(str(kernel.get("name", ""))):
             words.append(f"gamma {human('', kernel.get('gamma'))}")
         if "C" in config:
             words.append(f"C {human('', config['C'])}")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block, Samples, read_blocks, windows
+from streamsvm.data.scratch import put_rows
 from streamsvm.data.target import storage_errors
 
 PASS_BYTES = 16 << 20  # of rows that one task reads: their buffers are small enough to be used again
@@ -51,28 +48,13 @@ class HeldSamples:
 
 
 class _BlockFile:
-    """A block's arrays in one file, one after another."""
+    """A block of rows in a file of its own."""
 
     def __init__(self, rows: Rows, path: Path) -> None:
-        self._path, self._shape, self._is_sparse = path, rows.X.shape, rows.is_sparse
-        arrays = list(_arrays(rows))
-        self._layout = [(array.dtype, array.size) for array in arrays]
+        self._path = path
         with storage_errors(str(path)), path.open("wb") as file:
-            for array in arrays:
-                array.tofile(file)
+            self._place = put_rows(file, rows)
 
     def read(self) -> Rows:
         with self._path.open("rb") as file:
-            arrays = [np.fromfile(file, dtype, size) for dtype, size in self._layout]
-        if not self._is_sparse:
-            return Rows(arrays[0].reshape(self._shape))
-        indptr, indices, data = arrays
-        return Rows(sparse.csr_array((data, indices, indptr), shape=self._shape))
-
-
-def _arrays(rows: Rows) -> Iterator[np.ndarray]:
-    X: Any = rows.X
-    if rows.is_sparse:
-        yield from (X.indptr, X.indices, X.data)
-    else:
-        yield X
+            return self._place.read(file)

@@ -1,4 +1,4 @@
-"""Labels as codes, without all of them in memory at once."""
+"""Labels as codes, without all of them in memory at once, and as text."""
 
 from __future__ import annotations
 
@@ -39,3 +39,24 @@ def _places(seen: np.ndarray, piece: np.ndarray) -> np.ndarray:
     order = np.argsort(seen)
     places = order[np.minimum(np.searchsorted(seen, piece, sorter=order), len(seen) - 1)]
     return np.where(seen[places] == piece, places, -1)
+
+
+def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
+    """(n,) int32 codes of labels in `classes`, -1 where unknown; with `positive`, 1 for those labels and 0 else.
+
+    Of many rows, only the different labels should come here (`Store.coded`): each may become text.
+    """
+    if positive:
+        return np.isin(label_texts(y), positive).astype(np.int32)
+    if y.dtype.kind != classes.dtype.kind and "U" in (y.dtype.kind, classes.dtype.kind):
+        y, classes = label_texts(y), label_texts(classes)
+    order = np.argsort(classes)
+    codes = np.clip(np.searchsorted(classes[order], y), 0, len(classes) - 1)
+    return np.where(classes[order][codes] == y, order[codes], -1).astype(np.int32)
+
+
+def label_texts(labels: np.ndarray) -> np.ndarray:
+    """Labels as text; whole floats as integers are written."""
+    if labels.dtype.kind == "f" and np.all(labels == np.round(labels)):
+        labels = labels.astype(np.int64)
+    return labels.astype(str)

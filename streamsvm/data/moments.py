@@ -50,11 +50,10 @@ def _sparse(X: Any) -> Moments:
     return Moments(n, low, high, mean, m2)
 
 
-def scale_gamma(moments: Moments, offset: Any = 0.0, scale: Any = 1.0) -> float:
-    """gamma "scale": 1 / (d var(X)) over all entries of X, with features scaled as (x - offset) * scale; else 1."""
+def variance(moments: Moments, offset: Any = 0.0, scale: Any = 1.0) -> float:
+    """var(X) over all entries of X, with features scaled as (x - offset) * scale."""
     means = (moments.mean - offset) * scale
-    variance = float(np.mean(moments.m2 / moments.n * scale**2 + means**2) - means.mean() ** 2)
-    return 1.0 / (len(means) * variance) if variance > 0 else 1.0
+    return float(np.mean(moments.m2 / moments.n * scale**2 + means**2) - means.mean() ** 2)
 
 
 def merge(a: Moments, b: Moments) -> Moments:

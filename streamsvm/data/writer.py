@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import zlib
 from typing import Any
 
 import numpy as np
 import zarr
 
-from streamsvm.data.columns import Column, create_array
+from streamsvm.data.columns import Column
+from streamsvm.data.growing import GrowingArray, create_array
 from streamsvm.data.moments import Moments
 from streamsvm.data.place import STORE_MARK, found_at
 from streamsvm.data.rows import Rows
@@ -135,57 +135,22 @@ def _layout(is_sparse: bool, d: int) -> str:
     return f"{'CSR' if is_sparse else 'dense'} rows of {d} columns"
 
 
-class _Growing:
-    """A zarr array that grows by blocks; every block but the last holds whole chunks."""
-
-    def __init__(
-        self, group: zarr.Group, name: str, dtype: Any, chunk: int, tail: tuple[int, ...] = ()
-    ) -> None:
-        self._array = create_array(group, name, shape=(0, *tail), chunks=(max(1, chunk), *tail), dtype=dtype)
-        self._tail = tail
-
-    def append(self, values: np.ndarray) -> None:
-        start = self._array.shape[0]
-        self._array.resize((start + len(values), *self._tail))
-        self._array[start:] = values
-
-
 class _DenseWriter:
     def __init__(
         self, group: zarr.Group, d: int, dtype: np.dtype, chunk_rows: int | None, folder: str | None
     ) -> None:
-        self._group, self._d = group, d
-        self._chunk_rows = chunk_rows or default_chunk_rows(d * dtype.itemsize)
-        self._buffer = np.empty((self._chunk_rows, d), dtype)
-        self._filled = 0
-        self._array: _Growing | None = None
-        self._crc = 0
+        self._array = GrowingArray(group, "X", dtype, chunk_rows or default_chunk_rows(d * dtype.itemsize))
 
     def append(self, rows: Rows) -> None:
-        X, start = rows.X, 0
-        while start < len(X):
-            taken = min(len(X) - start, self._chunk_rows - self._filled)
-            self._buffer[self._filled : self._filled + taken] = X[start : start + taken]
-            self._filled += taken
-            start += taken
-            if self._filled == self._chunk_rows:
-                self._flush()
-
-    def _flush(self) -> None:
-        block = self._buffer[: self._filled]
-        if self._array is None:
-            self._array = _Growing(self._group, "X", block.dtype, len(block), (self._d,))
-        self._array.append(block)
-        self._crc = zlib.crc32(block.data, self._crc)
-        self._filled = 0
+        X: Any = rows.X
+        self._array.append(X)
 
     def finish(self) -> str:
-        if self._filled:
-            self._flush()
-        return f"{self._crc:08x}"
+        self._array.close()
+        return f"{self._array.crc:08x}"
 
     def close(self) -> None:
-        del self._buffer
+        del self._array
 
 
 class _CSRWriter:
@@ -196,9 +161,10 @@ class _CSRWriter:
     ) -> None:
         self._group = group.create_group("X")
         self._d, self._chunk_rows = d, chunk_rows
-        self._chunk = 0 if chunk_rows else CHUNK_BYTES // (dtype.itemsize + 4)
-        self._data = _Entries(self._group, "data", dtype)
-        self._indices = _Entries(self._group, "indices", np.dtype(np.int32 if d < 2**31 else np.int64))
+        chunk = GrowingArray.UNKNOWN if chunk_rows else CHUNK_BYTES // (dtype.itemsize + 4)
+        index_dtype = np.dtype(np.int32 if d < 2**31 else np.int64)
+        self._data = GrowingArray(self._group, "data", dtype, chunk)
+        self._indices = GrowingArray(self._group, "indices", index_dtype, chunk)
         self._n, self._nnz = 0, 0
         self._indptr = Column("indptr", folder)
         self._indptr.append(np.zeros(1, np.int64))
@@ -206,54 +172,25 @@ class _CSRWriter:
     def append(self, rows: Rows) -> None:
         X: Any = rows.X
         indptr = X.indptr.astype(np.int64)
-        if not self._chunk and self._chunk_rows and self._n + len(rows) >= self._chunk_rows:
-            self._chunk = max(1, self._nnz + int(indptr[self._chunk_rows - self._n]))
+        if self._chunk_rows and self._n < self._chunk_rows <= self._n + len(rows):
+            self._set_chunk(self._nnz + int(indptr[self._chunk_rows - self._n]))
         self._indptr.append(indptr[1:] + self._nnz)
         self._nnz += X.nnz
         self._n += len(rows)
-        self._data.append(X.data, self._chunk)
-        self._indices.append(X.indices, self._chunk)
+        self._data.append(X.data)
+        self._indices.append(X.indices)
+
+    def _set_chunk(self, entries: int) -> None:
+        self._data.chunk_rows = self._indices.chunk_rows = max(1, entries)
 
     def finish(self) -> str:
-        crc = self._data.finish() ^ self._indices.finish()
+        self._data.close()
+        self._indices.close()
         self._indptr.write(self._group)
         self._group.attrs.put(
             {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [self._n, self._d]}
         )
-        return f"{crc:08x}"
+        return f"{self._data.crc ^ self._indices.crc:08x}"
 
     def close(self) -> None:
         self._indptr.close()
-
-
-class _Entries:
-    """The data or the indices of a CSR group: entries wait until they fill a chunk."""
-
-    def __init__(self, group: zarr.Group, name: str, dtype: np.dtype) -> None:
-        self._group, self._name, self._dtype = group, name, dtype
-        self._waiting: list[np.ndarray] = []
-        self._n_waiting = 0
-        self._array: _Growing | None = None
-        self._crc = 0
-
-    def append(self, values: np.ndarray, chunk: int) -> None:
-        """Takes entries in; writes whole chunks of `chunk` entries (0: the size is not known yet)."""
-        self._waiting.append(values.astype(self._dtype))
-        self._n_waiting += len(values)
-        if chunk and self._n_waiting >= chunk:
-            whole = self._n_waiting // chunk * chunk
-            values = np.concatenate(self._waiting)
-            self._write(values[:whole], chunk)
-            self._waiting, self._n_waiting = [values[whole:].copy()], len(values) - whole
-
-    def _write(self, values: np.ndarray, chunk: int) -> None:
-        if self._array is None:
-            self._array = _Growing(self._group, self._name, self._dtype, chunk)
-        if len(values):
-            self._array.append(values)
-            self._crc = zlib.crc32(values.tobytes(), self._crc)
-
-    def finish(self) -> int:
-        rest = np.concatenate(self._waiting)
-        self._write(rest, len(rest))
-        return self._crc

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -11,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
 from streamsvm.estimators.base import StoreClassifier, StoreEstimator
-from streamsvm.estimators.support import SupportVectors, shifted_back
+from streamsvm.estimators.support import SupportVectors, given_rows
 from streamsvm.models import KernelModel
 
 ALFPGM_OPTIONS = (
@@ -27,9 +30,13 @@ ALFPGM_OPTIONS = (
 )
 
 
+Values = Callable[[Any, Any], Any]  # of a kernel, (m, q), of m rows with q rows
+
+
 class _ALFPGM(StoreEstimator):
     """What classification and regression share."""
 
+    kernel: str | Values  # type: ignore[assignment]
     C: float
     tol: float
     cache_size: float
@@ -45,7 +52,32 @@ class _ALFPGM(StoreEstimator):
             "tol": self.tol,
             "cache_size": f"{self.cache_size}MiB",
             "alfpgm": options,
-        }
+        } | ({"kernel": {"name": "precomputed"}} if callable(self.kernel) else {})
+
+    def save(self, path: str | Path) -> None:
+        if callable(self.kernel):
+            raise ConfigError(
+                "kernel is a function, which no model keeps; save one of kernel='precomputed', whose rows are values"
+            )
+        super().save(path)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+    def _store(self, X: Any, *, reset: bool) -> Store:
+        if callable(self.kernel) and isinstance(X, Store):
+            raise ConfigError("kernel is a function, which takes rows in memory; found a Store")
+        return super()._store(X, reset=reset)
+
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        """A function's values with the rows of fit take the place of X, as in `SVC`."""
+        if callable(self.kernel):
+            if reset:
+                self._rows = X
+            X = np.asarray(self.kernel(X, self._rows))
+        return super()._checked(X, y, reset=reset)
 
     def _told(self, store: Store, report: dict[str, Any]) -> None:
         self.n_iter_ = np.array(report["rounds"], np.int32)
@@ -72,8 +104,12 @@ class ALFPGMSVC(_ALFPGM, SupportVectors, StoreClassifier):
     ----------
     C, kernel, degree, gamma, coef0, shrinking, tol, cache_size, class_weight, max_iter, decision_function_shape, \
 break_ties, random_state : as in `SVC`
-        kernel is "rbf", "poly" or "linear", coef0 at least 0; tol bounds m - M as LIBSVM's does; max_iter counts
-        working sets, -1 for no limit; cache_size is MB, used for rows of 128 nonzeros and more. Nothing is random.
+        kernel is also "laplacian", "matern" or "cauchy", see `DCSVC`; "precomputed" and functions, on data in memory,
+        without probability; coef0 of poly is at least 0; tol bounds m - M as
+        LIBSVM's does; max_iter counts working sets, -1 for no limit; cache_size is MB, used for rows of 128 nonzeros
+        and more. Nothing is random.
+    kernel_params : dict or None, default=None
+        Further options of the kernel: {"nu": 2.5} of matern, 0.5, 1.5 (default) or 2.5.
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
@@ -121,10 +157,11 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         self,
         *,
         C: float = 1.0,
-        kernel: str = "rbf",
+        kernel: str | Values = "rbf",
         degree: int = 3,
         gamma: float | str = "scale",
         coef0: float = 0.0,
+        kernel_params: dict[str, Any] | None = None,
         shrinking: bool = True,
         tol: float = 1e-3,
         cache_size: float = 200,
@@ -150,6 +187,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         self.degree = degree
         self.gamma = gamma
         self.coef0 = coef0
+        self.kernel_params = kernel_params
         self.shrinking = shrinking
         self.tol = tol
         self.cache_size = cache_size
@@ -254,10 +292,11 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
     def __init__(
         self,
         *,
-        kernel: str = "rbf",
+        kernel: str | Values = "rbf",
         degree: int = 3,
         gamma: float | str = "scale",
         coef0: float = 0.0,
+        kernel_params: dict[str, Any] | None = None,
         tol: float = 1e-3,
         C: float = 1.0,
         epsilon: float = 0.1,
@@ -279,6 +318,7 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         self.degree = degree
         self.gamma = gamma
         self.coef0 = coef0
+        self.kernel_params = kernel_params
         self.tol = tol
         self.C = C
         self.epsilon = epsilon
@@ -316,7 +356,7 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
     @property
     def support_vectors_(self) -> np.ndarray | sparse.csr_array:
         model = self._fitted()
-        return shifted_back(model.support, model.header.scaling)
+        return given_rows(model.support, model.header)
 
     @property
     def dual_coef_(self) -> np.ndarray:

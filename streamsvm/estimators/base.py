@@ -19,25 +19,25 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from streamsvm.config import FitConfig, build_config
+from streamsvm.data.labels import label_texts
 from streamsvm.data.names import Names, names_of, numbers_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed, frame_array, is_dask, is_dask_frame
 from streamsvm.data.store import Store
 from streamsvm.events import Events, Sink
 from streamsvm.graph import Engine
-from streamsvm.models import label_texts
+from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
 from streamsvm.persist import save_model
 from streamsvm.predict import answers_of, decisions_of, predict_blocks
 from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.train import train_in_memory
-
-KERNEL_OPTIONS = ("gamma", "degree", "coef0")
 
 
 class StoreEstimator(BaseEstimator):
     """An estimator over `train`: `_values` are its parameters as a configuration, `model_` is what it learnt."""
 
     kernel: str
+    kernel_params: dict[str, Any] | None
     random_state: Any
     scale: str
     memory_limit: int | str | None
@@ -79,7 +79,9 @@ class StoreEstimator(BaseEstimator):
         """The parameters as a configuration. Raises ConfigError, a ValueError, naming the wrong one."""
         given = self.probability
         common = {
-            "kernel": {"name": self.kernel} | {name: getattr(self, name) for name in KERNEL_OPTIONS},
+            "kernel": {"name": self.kernel}
+            | {name: getattr(self, name) for name in ESTIMATOR_PARAMETERS}
+            | (self.kernel_params or {}),
             "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
             "scale": self.scale,
             "memory_limit": self.memory_limit,

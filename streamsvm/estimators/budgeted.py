@@ -10,16 +10,18 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from streamsvm.config import FitConfig
-from streamsvm.data.moments import moments_of, scale_gamma
+from streamsvm.data.labels import encode
+from streamsvm.data.moments import moments_of, variance
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.estimators.base import StoreClassifier, threads
 from streamsvm.fits.advice import advice
-from streamsvm.kernels import Kernel
-from streamsvm.models import BudgetModel, Header, encode
+from streamsvm.kernels.base import Stationary
+from streamsvm.kernels.options import kernel_of, needs_variance
+from streamsvm.models import BudgetModel, Header
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
-from streamsvm.solvers.pairs import n_columns, signs
+from streamsvm.tasks.pairs import n_columns, signs
 
 BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
 STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambda = 1 / (n C)
@@ -36,12 +38,11 @@ class BudgetedSVC(StoreClassifier):
     ----------
     C : float, default=1.0
         Inverse of the regularisation, as in `SVC`.
-    kernel : {"rbf", "poly", "linear"}, default="rbf"
+    kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear"}, default="rbf"
         Merging needs rbf; the strategies "project" and "remove" take every kernel.
     gamma : float, "scale" or "auto", default="scale"
-        As in `SVC`; "scale" is computed from the rows of `fit`, or of the first `partial_fit`.
-    degree, coef0 : int, float, default=3, 0.0
-        Of the polynomial (gamma a'b + coef0)^degree.
+        As in `DCSVC`; "scale" is computed from the rows of `fit`, or of the first `partial_fit`.
+    degree, coef0, kernel_params : as in `DCSVC`, default=3, 0.0, None
     budget : int, default=500
         Most support vectors.
     merge : int, default=3
@@ -110,6 +111,7 @@ class BudgetedSVC(StoreClassifier):
         gamma: float | str = "scale",
         degree: int = 3,
         coef0: float = 0.0,
+        kernel_params: dict[str, Any] | None = None,
         budget: int = 500,
         merge: int = 3,
         strategy: str = "sequence",
@@ -129,6 +131,7 @@ class BudgetedSVC(StoreClassifier):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.kernel_params = kernel_params
         self.budget = budget
         self.merge = merge
         self.strategy = strategy
@@ -201,10 +204,8 @@ class BudgetedSVC(StoreClassifier):
         """An empty model, its kernel and learner set."""
         if len(classes) < 2:
             raise ValueError(f"The number of classes has to be greater than one; got {len(classes)} class")
-        gamma = config.kernel.gamma
-        if not isinstance(gamma, float):
-            gamma = _gamma(gamma, store)
-        kernel = Kernel(config.kernel.name, gamma, config.kernel.degree, config.kernel.coef0)
+        spread = variance(moments_of(store.read(0, store.n))) if needs_variance(config.kernel) else None
+        kernel = kernel_of(config.kernel, store.d, spread)
         o = config.bsgd
         lam = o.lam if o.lam is not None else 1.0 / (STREAM_ROWS * config.C)
         learner = BudgetLearner(kernel, store.d, n_columns(len(classes)), BudgetOptions.of(o, lam))
@@ -212,7 +213,7 @@ class BudgetedSVC(StoreClassifier):
         header = replace(header, feature_names=store.feature_names)
         self.model_, self.classes_ = BudgetModel.of(header, learner), classes
         first, names = store.read(0, store.n), store.feature_names
-        if kernel.name == "rbf" and (message := advice(kernel, header.scaling, first, names)):
+        if isinstance(kernel, Stationary) and (message := advice(kernel, header.scaling, first, names)):
             warnings.warn(message, stacklevel=3)
 
     def _codes(self, y: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -234,10 +235,3 @@ class BudgetedSVC(StoreClassifier):
     def _values(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in BSGD_OPTIONS}
         return {"solver": "bsgd", "C": self.C, "bsgd": options | {"bias": self.fit_intercept}}
-
-
-def _gamma(rule: str, store: Store) -> float:
-    """The number that "scale" or "auto" stands for, over these rows."""
-    if rule == "auto":
-        return 1.0 / store.d
-    return scale_gamma(moments_of(store.read(0, store.n)))

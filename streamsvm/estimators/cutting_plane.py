@@ -11,6 +11,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.estimators.base import StoreClassifier, StoreEstimator, classes_of
 from streamsvm.metrics import ranking
+from streamsvm.tasks import task_of
 
 
 class _Linear(StoreEstimator):
@@ -47,12 +48,11 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
     ----------
     C : float, default=1.0
         Weight of the losses, times class and sample weights.
-    kernel : {"linear", "rbf", "poly"}, default="linear"
-        rbf and poly are approximated by `landmarks`.
-    gamma, degree, coef0 : as in `SVC`, default="scale", 3, 0.0
-        Of rbf exp(-gamma |a-b|^2) and poly (gamma a'b + coef0)^degree.
+    kernel : {"linear", "rbf", "laplacian", "matern", "cauchy", "poly"}, default="linear"
+        All but linear are approximated by `landmarks`.
+    gamma, degree, coef0, kernel_params : as in `DCSVC`, default="scale", 3, 0.0, None
     landmarks : int or None, default=None
-        Rows, drawn at random, by which rbf or poly is approximated (Nystroem).
+        Rows, drawn at random, by which the kernel is approximated (Nystroem).
     tol : float, default=1e-3
         Duality gap over the objective at the end. Planes are kept in float32: far below 1e-6 is out of reach.
     fit_intercept : bool, default=True
@@ -115,6 +115,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         gamma: float | str = "scale",
         degree: int = 3,
         coef0: float = 0.0,
+        kernel_params: dict[str, Any] | None = None,
         landmarks: int | None = None,
         tol: float = 1e-3,
         fit_intercept: bool = True,
@@ -133,6 +134,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.kernel_params = kernel_params
         self.landmarks = landmarks
         self.tol = tol
         self.fit_intercept = fit_intercept
@@ -174,7 +176,8 @@ class CuttingPlaneRanker(_Linear):
 
     Parameters
     ----------
-    C, kernel, gamma, degree, coef0, landmarks, tol, method, max_passes, random_state, scale, memory_limit, n_jobs :
+    C, kernel, gamma, degree, coef0, kernel_params, landmarks, tol, method, max_passes, random_state, scale, \
+memory_limit, n_jobs :
         As in `CuttingPlaneSVC`. There is no intercept: differences do not see it.
 
     Attributes
@@ -212,6 +215,7 @@ class CuttingPlaneRanker(_Linear):
         gamma: float | str = "scale",
         degree: int = 3,
         coef0: float = 0.0,
+        kernel_params: dict[str, Any] | None = None,
         landmarks: int | None = None,
         tol: float = 1e-3,
         method: str = "ocas",
@@ -226,6 +230,7 @@ class CuttingPlaneRanker(_Linear):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.kernel_params = kernel_params
         self.landmarks = landmarks
         self.tol = tol
         self.method = method
@@ -258,7 +263,7 @@ class CuttingPlaneRanker(_Linear):
     def predict(self, X: Any) -> np.ndarray:
         """(n,) labels where fit was given no queries, else scores."""
         f = self.decision_function(X)
-        return f if self.model_.task == "rank" else self.classes_[self.model_.codes_of(f)]
+        return self.classes_[self.model_.codes_of(f)] if task_of(self.model_.task).has_labels else f
 
     def score(self, X: Any, y: Any = None, qid: Any = None) -> float:
         """Share of the pairs of X that are in the right order, ties half. Raises ValueError where there are none."""
@@ -273,7 +278,7 @@ class CuttingPlaneRanker(_Linear):
     @property
     def thresholds_(self) -> np.ndarray:
         check_is_fitted(self)
-        if self.model_.task == "rank":
+        if not len(self.model_.thresholds):
             raise AttributeError("thresholds_ are there where fit was given no queries only")
         return self.model_.thresholds
 

@@ -33,15 +33,19 @@ class DCSVC(SupportVectors, StoreClassifier):
     ----------
     C : float, default=1.0
         Upper bound of the dual variables, times class and sample weights.
-    kernel : {"rbf", "poly", "linear"}, default="rbf"
-        rbf exp(-gamma |a-b|^2), poly (gamma a'b + coef0)^degree, linear a'b.
+    kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear"}, default="rbf"
+        rbf exp(-gamma |a-b|^2), laplacian exp(-gamma |a-b|_1), matern p(s) exp(-s) of s = sqrt(2 nu) gamma |a-b|,
+        cauchy 1 / (1 + gamma |a-b|^2), poly (gamma a'b + coef0)^degree, linear a'b.
     gamma : float, "scale" or "auto", default="scale"
-        Above 0; "scale" is 1 / (n_features * X.var()), "auto" 1 / n_features.
+        Above 0; "scale" is 1 / (n_features * X.var()), "auto" 1 / n_features. Where gamma multiplies a distance, not
+        its square: of matern the square roots of these, and of laplacian "scale" is 1 / (n_features * X.std()).
     degree : int, default=3
         At least 1.
     coef0 : float, default=0.0
         At least 0. `SVC` takes negative values, but then the polynomial need not be a kernel, the dual is not convex,
         and "exact" means nothing; fit raises an error.
+    kernel_params : dict or None, default=None
+        Further options of the kernel: {"nu": 2.5} of matern, 0.5, 1.5 (default) or 2.5.
     tol : float, default=1e-3
         Largest violation of the KKT conditions at the end. Kernel values are float32: far below 1e-5 is out of reach.
     class_weight : dict, "balanced" or None, default=None
@@ -119,6 +123,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         gamma: float | str = "scale",
         degree: int = 3,
         coef0: float = 0.0,
+        kernel_params: dict[str, Any] | None = None,
         tol: float = 1e-3,
         class_weight: Any = None,
         probability: bool | str = False,
@@ -144,6 +149,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.kernel_params = kernel_params
         self.tol = tol
         self.class_weight = class_weight
         self.probability = probability

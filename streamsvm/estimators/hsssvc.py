@@ -43,8 +43,8 @@ class HSSSVC(StoreClassifier):
     C : float or sequence of float, default=1.0
         Upper bound of the dual variables, times class and sample weights. Of several, `path_` holds the models, and
         `choose` says which one predicts: at first that of the largest C.
-    kernel : {"rbf", "poly", "linear"}, default="rbf"
-    gamma, degree, coef0 : as in `SVC`, default="scale", 3, 0.0
+    kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear"}, default="rbf"
+    gamma, degree, coef0, kernel_params : as in `DCSVC`, default="scale", 3, 0.0, None
     tol : float, default=1e-3
         Largest KKT violation at the end of polishing.
     class_weight : dict, "balanced" or None, default=None
@@ -119,6 +119,7 @@ class HSSSVC(StoreClassifier):
         gamma: float | str = "scale",
         degree: int = 3,
         coef0: float = 0.0,
+        kernel_params: dict[str, Any] | None = None,
         tol: float = 1e-3,
         class_weight: Any = None,
         probability: bool | str = False,
@@ -144,6 +145,7 @@ class HSSSVC(StoreClassifier):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.kernel_params = kernel_params
         self.tol = tol
         self.class_weight = class_weight
         self.probability = probability

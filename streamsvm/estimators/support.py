@@ -9,12 +9,17 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from streamsvm.data.rows import Rows
-from streamsvm.data.scaling import Scaling
-from streamsvm.models import KernelModel
+from streamsvm.models import Header, KernelModel
 
 
-def shifted_back(rows: Rows, scaling: Scaling) -> np.ndarray | sparse.csr_array:
-    """Support vectors as they were given: a shift to the origin is the fit's own, no option of the caller's."""
+def given_rows(rows: Rows, header: Header) -> np.ndarray | sparse.csr_array:
+    """Support vectors as they were given: a shift to the origin is the fit's own, no option of the caller's.
+
+    Of a precomputed kernel there are none, (0, 0).
+    """
+    scaling = header.scaling
+    if header.kernel.row.whole:
+        return np.empty((0, 0))
     return rows.X + scaling.offset.astype(rows.X.dtype) if scaling.kind == "centre" else rows.X
 
 
@@ -32,7 +37,7 @@ class SupportVectors:
     @property
     def support_vectors_(self) -> np.ndarray | sparse.csr_array:
         model, order = self._exact_model()
-        return shifted_back(model.support.take(order), model.header.scaling)
+        return given_rows(model.support.take(order), model.header)
 
     @property
     def dual_coef_(self) -> np.ndarray:

@@ -11,16 +11,17 @@ from scipy import sparse
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ModelError
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.inner import InnerProducts, Linear
 from streamsvm.models import BudgetModel, ExpansionModel, KernelModel, LinearModel, LocalModel
-from streamsvm.predict import ANSWERS
+from streamsvm.tasks import task_of
 
 
 @dataclass(frozen=True)
 class Expansion:
     """g_c(x) = sum_j coef[j, c] K(x', s_j) + intercept[c], x' = (x - offset) * scale.
 
-    A column is a pair of classes, a class against the rest, or, with task regress, rank or ordinal, the one score.
+    A column is a pair of classes, a class against the rest, or the one score of a task that has no more.
     """
 
     kernel: Kernel
@@ -33,10 +34,10 @@ class Expansion:
         """The same function with the scaling in the support rows, where K allows that; else itself.
 
         With z = scale * s the linear kernel is x's' = x'z - offset'z; under a scaling that only multiplies, the
-        inner product of poly is x'z.
+        inner product of poly and sigmoid is x'z.
         """
         offset, scale = self.scaling.offset, self.scaling.scale
-        inner = self.kernel.name == "linear" or (self.kernel.name == "poly" and not offset.any())
+        inner = self.kernel.is_linear or (isinstance(self.kernel, InnerProducts) and not offset.any())
         if self.scaling.kind == "none" or not inner:
             return self
         X: Any = self.support.X.astype(np.float64)
@@ -47,7 +48,7 @@ class Expansion:
 
 def expansion(model: Any) -> Expansion:
     """The sums behind a model's decision values. Raises ModelError for models that have none, with the reason."""
-    if model.task not in ANSWERS and len(model.classes) < 2:
+    if task_of(model.task).has_labels and len(model.classes) < 2:
         raise ModelError(
             f"the model knows {len(model.classes)} classes so far, an export needs two: go on learning"
         )
@@ -71,5 +72,5 @@ def _parts(model: Any) -> tuple[Kernel, Scaling, Rows, np.ndarray, np.ndarray]:
         return kernel, scaling, model.landmarks, model.coef, model.intercept
     if isinstance(model, LinearModel):  # w is its own support row
         columns = model.coef.shape[1]
-        return Kernel("linear"), scaling, Rows(model.coef.T.copy()), np.eye(columns), model.intercept
+        return Linear(), scaling, Rows(model.coef.T.copy()), np.eye(columns), model.intercept
     raise ModelError(f"models of kind {model.kind!r} cannot be exported")

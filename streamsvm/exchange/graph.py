@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 from onnx import helper, numpy_helper
-
-from streamsvm.kernels import Kernel
 
 
 class Graph:
@@ -62,34 +60,17 @@ class Graph:
         name = self.constant(array)
         return name if array.dtype == np.float64 else self.cast(name, np.float64)
 
+    def inner_products(self, x: str, rows: str) -> str:
+        """x'row, (N, s), of float64 x (N, d) and rows (s, d)."""
+        return self.op("Gemm", x, rows, transB=1)
 
-def kernel_values(
-    graph: Graph, kernel: Kernel, x: str, rows: str, gamma: float | np.ndarray | None = None
-) -> str:
-    """K(x, rows), (m, s), of float64 x (m, d) and rows (s, d); gamma may be one for each of the rows."""
-    inner = graph.op("Gemm", x, rows, transB=1)
-    gamma = kernel.gamma if gamma is None else gamma
-    match kernel.name:
-        case "linear":
-            return inner
-        case "poly":
-            scaled = graph.op("Mul", inner, graph.constant(np.float64(gamma)))
-            base = graph.op("Add", scaled, graph.constant(np.float64(kernel.coef0)))
-            return graph.op("Pow", base, graph.constant(np.float64(kernel.degree)))
-        case "rbf":
-            distances = _distances(graph, x, rows, inner)
-            return graph.op("Exp", graph.op("Mul", distances, graph.constant(-np.asarray(gamma, np.float64))))
-        case _:
-            assert_never(kernel.name)
-
-
-def _distances(graph: Graph, x: str, rows: str, inner: str) -> str:
-    """|x - row|^2, (m, s), of their inner products."""
-    axis = graph.constant([1])
-    norms = graph.op(
-        "Add",
-        graph.op("ReduceSumSquare", x, axis, keepdims=1),
-        graph.op("ReduceSumSquare", rows, axis, keepdims=0),
-    )
-    distances = graph.op("Sub", norms, graph.op("Mul", inner, graph.constant(np.float64(2))))
-    return graph.op("Max", distances, graph.constant(np.float64(0)))
+    def sq_distances(self, x: str, rows: str) -> str:
+        """|x - row|^2, (N, s)."""
+        inner, axis = self.inner_products(x, rows), self.constant([1])
+        norms = self.op(
+            "Add",
+            self.op("ReduceSumSquare", x, axis, keepdims=1),
+            self.op("ReduceSumSquare", rows, axis, keepdims=0),
+        )
+        distances = self.op("Sub", norms, self.op("Mul", inner, self.constant(np.float64(2))))
+        return self.op("Max", distances, self.constant(np.float64(0)))

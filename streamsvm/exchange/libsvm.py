@@ -17,16 +17,17 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from streamsvm.data.labels import label_texts
 from streamsvm.data.rows import Rows
 from streamsvm.data.target import whole_file
 from streamsvm.errors import ModelError
 from streamsvm.exchange.expansion import Expansion, expansion
 from streamsvm.exchange.ranges import range_lines
-from streamsvm.kernels import Kernel
-from streamsvm.models import KernelModel, label_texts
-from streamsvm.predict import ANSWERS
+from streamsvm.kernels.base import Kernel, has_graph, kernel_class
+from streamsvm.kernels.table import KERNELS
+from streamsvm.models import KernelModel
+from streamsvm.tasks import task_of
 
-KERNELS = {"rbf": "rbf", "poly": "polynomial", "linear": "linear"}
 BLOCK_ROWS = 4096
 LARGEST_LABEL = 2**31 - 1  # an int of C
 
@@ -102,22 +103,25 @@ def _numbers(classes: np.ndarray) -> tuple[int, ...] | None:
 def _svm(model: Any, expanded: Expansion, numbers: Any) -> SVM:
     kernel, labels = expanded.kernel, tuple(numbers)
     support, coef, intercept = expanded.support, expanded.coef, expanded.intercept
-    if model.task in ANSWERS:
-        return SVM("epsilon_svr", kernel, support, coef, -intercept)
+    task = task_of(model.task)
+    if not task.has_labels:
+        return SVM(task.libsvm_type, kernel, support, coef, -intercept)
     if isinstance(model, KernelModel) and len(labels) > 2:
         order = np.argsort(model.codes, kind="stable")
         counts = np.bincount(model.codes, minlength=len(labels)).tolist()
         compact = signed(model.alpha.astype(np.float32), model.codes)
-        return SVM("c_svc", kernel, support.take(order), compact[order], intercept, labels, tuple(counts))
-    if model.task == "ordinal":  # the rank is argmax_c of c f - (theta_1 + ... + theta_c)
-        ranks = np.arange(len(labels))
-        coef, intercept = coef * ranks, intercept * ranks - np.cumsum([0.0, *model.thresholds])
+        return SVM(
+            task.libsvm_type, kernel, support.take(order), compact[order], intercept, labels, tuple(counts)
+        )
+    coef, intercept = task.against_rest(coef, intercept, model.thresholds)
     if len(labels) == 2:
         coef, intercept = coef[:, -1:], intercept[-1:]
         is_first = coef[:, 0] > 0
         order, n_first = np.argsort(~is_first, kind="stable"), int(np.count_nonzero(is_first))
         counts = (n_first, len(coef) - n_first)
-        return SVM("c_svc", kernel, support.take(order), coef[order], -intercept, labels[::-1], counts)
+        return SVM(
+            task.libsvm_type, kernel, support.take(order), coef[order], -intercept, labels[::-1], counts
+        )
     return _against_the_rest(kernel, support, coef, intercept, labels)
 
 
@@ -139,22 +143,29 @@ def signed(coef: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 
 def _kernel_type(kernel: Kernel) -> str:
-    if kernel.name not in KERNELS:
+    if kernel.libsvm is None:
+        known = ", ".join(ours for ours in libsvm_names().values())
+        instead = "export --format onnx" if has_graph(kernel.name) else "fit with one of these"
         raise ModelError(
-            f"the {kernel.name} kernel has no name in LIBSVM's format, which knows {', '.join(KERNELS)}; "
-            "export --format onnx"
+            f"the {kernel.name} kernel has no name in LIBSVM's format, which knows {known}; {instead}"
         )
-    return KERNELS[kernel.name]
+    return kernel.libsvm
+
+
+def libsvm_names() -> dict[str, str]:
+    """Our names of kernels by LIBSVM's."""
+    theirs = ((kernel_class(name).libsvm, name) for name in KERNELS)
+    return {libsvm: name for libsvm, name in theirs if libsvm is not None}
 
 
 def svm_lines(svm: SVM) -> Iterator[str]:
     """The file, line by line. Features count from 1."""
     kernel = svm.kernel
     yield f"svm_type {svm.svm_type}\nkernel_type {_kernel_type(kernel)}\n"
-    if kernel.name == "poly":
-        yield f"degree {kernel.degree}\ncoef0 {kernel.coef0:.17g}\n"
-    if kernel.name != "linear":
-        yield f"gamma {kernel.gamma:.17g}\n"
+    values = kernel.to_attrs()
+    for name in ("degree", "coef0", "gamma"):
+        if name in values:
+            yield f"{name} {values[name]:.17g}\n"
     yield f"nr_class {len(svm.labels) or 2}\ntotal_sv {len(svm.support)}\n"
     yield _line("rho", (f"{value:.17g}" for value in svm.rho))
     if svm.labels:

@@ -1,4 +1,4 @@
-"""LIBSVM's model files as models: c_svc, nu_svc, epsilon_svr and nu_svr; linear, polynomial and rbf kernels.
+"""LIBSVM's model files as models: c_svc, nu_svc, epsilon_svr and nu_svr; every kernel that has a name in both.
 
 Nothing is made by what the file claims of its size: memory is a small multiple of the file.
 """
@@ -21,15 +21,15 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.data.sources import csr
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, ignore
-from streamsvm.exchange.libsvm import KERNELS, LARGEST_LABEL, SVM, signed
+from streamsvm.exchange.libsvm import LARGEST_LABEL, SVM, libsvm_names, signed
 from streamsvm.exchange.ranges import MOST_FEATURES, read_range
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel, kernel_from
+from streamsvm.kernels.table import kernel_row
 from streamsvm.models import ExpansionModel, Header, KernelModel, LinearModel
-from streamsvm.solvers.pairs import n_pairs
+from streamsvm.tasks.pairs import n_pairs
 
 Imported = KernelModel | ExpansionModel | LinearModel
 CLASSIFIERS, REGRESSIONS = ("c_svc", "nu_svc"), ("epsilon_svr", "nu_svr")
-NAMES = {theirs: ours for ours, theirs in KERNELS.items()}
 KEYS = (
     "svm_type",
     "kernel_type",
@@ -91,18 +91,19 @@ def _feature_names(path: Path, features: int | None, least: int) -> Names:
 
 def _model(svm: SVM, scaling: Scaling, names: Path | None) -> Imported:
     alike = len(svm.labels) <= 2  # one sum over all support vectors
-    if svm.svm_type in REGRESSIONS:
+    is_regression = svm.svm_type in REGRESSIONS
+    if is_regression:
         header, task = Header(svm.kernel, scaling, np.empty(0)), "regress"
     else:
         # LIBSVM's first class of two is where decision values are positive, ours is the second
         numbers = np.array(svm.labels[::-1] if alike else svm.labels)
         header, task = Header(svm.kernel, scaling, _named(numbers, names) if names else numbers), "classify"
-    if alike and svm.kernel.name == "linear":  # w itself, in float64: its inner products may cancel
+    if alike and svm.kernel.is_linear:  # w itself, in float64: its inner products may cancel
         X: Any = svm.support.X
         X.resize((len(svm.support), header.d))
         return LinearModel(header, X.T.astype(np.float64) @ svm.coef, -svm.rho, task)
     support, ids = _with_layout(svm.support, header.d), np.full(len(svm.support), -1)
-    if task == "regress":
+    if is_regression:
         return ExpansionModel(header, support, svm.coef, -svm.rho, ids, task)
     codes = np.repeat(np.arange(len(svm.labels)), svm.counts)
     alpha, intercept = signed(svm.coef, codes), svm.rho
@@ -212,19 +213,18 @@ def read_svm(path: Path) -> tuple[SVM, list[str]]:
 
 
 def _kernel(header: _Header) -> Kernel:
-    name = NAMES[header.one_of("kernel_type", tuple(NAMES))]
-    kernel = Kernel(name)  # type: ignore[arg-type]
-    if name != "linear":
-        kernel = replace(kernel, gamma=header.numbers("gamma", 1)[0])
-    if name == "poly":
-        degree, coef0 = header.numbers("degree", 1, int)[0], header.numbers("coef0", 1)[0]
-        if not 1 <= degree <= MOST_DEGREE:
-            number = header.words["degree"][0]
-            raise header.bad(number, f"found degree {degree}, expected 1 to {MOST_DEGREE}")
-        kernel = replace(kernel, degree=degree, coef0=coef0)
-    if kernel.gamma < 0:
-        raise header.bad(header.words["gamma"][0], f"found gamma {kernel.gamma:g}, expected none below 0")
-    return kernel
+    names = libsvm_names()
+    name = names[header.one_of("kernel_type", tuple(names))]
+    values = {
+        parameter: header.numbers(parameter, 1, int if parameter == "degree" else float)[0]
+        for parameter in kernel_row(name).parameters
+    }
+    if not 1 <= values.get("degree", 1) <= MOST_DEGREE:
+        number = header.words["degree"][0]
+        raise header.bad(number, f"found degree {values['degree']}, expected 1 to {MOST_DEGREE}")
+    if values.get("gamma", 0) < 0:
+        raise header.bad(header.words["gamma"][0], f"found gamma {values['gamma']:g}, expected none below 0")
+    return kernel_from({"name": name} | values)
 
 
 def _check(header: _Header, labels: list[int], counts: list[int], total: int, found: int) -> None:

@@ -23,11 +23,11 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.data.target import whole_file
 from streamsvm.errors import ModelError
 from streamsvm.exchange.expansion import expansion
-from streamsvm.exchange.graph import Graph, kernel_values
+from streamsvm.exchange.graph import Graph
 from streamsvm.exchange.routes import routed
 from streamsvm.models import KernelModel, LocalModel
-from streamsvm.predict import ANSWERS
-from streamsvm.solvers.pairs import n_pairs
+from streamsvm.tasks import task_of
+from streamsvm.tasks.pairs import n_pairs
 
 OPSET, IR_VERSION = 18, 8
 MOST_BYTES = (1 << 31) - (1 << 20)  # of a file: protobuf's bound, less what names and nodes take
@@ -67,11 +67,11 @@ def onnx_model(model: Any) -> ModelProto:
 def _sums(graph: Graph, model: Any) -> str:
     """(N, columns) of raw rows."""
     expanded = expansion(model)
-    if expanded.kernel.name == "linear":
+    if expanded.kernel.is_linear:
         expanded = expanded.folded()
     support, columns = expanded.support, len(expanded.intercept)
     x = _scaled(graph, expanded.scaling)
-    if expanded.kernel.name == "linear":
+    if expanded.kernel.is_linear:
         _require_room(support.d, 2 * columns)
         weights = np.asarray(support.X.astype(np.float64).T @ expanded.coef)
         return graph.op("Gemm", x, graph.constant(weights), graph.constant(expanded.intercept))
@@ -79,7 +79,7 @@ def _sums(graph: Graph, model: Any) -> str:
     rows, coef = support.dense(), expanded.coef
     if not len(rows):
         rows, coef = np.zeros((1, support.d), np.float32), np.zeros((1, columns))
-    values = kernel_values(graph, expanded.kernel, x, graph.double(rows))
+    values = expanded.kernel.onnx(graph, x, graph.double(rows))
     return graph.op("Gemm", values, graph.double(coef), graph.constant(expanded.intercept))
 
 
@@ -105,15 +105,15 @@ def _scaled(graph: Graph, scaling: Scaling) -> str:
 
 def _outputs(graph: Graph, decisions: str, model: Any) -> list[Any]:
     """The last nodes, and what comes out of them."""
-    k = len(model.classes)
+    k, task = len(model.classes), task_of(model.task)
     by_votes = isinstance(model, KernelModel | LocalModel) and k > 2
-    one_column = not by_votes and (k <= 2 or model.task != "classify")
+    one_column = not by_votes and task.columns(k) == 1
     values = _votes(graph, decisions, k) if by_votes else decisions
     scores = graph.op("Squeeze", values, graph.constant([1])) if one_column else values
     graph.called("scores", graph.cast(scores, np.float32))
     shape: list[str | int] = ["N"] if one_column else ["N", k]
     outputs = [helper.make_tensor_value_info("scores", TensorProto.FLOAT, shape)]
-    if model.task in ANSWERS:
+    if not task.has_labels:
         return outputs
     classes = model.classes if model.classes.dtype.kind in "Uf" else model.classes.astype(np.int64)
     graph.called(
@@ -124,7 +124,7 @@ def _outputs(graph: Graph, decisions: str, model: Any) -> list[Any]:
 
 
 def _votes(graph: Graph, decisions: str, k: int) -> str:
-    """(N, k) votes and confidence, as `solvers.pairs.vote`."""
+    """(N, k) votes and confidence, as `tasks.pairs.vote`."""
     first, second = (np.zeros((n_pairs(k), k)) for _ in range(2))
     for p, (i, j) in enumerate(combinations(range(k), 2)):
         first[p, i] = second[p, j] = 1
@@ -144,7 +144,7 @@ def _votes(graph: Graph, decisions: str, k: int) -> str:
 def _codes(graph: Graph, values: str, model: Any, one_column: bool) -> str:
     """(N,) positions in the classes, as `codes_of`."""
     if one_column:  # how many thresholds are below: 0 alone for two classes
-        thresholds = graph.constant(model.thresholds if model.task == "ordinal" else np.zeros(1))
+        thresholds = graph.constant(task_of(model.task).cuts(model.thresholds))
         above = graph.cast(graph.op("Greater", values, thresholds), np.int64)
         return graph.op("ReduceSum", above, graph.constant([1]), keepdims=0)
     ties_broken = getattr(model, "break_ties", True)

@@ -6,14 +6,18 @@ A row whose nearest centres are equally far, to float32, may go to another of th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 from onnx import GraphProto, TensorProto, helper
 from scipy.linalg import block_diag
 
 from streamsvm.errors import ModelError
-from streamsvm.exchange.graph import Graph, kernel_values
-from streamsvm.kernels import Kernel
-from streamsvm.kmeans import Partition
+from streamsvm.exchange.graph import Graph
+from streamsvm.kernels.base import Kernel
+from streamsvm.kmeans import Centres, Partition
 from streamsvm.models import LocalModel
 
 
@@ -65,7 +69,7 @@ def _body(
         graph.op("Gather", bounds, graph.op("Add", part, graph.constant([1]))),
     )
     rows, alphas = (graph.op("Slice", name, *ends, graph.constant([0])) for name in (support, coef))
-    values = graph.op("MatMul", kernel_values(graph, kernel, graph.op("Gather", x, here), rows), alphas)
+    values = graph.op("MatMul", kernel.onnx(graph, graph.op("Gather", x, here), rows), alphas)
     values = graph.op("Add", values, graph.op("Gather", one_sided, part))
     places = graph.op("Unsqueeze", here, graph.constant([1]))
     after = graph.op("ScatterND", so_far, places, values, reduction="add")
@@ -119,19 +123,26 @@ def _distances(graph: Graph, x: str, partition: Partition, width: int) -> str:
     offsets = np.full((len(nodes), width), np.inf)
     for i, node in enumerate(nodes):
         offsets[i, : node.k] = node.offsets
-    if kernel.name == "linear":  # a centre is a row
+    if kernel.is_linear:  # a centre is a row
         rows = np.zeros((len(nodes), width, nodes[0].rows.d), np.float32)
         for i, node in enumerate(nodes):
             rows[i, : node.k] = node.rows.dense()
-        products = kernel_values(graph, kernel, x, graph.double(rows.reshape(len(nodes) * width, -1)))
+        products = kernel.onnx(graph, x, graph.double(rows.reshape(len(nodes) * width, -1)))
     else:
         rows = np.concatenate([node.rows.dense() for node in nodes])
-        gamma = np.repeat([node.kernel.gamma for node in nodes], [len(node.rows) for node in nodes])
         weights = block_diag(*(np.pad(node.weights, ((0, 0), (0, width - node.k))) for node in nodes))
-        values = kernel_values(graph, kernel, x, graph.double(rows), gamma)
+        values = _side_by_side(nodes).onnx(graph, x, graph.double(rows))
         products = graph.op("MatMul", values, graph.double(weights))
     twice = graph.op("Mul", products, graph.constant(np.float64(2)))
     return graph.op("Sub", graph.constant(offsets.ravel()), twice)
+
+
+def _side_by_side(nodes: Sequence[Centres]) -> Kernel:
+    """The kernel of all nodes' rows one after another: each parameter has a value for each of them."""
+    counts, attrs = [len(node.rows) for node in nodes], [node.kernel.to_attrs() for node in nodes]
+    differ = {name for name in attrs[0] if len({own[name] for own in attrs}) > 1}
+    values: dict[str, Any] = {name: np.repeat([own[name] for own in attrs], counts) for name in differ}
+    return replace(nodes[0].kernel, **values)
 
 
 def _descend(graph: Graph, nearest: str, partition: Partition, width: int) -> str:

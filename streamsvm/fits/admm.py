@@ -36,7 +36,7 @@ from streamsvm.problems import KernelDual
 from streamsvm.solvers import blockws
 from streamsvm.solvers.admm import ADMM, ADMMState, balanced, draw_margin, intercept, paper_beta
 from streamsvm.solvers.base import run
-from streamsvm.solvers.pairs import n_columns, signs
+from streamsvm.tasks.pairs import n_columns, signs
 
 BALANCE_EVERY = 10  # steps between looks at beta
 BIAS_ROWS = 1000  # of each column's margin support vectors: their exact decision values make its intercept
@@ -319,7 +319,7 @@ class ADMMFit(Fit):
             config=self.config.model_copy(update={"C": facts["C"]}).model_dump(mode="json"),
         )
         coef = solved.coef[kept].astype(np.float32)
-        model = ExpansionModel(header, rows.take(kept), coef, solved.bias, order[kept])
+        model = ExpansionModel(header, rows.take(kept), coef, solved.bias, order[kept], self.task.name)
         return model, self.report(certificate, len(kept), **facts)
 
 

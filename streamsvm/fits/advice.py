@@ -1,4 +1,4 @@
-"""What the first rows of a store say of a fit by the rbf kernel that is likely to learn little."""
+"""What the first rows of a store say of a fit by a stationary kernel that is likely to learn little."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from streamsvm.data.moments import moments_of
 from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Stationary
 
 UNEVEN = (
     100  # times that the widest column's range is beyond that of a quarter of the columns: images reach 20
@@ -17,13 +17,13 @@ VANISHED = 1e-3  # largest K of a row with the others of a sample: then nearly n
 SAMPLE, FEWEST = 256, 20
 
 
-def advice(kernel: Kernel, scaling: Scaling, first: Rows, names: Names | None) -> str | None:
+def advice(kernel: Stationary, scaling: Scaling, first: Rows, names: Names | None) -> str | None:
     """What is wrong with unscaled features, or with a kernel that is too narrow; None where nothing is."""
-    unscaled = scaling.kind in ("none", "centre") and uneven_columns(first, names)
+    unscaled = scaling.kind in ("none", "centre") and uneven_columns(first, names, kernel.name)
     return unscaled or vanishing_values(kernel, scaling.apply(first))
 
 
-def uneven_columns(rows: Rows, names: Names | None = None) -> str | None:
+def uneven_columns(rows: Rows, names: Names | None = None, kernel: str = "rbf") -> str | None:
     """What is wrong where a few columns make up all distances."""
     moments = moments_of(rows)
     ranges = moments.high - moments.low
@@ -37,11 +37,11 @@ def uneven_columns(rows: Rows, names: Names | None = None) -> str | None:
     name = widest if names is None else repr(names[widest])
     return (
         f"column {name} has a range of {ranges[widest]:.3g}, a quarter of the columns one of {narrow:.2g} at most: "
-        "the rbf kernel sees the wide ones alone; scale the features (--scale standard; StandardScaler in Python)"
+        f"the {kernel} kernel sees the wide ones alone; scale the features (--scale standard; StandardScaler in Python)"
     )
 
 
-def vanishing_values(kernel: Kernel, rows: Rows) -> str | None:
+def vanishing_values(kernel: Stationary, rows: Rows) -> str | None:
     """What is wrong where hardly a row is near another one. rows: scaled."""
     if len(rows) < FEWEST:
         return None
@@ -52,6 +52,6 @@ def vanishing_values(kernel: Kernel, rows: Rows) -> str | None:
     if nearest >= VANISHED:
         return None
     return (
-        f"nearly all values of the rbf kernel vanish at gamma {kernel.gamma:.3g} (nine in ten of {len(some)} rows have "
-        f"no other one with K above {nearest:.1g}): scale the features or take a smaller gamma"
+        f"nearly all values of the {kernel.name} kernel vanish at gamma {kernel.gamma:.3g} (nine in ten of "
+        f"{len(some)} rows have no other one with K above {nearest:.1g}): scale the features or take a smaller gamma"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,18 +15,20 @@ from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
 from streamsvm.data.store import Store
+from streamsvm.errors import DataError
 from streamsvm.events import Events, Rounds
 from streamsvm.fits.base import Fit
+from streamsvm.fits.duals import model_of_duals
 from streamsvm.graph import Engine
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.inner import Precomputed
 from streamsvm.memory import require_memory
-from streamsvm.models import ExpansionModel, KernelModel
-from streamsvm.problems import DualQP, KernelDual, RegressionDual
+from streamsvm.problems import DualQP, KernelDual, MatrixDual, dual_of
 from streamsvm.sizes import Weighed
 from streamsvm.solvers import blockws
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
 from streamsvm.solvers.base import run
-from streamsvm.solvers.pairs import Targets, n_pairs, pairs
+from streamsvm.tasks.base import Subproblem
 
 ROW_BYTES = 300  # solver vectors of one row
 
@@ -45,12 +47,17 @@ class Facts:
 
 
 class ALFPGMFit(Fit):
-    """One problem for each pair of classes; with task regress one in all."""
+    """The subproblems of its task, side by side or one after the other."""
 
     def __init__(
         self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
     ) -> None:
         super().__init__(store, config, engine, events, checkpoints)
+        if isinstance(self.kernel, Precomputed) and store.n != store.d:
+            raise DataError(
+                f"{store.url or 'X'} is {store.n} x {store.d}; expected a square matrix, the kernel values of all "
+                "training rows with each other"
+            )
         options = config.alfpgm
         self.solver = ALFPGM(
             config.tol,
@@ -75,44 +82,21 @@ class ALFPGMFit(Fit):
     def plan(self) -> dict[str, Any]:
         """Memory, and how many problems."""
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
-        return self.bytes | facts | {"problems": max(1, n_pairs(len(self.classes)))}
+        return self.bytes | facts | {"problems": self.task.n_subproblems(len(self.classes))}
 
-    def model(self) -> tuple[KernelModel | ExpansionModel, dict[str, Any]]:
+    def model(self) -> tuple[Any, dict[str, Any]]:
         with self.phase("read"):
             rows = self.samples.load().rows
-        return self._regressed(rows) if self.config.task == "regress" else self._classified(rows)
-
-    def _classified(self, rows: Rows) -> tuple[KernelModel, dict[str, Any]]:
-        targets = Targets(self.codes, self.upper, len(self.classes), np.zeros(len(rows), np.int32))
-        problems = list(pairs(targets, single=False))
-        alpha = np.zeros((len(rows), len(self.classes) - 1))
-        duals = [_PairDual(self.kernel, pair.ids, pair.y, self.upper[pair.ids]) for pair in problems]
-        solved, facts = self._solved(rows, duals, [len(pair.ids) for pair in problems])
-        for pair, found in zip(problems, solved, strict=True):
-            alpha[pair.ids, pair.columns] = found
-        support = np.flatnonzero(alpha.any(axis=1))
-        certificate, report = self._told(facts, len(support))
-        model = KernelModel(
-            self.header(certificate),
-            rows.take(support),
-            alpha[support],
-            self.codes[support],
-            support,
-            np.array([f.intercept for f in facts]),
-            self.config.alfpgm.break_ties,
-        )
-        return model, report
-
-    def _regressed(self, rows: Rows) -> tuple[ExpansionModel, dict[str, Any]]:
-        n, target = len(rows), self.store.y.astype(np.float64)
-        dual = _TargetDual(self.kernel, self.upper, target, self.config.alfpgm.epsilon)
-        [alpha], facts = self._solved(rows, [dual], [2 * n])
-        coef = alpha[:n] - alpha[n:]
-        support = np.flatnonzero(coef)
-        certificate, report = self._told(facts, len(support))
-        intercept, header = np.array([facts[0].intercept]), self.header(certificate)
-        model = ExpansionModel(header, rows.take(support), coef[support, None], intercept, support, "regress")
-        return model, report
+        parts = list(self.task.subproblems(self.targets))
+        solved, facts = self._solved(rows, parts)
+        alpha = np.zeros((len(rows), self.task.coefficients(len(self.classes))))
+        for part, found in zip(parts, solved, strict=True):
+            alpha[part.places] = found
+        intercept = np.array([f.intercept for f in facts])
+        take, break_ties = partial(self.kernel.support, rows), self.config.alfpgm.break_ties
+        model = model_of_duals(self, alpha, intercept, take, break_ties=break_ties)
+        certificate, report = self._told(facts, model.n_support)
+        return replace(model, header=self.header(certificate)), report
 
     def _told(self, facts: list[Facts], n_support: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """The certificate, and the report."""
@@ -128,11 +112,11 @@ class ALFPGMFit(Fit):
         )
         return certificate, self.report(certificate, n_support, rounds=rounds, violation=worst)
 
-    def _solved(
-        self, rows: Rows, duals: Sequence[MakeDual], sizes: Sequence[int]
-    ) -> tuple[list[np.ndarray], list[Facts]]:
-        """Coefficients and facts of all problems, those of a checkpoint first."""
+    def _solved(self, rows: Rows, parts: list[Subproblem]) -> tuple[list[np.ndarray], list[Facts]]:
+        """Variables and facts of all subproblems, those of a checkpoint first."""
         alphas, facts = [], []
+        duals = [_Dual(self.kernel, part, self.upper[part.ids]) for part in parts]
+        sizes = [len(part.y) for part in parts]
         saved = self.checkpoints.load() or {"alpha": np.empty(0), "facts": np.empty((0, 5))}
         done = len(saved["facts"])
         alphas += np.split(saved["alpha"], np.cumsum(sizes[:done]))[:done]
@@ -187,32 +171,23 @@ class ALFPGMFit(Fit):
 
 
 @dataclass(frozen=True)
-class _PairDual(Weighed):
-    """The problem of two classes, over some of the rows."""
+class _Dual(Weighed):
+    """A subproblem and the bounds (m,) of its rows, which may be some of all."""
 
     kernel: Kernel
-    ids: np.ndarray
-    y: np.ndarray
+    part: Subproblem
     upper: np.ndarray
 
-    def __call__(self, rows: Rows, threads: int, cache_bytes: int) -> KernelDual:
-        part = rows if len(self.ids) == len(rows) else rows.take(self.ids)
-        return KernelDual(self.kernel, part, self.y, self.upper, threads, cache_bytes=cache_bytes)
+    def __call__(self, rows: Rows, threads: int, cache_bytes: int) -> DualQP:
+        ids = self.part.ids
+        own = rows if len(ids) == len(rows) else rows.take(ids)
 
+        def of_rows(y: np.ndarray) -> KernelDual | MatrixDual:
+            if isinstance(self.kernel, Precomputed):
+                return MatrixDual(own.dense()[:, ids], y, self.upper, threads)
+            return KernelDual(self.kernel, own, y, self.upper, threads, cache_bytes=cache_bytes)
 
-@dataclass(frozen=True)
-class _TargetDual(Weighed):
-    """The problem of a regression."""
-
-    kernel: Kernel
-    upper: np.ndarray
-    target: np.ndarray
-    epsilon: float
-
-    def __call__(self, rows: Rows, threads: int, cache_bytes: int) -> RegressionDual:
-        ones = np.ones(len(rows))
-        half = KernelDual(self.kernel, rows, ones, self.upper, threads, cache_bytes=cache_bytes)
-        return RegressionDual(half, self.target, self.epsilon)
+        return dual_of(self.part, of_rows)
 
 
 def _solve(

@@ -16,25 +16,28 @@ from streamsvm.calibration import Calibration
 from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
 from streamsvm.data.check import require_finite
-from streamsvm.data.moments import Moments, merge, moments_of, scale_gamma
+from streamsvm.data.labels import label_texts
+from streamsvm.data.moments import Moments, merge, moments_of, variance
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling, from_moments, require_zeros_kept
 from streamsvm.data.store import Store
-from streamsvm.errors import ConfigError, DataError
+from streamsvm.errors import ConfigError
 from streamsvm.events import Events
 from streamsvm.fits.advice import advice
 from streamsvm.graph import Engine
-from streamsvm.kernels import Kernel
-from streamsvm.models import Header, encode, label_texts
+from streamsvm.kernels.base import Kernel, Stationary
+from streamsvm.kernels.options import kernel_of, needs_variance
+from streamsvm.models import Header
 from streamsvm.persist import save_model
 from streamsvm.phases import Phases
+from streamsvm.tasks import default_task, task_of
 
 FIRST_ROWS = 1000  # that tell of the features' ranges
 MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times coefficients must not
 
 
 class Fit(ABC):
-    """One fit, from labels to model. classes (k,), codes (n,) positions in them, upper (n,) C times weights.
+    """One fit, from targets to model. classes (k,), codes (n,) positions in them, upper (n,) C times weights.
 
     It closes the engine that it was given. calibration: goes into the model, where it is set.
     """
@@ -47,7 +50,9 @@ class Fit(ABC):
         self.store, self.config, self.engine = store, config, engine
         self.events, self.checkpoints = events, checkpoints
         self.phase = Phases()
-        self.classes, self.codes = self._labels()
+        self.task = task_of(config.task or default_task(config.solver, has_queries=False))
+        self.targets = self.task.targets(store, config)
+        self.classes, self.codes = self.targets.classes, self.targets.codes
         self.scaling, self.kernel = self._prepare()
         self.upper = self._upper(self.codes)
 
@@ -77,40 +82,12 @@ class Fit(ABC):
         if "scratch" in self.__dict__:
             shutil.rmtree(self.scratch, ignore_errors=True)
 
-    def _labels(self) -> tuple[np.ndarray, np.ndarray]:
-        """The classes, and each row's code."""
-        positive = self.config.positive
-        if self.config.task == "regress":
-            y = self.store.y
-            if y.dtype.kind not in "iuf":
-                raise DataError(f"{self.store.url or 'y'} holds text, expected numbers to regress on")
-            return np.empty(0), np.zeros(len(y), np.int32)
-        labels, codes = self.store.coded
-        if positive:
-            known = np.unique(label_texts(labels))
-            missing = [label for label in positive if label not in known]
-            if missing:
-                raise DataError(
-                    f"--positive {missing[0]}: no such label; the store has {', '.join(known[:30])}"
-                )
-            classes, codes = np.array([0, 1]), encode(labels, labels, positive)[codes]
-        else:
-            classes = labels
-        if np.all(codes == codes[0]):
-            raise DataError(
-                f"{self.store.url or 'y'} has one class only ({label_texts(labels)[0]}); expected at least two"
-            )
-        continuous = classes.dtype.kind == "f" and len(classes) > 100 and np.any(classes != np.round(classes))
-        if continuous and self.config.task in (None, "classify"):
-            raise DataError("Unknown label type: continuous; expected class labels")
-        return classes, codes
-
     def _prepare(self) -> tuple[Scaling, Kernel]:
         """The scaling, and the kernel with its gamma as a number."""
         options, scaling = self.config.kernel, Scaling.none(self.store.d)
         stats = None
         with self.phase("scale"):
-            if self.config.scale != "none" or (options.gamma == "scale" and options.name != "linear"):
+            if self.config.scale != "none" or needs_variance(options):
                 if self.store.is_sparse:
                     require_zeros_kept(self.config.scale)
                 store = self.engine.share(self.store)
@@ -119,25 +96,17 @@ class Fit(ABC):
                 )
             if stats is not None and self.config.scale != "none":
                 scaling = from_moments(self.config.scale, stats)
-            gamma = self._gamma(stats, scaling)
-            kernel = Kernel(options.name, gamma, options.degree, options.coef0)
+            spread = None if stats is None else variance(stats, scaling.offset, scaling.scale)
+            kernel = kernel_of(options, self.store.d, spread)
             first = self.store.read(0, min(self.store.n, FIRST_ROWS))
             require_finite(self.store, first, 0)
-            if kernel.name == "rbf":
+            if isinstance(kernel, Stationary):
                 scaling = _centred(scaling, kernel, first)
                 if message := advice(kernel, scaling, first, self.store.feature_names):
                     self.events.advise(message)
             else:
                 _require_range(scaling, kernel, first)
         return scaling, kernel
-
-    def _gamma(self, stats: Moments | None, scaling: Scaling) -> float:
-        gamma = self.config.kernel.gamma
-        if isinstance(gamma, float):
-            return gamma
-        if gamma == "auto" or stats is None:
-            return 1.0 / self.store.d
-        return scale_gamma(stats, scaling.offset, scaling.scale)
 
     def _upper(self, codes: np.ndarray) -> np.ndarray:
         """C times class and sample weights, (n,)."""
@@ -184,7 +153,7 @@ class Fit(ABC):
             "objective": certificate["objective"],
             "gap": certificate["gap"],
             "converged": certificate["converged"],
-            "gamma": None if self.kernel.name == "linear" else self.kernel.gamma,
+            "gamma": self.kernel.to_attrs().get("gamma"),
             **facts,
             **self.engine.facts(),
             **self.phase.report(),
@@ -198,8 +167,8 @@ def _centred(scaling: Scaling, kernel: Kernel, first: Rows) -> Scaling:
     rows = first.astype(np.float64)
     mean = rows.dense().mean(axis=0)
     before, after = rows.sq_norms.max(), Rows(rows.dense() - mean).sq_norms.max()
-    rounding = kernel.gamma * before * 2.0**-23
-    return replace(scaling, kind="centre", offset=mean) if rounding > 1e-3 and after < before / 4 else scaling
+    cancels = kernel.rounding(before) > 1e-3 and after < before / 4
+    return replace(scaling, kind="centre", offset=mean) if cancels else scaling
 
 
 def _require_range(scaling: Scaling, kernel: Kernel, first: Rows) -> None:
@@ -217,7 +186,7 @@ def row_weights(
     codes: np.ndarray, classes: np.ndarray, class_weight: Any, sample_weight: np.ndarray | None
 ) -> np.ndarray:
     """(n,) class times sample weights of rows with these codes. Raises ConfigError for a class that is not there."""
-    factors = np.ones(max(1, len(classes)))  # a regression has no classes, and codes of 0
+    factors = np.ones(max(1, len(classes)))  # without classes all codes are 0
     if class_weight == "balanced":
         counts = np.bincount(codes, minlength=len(classes))
         factors = len(codes) / (len(classes) * np.maximum(counts, 1))

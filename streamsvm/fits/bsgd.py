@@ -27,7 +27,7 @@ from streamsvm.graph import Engine
 from streamsvm.memory import MiB, require_memory
 from streamsvm.models import BudgetModel
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
-from streamsvm.solvers.pairs import n_columns, signs
+from streamsvm.tasks.pairs import n_columns, signs
 
 SHUFFLE = 2  # of the seed's streams: which windows come when, and in which order their rows
 WINDOW_BYTES = 32 * MiB

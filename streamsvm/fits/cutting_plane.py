@@ -24,11 +24,8 @@ from streamsvm.nystroem import Nystroem, NystroemSamples
 from streamsvm.risks import HingeRisk, LinearRisk, PairRisk, Passes
 from streamsvm.solvers.base import run
 from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
-from streamsvm.solvers.ordinal import rank_thresholds
-from streamsvm.solvers.pairs import n_columns
 
 LANDMARKS = 3  # of the seed's streams: which rows are landmarks
-MOST_RANKS = 1000
 LEAST_IDLE = 10  # see CuttingPlane: where memory is short
 
 
@@ -40,13 +37,7 @@ class CuttingPlaneFit(Fit):
     ) -> None:
         super().__init__(store, config, engine, events, checkpoints)
         self.options = config.cutting_plane
-        self.classify = config.task == "classify"
-        self.columns = n_columns(len(self.classes)) if self.classify else 1
-        self.groups = self._groups()
-        if config.task == "ordinal" and len(self.classes) > MOST_RANKS:
-            raise DataError(
-                f"found {len(self.classes)} different labels, expected at most {MOST_RANKS} ranks"
-            )
+        self.columns = self.task.columns(len(self.classes))
         self.samples = StoreSamples(store, self.scaling)
         self.limit_bytes = config.memory_limit or free_bytes()
         plane_bytes = 4 * (1 + self._length) * self.columns
@@ -83,7 +74,8 @@ class CuttingPlaneFit(Fit):
     ) -> LinearModel:
         W = np.stack([bundle.w for bundle in state.columns], axis=1)
         coef, intercept = (W[:-1], bias * W[-1]) if bias else (W, np.zeros(self.columns))
-        task, thresholds = str(self.config.task), self._thresholds(state)
+        task = self.task.name
+        thresholds = self.task.thresholds(state.columns[0].f, self.targets, self.upper)
         if features is None:
             return LinearModel(header, coef, intercept, task, thresholds)
         coef = features.coefficients(coef)
@@ -96,7 +88,7 @@ class CuttingPlaneFit(Fit):
             "passes": passes.count,
             "planes": state.planes,
         }
-        return facts | (self._query_facts() if self.config.task == "rank" else {})
+        return facts | self.task.facts(self.targets)
 
     @property
     def _solver(self) -> CuttingPlane:
@@ -137,30 +129,15 @@ class CuttingPlaneFit(Fit):
         return self._solver.done(state) or passes.count >= self.options.passes
 
     def _risk(self, passes: Passes) -> LinearRisk:
-        if self.classify:
+        groups = self.targets.groups
+        if groups is None:
             return HingeRisk(passes, self.codes, len(self.classes), self.upper)
-        risk = PairRisk(passes, self.codes, self.groups, self.upper / self.config.C, self.config.C)
+        risk = PairRisk(passes, self.codes, groups, self.upper / self.config.C, self.config.C)
         if risk.total == 0:
             raise DataError(
                 f"{self.store.url or 'the data'}: no query has rows of two grades; there are no pairs"
             )
         return risk
-
-    def _groups(self) -> np.ndarray:
-        """(n,) codes of the queries; all one where the task is ordinal. Raises DataError."""
-        if self.config.task != "rank":
-            return np.zeros(self.store.n, np.int64)
-        if self.store.qid is None:
-            raise DataError(
-                f"{self.store.url or 'the data'} has no qid, which task rank needs; expected a column of query ids "
-                "(ingest --qid), or task ordinal to rank all rows together"
-            )
-        return np.unique(self.store.qid, return_inverse=True)[1]
-
-    def _query_facts(self) -> dict[str, int]:
-        grades = np.unique(np.stack([self.groups, self.codes]), axis=1)[0]
-        one_grade = np.bincount(grades) == 1
-        return {"queries": len(one_grade), "queries_of_one_grade": int(one_grade.sum())}
 
     def _features(self) -> Nystroem | None:
         if self.options.landmarks is None:
@@ -177,13 +154,8 @@ class CuttingPlaneFit(Fit):
             samples = NystroemSamples(samples, features, blocks)
         held_bytes = self._held_bytes() if self.engine.is_local else sys.maxsize
         held = HeldSamples(samples, held_bytes, lambda: self.scratch)
-        bias = self.options.bias if self.classify else 0.0  # pairs do not see it
+        bias = self.options.bias if self.targets.groups is None else 0.0  # pairs do not see it
         return Passes(held, self.engine, bias, self.events)
-
-    def _thresholds(self, state: BundleState) -> np.ndarray:
-        if self.config.task != "ordinal":
-            return np.empty(0)
-        return rank_thresholds(state.columns[0].f, self.codes, len(self.classes), self.upper)
 
     @property
     def _length(self) -> int:
@@ -199,7 +171,7 @@ class CuttingPlaneFit(Fit):
         """What the fit holds besides rows: vectors of all rows, planes, what tasks are reading."""
         chunk_bytes = self.store.nbytes / self.store.n * self.store.chunk_rows
         return {
-            "vector_bytes": self.store.n * (24 * self.columns + (44 if self.classify else 110)),
+            "vector_bytes": self.store.n * (24 * self.columns + (44 if self.targets.groups is None else 110)),
             "plane_bytes": plane_bytes * (2 * self.most_idle + 8 * self.engine.threads + 6),
             "task_bytes": int(self.engine.threads * 4 * max(PASS_BYTES, chunk_bytes)),
         }

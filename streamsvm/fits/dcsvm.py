@@ -1,4 +1,4 @@
-"""Divide and conquer: memory plan -> samples -> levels of parts -> (early model | refine, top, kernel model)."""
+"""Divide and conquer: memory plan -> samples -> levels of parts -> (early model | refine, top, model)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,32 +18,35 @@ from streamsvm.config import FitConfig
 from streamsvm.data.rows import rows_state
 from streamsvm.data.samples import MemorySamples, StoreSamples
 from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Rounds
 from streamsvm.fits.base import Fit
+from streamsvm.fits.duals import model_of_duals
 from streamsvm.gather import Table, gather
 from streamsvm.graph import Engine
 from streamsvm.groups import Groups, MemoryGroups, SpooledGroups
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.inner import Linear
 from streamsvm.kmeans import Partition, partition, partition_from_state, partition_state
 from streamsvm.memory import MemoryPlan, plan_memory
-from streamsvm.models import KernelModel, LocalModel
+from streamsvm.models import LocalModel
 from streamsvm.persist import ModelWriter, save_model
-from streamsvm.problems import DualQP, StreamedDual
+from streamsvm.problems import DualQP, StreamedDual, dual_of
 from streamsvm.solvers import blockws
 from streamsvm.solvers.dcsvm import (
+    Bounded,
     Dual,
     Level,
     Levels,
-    PairsState,
     PartSolution,
+    SolvedState,
     default_levels,
     in_memory,
     packed,
     several,
-    solve_pairs,
+    solve_all,
     unpacked,
 )
-from streamsvm.solvers.pairs import Pair, Targets, n_pairs
+from streamsvm.tasks.base import Subproblem
 
 REFINE, TOP = 0, -1  # stages after those of the levels, which have their numbers
 
@@ -54,7 +58,11 @@ class DCSVMFit(Fit):
         self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
     ) -> None:
         super().__init__(store, config, engine, events, checkpoints)
-        self.targets = Targets(self.codes, self.upper, len(self.classes), np.zeros(store.n, np.int32))
+        if config.dcsvm.early and not self.task.in_pairs:
+            raise ConfigError(
+                f"dcsvm.early is of pairs of classes, found task {self.task.name!r}; leave it out"
+            )
+        self.bounded = Bounded(self.task, self.targets, self.upper, np.zeros(store.n, np.int32))
         self.memory = self._plan_memory()
         if self.engine.is_local:
             self.engine.threads = self.memory.threads
@@ -75,7 +83,7 @@ class DCSVMFit(Fit):
             limit, threads = self.engine.worker_memory()
         return plan_memory(
             self.store,
-            len(self.classes),
+            self.bounded.columns,
             limit,
             threads,
             raw=raw,
@@ -98,7 +106,7 @@ class DCSVMFit(Fit):
                 save_model(model, path)
             return self._report(model)
 
-    def model(self) -> tuple[KernelModel | LocalModel, dict[str, Any]]:
+    def model(self) -> tuple[Any, dict[str, Any]]:
         with self.engine.serial_blas():
             model = self._early(_Collector()) if self._is_early else self._exact()
         return model, self._report(model)
@@ -135,7 +143,6 @@ class DCSVMFit(Fit):
         level, groups = self._level(last, alpha)
         single = options.combine != "nearest" and len(self.classes) == 2
         sizes, entries = [0], 0
-        codes = self.targets.codes
         with self.phase("solve"):
             for part in self._solutions(level, groups, single=single, keep_rows=True):
                 sizes.append(len(part.ids))
@@ -144,11 +151,11 @@ class DCSVMFit(Fit):
                 if "support_indptr" in support:  # one indptr for all parts, starting with a single 0
                     support["support_indptr"] = support["support_indptr"][len(sizes) > 2 :] + entries
                     entries += len(support["support_data"])
-                state = {"alpha": part.alpha, "codes": codes[part.ids].astype(np.int32)}
+                state = {"alpha": part.alpha, "codes": self.codes[part.ids].astype(np.int32)}
                 for name, array in (support | state).items():
                     sink.append(name, array)
         counts = [
-            np.bincount(codes[groups.ids(p)], minlength=len(self.classes)) for p in range(groups.n_parts)
+            np.bincount(self.codes[groups.ids(p)], minlength=len(self.classes)) for p in range(groups.n_parts)
         ]
         return LocalModel(
             self._header(sum(level.objectives), sum(level.gaps)),
@@ -160,7 +167,7 @@ class DCSVMFit(Fit):
             options.neighbours,
         )
 
-    def _exact(self) -> KernelModel:
+    def _exact(self) -> Any:
         """All levels, then the support vectors of level 1 together, then the whole problem."""
         alpha = self._climbed(range(self.levels, 0, -1))
         if self.config.dcsvm.refine and self.levels > 0 and self._reached >= REFINE:
@@ -168,13 +175,11 @@ class DCSVMFit(Fit):
                 alpha = self._refine(alpha)
             self._keep(TOP, alpha, last=True)
         with self.phase("top"):
-            state = self._pairs(TOP, self._whole(), self.targets, alpha)
-        support = np.flatnonzero(state.solved.any(axis=1))
-        self._compare(support)
-        rows = gather(self.samples, support, self.engine)
-        header = self._header(state.objective, state.gap)
-        codes, intercept = self.targets.codes[support], np.zeros(n_pairs(len(self.classes)))
-        return KernelModel(header, rows, state.solved[support], codes, support, intercept)
+            state = self._solve_all(TOP, self._whole(), self.bounded, alpha)
+        self._compare(np.flatnonzero(state.solved.any(axis=1)))
+        take = partial(gather, self.samples, engine=self.engine)
+        model = model_of_duals(self, state.solved, np.zeros(self.bounded.count), take)
+        return replace(model, header=self._header(state.objective, state.gap))
 
     def _compare(self, support: np.ndarray) -> None:
         """Records how well each level knew the support vectors (figure 2 of the paper)."""
@@ -185,7 +190,7 @@ class DCSVMFit(Fit):
             self.events("support", level=number, precision=round(precision, 5), recall=round(recall, 5))
 
     def _climbed(self, numbers: range) -> np.ndarray:
-        """Coefficients (n, k - 1) after these levels, some of them from a checkpoint."""
+        """Coefficients (n, columns) after these levels, some of them from a checkpoint."""
         alpha = self._resumed()
         with self.phase("levels"):
             for number in numbers:
@@ -200,10 +205,10 @@ class DCSVMFit(Fit):
         """What the stage under way started from: zeros, or a checkpoint's."""
         saved = self._saved = self.checkpoints.load()
         if saved is None:
-            return np.zeros((self.store.n, len(self.classes) - 1))
-        self.targets.parts[:] = saved["bottom_parts"]
+            return np.zeros((self.store.n, self.bounded.columns))
+        self.bounded.parts[:] = saved["bottom_parts"]
         self._found = {int(name[7:]): bits for name, bits in saved.items() if name.startswith("support")}
-        return unpacked("start", saved, (self.store.n, len(self.classes) - 1))
+        return unpacked("start", saved, (self.store.n, self.bounded.columns))
 
     @property
     def _reached(self) -> int:
@@ -223,7 +228,7 @@ class DCSVMFit(Fit):
         def state() -> dict[str, Any]:
             found = {f"support{number}": bits for number, bits in self._found.items()}
             return (
-                {"stage": stage, "bottom_parts": self.targets.parts} | found | packed("start", start) | own()
+                {"stage": stage, "bottom_parts": self.bounded.parts} | found | packed("start", start) | own()
             )
 
         self.checkpoints.offer(state, last=last)
@@ -233,7 +238,7 @@ class DCSVMFit(Fit):
     ) -> Iterator[PartSolution]:
         """All parts of a level, its state kept as they come."""
         cache_bytes = self.memory.cache_bytes
-        levels = Levels(self.kernel, self.targets, self.config.tol, cache_bytes, self.engine, self.events)
+        levels = Levels(self.kernel, self.bounded, self.config.tol, cache_bytes, self.engine, self.events)
         for part in levels.solve(level, groups, single=single, keep_rows=keep_rows):
             yield part
             if len(level.objectives) < groups.n_parts or keep_rows:
@@ -247,8 +252,8 @@ class DCSVMFit(Fit):
         began = time.perf_counter()
         with self.phase("cluster"):
             level = self._divided(number, alpha)
-            if not self.targets.parts.any():
-                self.targets.parts[:] = level.parts
+            if not self.bounded.parts.any():
+                self.bounded.parts[:] = level.parts
             self._facts |= {"n_parts": level.n_parts, "max_part_rows": int(np.bincount(level.parts).max())}
             self._groups = self._group(level.parts, level.n_parts)
         level.clustering_s = time.perf_counter() - began
@@ -272,7 +277,7 @@ class DCSVMFit(Fit):
             n_parts=options.children**number,
             max_rows=self.part_rows(number),
             sample=options.sample,
-            kernel=self.kernel if options.clustering == "kernel" else Kernel("linear"),
+            kernel=self.kernel if options.clustering == "kernel" else Linear(),
             rng=np.random.default_rng([self.config.seed, number]),
             candidates=np.flatnonzero(alpha.any(axis=1)) if adaptive else None,
             events=self.events,
@@ -302,28 +307,28 @@ class DCSVMFit(Fit):
         row = self.memory.rows_bytes / self.store.n
         if len(support) * row * 3 > 0.5 * (self.memory.limit_bytes - self.memory.process_bytes):
             return alpha
-        targets, rows = self.targets.take(support), gather(self.samples, support, self.engine)
-        dual = in_memory(self.kernel, rows, targets, self.engine.threads, self.memory.cache_bytes)
+        bounded, rows = self.bounded.take(support), gather(self.samples, support, self.engine)
+        dual = in_memory(self.kernel, rows, bounded, self.engine.threads, self.memory.cache_bytes)
         refined = alpha.copy()
-        refined[support] = self._pairs(REFINE, dual, targets, alpha[support], of=alpha).solved
+        refined[support] = self._solve_all(REFINE, dual, bounded, alpha[support], of=alpha).solved
         return refined
 
-    def _pairs(
-        self, stage: int, dual: Dual, targets: Targets, alpha: np.ndarray, of: np.ndarray | None = None
-    ) -> PairsState:
-        """All pairs of a stage, their state kept; alpha: of these rows, `of`: of all rows."""
-        phase, total = {REFINE: "refine", TOP: "top"}[stage], n_pairs(len(self.classes))
+    def _solve_all(
+        self, stage: int, dual: Dual, bounded: Bounded, alpha: np.ndarray, of: np.ndarray | None = None
+    ) -> SolvedState:
+        """All subproblems of a stage, their state kept; alpha: of these rows, `of`: of all rows."""
+        phase, total = {REFINE: "refine", TOP: "top"}[stage], self.bounded.count
         rounds = Rounds(self.events, phase, total, self.config.tol)
         of = alpha if of is None else of
 
-        def on_step(state: PairsState, problem: DualQP) -> None:
+        def on_step(state: SolvedState, problem: DualQP) -> None:
             assert state.running is not None  # it has made a step
             rounds(state.done, blockws.facts(problem, state.running))
             self._keep(stage, of, state.to_arrays)
 
         saved = self._state_of(stage, "done")
-        start = None if saved is None else PairsState.from_arrays(saved, alpha.shape)
-        state = solve_pairs(dual, targets, alpha, self.config.tol, state=start, on_step=on_step)
+        start = None if saved is None else SolvedState.from_arrays(saved, alpha.shape)
+        state = solve_all(dual, bounded, alpha, self.config.tol, state=start, on_step=on_step)
         rounds.end()
         return state
 
@@ -331,21 +336,16 @@ class DCSVMFit(Fit):
         """Duals of the whole problem, in memory or streamed."""
         if isinstance(self.samples, MemorySamples):
             rows = self.samples.rows
-            return in_memory(self.kernel, rows, self.targets, self.engine.threads, self.memory.cache_bytes)
+            return in_memory(self.kernel, rows, self.bounded, self.engine.threads, self.memory.cache_bytes)
         if self._groups is None:
             share = max(1024, self.store.n // (4 * self.engine.slots))
             parts = np.arange(self.store.n) // min(share, self.memory.max_part_rows)
             self._groups = self._group(parts, int(parts[-1]) + 1)
 
-        def dual(pair: Pair) -> StreamedDual:
-            return StreamedDual(
-                self.kernel,
-                self._groups,
-                pair.ids,
-                pair.y,
-                self.targets.upper[pair.ids],
-                self.engine,
-                several(self.targets.parts[pair.ids]),
+        def dual(part: Subproblem) -> DualQP:
+            groups, upper, parts = self._groups, self.upper[part.ids], several(self.bounded.parts[part.ids])
+            return dual_of(
+                part, lambda y: StreamedDual(self.kernel, groups, part.ids, y, upper, self.engine, parts)
             )
 
         return dual
@@ -363,7 +363,7 @@ class DCSVMFit(Fit):
         certificate = self.certificate(objective, gap, exact=not self._is_early, converged=True)
         return self.header(certificate)
 
-    def _report(self, model: KernelModel | LocalModel) -> dict[str, Any]:
+    def _report(self, model: Any) -> dict[str, Any]:
         certificate = model.header.certificate or {}
         return self.report(certificate, model.n_support, levels=self.levels, **self._facts)
 

@@ -17,7 +17,7 @@ from streamsvm.hss.neighbours import nearest_neighbours
 from streamsvm.hss.tree import ClusterTree, order_rows, principal_direction
 from streamsvm.hss.ulv import ULVFactor, factorise
 from streamsvm.human import human_bytes
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
 from streamsvm.memory import MiB, process_bytes
 from streamsvm.sizes import Weighed
 from streamsvm.strips import strips

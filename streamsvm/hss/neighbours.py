@@ -11,7 +11,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.events import Events, ignore
 from streamsvm.graph import Engine
 from streamsvm.hss.tree import ClusterTree, order_rows, random_direction
-from streamsvm.kernels import inner_products
+from streamsvm.kernels.base import inner_products
 
 LEAF_ROWS = 256
 

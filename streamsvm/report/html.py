@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
 from importlib.resources import files
 from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
 
 from streamsvm import __version__
 from streamsvm.human import heading, human
 from streamsvm.jsonable import jsonable
 from streamsvm.report.drawing import inline
 from streamsvm.report.read import Run
-from streamsvm.report.sections import SECTIONS, Facts, Lines, Part, Plot, Section, Table
+from streamsvm.report.sections import SECTIONS, Part, Plot, Section
 
 TILE_LETTERS = 12  # that a tile of one column holds
 LABELS = {
@@ -41,17 +43,24 @@ def contents(runs: Sequence[Run]) -> list[tuple[Section, list[Part]]]:
 def page(runs: Sequence[Run], shown: Sequence[tuple[Section, list[Part]]]) -> str:
     """The page of these contents."""
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
-    links = "".join(f'<a href="#{section.id}">{escape(section.title)}</a>\n' for section, _ in shown)
-    body = "".join(_section(section, parts) for section, parts in shown)
     css = files("streamsvm.report").joinpath("page.css").read_text(encoding="utf-8")
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)} - streamsvm</title>\n<style>\n{css}</style>\n</head>\n<body>\n"
-        f'<header>\n<h1>{escape(title)}</h1>\n<p class="lead">{escape(_lead(runs))}</p>\n'
-        f"<nav>\n{links}</nav>\n</header>\n<main>\n{body}</main>\n"
-        f"<footer>Made by streamsvm {__version__} from the run directories alone.</footer>\n</body>\n</html>\n"
+    return _template().render(title=title, lead=_lead(runs), sections=shown, css=Markup(css))
+
+
+def _template() -> Template:
+    """page.html, which escapes all but `Markup`."""
+    loader = PackageLoader("streamsvm.report", ".")
+    found = Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
     )
+    found.globals |= {"version": __version__, "tile_letters": TILE_LETTERS, "svg": _svg, "text": _text}
+    found.globals |= {"alarm": _alarm, "columns_of": _columns, "is_plot": lambda part: isinstance(part, Plot)}
+    found.filters |= {"label": _label, "breakable": _breakable}
+    return found.get_template("page.html")
 
 
 def _named(runs: Sequence[Run]) -> list[Run]:
@@ -74,67 +83,23 @@ def _lead(runs: Sequence[Run]) -> str:
     return " \u00b7 ".join(text for text in what if text)
 
 
-def _section(section: Section, parts: Sequence[Part]) -> str:
-    """Tables, then plots, each side by side where there is room."""
-    blocks = "".join(map(_block, (part for part in parts if not isinstance(part, Plot))))
-    cards = "".join(map(_card, (part for part in parts if isinstance(part, Plot))))
-    row = f'<div class="blocks">\n{blocks}</div>\n' if blocks else ""
-    grid = f'<div class="cards">\n{cards}</div>\n' if cards else ""
-    return f'<section id="{section.id}">\n<h2>{escape(section.title)}</h2>\n{row}{grid}</section>\n'
+def _svg(part: Plot) -> Markup:
+    return Markup(inline(part.figure, part.name, str(escape(part.title))))
 
 
-def _card(part: Plot) -> str:
-    svg = inline(part.figure, part.name, escape(part.title, quote=True))
-    return (
-        f'<figure class="card" id="plot-{part.name}"><h3>{escape(part.title)}</h3>\n'
-        f"<figcaption>{escape(part.caption)}</figcaption>\n{svg}</figure>\n"
-    )
+def _breakable(text: str) -> Markup:
+    """A path that is too long for its tile may go on in the next line."""
+    return escape(text).replace("/", Markup("/<wbr>"))
 
 
-def _block(part: Table | Facts | Lines) -> str:
-    if isinstance(part, Table) and not part.folded:
-        title = f"<h3>{escape(part.title)}</h3>\n" if part.title else ""
-        return f'<div class="block">\n{title}{_note(part)}</div>\n'
-    if isinstance(part, Table):
-        inside = f"<details><summary>{escape(part.title)}</summary>\n{_note(part)}</details>\n"
-        return f'<div class="block wide folded">\n{inside}</div>\n'
-    if isinstance(part, Facts):
-        inside = f'<dl class="facts">\n{"".join(_fact(*item) for item in part.values.items())}</dl>\n'
-    else:
-        items = "".join(f"<li>{escape(line)}</li>\n" for line in part.lines)
-        inside = f'<ul class="warnings">\n{items}</ul>\n'
-    return f'<div class="block wide">\n{inside}</div>\n'
+def _alarm(name: str, value: Any) -> list[str]:
+    """The classes by which the style knows what is alarming."""
+    return [f"{name}-{value}"] if name in ("status", "converged") and value else []
 
 
-def _note(part: Table) -> str:
-    caption = f'<p class="note">{escape(part.caption)}</p>\n' if part.caption else ""
-    return f'{caption}<div class="scroll">{_table(part.rows)}</div>\n'
-
-
-def _fact(name: str, value: Any) -> str:
-    text = _text(name, value)
-    wide = ' class="long"' if len(text) > TILE_LETTERS else ""
-    breaks = escape(text).replace("/", "/<wbr>")  # a path that is too long for its tile
-    return f"<div{wide}><dt>{escape(_label(name))}</dt><dd{_kind(name, value)}>{breaks}</dd></div>\n"
-
-
-def _kind(name: str, value: Any, *more: str) -> str:
-    """The attribute by which the style knows what is alarming."""
-    names = [*more, *([f"{name}-{value}"] if name in ("status", "converged") and value else [])]
-    return f' class="{escape(" ".join(names), quote=True)}"' if names else ""
-
-
-def _table(rows: list[dict[str, Any]]) -> str:
-    names = list(rows[0])
-    words = {name for name in names if any(isinstance(row[name], str) for row in rows)}
-    kinds = {name: ["text"] if name in words else [] for name in names}
-    head = "".join(f"<th{_kind('', None, *kinds[name])}>{escape(_label(name))}</th>" for name in names)
-
-    def cell(name: str, value: Any) -> str:
-        return f"<td{_kind(name, value, *kinds[name])}>{escape(_text(name, value))}</td>"
-
-    body = "".join(f"<tr>{''.join(cell(name, row[name]) for name in names)}</tr>\n" for row in rows)
-    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>"
+def _columns(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """The classes of each column's cells: those of words are set as text."""
+    return {name: ["text"] if any(isinstance(row[name], str) for row in rows) else [] for name in rows[0]}
 
 
 def _label(name: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamsvm.human import human, human_bytes
+from streamsvm.kernels.table import has_gamma
 from streamsvm.report import plots, scores
 from streamsvm.report.heat_map import axes_of, heat_map
 from streamsvm.report.hss import rank_blocks
@@ -120,7 +121,7 @@ def _headline(run: Run) -> Record:
         "solver": run.solver,
         "rows": start.get("n") or run.result.get("n"),
         "columns": start.get("d") or run.result.get("d"),
-        "kernel": name if name in ("", "linear") else f"{name}, gamma {human('', gamma)}",
+        "kernel": f"{name}, gamma {human('', gamma)}" if has_gamma(name) else name,
         "C": run.config.get("C"),
     }
 

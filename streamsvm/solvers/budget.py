@@ -15,7 +15,6 @@ literal arguments have a type, np.int64(0): numba would compile a function anew 
 
 from __future__ import annotations
 
-import time
 from functools import lru_cache
 from typing import Any
 
@@ -26,8 +25,6 @@ GRID = 400  # nodes of the merge table each way (Glasmachers and Qaadan 2018)
 STEPS, SUPPORTS, EVENTS, NANOSECONDS, BORN = range(5)  # counts (int64)
 FREE = 0  # what is born later counts from 1
 DEGRADATION, GRADIENT_ERROR = range(2)  # sums (float64)
-_CLOCK = getattr(time, "CLOCK_MONOTONIC", None)  # Windows has none: there maintenance takes 0 ns
-_types: Any = nb.types
 
 
 def merge_weight(m: np.ndarray, kappa: np.ndarray, rounds: int = 40) -> np.ndarray:
@@ -102,7 +99,6 @@ def steps(
     lam, merges, budget, use_bias, rbf, gamma, forced = options
     b, k = Y.shape
     delta = np.empty(k)
-    stamp = np.empty(2, np.int64)
     top = counts[SUPPORTS]  # slots in use, or free again in this block
     for i in range(b):
         t = counts[STEPS]
@@ -134,14 +130,12 @@ def steps(
             _insert(X, norms, D, A, U, block, W, i, delta, t, slot, top)
             _add_to(F, A[slot], W[slot], i + 1, rbf, 1.0)
             if counts[SUPPORTS] > budget:
-                start = _now(stamp)
                 lost = _maintain(
                     X, norms, D, born, A, U, W, F, i + 1, tables, together, projects, merges, rbf, counts
                 )
                 counts[EVENTS] += 1
                 sums[DEGRADATION] += lost / (lam * (t + 1)) ** 2
                 sums[GRADIENT_ERROR] += np.sqrt(lost)
-                counts[NANOSECONDS] += _now(stamp) - start
     _close_up(X, norms, D, born, A, U, top)
 
 
@@ -199,20 +193,6 @@ def decide(W, n, A, F, rbf):
     for j in range(n):
         for c in range(len(F)):
             F[c, 0] += A[j, c] * K[j]
-
-
-if _CLOCK is None:
-
-    @nb.njit(nogil=True, cache=True)
-    def _now(stamp):
-        return 0
-else:
-    _clock_gettime = _types.ExternalFunction("clock_gettime", _types.int32(_types.int32, _types.voidptr))
-
-    @nb.njit(nogil=True, cache=True)
-    def _now(stamp):  # nanoseconds
-        _clock_gettime(_CLOCK, stamp.ctypes)
-        return stamp[0] * 1_000_000_000 + stamp[1]
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")

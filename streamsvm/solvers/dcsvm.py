@@ -19,13 +19,13 @@ from streamsvm.data.rows import Rows
 from streamsvm.events import Approaches, Events
 from streamsvm.graph import Engine
 from streamsvm.groups import Groups, PartReader
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
 from streamsvm.kmeans import Partition
-from streamsvm.problems import DualQP, KernelDual
+from streamsvm.problems import DualQP, KernelDual, dual_of
 from streamsvm.progress import advance
 from streamsvm.sizes import Weighed
 from streamsvm.solvers import blockws
-from streamsvm.solvers.pairs import Pair, Targets, n_pairs, pairs
+from streamsvm.tasks.base import Subproblem, Targets, Task
 
 PART_ROWS = (
     8192  # average rows of a part at the bottom: on covtype larger parts score no better in their time
@@ -41,9 +41,35 @@ def default_levels(n: int, children: int, *, early: bool) -> int:
 
 
 @dataclass(frozen=True)
+class Bounded(Weighed):
+    """What is asked of rows: the task and their targets, and bounds upper (n,) of their duals, C times the weights.
+
+    parts (n,) tells rows that are close to each other; the first division fills it in.
+    """
+
+    task: Task
+    targets: Targets
+    upper: np.ndarray
+    parts: np.ndarray
+
+    def take(self, ids: np.ndarray) -> Bounded:
+        return Bounded(self.task, self.targets.take(ids), self.upper[ids], self.parts[ids])
+
+    @property
+    def count(self) -> int:
+        """Subproblems, where rows of all classes are here."""
+        return self.task.n_subproblems(len(self.targets.classes))
+
+    @property
+    def columns(self) -> int:
+        """Coefficients of a row."""
+        return self.task.coefficients(len(self.targets.classes))
+
+
+@dataclass(frozen=True)
 class PartSolution(Weighed):
-    """A part's support rows: ids, coefficients alpha (s, k - 1); objective and duality gap of its pairs; the rows,
-    where they are wanted."""
+    """A part's support rows: ids, coefficients alpha (s, columns); objective and duality gap of its subproblems; the
+    rows, where they are wanted."""
 
     ids: np.ndarray
     alpha: np.ndarray
@@ -54,9 +80,9 @@ class PartSolution(Weighed):
 
 @dataclass
 class Level:
-    """One level: alpha (n, k - 1) that it starts from, its division of the rows, what its first parts came to.
+    """One level: alpha (n, columns) that it starts from, its division of the rows, what its first parts came to.
 
-    solved (n, k - 1): of the parts that are done. objectives, gaps: of each of them. clustering_s: of the division.
+    solved (n, columns): of the parts that are done. objectives, gaps: of each of them. clustering_s: of the division.
     """
 
     number: int
@@ -78,12 +104,12 @@ class Level:
         self.gaps.append(part.gap)
 
 
-Dual = Callable[[Pair], DualQP]
+Dual = Callable[[Subproblem], DualQP]
 
 
 @dataclass
-class PairsState:
-    """Pairs solved one after the other: how many, their coefficients (m, k - 1), and the one under way."""
+class SolvedState:
+    """Subproblems solved one after the other: how many, their coefficients (m, columns), and the one under way."""
 
     solved: np.ndarray
     done: int = 0
@@ -98,7 +124,7 @@ class PairsState:
         return numbers | packed("solved", self.solved) | {f"running_{name}": v for name, v in running.items()}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any], shape: tuple[int, ...]) -> PairsState:
+    def from_arrays(cls, arrays: Mapping[str, Any], shape: tuple[int, ...]) -> SolvedState:
         running = {name[8:]: value for name, value in arrays.items() if name.startswith("running_")}
         return cls(
             unpacked("solved", arrays, shape),
@@ -121,42 +147,42 @@ def unpacked(name: str, arrays: Mapping[str, Any], shape: tuple[int, ...]) -> np
     return alpha
 
 
-def solve_pairs(
+def solve_all(
     dual: Dual,
-    targets: Targets,
+    rows: Bounded,
     alpha: np.ndarray,
     tol: float,
     *,
     single: bool = True,
-    state: PairsState | None = None,
-    on_step: Callable[[PairsState, DualQP], None] = lambda state, problem: None,
-) -> PairsState:
-    """All pairs solved, each from its coefficients in alpha (m, k - 1); from `state` on, where there is one."""
-    state = state or PairsState(np.zeros_like(alpha))
+    state: SolvedState | None = None,
+    on_step: Callable[[SolvedState, DualQP], None] = lambda state, problem: None,
+) -> SolvedState:
+    """All subproblems solved, each from its coefficients in alpha (m, columns); from `state` on, where there is one."""
+    state = state or SolvedState(np.zeros_like(alpha))
     solver = blockws.BlockSolver(tol)
-    for pair in islice(pairs(targets, single=single), state.done, None):
-        problem = dual(pair)
+    for part in islice(rows.task.subproblems(rows.targets, single=single), state.done, None):
+        problem = dual(part)
 
-        def step(running: blockws.BlockState, state: PairsState = state, problem: DualQP = problem) -> None:
+        def step(running: blockws.BlockState, state: SolvedState = state, problem: DualQP = problem) -> None:
             state.running = running
             on_step(state, problem)
 
-        start = state.running or solver.init(problem, alpha[pair.ids, pair.columns])
+        start = state.running or solver.init(problem, alpha[part.places])
         solved = solver.solve(problem, start, on_step=step)
-        state.solved[pair.ids, pair.columns] = solved.alpha
+        state.solved[part.places] = solved.alpha
         state.objective += blockws.objective(problem, solved)
         state.gap += blockws.duality_gap(problem, solved)
         state.done, state.running = state.done + 1, None
     return state
 
 
-def in_memory(kernel: Kernel, rows: Rows, targets: Targets, threads: int = 1, cache_bytes: int = 0) -> Dual:
+def in_memory(kernel: Kernel, rows: Rows, bounded: Bounded, threads: int = 1, cache_bytes: int = 0) -> Dual:
     """Duals over rows in memory."""
 
-    def dual(pair: Pair) -> KernelDual:
-        part = rows if len(pair.ids) == len(rows) else rows.take(pair.ids)
-        parts = several(targets.parts[pair.ids])
-        return KernelDual(kernel, part, pair.y, targets.upper[pair.ids], threads, parts, cache_bytes)
+    def dual(part: Subproblem) -> DualQP:
+        own = rows if len(part.ids) == len(rows) else rows.take(part.ids)
+        upper, parts = bounded.upper[part.ids], several(bounded.parts[part.ids])
+        return dual_of(part, lambda y: KernelDual(kernel, own, y, upper, threads, parts, cache_bytes))
 
     return dual
 
@@ -168,7 +194,7 @@ def several(parts: np.ndarray) -> np.ndarray | None:
 
 @dataclass(frozen=True)
 class PartSolver:
-    """What all parts are solved with. single: pairs of one class are solved too. keep_rows: support rows are wanted."""
+    """What all parts are solved with. single: subproblems of one class, too. keep_rows: support rows are wanted."""
 
     kernel: Kernel
     tol: float
@@ -178,18 +204,18 @@ class PartSolver:
     keep_rows: bool
 
     def __call__(
-        self, reader: PartReader, part: int, ids: np.ndarray, targets: Targets, alpha: np.ndarray
+        self, reader: PartReader, part: int, ids: np.ndarray, bounded: Bounded, alpha: np.ndarray
     ) -> PartSolution:
         """The solution of a part, from alpha of its rows."""
         rows = reader.rows(part)
-        dual = in_memory(self.kernel, rows, targets, self.threads, self.cache_bytes)
-        total, done = n_pairs(targets.n_classes), Approaches(self.tol)
+        dual = in_memory(self.kernel, rows, bounded, self.threads, self.cache_bytes)
+        total, done = bounded.count, Approaches(self.tol)
 
-        def on_step(state: PairsState, _: DualQP) -> None:
+        def on_step(state: SolvedState, _: DualQP) -> None:
             assert state.running is not None  # it has made a step
             advance(done(state.done, state.running.violation) / total)
 
-        state = solve_pairs(dual, targets, alpha, self.tol, single=self.single, on_step=on_step)
+        state = solve_all(dual, bounded, alpha, self.tol, single=self.single, on_step=on_step)
         support = np.flatnonzero(state.solved.any(axis=1))
         kept = rows.take(support) if self.keep_rows else None
         return PartSolution(ids[support], state.solved[support], state.objective, state.gap, kept)
@@ -200,7 +226,7 @@ class Levels:
     """How the parts of a level are solved."""
 
     kernel: Kernel
-    targets: Targets
+    bounded: Bounded
     tol: float
     cache_bytes: int
     engine: Engine
@@ -241,7 +267,7 @@ class Levels:
             solver,
             todo,
             ids,
-            (self.targets.take(here) for here in ids),
+            (self.bounded.take(here) for here in ids),
             (level.start[here] for here in ids),
             shared=(self.engine.share(groups.reader),),
             phase=f"level {level.number}",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from streamsvm.data.rows import Rows
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
 from streamsvm.problems import signed
 from streamsvm.solvers.blockws import MOST_ROUNDS, BlockSolver, BlockState, Shrunk, largest
 from streamsvm.strips import strips

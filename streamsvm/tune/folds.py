@@ -24,8 +24,8 @@ class Folds:
         return np.flatnonzero(there & ~held), np.flatnonzero(there & held)
 
 
-def make_folds(store: Store, count: int, classify: bool, seed: int) -> Folds:
-    """Rows dealt out at random: whole queries where the store has a qid, else class by class where there are classes.
+def make_folds(store: Store, count: int, stratified: bool, seed: int) -> Folds:
+    """Rows dealt out at random: whole queries where the store has a qid, else class by class where `stratified`.
 
     Raises ConfigError, DataError where there are too few of them.
     """
@@ -34,9 +34,9 @@ def make_folds(store: Store, count: int, classify: bool, seed: int) -> Folds:
         return _dealt(np.unique(store.qid, return_inverse=True)[1], count, rng)
     if store.n < count:
         raise ConfigError(f"tune.folds is {count}, more than the store's {store.n} rows")
-    strata = store.coded[1] if classify else np.zeros(store.n, np.intp)
+    strata = store.coded[1] if stratified else np.zeros(store.n, np.intp)
     sizes = np.bincount(strata)
-    if classify and sizes.min() < 2:
+    if stratified and sizes.min() < 2:
         label = store.coded[0][int(sizes.argmin())]
         raise DataError(
             f"class {label} has one row only; cross-validation needs two of each class, to learn and to test"

@@ -15,12 +15,12 @@ import numpy as np
 from streamsvm.checkpoints import identity, require_own
 from streamsvm.config import FitConfig
 from streamsvm.data.columns import Column
+from streamsvm.data.growing import GrowingArray
 from streamsvm.data.store import Store
 from streamsvm.data.target import Target, whole_file
 from streamsvm.errors import ConfigError, StorageError
 from streamsvm.events import Events, JsonLines
 from streamsvm.jsonable import jsonable
-from streamsvm.persist import ArrayWriter
 from streamsvm.tune.options import Point, TuneConfig
 from streamsvm.tune.plain import Outcome
 
@@ -135,7 +135,7 @@ def _write_zarr(records: Sequence[dict[str, Any]], out: Path) -> None:
                 column.append(values)
                 column.write(group)
             else:
-                array = ArrayWriter(group, name)
+                array = GrowingArray(group, name)
                 array.append(values)
                 array.close()
         group.attrs.put({RESULTS: 1})

@@ -21,6 +21,7 @@ from streamsvm.fits.advice import uneven_columns
 from streamsvm.fits.base import FIRST_ROWS
 from streamsvm.phases import usage_so_far, used_s
 from streamsvm.runs import TUNE, end_with, recorded, write_result
+from streamsvm.tasks import task_of
 from streamsvm.train import run_facts, train, with_task
 from streamsvm.tune.folds import make_folds
 from streamsvm.tune.options import Point, TuneConfig
@@ -29,7 +30,6 @@ from streamsvm.tune.results import Kept
 from streamsvm.tune.shared import all_along_C, can_share
 
 REFIT = ("n", "d", "n_support", "objective", "gap", "gamma", "converged", "model")  # of its report
-SCORING = {"classify": "accuracy", "ordinal": "neg_mean_absolute_error", "rank": "ndcg", "regress": "r2"}
 
 
 def tune(
@@ -104,9 +104,9 @@ class _Search:
     ) -> None:
         self.store, self.options, self.points, self.kept, self.events = store, options, points, kept, events
         base = points[0][1]
-        task = str(with_task(base, store).task)
-        self.scoring = options.scoring or SCORING[task]
-        self.folds = make_folds(store, options.folds, task == "classify", base.seed)
+        task = task_of(str(with_task(base, store).task))
+        self.scoring = options.scoring or task.scoring
+        self.folds = make_folds(store, options.folds, task.is_stratified, base.seed)
 
     def ranked(self) -> tuple[list[int], list[dict[str, Any]]]:
         """Numbers and records of all points: those with the most rows first, of these the best first."""

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -27,11 +26,14 @@ from streamsvm.fits.base import Fit
 from streamsvm.graph import Engine
 from streamsvm.memory import free_bytes, process_bytes
 from streamsvm.models import ExpansionModel, Header, KernelModel
-from streamsvm.predict import Judge, assess
+from streamsvm.predict import assess
 from streamsvm.solvers.blockws import BlockSolver
 from streamsvm.solvers.dcsvm import default_levels
 from streamsvm.solvers.lockstep import BLOCK, WHOLE, Columns, KeptGram, Lockstep, LockstepState
-from streamsvm.solvers.pairs import vote
+from streamsvm.tasks import task_of
+from streamsvm.tasks.base import Subproblem
+from streamsvm.tasks.pairs import vote
+from streamsvm.tasks.scores import Judge
 from streamsvm.train import open_fit, progress_of, with_task
 from streamsvm.tune.folds import Folds
 from streamsvm.tune.plain import Job, Outcome, Score, slots_of
@@ -42,7 +44,7 @@ STATE_BYTES = 16  # and what is kept of each pair
 
 def can_share(store: Store, config: FitConfig, folds: int) -> bool:
     """Whether the folds of this configuration can be one problem."""
-    if config.workers or config.scheduler or with_task(config, store).task != "classify":
+    if config.workers or config.scheduler or not task_of(str(with_task(config, store).task)).in_pairs:
         return False
     if config.solver == "admm-hss":
         return not config.hss.polish
@@ -134,23 +136,21 @@ def _solved(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> 
     weights = np.where(fold_of == np.arange(folds)[:, None], 0.0, fit.upper / fit.config.C)
     solver = Lockstep(BlockSolver(fit.config.tol, BLOCK, fit.config.solver == "alfpgm"), fit.engine.threads)
     kept = KeptGram()
-    pairs = [_Pair(fit, rows, i, j, weights, kept) for i, j in combinations(range(k), 2)]
+    parts = [_Part(fit, rows, part, weights, kept) for part in fit.task.subproblems(fit.targets)]
     for point, C in Cs.items():
-        decisions = np.stack([pair.decisions(solver, C, fold_of) for pair in pairs], axis=1)
+        decisions = np.stack([part.decisions(solver, C, fold_of) for part in parts], axis=1)
         yield point, decisions[:, 0] if k == 2 else vote(decisions, k)
 
 
-class _Pair:
-    """The problem of two classes on every fold, and where the last C has led to. weights: (folds, n)."""
+class _Part:
+    """A subproblem on every fold, and where the last C has led to. weights: (folds, n)."""
 
-    def __init__(self, fit: Fit, rows: Rows, i: int, j: int, weights: np.ndarray, kept: KeptGram) -> None:
+    def __init__(self, fit: Fit, rows: Rows, part: Subproblem, weights: np.ndarray, kept: KeptGram) -> None:
         self._rows, self._kernel = rows, fit.kernel
-        is_member = (fit.codes == i) | (fit.codes == j)
-        self._members, self._others = np.flatnonzero(is_member), np.flatnonzero(~is_member)
+        self._members, self._others = part.ids, np.delete(np.arange(len(rows)), part.ids)
         self._weights = weights[:, self._members]
-        own = rows if is_member.all() else rows.take(self._members)
-        y = np.where(fit.codes[self._members] == j, 1.0, -1.0)
-        self._problem = Columns(fit.kernel, own, y, self._weights, fit.engine.threads, kept)
+        own = rows.take(self._members) if len(self._others) else rows
+        self._problem = Columns(fit.kernel, own, part.y, self._weights, fit.engine.threads, kept)
         self._state: LockstepState | None = None
 
     def decisions(self, solver: Lockstep, C: float, fold_of: np.ndarray) -> np.ndarray:
@@ -163,7 +163,7 @@ class _Pair:
         out = bias[fold_of]
         gradient = np.stack([column.gradient for column in state.columns])
         out[members] += problem.y * (gradient[fold_of[members], np.arange(len(members))] + 1.0)
-        if len(others):  # of other classes: no rows of this problem
+        if len(others):  # no rows of this problem
             support = np.flatnonzero(state.alpha.any(axis=0))
             coef = (state.alpha * problem.y)[:, support].T
             found = self._kernel.apply(

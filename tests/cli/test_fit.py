@@ -68,7 +68,7 @@ def test_every_flag_reaches_its_option(store, calls, tmp_path):
     )
     fit("--store", store, "--model", tmp_path / "m", *flags.split(), "--run-dir", tmp_path / "r", "--resume")
     config = calls[0].config
-    assert config.kernel.model_dump() == {"name": "poly", "gamma": 0.5, "degree": 2, "coef0": 1.0}
+    assert config.kernel.model_dump() == {"name": "poly", "gamma": 0.5, "degree": 2, "coef0": 1.0, "nu": 1.5}
     assert (config.C, config.tol, config.dcsvm.early, config.positive) == (8.0, 1e-4, True, ("1", "3"))
     assert (config.scale, config.class_weight) == ("minmax", {"1": 2.0, "a": 0.5})
     assert (config.memory_limit, config.workers, config.seed) == (2 << 30, 3, 7)

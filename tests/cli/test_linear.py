@@ -94,7 +94,7 @@ def test_ranks_and_two_classes_with_queries(text, tmp_path, capfd):
             ("--kernel", "linear", "--task", "regress"),
             "task is 'regress', which goes with solver alfpgm alone",
         ),
-        (("--kernel", "linear", "--set", "cutting_plane.landmarks=5"), "landmarks go with rbf and poly"),
+        (("--kernel", "linear", "--set", "cutting_plane.landmarks=5"), "landmarks go with kernels to approx"),
     ],
 )
 def test_bad_options_are_one_line(text, tmp_path, capfd, options, said):

@@ -14,7 +14,10 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
 from streamsvm.graph import Engine
 from streamsvm.groups import MemoryGroups
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.distance import RBF, Matern
+from streamsvm.kernels.inner import Linear, Poly
+from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.problems import DualQP, KernelDual, StreamedDual
 from streamsvm.solvers import base, blockws
 
@@ -32,7 +35,13 @@ SOLVERS: dict[str, Callable[[DualQP, np.ndarray | None], np.ndarray]] = {
     "small blocks": small_blocks,
 }
 LAYOUTS = {"dense": np.asarray, "csr": sparse.csr_array}
-KERNELS = {"rbf": Kernel("rbf", 2.0), "poly": Kernel("poly", 0.5, 2, 1.0), "linear": Kernel("linear")}
+KERNELS = {
+    "rbf": RBF(2.0),
+    "laplacian": Laplacian(0.5),
+    "matern": Matern(1.5, 0.5),
+    "poly": Poly(0.5, 2, 1.0),
+    "linear": Linear(),
+}
 
 
 @cache

@@ -42,6 +42,8 @@ class Twin:
                 return a @ b
             case ["polynomial"]:
                 return (number["gamma"] * (a @ b) + number["coef0"]) ** number["degree"]
+            case ["sigmoid"]:
+                return math.tanh(number["gamma"] * (a @ b) + number["coef0"])
             case ["rbf"]:
                 return math.exp(-number["gamma"] * ((a - b) @ (a - b)))
 

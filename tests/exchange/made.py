@@ -9,16 +9,25 @@ from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.distance import RBF, Cauchy, Matern
+from streamsvm.kernels.inner import Linear, Poly, Precomputed, Sigmoid
 from streamsvm.kmeans import Centres, Partition
 from streamsvm.models import BudgetModel, ExpansionModel, Header, KernelModel, LinearModel, LocalModel
-from streamsvm.solvers.pairs import n_columns, n_pairs
+from streamsvm.tasks.pairs import n_columns, n_pairs
 
 D = 4
 KERNELS = {
-    "rbf": Kernel("rbf", 0.3),
-    "poly": Kernel("poly", 0.2, 3, 1.0),
-    "linear": Kernel("linear"),
+    "rbf": RBF(0.3),
+    "poly": Poly(0.2, 3, 1.0),
+    "sigmoid": Sigmoid(0.05, -0.5),
+    "linear": Linear(),
+}
+GRAPHS = KERNELS | {  # that ONNX has operators for, and LIBSVM no name
+    "matern 1/2": Matern(0.4, 0.5),
+    "matern 3/2": Matern(0.4, 1.5),
+    "matern 5/2": Matern(0.4, 2.5),
+    "cauchy": Cauchy(0.3),
+    "precomputed": Precomputed(),
 }
 SUMS = ("kernel", "budget", "expansion", "linear", "landmarks", "ordinal", "rank", "regress")
 LABELS = {
@@ -52,7 +61,7 @@ def model_of(
     seed: int = 0,
 ) -> Any:
     rng = np.random.default_rng(seed)
-    header = Header(KERNELS[kernel], scaling_of(scale), LABELS[labels][:k])
+    header = Header(GRAPHS[kernel], scaling_of(scale), LABELS[labels][:k])
     support = header.scaling.apply(Rows(raw_rows(n_support, seed).X))
     support = Rows(sparse.csr_array(support.X)) if is_sparse else support
     columns = 1 if kind in ("ordinal", "rank", "regress") else n_columns(k)
@@ -90,7 +99,7 @@ def local_model(
     nodes[0].offsets[3] = np.inf
     sizes = np.array([5, 4, 0, 3, 6, 2, 0])
     n, bounds = int(sizes.sum()), np.cumsum([0, *sizes])
-    header = Header(KERNELS[kernel], scaling_of(scale), LABELS["int"][:k])
+    header = Header(GRAPHS[kernel], scaling_of(scale), LABELS["int"][:k])
     support = header.scaling.apply(raw_rows(n, seed))
     arrays = {"support": support.X, "alpha": rng.random((n, k - 1)), "codes": rng.integers(0, k, n)}
     present = rng.random((len(sizes), k)) < 0.7
@@ -100,11 +109,12 @@ def local_model(
 def _centres(rng: np.random.Generator, clustering: str, number: int, k: int) -> Centres:
     if clustering == "linear":
         rows = rng.normal(0.5, 1, (k, D)).astype(np.float32)
-        return Centres(
-            Kernel("linear"), Rows(rows), np.eye(k, dtype=np.float32), (rows.astype(float) ** 2).sum(1)
-        )
+        return Centres(Linear(), Rows(rows), np.eye(k, dtype=np.float32), (rows.astype(float) ** 2).sum(1))
     rows = rng.normal(0.5, 1, (5 + number, D)).astype(np.float32)
     weights = rng.random((5 + number, k)).astype(np.float32)
-    return Centres(
-        Kernel("rbf", 0.1 * (1 + number)), Rows(rows), weights / weights.sum(axis=0), rng.random(k) / 4
-    )
+    kernel = {
+        "rbf": RBF(0.1 * (1 + number)),
+        "matern": Matern(0.3 * (1 + number), 2.5),
+        "sigmoid": Sigmoid(0.1),
+    }
+    return Centres(kernel[clustering], Rows(rows), weights / weights.sum(axis=0), rng.random(k) / 4)

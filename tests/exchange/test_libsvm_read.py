@@ -145,8 +145,8 @@ def test_too_few_features_are_told(tmp_path):
         (
             THREE,
             "rbf",
-            "sigmoid",
-            "line 2: found kernel_type 'sigmoid', supported are rbf, polynomial, linear",
+            "wave",
+            "line 2: found kernel_type 'wave', supported are rbf, polynomial, sigmoid, linear",
         ),
         (THREE, "rbf", "precomputed", "line 2: found kernel_type 'precomputed'"),
         (THREE, "gamma 0.5", "gamma x", "line 3: found gamma 'x', expected 1 number"),

@@ -8,13 +8,14 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from exchange.made import KERNELS, SUMS, local_model, model_of, raw_rows
+from exchange.made import GRAPHS, SUMS, local_model, model_of, raw_rows
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ModelError
 from streamsvm.exchange import onnx as ours
 from streamsvm.exchange.onnx import onnx_model, write_onnx
+from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.kmeans import Partition
 from streamsvm.models import KernelModel
 
@@ -48,13 +49,13 @@ def assert_same(model, rows):
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", GRAPHS)
 @pytest.mark.parametrize("kind", SUMS)
 def test_sums(kind, kernel, k, scale):
     assert_same(model_of(kind, kernel, k, scale, seed=k), raw_rows())
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", GRAPHS)
 def test_sparse_support(kernel):
     assert_same(model_of("kernel", kernel, 3, "maxabs", is_sparse=True), raw_rows())
 
@@ -68,7 +69,7 @@ def test_labels_of_any_kind(labels):
 @pytest.mark.parametrize("clustering", ["linear", "rbf"])
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", GRAPHS)
 def test_routes(kernel, k, scale, clustering):
     model, rows = local_model(kernel, k, scale, clustering=clustering), raw_rows(200)
     parts = np.unique(model.partition.assign(model.header.scaling.apply(rows)))
@@ -76,6 +77,19 @@ def test_routes(kernel, k, scale, clustering):
     assert_same(model, rows)
     for i in range(3):
         assert_same(model, rows.take(slice(i, i + 1)))
+
+
+@pytest.mark.parametrize("clustering", ["matern", "sigmoid"])
+def test_routes_by_other_kernels(clustering):
+    """Of nodes that have a gamma each, and of nodes that share it."""
+    assert_same(local_model("rbf", 3, "minmax", clustering=clustering), raw_rows(200))
+
+
+def test_a_kernel_that_no_operator_knows_is_one_line():
+    model = model_of("kernel")
+    model = replace(model, header=replace(model.header, kernel=Laplacian(0.3)))
+    with pytest.raises(ModelError, match="the laplacian kernel has no ONNX graph"):
+        onnx_model(model)
 
 
 @pytest.mark.parametrize("neighbours", [2, 3, 9])

@@ -14,7 +14,8 @@ from streamsvm.hss.compress import Tolerances, compress
 from streamsvm.hss.matrix import HSSMatrix
 from streamsvm.hss.neighbours import nearest_neighbours
 from streamsvm.hss.tree import ClusterTree, order_rows, principal_direction
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.distance import RBF
 
 ENGINE = Engine(2)
 LEAF = 32
@@ -22,7 +23,7 @@ ANY_RANK = 10**6
 
 
 def rbf(h: float) -> Kernel:
-    return Kernel("rbf", 1 / (2 * h * h))
+    return RBF(1 / (2 * h * h))
 
 
 def roll(n: int = 300) -> Rows:

@@ -21,12 +21,13 @@ from streamsvm.hss.kernel import (
     estimated_errors,
     least_bytes,
 )
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.memory import MiB
 
 LANDMARKS = 64
 SMOOTH, NARROW = rbf(2.0), rbf(0.05)
-KERNELS = {"rbf": rbf(1.0), "poly": Kernel("poly", 0.1, 2, 1.0), "linear": Kernel("linear")}
+KERNELS = {"rbf": rbf(1.0), "poly": Poly(0.1, 2, 1.0), "linear": Linear()}
 
 
 def options(rtol: float = 1e-4, *, landmarks: int = LANDMARKS, single: bool = False, **wanted) -> HSSOptions:

@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from streamsvm.kernels.table import kernel_names
+
 PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
 RECIPES = {
     "exact": ("dcsvm_table.py", "--only", "exact,mnist"),
@@ -45,6 +47,7 @@ RECIPES = {
     "foreign": ("foreign_stores.py",),
     "comparison": ("comparison.py", "--plots", "plots"),
     "starting": ("starting.py",),
+    "kernels": ("kernels_table.py",),
 }
 # by themselves, as users start them, or within 1 GiB that this process may have passed; the others in this process
 PROCESSES = {"stream", "soak", "cluster", "commands", "dask"}
@@ -463,6 +466,13 @@ def test_what_stands_before_a_fit(tables):
     ]
     assert found["Beside the solver"][0]["seconds"] is not None
     assert all(row["records"] > 0 for row in found["Silence"])
+
+
+@pytest.mark.slow
+def test_kernels_are_compared(tables):
+    speeds, covtype, ijcnn1 = tables("kernels").values()
+    assert [row["kernel"] for row in speeds] == [row["kernel"] for row in covtype]
+    assert len(ijcnn1) == len(kernel_names()) + 2  # three of matern
 
 
 @pytest.mark.slow

@@ -13,12 +13,12 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import scale
 from sklearn.svm import SVC
 
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.distance import RBF
 from streamsvm.solvers.admm import ADMM, RELAX, ADMMState, balanced, draw_margin, intercept, paper_beta
 from streamsvm.solvers.base import run
 
 N, COLUMNS = 200, 3
-KERNEL = Kernel("rbf", 0.02)
+KERNEL = RBF(0.02)
 CS = np.array([0.1, 1.0, 10.0])
 
 

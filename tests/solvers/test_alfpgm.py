@@ -11,12 +11,13 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
 from streamsvm.graph import Engine
 from streamsvm.groups import MemoryGroups
-from streamsvm.kernels import Kernel
-from streamsvm.problems import KernelDual, RegressionDual, StreamedDual
+from streamsvm.kernels.distance import RBF
+from streamsvm.kernels.inner import Linear, Poly
+from streamsvm.problems import KernelDual, RepeatedDual, StreamedDual
 from streamsvm.solvers import base, blockws
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState, augmented_lagrangian, spectral_norm
 
-KERNELS = {"rbf": Kernel("rbf", 1.0), "poly": Kernel("poly", 0.5, 3, 1.0), "linear": Kernel("linear")}
+KERNELS = {"rbf": RBF(1.0), "poly": Poly(0.5, 3, 1.0), "linear": Linear()}
 
 
 def problem(n=240, kernel="rbf", C=1.0, seed=0) -> KernelDual:
@@ -140,16 +141,17 @@ def test_rows_from_parts_give_the_same_answer():
 
 class TestRegression:
     @staticmethod
-    def dual(n=200, epsilon=0.1) -> tuple[RegressionDual, np.ndarray, np.ndarray]:
+    def dual(n=200, epsilon=0.1) -> tuple[RepeatedDual, np.ndarray, np.ndarray]:
         rng = np.random.default_rng(0)
         X = rng.uniform(-2, 2, size=(n, 2)).astype(np.float32)
         t = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=n)
-        half = KernelDual(Kernel("rbf", 0.7), Rows(X), np.ones(n), np.full(n, 5.0))
-        return RegressionDual(half, t, epsilon), X, t
+        half = KernelDual(RBF(0.7), Rows(X), np.ones(n), np.full(n, 5.0))
+        linear = np.concatenate([epsilon - t, epsilon + t])
+        return RepeatedDual(half, np.repeat([1.0, -1.0], n), linear), X, t
 
     def test_products_are_those_of_the_doubled_matrix(self):
         dual, X, _ = self.dual()
-        K = reference.kernel_matrix(Kernel("rbf", 0.7), X, X)
+        K = reference.kernel_matrix(RBF(0.7), X, X)
         Q = np.block([[K, -K], [-K, K]])
         rng = np.random.default_rng(1)
         ids, rows = rng.choice(400, 50, replace=False), np.sort(rng.choice(400, 120, replace=False))
@@ -166,6 +168,6 @@ class TestRegression:
         state = solve(dual, solver(subproblem=subproblem))
         svr = SVR(C=5.0, gamma=0.7, epsilon=epsilon, tol=1e-5).fit(X, t)
         coef = state.alpha[:200] - state.alpha[200:]
-        K = reference.kernel_matrix(Kernel("rbf", 0.7), X, X)
+        K = reference.kernel_matrix(RBF(0.7), X, X)
         np.testing.assert_allclose(K @ coef + state.bias, svr.predict(X), atol=2e-3)
         assert 0 <= blockws.duality_gap(dual, state) <= 1e-4 * dual.upper.sum()

@@ -14,16 +14,17 @@ from sklearn.svm import SVC
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.distance import RBF
+from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.problems import KernelDual
 from streamsvm.solvers import base, blockws
 from streamsvm.solvers.blockws import BlockSolver
 
 KERNELS = {
-    "rbf": Kernel("rbf", 1.0),
-    "narrow": Kernel("rbf", 50.0),
-    "poly": Kernel("poly", 0.5, 3, 1.0),
-    "linear": Kernel("linear"),
+    "rbf": RBF(1.0),
+    "narrow": RBF(50.0),
+    "poly": Poly(0.5, 3, 1.0),
+    "linear": Linear(),
 }
 
 
@@ -246,7 +247,7 @@ def libsvm_rows(path, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
 )
 def test_real_data(shared_data, name, d, gamma, C):
     X, y = libsvm_rows(shared_data(name), 300, d)
-    p = KernelDual(Kernel("rbf", gamma), Rows(X), y, np.full(len(y), C))
+    p = KernelDual(RBF(gamma), Rows(X), y, np.full(len(y), C))
     state = blockws.solve(p, tol=1e-3)
     check(p, state)
     p.rows = Rows(sparse.csr_array(X))
@@ -288,13 +289,13 @@ def cancer(unbalanced: bool) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("unbalanced", [False, True])
 @pytest.mark.parametrize("C", [0.01, 1.0, 50.0])
-@pytest.mark.parametrize("kernel", [Kernel("rbf", 1 / 30), Kernel("linear")], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", [RBF(1 / 30), Linear()], ids=lambda kernel: kernel.name)
 def test_libsvm_agrees(kernel, C, unbalanced, weighted):
     X, y = cancer(unbalanced)
     weight = np.random.default_rng(0).uniform(0.1, 3, len(y)) if weighted else np.ones(len(y))
     p = KernelDual(kernel, Rows(X), y, C * weight)
     state = solve(p, tol=1e-4, block_rows=100, bias=True)
-    svc = SVC(C=C, kernel=kernel.name, gamma=kernel.gamma, tol=1e-4).fit(X, y, weight)
+    svc = SVC(C=C, kernel=kernel.name, gamma=kernel.to_attrs().get("gamma", 1.0), tol=1e-4).fit(X, y, weight)
     a = np.zeros(len(y))
     a[svc.support_] = np.abs(svc.dual_coef_[0])
     assert blockws.objective(p, state) == pytest.approx(reference.dual_objective(Q_of(p), a), rel=3e-5)

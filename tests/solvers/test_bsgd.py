@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.distance import RBF
+from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.solvers import budget as core
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
 
-RBF = Kernel("rbf", 0.1)  # so wide that merged points are near: between far ones a tie decides
-KERNELS = {"rbf": RBF, "poly": Kernel("poly", 0.3, 2, 1.0), "linear": Kernel("linear")}
+WIDE = RBF(0.1)  # so wide that merged points are near: between far ones a tie decides
+KERNELS = {"rbf": WIDE, "poly": Poly(0.3, 2, 1.0), "linear": Linear()}
 STRATEGIES = ["sequence", "gradient", "project", "remove"]
 
 
@@ -31,7 +33,7 @@ def weights(n: int) -> np.ndarray:
     return np.random.default_rng(3).uniform(0.5, 2, n)
 
 
-def learner(columns: int = 1, d: int = 3, kernel: Kernel = RBF, **options) -> BudgetLearner:
+def learner(columns: int = 1, d: int = 3, kernel: Kernel = WIDE, **options) -> BudgetLearner:
     given = {"lam": 1e-2, "budget": 20, "merge": 3} | options
     return BudgetLearner(kernel, d, columns, BudgetOptions(**given))
 
@@ -60,10 +62,10 @@ def test_steps_are_those_of_the_twin(strategy, merge, columns):
     scale = np.abs(expected).max()
     np.testing.assert_allclose(found, expected, atol=5e-3 * scale)
     assert ours.n_support == len(twin.S)
-    mean = reference.kernel_matrix(RBF, rows.X, twin.S) @ twin.mean
+    mean = reference.kernel_matrix(WIDE, rows.X, twin.S) @ twin.mean
     A, _ = ours.coefficients()
     np.testing.assert_allclose(
-        RBF.apply(rows, ours.supports(), A), mean, atol=5e-3 * max(scale, np.abs(mean).max())
+        WIDE.apply(rows, ours.supports(), A), mean, atol=5e-3 * max(scale, np.abs(mean).max())
     )
     assert ours.stats().degradation == pytest.approx(twin.lost, rel=2e-2)
 
@@ -122,7 +124,7 @@ def test_values_stay_those_of_the_vectors(seed, merge, strategy, several):
     ours = learner(columns, strategy=strategy, merge=merge, budget=12)
     ours.learn(rows, Y)
     n = ours.n_support
-    expected = -np.log(np.maximum(reference.kernel_matrix(RBF, ours.X[:n], ours.X[:n]), 1e-300))
+    expected = -np.log(np.maximum(reference.kernel_matrix(WIDE, ours.X[:n], ours.X[:n]), 1e-300))
     np.testing.assert_allclose(ours.to_state()["values"], expected, atol=2e-5)
     np.testing.assert_allclose(ours.norms[:n], (ours.X[:n] ** 2).sum(axis=1), rtol=1e-5)
     assert n <= 12
@@ -193,13 +195,13 @@ def test_a_point_that_nothing_resembles_is_removed():
     assert ours.n_support <= 2
 
 
-def test_maintenance_time_is_told():
+def test_the_time_of_the_steps_is_told():
     rows, Y = stream(3000, seed=7)
     ours = learner(budget=50)
     ours.learn(rows, Y)
     stats = ours.stats()
     assert stats.maintenances > 100
-    assert 0 < stats.maintenance_seconds < 60
+    assert 0 < stats.step_seconds < 60
     assert stats.steps == 3000
 
 

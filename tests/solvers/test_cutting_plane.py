@@ -16,7 +16,7 @@ from streamsvm.graph import Engine
 from streamsvm.risks import HingeRisk, PairRisk, Passes
 from streamsvm.solvers.base import run
 from streamsvm.solvers.cutting_plane import BundleState, CuttingPlane, simplex_qp
-from streamsvm.solvers.ordinal import rank_thresholds
+from streamsvm.tasks.ordinal import rank_thresholds
 
 N = 300
 

@@ -13,7 +13,7 @@ from sklearn.svm import SVC
 from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.distance import RBF
 from streamsvm.models import KernelModel, LocalModel
 from streamsvm.solvers.dcsvm import PART_ROWS, default_levels
 from streamsvm.train import train_in_memory
@@ -61,7 +61,7 @@ def twin_objective(k: int) -> float:
     for i, j in combinations(range(k), 2):
         ids = np.flatnonzero((y == i) | (y == j))
         signs = np.where(y[ids] == j, 1.0, -1.0)
-        Q = signs[:, None] * reference.kernel_matrix(Kernel("rbf", 2.0), X[ids], X[ids]) * signs
+        Q = signs[:, None] * reference.kernel_matrix(RBF(2.0), X[ids], X[ids]) * signs
         total += reference.dual_objective(Q, reference.solve_dual(Q, np.full(len(ids), 10.0)))
     return total
 

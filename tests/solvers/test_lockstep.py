@@ -7,7 +7,7 @@ import pytest
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
-from streamsvm.kernels import Kernel
+from streamsvm.kernels.distance import RBF
 from streamsvm.problems import KernelDual
 from streamsvm.solvers import blockws
 from streamsvm.solvers.blockws import BlockSolver
@@ -21,7 +21,7 @@ def problem(n=400, folds=3, C=4.0):
     X = rng.normal(size=(n, 3)).astype(np.float32)
     y = np.where(X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
     upper = np.where(np.arange(n) % folds == np.arange(folds)[:, None], 0.0, C)
-    return Columns(Kernel("rbf", 0.7), Rows(X), y, upper, threads=2)
+    return Columns(RBF(0.7), Rows(X), y, upper, threads=2)
 
 
 def alone(columns, c, bias):

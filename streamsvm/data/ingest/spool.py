@@ -5,17 +5,16 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from streamsvm.data.ingest.block import Block
-from streamsvm.data.rows import Rows, concat
+from streamsvm.data.rows import concat
+from streamsvm.data.scratch import ArrayPlace, RowsPlace, put_array, put_rows
 from streamsvm.data.target import storage_errors
 
 _BUCKETS = 32
-_Shape = tuple[np.dtype, tuple[int, ...]] | None
+_Column = ArrayPlace | None
 
 
 class Spool:
@@ -28,7 +27,7 @@ class Spool:
         self._folder = folder or tempfile.gettempdir()
         with storage_errors(self._folder):
             self._file = tempfile.TemporaryFile(dir=folder)
-        self._kept: list[tuple[int | None, list[_Shape]]] = []  # columns if CSR else None, what was written
+        self._kept: list[tuple[RowsPlace, _Column, _Column]] = []  # rows, labels and queries of a block
         self.n = 0
 
     @property
@@ -36,32 +35,16 @@ class Spool:
         return self._file.tell()
 
     def append(self, block: Block) -> None:
-        X = block.rows.X
-        features = [X] if isinstance(X, np.ndarray) else [X.data, X.indices, X.indptr]
-        written = [None if v is None else (v.dtype, v.shape) for v in (block.y, block.qid, *features)]
         with storage_errors(self._folder):
-            for values in (block.y, block.qid, *features):
-                if values is not None:
-                    self._file.write(np.ascontiguousarray(values).view(np.uint8).data)
+            y, qid = (None if v is None else put_array(self._file, v) for v in (block.y, block.qid))
+            self._kept.append((put_rows(self._file, block.rows), y, qid))
             self._file.flush()
-        self._kept.append((block.rows.d if block.rows.is_sparse else None, written))
         self.n += len(block.rows)
 
     def __iter__(self) -> Iterator[Block]:
-        self._file.seek(0)
-        for d, written in self._kept:
-            y, qid, *features = [self._read(shape) for shape in written]
-            if d is None:
-                yield Block(Rows(features[0]), y, qid)
-            else:
-                yield Block(Rows(sparse.csr_array(tuple(features), shape=(len(features[2]) - 1, d))), y, qid)
-
-    def _read(self, shape: _Shape) -> Any:
-        if shape is None:
-            return None
-        values = np.empty(shape[1], shape[0])
-        self._file.readinto(values.view(np.uint8).data)
-        return values
+        for rows, *columns in self._kept:
+            y, qid = (None if place is None else place.read(self._file) for place in columns)
+            yield Block(rows.read(self._file), y, qid)
 
     def close(self) -> None:
         with suppress(OSError):  # a full disk is reported by append; the file is gone either way

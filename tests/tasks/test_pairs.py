@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from private_sklearn import ovr_decision_function
 
-from streamsvm.solvers.pairs import Targets, n_pairs, pair_coefficients, pairs, vote
+from streamsvm.tasks.pairs import n_pairs, pair_coefficients, pairs, vote
 
 
 @pytest.mark.parametrize("k", [3, 4, 7])
@@ -31,22 +31,21 @@ def test_coefficients_go_back_to_where_pairs_took_them(k):
     rng = np.random.default_rng(k)
     codes = rng.integers(0, k, 60)
     alpha = rng.random((60, k - 1))
-    targets = Targets(codes, np.ones(60), k, np.zeros(60, np.int32))
     table = pair_coefficients(alpha, codes, k)
     for p, (pair, (i, j)) in enumerate(
-        zip(pairs(targets, single=False), combinations(range(k), 2), strict=True)
+        zip(pairs(codes, k, single=False), combinations(range(k), 2), strict=True)
     ):
         np.testing.assert_array_equal(np.sort(np.unique(codes[pair.ids])), [i, j])
         np.testing.assert_array_equal(pair.y, np.where(codes[pair.ids] == j, 1, -1))
         signed = np.zeros(60)
-        signed[pair.ids] = pair.y * alpha[pair.ids, pair.columns]
+        signed[pair.ids] = pair.coefficients(alpha[pair.places])
         np.testing.assert_allclose(table[:, p], signed, rtol=1e-6)
 
 
 def test_every_coefficient_belongs_to_one_pair():
     codes = np.repeat(np.arange(4), 3)
     used = np.zeros((12, 3), int)
-    for pair in pairs(Targets(codes, np.ones(12), 4, np.zeros(12, np.int32)), single=False):
+    for pair in pairs(codes, 4, single=False):
         used[pair.ids, pair.columns] += 1
     np.testing.assert_array_equal(used, 1)
 
@@ -54,4 +53,4 @@ def test_every_coefficient_belongs_to_one_pair():
 @pytest.mark.parametrize(("single", "expected"), [(False, 1), (True, 3)])
 def test_pairs_without_one_of_their_classes(single, expected):
     codes = np.array([0, 0, 1])  # class 2 is absent: (0, 2) and (1, 2) have rows of one class only
-    assert len(list(pairs(Targets(codes, np.ones(3), 3, np.zeros(3, np.int32)), single=single))) == expected
+    assert len(list(pairs(codes, 3, single=single))) == expected

@@ -8,51 +8,25 @@ The pair (i, j), i < j, decides for j where it is positive.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
-from streamsvm.sizes import Weighed
-
-
-@dataclass(frozen=True)
-class Targets(Weighed):
-    """What the rows are to be told apart by: class codes (n,) in 0..k-1 and the bounds C_i (n,) of their duals.
-
-    parts (n,) tells rows that are close to each other; the first division fills it in.
-    """
-
-    codes: np.ndarray
-    upper: np.ndarray
-    n_classes: int
-    parts: np.ndarray
-
-    def take(self, ids: np.ndarray) -> Targets:
-        return Targets(self.codes[ids], self.upper[ids], self.n_classes, self.parts[ids])
-
-
-@dataclass(frozen=True)
-class Pair(Weighed):
-    """The rows of two classes: their ids, signs (+1 for the later class) and coefficient columns."""
-
-    ids: np.ndarray
-    y: np.ndarray
-    columns: np.ndarray
+from streamsvm.tasks.base import Subproblem
 
 
 def n_pairs(k: int) -> int:
     return k * (k - 1) // 2
 
 
-def pairs(targets: Targets, *, single: bool) -> Iterator[Pair]:
-    """The binary problems that have rows; those with rows of one class only where `single`."""
-    for i, j in combinations(range(targets.n_classes), 2):
-        first, second = targets.codes == i, targets.codes == j
+def pairs(codes: np.ndarray, k: int, *, single: bool) -> Iterator[Subproblem]:
+    """The problems of two of k classes that have rows, +1 the later one; those with rows of one only where `single`."""
+    for i, j in combinations(range(k), 2):
+        first, second = codes == i, codes == j
         if (first.any() and second.any()) or (single and (first.any() or second.any())):
             ids = np.flatnonzero(first | second)
             is_second = second[ids]
-            yield Pair(ids, np.where(is_second, 1.0, -1.0), np.where(is_second, i, j - 1))
+            yield Subproblem(ids, np.where(is_second, 1.0, -1.0), np.where(is_second, i, j - 1))
 
 
 def n_columns(k: int) -> int:

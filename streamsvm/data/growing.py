@@ -1,0 +1,94 @@
+"""Zarr arrays that grow: rows in, whole chunks out, each written once."""
+
+from __future__ import annotations
+
+import math
+import sys
+import zlib
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.codecs import Crc32cCodec, ZstdCodec
+
+from streamsvm.data.sources import CHUNK_BYTES
+
+
+def create_array(
+    group: zarr.Group, name: str, *, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: Any
+) -> zarr.Array:
+    """An array of `group` with zstd and crc32c, whose chunks are written even where they hold only zeros.
+
+    zstd level 1: on covtype and mnist as small as level 3 within 3 %, and 1.4 times as fast to write.
+    """
+    return group.create_array(
+        name,
+        shape=shape,
+        chunks=chunks,
+        dtype=dtype,
+        compressors=[ZstdCodec(level=1), Crc32cCodec()],
+        config={"write_empty_chunks": True},
+    )
+
+
+class GrowingArray:
+    """An array of `group` whose first axis grows: rows are held back until they fill a chunk.
+
+    The first block tells the shape of rows; without a block no array is made. Rows are cast to `dtype`; where it is
+    None all must have the first block's. chunk_rows: about 4 MiB of them where None; where it begins as UNKNOWN, to be
+    set before more have come. crc: crc32 of what was written.
+    """
+
+    UNKNOWN = sys.maxsize
+
+    def __init__(
+        self, group: zarr.Group, name: str, dtype: np.dtype | None = None, chunk_rows: int | None = None
+    ) -> None:
+        self.chunk_rows, self.crc = chunk_rows, 0
+        self._group, self._name, self._dtype = group, name, dtype
+        self._first: np.ndarray | None = None  # none of its rows: their shape and dtype
+        self._held: list[np.ndarray] = []
+        self._n_held = 0
+        self._array: zarr.Array | None = None
+
+    def append(self, block: np.ndarray) -> None:
+        """Adds the rows of `block` (m, ...). Raises ValueError where they differ from those before."""
+        first = self._require_like_the_first(block)
+        if self.chunk_rows is None:
+            row_bytes = first.dtype.itemsize * math.prod(first.shape[1:])
+            self.chunk_rows = max(1, CHUNK_BYTES // max(1, row_bytes))
+        while len(block):
+            if self._n_held == self.chunk_rows:
+                self._write(first)
+            room = self.chunk_rows - self._n_held
+            self._held.append(block[:room].astype(first.dtype))
+            self._n_held += len(self._held[-1])
+            block = block[room:]
+
+    def close(self) -> None:
+        """Writes what is held back."""
+        if self._first is not None and (self._array is None or self._n_held):
+            self._write(self._first)
+
+    def _require_like_the_first(self, block: np.ndarray) -> np.ndarray:
+        if block.ndim == 0:
+            raise ValueError(f"{self._name}: a number belongs in the attributes, expected an array with rows")
+        dtype = self._dtype or block.dtype
+        if self._first is None:
+            self._first = np.empty((0, *block.shape[1:]), dtype)
+        found, expected = (block.shape[1:], dtype), (self._first.shape[1:], self._first.dtype)
+        if found != expected:
+            raise ValueError(f"{self._name}: found rows {found}, expected {expected}")
+        return self._first
+
+    def _write(self, first: np.ndarray) -> None:
+        rows = self._held[0] if len(self._held) == 1 else np.concatenate([first, *self._held])
+        self._held, self._n_held = [], 0
+        if self._array is None:
+            chunks = tuple(max(1, size) for size in rows.shape)
+            dtype = str if rows.dtype.kind == "U" else rows.dtype
+            self._array = create_array(self._group, self._name, shape=first.shape, chunks=chunks, dtype=dtype)
+        start = self._array.shape[0]
+        self._array.resize((start + len(rows), *rows.shape[1:]))
+        self._array[start:] = rows
+        self.crc = zlib.crc32(rows.tobytes(), self.crc)

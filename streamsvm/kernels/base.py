@@ -1,0 +1,163 @@
+"""What a kernel is: values in float32 tiles and in float64, the diagonal, a gradient, and what exporters say of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
+from importlib import import_module
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from streamsvm.data.rows import Rows
+from streamsvm.errors import ConfigError, ModelError
+from streamsvm.kernels.table import KERNELS, Row, kernel_names, kernel_row
+from streamsvm.kernels.tiles import COLUMNS, Keep, Tile, accumulate, height
+from streamsvm.strips import strips
+
+
+@dataclass(frozen=True)
+class Kernel(ABC):
+    """K(a, b) of rows a (m, d) and b (q, d). A class for each name in `table`, whose fields are its parameters."""
+
+    name: ClassVar[str]
+    libsvm: ClassVar[str | None] = None  # its kernel_type in LIBSVM's files
+
+    @property
+    def row(self) -> Row:
+        return kernel_row(self.name)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether its features are the rows themselves, so that sums over rows are rows."""
+        return self.row.is_linear
+
+    def to_attrs(self) -> dict[str, Any]:
+        """Name and parameters, which `kernel_from` reads."""
+        return {"name": self.name} | asdict(self)
+
+    @abstractmethod
+    def tiles(self, b: Rows) -> Tile:
+        """Writes K(a, b) into float32 tiles; b is laid out once for many of them."""
+
+    @abstractmethod
+    def exact(self, a: Rows, b: Rows) -> np.ndarray:
+        """K(a, b), (m, q) float64 throughout; for small blocks."""
+
+    @abstractmethod
+    def diag(self, a: Rows) -> np.ndarray:
+        """K(a_i, a_i), (m,) float64."""
+
+    @abstractmethod
+    def gradient(self, a: Rows, b: Rows, coef: np.ndarray) -> np.ndarray:
+        """sum_j coef_j dK(a_i, b_j) / da_i for coef (q,): (m, d) float64; for small blocks."""
+
+    def block(self, a: Rows, b: Rows, threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
+        """K(a, b), (m, q) float32, written into `out` where it is given."""
+        out = np.empty((len(a), len(b)), np.float32) if out is None else out
+        tile = self.tiles(b)
+
+        def fill(start: int, stop: int) -> None:
+            tile(a.take(slice(start, stop)), out[start:stop])
+
+        strips(fill, len(a), height(len(b), a.d), threads)
+        return out
+
+    def apply(
+        self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1, keep: Keep | None = None
+    ) -> np.ndarray:
+        """K(a, b) @ coef for coef (q,) or (q, k): (m,) or (m, k) float64; the block is never formed.
+
+        keep is shown each tile of it that is made: keep(columns, first row, tile). Raises ConfigError where values
+        are beyond float32.
+        """
+        out = np.zeros((len(a), *coef.shape[1:]))
+        for first in range(0, len(b), COLUMNS):
+            columns = slice(first, first + COLUMNS)
+            tile, part = self.tiles(b.take(columns)), coef[columns]
+            if len(part):
+                work = accumulate(tile, part, a, out, keep and partial(keep, columns))
+                strips(work, len(a), height(len(part), a.d), threads)
+        if not np.isfinite(out).all():
+            raise ConfigError(
+                f"values of the {self.name} kernel are beyond float32: scale the features, or take a smaller "
+                "gamma, degree or C"
+            )
+        return out
+
+    def support(self, rows: Rows, ids: np.ndarray) -> Rows:
+        """What models keep of the rows with these positions among all training rows."""
+        return rows.take(ids)
+
+    @classmethod
+    def typical_gamma(cls, d: int, variance: float) -> float:
+        """gamma "scale" of d features whose variances add up to this, "auto" at a variance of d: scikit-learn's.
+
+        The kernel is then the same at any unit of the features.
+        """
+        return 1.0 / variance
+
+    def rounding(self, sq_norm: float) -> float:
+        """Error of values at rows with squared norms this large that a shift to the origin would mend."""
+        return 0.0
+
+    def onnx(self, graph: Any, x: str, rows: str) -> str:
+        """K(x, rows), (N, s), of float64 x (N, d) and rows (s, d), as operators of `exchange.graph.Graph`.
+
+        Raises ModelError where it takes more than a few.
+        """
+        raise ModelError(
+            f"the {self.name} kernel has no ONNX graph: its operators know inner products, and this kernel none; "
+            f"fit with one of {', '.join(name for name in kernel_names() if has_graph(name))}"
+        )
+
+
+@dataclass(frozen=True)
+class Stationary(Kernel):
+    """A kernel of a - b that is 1 at 0 and less elsewhere."""
+
+    gamma: float = 1.0
+
+    def diag(self, a: Rows) -> np.ndarray:
+        return np.ones(len(a))
+
+    @abstractmethod
+    def reach(self, a: Rows) -> float:
+        """The largest argument that rows at a distance from the origin as these bring about."""
+
+    def widened(self) -> Self:
+        """The kernel at twice the length."""
+        return replace(self, gamma=self.gamma / self._doubled)
+
+    _doubled: ClassVar[float] = 2.0  # gamma over that of the kernel at twice the length
+
+
+def inner_products(a: Rows, b: Rows, dtype: type) -> np.ndarray:
+    """a @ b', (m, q) of this dtype; for small blocks."""
+    out = a.astype(dtype).X @ b.astype(dtype).X.T
+    return out if isinstance(out, np.ndarray) else out.toarray()
+
+
+def kernel_class(name: str) -> type[Kernel]:
+    """The class of the kernel with this name. Raises ValueError where there is none."""
+    module, _, attribute = kernel_row(name).where.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def kernel_from(attrs: Mapping[str, Any]) -> Kernel:
+    """The kernel of a name and parameters, of which it takes its own. Raises ValueError, KeyError."""
+    made = kernel_class(attrs["name"])
+    known = {parameter for row in KERNELS.values() for parameter in row.parameters}
+    unknown = attrs.keys() - known - {"name"}
+    if unknown:
+        raise ValueError(
+            f"found kernel parameter {min(unknown)!r}, expected one of {', '.join(sorted(known))}"
+        )
+    return made(**{field.name: attrs[field.name] for field in fields(made)})
+
+
+def has_graph(name: str) -> bool:
+    """Whether the kernel with this name has an ONNX graph."""
+    return kernel_class(name).onnx is not Kernel.onnx

@@ -1,0 +1,136 @@
+"""Kernels of inner products: linear, polynomial, sigmoid, and values that were computed before."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from streamsvm.data.rows import Rows
+from streamsvm.kernels import epilogues
+from streamsvm.kernels.base import Kernel, inner_products
+from streamsvm.kernels.tiles import Tile, inner_tile, transposed
+
+
+@dataclass(frozen=True)
+class InnerProducts(Kernel):
+    """K(a, b) = k(a'b)."""
+
+    @abstractmethod
+    def of(self, inner: np.ndarray) -> np.ndarray:
+        """k of inner products, float64."""
+
+    @abstractmethod
+    def slope(self, inner: np.ndarray) -> np.ndarray:
+        """Its derivative."""
+
+    def finish(self, tile: np.ndarray) -> None:
+        """k of a tile of inner products, float32, in place."""
+
+    def tiles(self, b: Rows) -> Tile:
+        right = transposed(b)
+
+        def tile(a: Rows, out: np.ndarray) -> None:
+            inner_tile(a, right, out)
+            self.finish(out)
+
+        return tile
+
+    def exact(self, a: Rows, b: Rows) -> np.ndarray:
+        return self.of(inner_products(a, b, np.float64))
+
+    def diag(self, a: Rows) -> np.ndarray:
+        return self.of(a.sq_norms)
+
+    def gradient(self, a: Rows, b: Rows, coef: np.ndarray) -> np.ndarray:
+        return np.asarray((self.slope(inner_products(a, b, np.float64)) * coef) @ b.astype(np.float64).X)
+
+    def onnx(self, graph: Any, x: str, rows: str) -> str:
+        return self.onnx_of(graph, graph.inner_products(x, rows))
+
+    @abstractmethod
+    def onnx_of(self, graph: Any, inner: str) -> str:
+        """k of inner products in an ONNX graph."""
+
+
+@dataclass(frozen=True)
+class Linear(InnerProducts):
+    """a'b."""
+
+    name: ClassVar[str] = "linear"
+    libsvm: ClassVar[str | None] = "linear"
+
+    def of(self, inner: np.ndarray) -> np.ndarray:
+        return inner
+
+    def slope(self, inner: np.ndarray) -> np.ndarray:
+        return np.ones_like(inner)
+
+    def onnx_of(self, graph: Any, inner: str) -> str:
+        return inner
+
+
+@dataclass(frozen=True)
+class Precomputed(Linear):
+    """Values that were computed before: a row holds those with all training rows, a support row is a unit vector.
+
+    So K(a, b) = a'b. While it is trained, `problems.MatrixDual` reads the matrix itself.
+    """
+
+    name: ClassVar[str] = "precomputed"
+    libsvm: ClassVar[str | None] = None
+
+    def support(self, rows: Rows, ids: np.ndarray) -> Rows:
+        ones = np.ones(len(ids), np.float32)
+        return Rows(sparse.csr_array((ones, (np.arange(len(ids)), ids)), shape=(len(ids), rows.d)))
+
+
+@dataclass(frozen=True)
+class Poly(InnerProducts):
+    """(gamma a'b + coef0)^degree."""
+
+    name: ClassVar[str] = "poly"
+    libsvm: ClassVar[str | None] = "polynomial"
+    gamma: float = 1.0
+    degree: int = 3
+    coef0: float = 0.0
+
+    def of(self, inner: np.ndarray) -> np.ndarray:
+        return (self.gamma * inner + self.coef0) ** self.degree
+
+    def slope(self, inner: np.ndarray) -> np.ndarray:
+        return self.gamma * self.degree * (self.gamma * inner + self.coef0) ** (self.degree - 1)
+
+    def finish(self, tile: np.ndarray) -> None:
+        epilogues.poly(tile, np.float32(self.gamma), np.float32(self.coef0), self.degree)
+
+    def onnx_of(self, graph: Any, inner: str) -> str:
+        scaled = graph.op("Mul", inner, graph.constant(np.asarray(self.gamma, np.float64)))
+        base = graph.op("Add", scaled, graph.constant(np.float64(self.coef0)))
+        return graph.op("Pow", base, graph.constant(np.float64(self.degree)))
+
+
+@dataclass(frozen=True)
+class Sigmoid(InnerProducts):
+    """tanh(gamma a'b + coef0): LIBSVM's, which is not positive semidefinite."""
+
+    name: ClassVar[str] = "sigmoid"
+    libsvm: ClassVar[str | None] = "sigmoid"
+    gamma: float = 1.0
+    coef0: float = 0.0
+
+    def of(self, inner: np.ndarray) -> np.ndarray:
+        return np.tanh(self.gamma * inner + self.coef0)
+
+    def slope(self, inner: np.ndarray) -> np.ndarray:
+        return self.gamma * (1 - self.of(inner) ** 2)
+
+    def finish(self, tile: np.ndarray) -> None:
+        epilogues.sigmoid(tile, np.float32(self.gamma), np.float32(self.coef0))
+
+    def onnx_of(self, graph: Any, inner: str) -> str:
+        scaled = graph.op("Mul", inner, graph.constant(np.asarray(self.gamma, np.float64)))
+        return graph.op("Tanh", graph.op("Add", scaled, graph.constant(np.float64(self.coef0))))

@@ -1,0 +1,79 @@
+"""exp(-gamma |a-b|_1): distances are sums over features, which no inner product knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+from scipy.spatial.distance import cdist
+
+from streamsvm.data.rows import Rows
+from streamsvm.kernels import epilogues
+from streamsvm.kernels.base import Stationary
+from streamsvm.kernels.tiles import Tile, transposed
+
+
+@dataclass(frozen=True)
+class Laplacian(Stationary):
+    """exp(-gamma |a-b|_1), scikit-learn's laplacian_kernel."""
+
+    name: ClassVar[str] = "laplacian"
+
+    @classmethod
+    def typical_gamma(cls, d: int, variance: float) -> float:
+        return 1.0 / (d * variance) ** 0.5
+
+    def tiles(self, b: Rows) -> Tile:
+        right, norms = transposed(b), _norms(b.X).astype(np.float32)
+        gamma = np.float32(self.gamma)
+
+        def tile(a: Rows, out: np.ndarray) -> None:
+            _distances(a.X.astype(np.float32, copy=False), right, norms, out)
+            epilogues.laplacian(out, gamma)
+
+        return tile
+
+    def exact(self, a: Rows, b: Rows) -> np.ndarray:
+        return np.exp(-self.gamma * self._exact_distances(a, b))
+
+    def gradient(self, a: Rows, b: Rows, coef: np.ndarray) -> np.ndarray:
+        """Its derivative where a_if = b_jf is 0."""
+        weights, A, B = -self.gamma * self.exact(a, b) * coef, a.dense(), b.dense()
+        out = np.empty(A.shape)
+        for f in range(a.d):  # a block of signs at a time
+            out[:, f] = np.einsum("ij,ij->i", weights, np.sign(A[:, f, None].astype(np.float64) - B[:, f]))
+        return out
+
+    def reach(self, a: Rows) -> float:
+        return self.gamma * float(_norms(a.X).max())
+
+    @staticmethod
+    def _exact_distances(a: Rows, b: Rows) -> np.ndarray:
+        if not (a.is_sparse or b.is_sparse):
+            return cdist(a.astype(np.float64).X, b.astype(np.float64).X, "cityblock")
+        left, right = (sparse.csr_array(rows.X, dtype=np.float64) for rows in (a, b))
+        out = np.empty((len(a), len(b)))
+        _distances(left, right.tocsc(), _norms(right), out)
+        return out
+
+
+def _norms(X: Any) -> np.ndarray:
+    """(m,) |x|_1."""
+    return np.asarray(abs(X).sum(axis=1, dtype=np.float64)).ravel()
+
+
+def _distances(X: Any, right: np.ndarray | sparse.csc_array, norms: np.ndarray, out: np.ndarray) -> None:
+    """Writes |a-b|_1 into out; X (m, d), right = b' (d, q), or by features; norms (q,) of b."""
+    if isinstance(right, sparse.csc_array):
+        left = sparse.csr_array(X)
+        out[:] = norms
+        out += _norms(left)[:, None].astype(out.dtype)
+        by_feature = right.indptr, right.indices, right.data
+        epilogues.l1_scatter(left.indptr, left.indices, left.data, *by_feature, out)
+    elif isinstance(X, np.ndarray):
+        epilogues.l1_dense(X, right, out)
+    else:
+        out[:] = norms
+        epilogues.l1_rows(X.indptr, X.indices, X.data, right, out)

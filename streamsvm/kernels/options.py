@@ -1,0 +1,33 @@
+"""From the options of a kernel to the kernel, whose gamma is a number; and back to arguments of an estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamsvm.config import KernelConfig
+from streamsvm.kernels.base import Kernel, kernel_class, kernel_from
+from streamsvm.kernels.table import kernel_row
+
+ESTIMATOR_PARAMETERS = ("gamma", "degree", "coef0")
+
+
+def needs_variance(options: KernelConfig) -> bool:
+    """Whether gamma comes from the rows."""
+    return options.gamma == "scale" and "gamma" in kernel_row(options.name).parameters
+
+
+def kernel_of(options: KernelConfig, d: int, variance: float | None = None) -> Kernel:
+    """The kernel of these options for rows of d features; variance: of all their entries, where it `needs_variance`."""
+    gamma = options.gamma
+    if not isinstance(gamma, float):
+        spread = 1.0 if gamma == "auto" or variance is None else variance
+        gamma = kernel_class(options.name).typical_gamma(d, d * spread) if spread > 0 else 1.0
+    return kernel_from(options.model_dump() | {"gamma": gamma})
+
+
+def as_arguments(kernel: Kernel) -> dict[str, Any]:
+    """What an estimator of this kernel is made with: what it has no parameter for goes into kernel_params."""
+    attrs = kernel.to_attrs()
+    named = {"kernel": attrs.pop("name")}
+    named |= {name: attrs.pop(name) for name in ESTIMATOR_PARAMETERS if name in attrs}
+    return named | {"kernel_params": attrs or None}

@@ -1,0 +1,78 @@
+"""The kernels there are, a row each: what is known of them before any is loaded.
+
+A new kernel is a class and a row here; configuration, command line, estimators, exporters and documentation read it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """where: module:class. parameters: options of the section `kernel` that it reads, the fields of its class."""
+
+    where: str
+    formula: str
+    parameters: tuple[str, ...] = ("gamma",)
+    definite: bool = True  # positive semidefinite at any data and parameters
+    is_linear: bool = False  # its features are the rows themselves
+    merges: bool = False  # a point may stand for several, see solvers.budget
+    whole: bool = False  # values of all rows are given, so that no row can be scaled or left out
+
+
+KERNELS = {
+    "rbf": Row("streamsvm.kernels.distance:RBF", "exp(-gamma |a-b|^2)", merges=True),
+    "laplacian": Row("streamsvm.kernels.laplacian:Laplacian", "exp(-gamma |a-b|_1)"),
+    "matern": Row(
+        "streamsvm.kernels.distance:Matern",
+        "p(s) exp(-s), s = sqrt(2 nu) gamma |a-b|, p = 1, 1 + s or 1 + s + s^2/3 for nu = 0.5, 1.5 or 2.5",
+        ("gamma", "nu"),
+    ),
+    "cauchy": Row("streamsvm.kernels.distance:Cauchy", "1 / (1 + gamma |a-b|^2)"),
+    "poly": Row("streamsvm.kernels.inner:Poly", "(gamma a'b + coef0)^degree", ("gamma", "degree", "coef0")),
+    "sigmoid": Row(
+        "streamsvm.kernels.inner:Sigmoid", "tanh(gamma a'b + coef0)", ("gamma", "coef0"), definite=False
+    ),
+    "linear": Row("streamsvm.kernels.inner:Linear", "a'b", (), is_linear=True),
+    "precomputed": Row(
+        "streamsvm.kernels.inner:Precomputed",
+        "rows are kernel values with all training rows",
+        (),
+        definite=False,
+        is_linear=True,
+        whole=True,
+    ),
+}
+
+
+def kernel_row(name: str) -> Row:
+    """The row of the kernel with this name. Raises ValueError where there is none."""
+    if name not in KERNELS:
+        raise ValueError(f"found kernel {name!r}, expected one of {', '.join(kernel_names())}")
+    return KERNELS[name]
+
+
+def kernel_names() -> list[str]:
+    """Names that the command line offers."""
+    return [name for name, row in KERNELS.items() if not row.whole]
+
+
+def given_kernels() -> list[str]:
+    """Names of those whose values are given: estimators take them."""
+    return [name for name, row in KERNELS.items() if row.whole]
+
+
+def readers(parameter: str) -> list[str]:
+    """Names of the kernels that read a parameter."""
+    return [name for name, row in KERNELS.items() if parameter in row.parameters]
+
+
+def mergers() -> list[str]:
+    """Names of the kernels under which points may become one."""
+    return [name for name, row in KERNELS.items() if row.merges]
+
+
+def has_gamma(name: str) -> bool:
+    """Whether a run's kernel has a gamma; one of a later version is taken to."""
+    return "gamma" in KERNELS[name].parameters if name in KERNELS else bool(name)

@@ -1,0 +1,150 @@
+"""Tiles of kernel blocks, so small that GEMM, exp and the sum happen while one is in cache.
+
+Values are float32 (relative error about 1e-7 in the exponential, and gamma |x|^2 2^-24 from the distances);
+sums are float64, but for products with many columns, which are float32 within a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba as nb
+import numpy as np
+from scipy import sparse
+
+from streamsvm.data.rows import Rows
+
+Tile = Callable[[Rows, np.ndarray], None]  # writes K(a, b) of rows a into an array (m, q)
+Keep = Callable[[slice, int, np.ndarray], None]
+TILE_BYTES = 1 << 20  # half of a common L2: the other half holds the operands
+COLUMNS = 2048  # b is split so that a tile keeps at least TILE_BYTES / (4 * COLUMNS) rows
+SKIP = 0.25  # share of nonzeros below which skipping zeros beats GEMM where the right operand stays in L2: covtype 1.8,
+SKIP_COLUMNS = 256  # a9a 3 times as fast; with fewer columns finding the nonzeros takes longer than GEMM
+FEW = 8  # columns of coefficients up to which float64 sums cost less than half of what the tile does
+SCATTER = 0.03  # share of nonzeros below which CSR rows are met entry by entry, not as dense rows
+
+
+def transposed(b: Rows) -> np.ndarray | sparse.csc_array:
+    """b', (d, q) float32: dense, or by features where b is very sparse."""
+    X = b.X.astype(np.float32, copy=False)
+    if isinstance(X, np.ndarray):
+        return np.ascontiguousarray(X.T)
+    return X.tocsc() if X.nnz < SCATTER * len(b) * b.d else np.ascontiguousarray(X.toarray().T)
+
+
+def inner_tile(a: Rows, right: np.ndarray | sparse.csc_array, out: np.ndarray) -> None:
+    """Writes the inner products a @ b' into out: the one place that tells sparse from dense."""
+    X = a.X.astype(np.float32, copy=False)
+    if isinstance(right, sparse.csc_array):
+        X = sparse.csr_array(X)
+        _scatter(X.indptr, X.indices, X.data, right.indptr, right.indices, right.data, out)
+    elif not isinstance(X, np.ndarray):
+        _add_rows(X.indptr, X.indices, X.data, right, out)
+    elif right.shape[1] >= SKIP_COLUMNS and np.count_nonzero(X) < _worth_skipping(right) * X.size:
+        _add_nonzero_rows(X, right, out)
+    else:
+        np.matmul(X, right, out=out)
+
+
+def _worth_skipping(right: np.ndarray) -> float:
+    return SKIP * min(1.0, TILE_BYTES / right.nbytes)
+
+
+def accumulate(
+    tile_of: Tile, coef: np.ndarray, a: Rows, out: np.ndarray, keep: Callable[[int, np.ndarray], None] | None
+) -> Callable[[int, int], None]:
+    few = coef.ndim == 1 or coef.shape[1] <= FEW
+    columns: Any = np.ascontiguousarray(np.atleast_2d(coef.T), np.float64 if few else np.float32)
+
+    def add(start: int, stop: int) -> None:
+        tile = np.empty((stop - start, len(coef)), np.float32)
+        tile_of(a.take(slice(start, stop)), tile)
+        if few:
+            _add_products(tile, columns, out[start:stop].reshape(stop - start, -1))
+        else:
+            # BLAS sets the invalid flag at times where all is finite; apply looks itself
+            with np.errstate(invalid="ignore"):
+                out[start:stop] += tile @ columns.T
+        if keep is not None:
+            keep(start, tile)
+
+    return add
+
+
+def height(q: int, d: int) -> int:
+    """Rows of a tile of q columns, and of as many rows of d features as float32."""
+    return max(16, TILE_BYTES // (4 * max(q, min(d, COLUMNS), 1)))
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def _add_products(tile, coef, out):  # out (m, k) += tile (m, q) @ coef (k, q)', in float64; four rows a pass
+    m, q = tile.shape
+    fours = m // 4 * 4
+    for i in range(0, fours, 4):
+        A, B, C, D = tile[i], tile[i + 1], tile[i + 2], tile[i + 3]
+        for c in range(len(coef)):
+            x = coef[c]
+            r, s, t, u = 0.0, 0.0, 0.0, 0.0
+            for j in range(q):
+                r += A[j] * x[j]
+                s += B[j] * x[j]
+                t += C[j] * x[j]
+                u += D[j] * x[j]
+            out[i, c] += r
+            out[i + 1, c] += s
+            out[i + 2, c] += t
+            out[i + 3, c] += u
+    for i in range(fours, m):
+        for c in range(len(coef)):
+            r = 0.0
+            for j in range(q):
+                r += tile[i, j] * coef[c, j]
+            out[i, c] += r
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def _add_rows(indptr, indices, data, right, out):  # CSR (m, d) @ right (d, q)
+    for i in range(len(out)):
+        _combine(indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]], right, out[i])
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def _add_nonzero_rows(X, right, out):  # X (m, d) @ right (d, q)
+    m, d = X.shape
+    indices, data = np.empty(d, np.int32), np.empty(d, np.float32)
+    for i in range(m):
+        count = 0
+        for k in range(d):
+            if X[i, k] != 0:
+                indices[count], data[count] = k, X[i, k]
+                count += 1
+        _combine(indices[:count], data[:count], right, out[i])
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def _combine(indices, data, right, out):  # out = sum_p data[p] right[indices[p]]
+    # four rows a pass: out is loaded and stored less often
+    q = len(out)
+    out[:] = 0
+    fours = len(indices) // 4 * 4
+    for p in range(0, fours, 4):
+        r, s, t, u = data[p], data[p + 1], data[p + 2], data[p + 3]
+        R, S, T, U = right[indices[p]], right[indices[p + 1]], right[indices[p + 2]], right[indices[p + 3]]
+        for j in range(q):
+            out[j] += r * R[j] + s * S[j] + t * T[j] + u * U[j]
+    for p in range(fours, len(indices)):
+        r, R = data[p], right[indices[p]]
+        for j in range(q):
+            out[j] += r * R[j]
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def _scatter(indptr, indices, data, right_indptr, right_indices, right_data, out):  # CSR (m, d) @ CSR (d, q)
+    out[:] = 0
+    for i in range(len(out)):
+        row = out[i]
+        for p in range(indptr[i], indptr[i + 1]):
+            k, value = indices[p], data[p]
+            for r in range(right_indptr[k], right_indptr[k + 1]):
+                row[right_indices[r]] += value * right_data[r]

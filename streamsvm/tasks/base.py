@@ -1,0 +1,148 @@
+"""What a task says, and what solvers are given of it: targets of a store, and the binary duals they are made of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from streamsvm.errors import ConfigError
+from streamsvm.sizes import Weighed
+
+if TYPE_CHECKING:
+    from streamsvm.data.store import Store
+    from streamsvm.tasks.scores import Judge, Scores
+
+LABEL = "label"
+
+
+@dataclass(frozen=True)
+class Targets(Weighed):
+    """What the rows are learned by.
+
+    classes (k,) labels and codes (n,) positions in them; without classes all codes are 0. linear (n, c): the linear
+    terms of each row's variables; None: one variable a row, of -1. groups (n,): rows are compared in pairs within
+    these; None where they are not.
+    """
+
+    classes: np.ndarray
+    codes: np.ndarray
+    linear: np.ndarray | None = None
+    groups: np.ndarray | None = None
+
+    def take(self, ids: np.ndarray) -> Targets:
+        linear, groups = (None if a is None else a[ids] for a in (self.linear, self.groups))
+        return Targets(self.classes, self.codes[ids], linear, groups)
+
+
+@dataclass(frozen=True)
+class Subproblem(Weighed):
+    """One dual of those that a task is made of: min over a of 1/2 a'Qa + linear'a, Q_ij = y_i y_j K(x_i, x_j).
+
+    ids (m,): its rows, rising. y (c m,) -1 or +1, and linear, a number or (c m,): of its variables, c for each row: all
+    rows' first ones, then all rows' second ones. columns (c m,): of their coefficients (n, columns).
+    """
+
+    ids: np.ndarray
+    y: np.ndarray
+    columns: np.ndarray
+    linear: np.ndarray | float = -1.0
+
+    @property
+    def copies(self) -> int:
+        """Variables of a row."""
+        return len(self.y) // len(self.ids)
+
+    def coefficients(self, alpha: np.ndarray) -> np.ndarray:
+        """(m,) what its variables (c m,) make of each row in sum_i coef_i K(x_i, x)."""
+        return (self.y * alpha).reshape(self.copies, -1).sum(axis=0)
+
+    @property
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where its variables are among the coefficients (n, columns) of all rows."""
+        return (self.ids if self.copies == 1 else np.tile(self.ids, self.copies)), self.columns
+
+
+class Task(ABC):
+    """What differs between tasks. It holds no state: all that it is about is given to it."""
+
+    name: ClassVar[str]
+    solvers: ClassVar[tuple[str, ...]] = ()  # that take it; none: every one
+    options: ClassVar[tuple[str, ...]] = ()  # dotted names of those that it alone reads
+    scoring: ClassVar[str]  # what `tune` compares where nobody says
+    has_classes: ClassVar[bool] = True  # its targets are labels; so rows can be weighed by them, or grouped
+    has_probabilities: ClassVar[bool] = False
+    is_stratified: ClassVar[bool] = False  # folds keep the shares of the labels
+    in_pairs: ClassVar[bool] = False  # subproblems are pairs of classes, and their decisions votes
+    needs_queries: ClassVar[bool] = False  # rows have to have a qid
+    answer: ClassVar[str] = LABEL  # what it predicts, as files of predictions name it
+    libsvm_type: ClassVar[str] = "c_svc"
+
+    def goes_with(self, solver: str) -> bool:
+        return not self.solvers or solver in self.solvers
+
+    def require(self, solver: str, *, names_classes: bool) -> None:
+        """Raises ConfigError for a solver that does not take it, and for classes that it does not know."""
+        if not self.goes_with(solver):
+            solvers = " or ".join(self.solvers)
+            raise ConfigError(f"task is {self.name!r}, which goes with solver {solvers} alone")
+        if names_classes and not self.has_classes:
+            raise ConfigError(
+                f"task is {self.name!r}, which knows no classes; found positive or class_weight"
+            )
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether it predicts one of the labels; else decision values are the answer."""
+        return self.answer == LABEL
+
+    @abstractmethod
+    def targets(self, store: Store, config: Any) -> Targets:
+        """What the rows of a store are learned by; config: a FitConfig, for its own options. Raises DataError."""
+
+    def columns(self, k: int) -> int:
+        """Columns of decision values of k classes, where problems are not pairs."""
+        return 1
+
+    def n_subproblems(self, k: int) -> int:
+        return 1
+
+    def coefficients(self, k: int) -> int:
+        """Columns of the coefficients of all subproblems of k classes."""
+        return 1
+
+    def subproblems(self, targets: Targets, *, single: bool = False) -> Iterator[Subproblem]:
+        """The duals that it is made of, for solvers of duals; single: also those whose rows are all of one class.
+
+        A task that no such solver takes has none.
+        """
+        raise NotImplementedError(f"task {self.name} is not made of duals")
+
+    def thresholds(self, f: np.ndarray, targets: Targets, weight: np.ndarray) -> np.ndarray:
+        """(k - 1,) rising, of decision values f (n,) of rows of this weight (n,); empty where labels need none."""
+        return np.empty(0)
+
+    def codes(self, decision: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+        """(m,) positions in the classes, by decision values (m,) or (m, k)."""
+        return (decision > 0).astype(np.intp) if decision.ndim == 1 else np.argmax(decision, axis=1)
+
+    def cuts(self, thresholds: np.ndarray) -> np.ndarray:
+        """The values of one column beyond each of which the code is one higher."""
+        return np.zeros(1)
+
+    def against_rest(
+        self, coef: np.ndarray, intercept: np.ndarray, thresholds: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients (s, columns) and intercepts of sums of which the largest wins, as LIBSVM's classifiers need."""
+        return coef, intercept
+
+    @abstractmethod
+    def scores(self, judge: Judge, store: Store) -> Scores:
+        """How good decision values on a store's rows are, gathered block by block."""
+
+    def facts(self, targets: Targets) -> dict[str, int]:
+        """What a report says of the targets."""
+        return {}

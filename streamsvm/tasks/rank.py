@@ -1,0 +1,41 @@
+"""Which rows of a query stand above others: one score for all rows, whose order within queries counts alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.store import Store
+from streamsvm.errors import DataError
+from streamsvm.tasks.base import Targets, Task
+from streamsvm.tasks.classify import coded
+from streamsvm.tasks.scores import Judge, ValueScores, ranked
+
+
+class Rank(Task):
+    name = "rank"
+    solvers = ("cutting-plane",)
+    scoring = "ndcg"
+    needs_queries = True
+    answer = "score"
+    libsvm_type = "epsilon_svr"
+
+    def targets(self, store: Store, config: Any) -> Targets:
+        found = coded(store, config.positive)
+        if store.qid is None:
+            raise DataError(
+                f"{store.url or 'the data'} has no qid, which task rank needs; expected a column of query ids "
+                "(ingest --qid), or task ordinal to rank all rows together"
+            )
+        return replace(found, groups=np.unique(store.qid, return_inverse=True)[1])
+
+    def scores(self, judge: Judge, store: Store) -> ValueScores:
+        return ValueScores(store, ranked)
+
+    def facts(self, targets: Targets) -> dict[str, int]:
+        assert targets.groups is not None  # those of `targets`
+        grades = np.unique(np.stack([targets.groups, targets.codes]), axis=1)[0]
+        one_grade = np.bincount(grades) == 1
+        return {"queries": len(one_grade), "queries_of_one_grade": int(one_grade.sum())}

@@ -1,0 +1,139 @@
+"""How good answers are, gathered block by block: of labels by counts, of numbers by all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from streamsvm.data.store import Store
+from streamsvm.errors import DataError
+from streamsvm.metrics import (
+    ProbabilityScores,
+    break_even,
+    confusion,
+    curves,
+    per_class,
+    ranking,
+    roc_auc,
+)
+
+
+class Judge(Protocol):
+    """What follows from decision values."""
+
+    @property
+    def task(self) -> str: ...
+
+    @property
+    def classes(self) -> np.ndarray: ...
+
+    def labels(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray: ...
+
+    def encode_labels(self, y: np.ndarray) -> np.ndarray: ...
+
+
+class Scores(Protocol):
+    """How good a model is on a store with labels."""
+
+    def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
+        """Decision values of rows start to stop, and probabilities (m, k) of a calibrated model."""
+
+    def result(self, *, with_curves: bool = False) -> dict[str, Any]:
+        """The scores by name, `accuracy` and `n` first. Raises DataError."""
+
+
+class ValueScores:
+    """Of a task whose answers are numbers. measure: scores by name, of a store and the answers (n,) to its rows."""
+
+    def __init__(self, store: Store, measure: Callable[[Store, np.ndarray], dict[str, Any]]) -> None:
+        self._store, self._measure, self._values = store, measure, np.empty(store.n)
+
+    def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
+        self._values[start:stop] = values
+
+    def result(self, *, with_curves: bool = False) -> dict[str, Any]:
+        return {"accuracy": None, "n": self._store.n, **self._measure(self._store, self._values)}
+
+
+class LabelScores:
+    """Of a task whose answers are labels. Rows whose label the model never saw are wrong."""
+
+    def __init__(self, judge: Judge, store: Store, *, keeps_values: bool) -> None:
+        """keeps_values: decision values are one column, and all of them tell something together."""
+        k = len(judge.classes)
+        self.judge, self.store, self.keeps_values = judge, store, keeps_values
+        self.truth = codes_of_labels(judge, store)
+        self.counts = np.zeros((k, k), np.int64)
+        self.values = np.empty(store.n if keeps_values else 0)
+        self._probabilities = ProbabilityScores(k)
+
+    def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
+        if self.keeps_values:
+            self.values[start:stop] = values
+        truth, k = self.truth[start:stop], len(self.counts)
+        known = truth >= 0
+        predicted = _positions(self.judge.classes, self.judge.labels(values, proba))
+        self.counts += confusion(truth[known], predicted[known], k)
+        if proba is not None:
+            self._probabilities.add(truth[known], proba[known])
+
+    def result(self, *, with_curves: bool = False) -> dict[str, Any]:
+        found = self._summary() | self.more()
+        found |= self._probabilities.result() if self._probabilities.n else {}
+        if self.orders_rows:
+            found |= ranked(self.store, self.values)
+        if with_curves and len(self.counts) == 2:
+            known = self.truth >= 0
+            found |= curves(self.truth[known] == 1, self.values[known])
+        return found
+
+    @property
+    def orders_rows(self) -> bool:
+        """Whether the order of the values is scored, too."""
+        return self.keeps_values and self.store.qid is not None
+
+    def more(self) -> dict[str, Any]:
+        """What else follows from the counts."""
+        return {}
+
+    def _summary(self) -> dict[str, Any]:
+        n, n_known, labels = len(self.truth), int(self.counts.sum()), self.judge.classes.tolist()
+        if n_known == 0:
+            known_labels = ", ".join(map(str, labels))
+            raise DataError(f"no row has a label that the model knows; it knows {known_labels}")
+        summary = {
+            "accuracy": float(np.trace(self.counts) / n),
+            "n": n,
+            "n_unknown_labels": n - n_known,
+            "classes": labels,
+            "per_class": per_class(self.counts, labels),
+            "confusion": self.counts.tolist(),
+        }
+        known = self.truth >= 0
+        if len(labels) == 2:
+            positive = self.truth[known] == 1
+            summary["roc_auc"] = roc_auc(positive, self.values[known])
+            summary["break_even"] = break_even(positive, self.values[known])
+        return summary
+
+
+def codes_of_labels(judge: Judge, store: Store) -> np.ndarray:
+    """(n,) a model's class codes of a store's labels; -1 for one it does not know."""
+    labels, codes = store.coded
+    return judge.encode_labels(labels)[codes]
+
+
+def ranked(store: Store, values: np.ndarray) -> dict[str, Any]:
+    """How values (n,) order the rows of each query; of all rows where there are none."""
+    groups = (
+        np.zeros(store.n, np.int64) if store.qid is None else np.unique(store.qid, return_inverse=True)[1]
+    )
+    return ranking(store.y, values, groups)
+
+
+def _positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Where each label stands in `classes`, which holds them all, in any order."""
+    order = np.argsort(classes)
+    return order[np.searchsorted(classes[order], labels)]

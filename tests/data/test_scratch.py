@@ -1,0 +1,43 @@
+"""Arrays and rows in scratch files come back as they were, whole or in part; a file that was cut is an error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from streamsvm.data.rows import Rows
+from streamsvm.data.scratch import put_array, put_rows
+from streamsvm.errors import StorageError
+
+RNG = np.random.default_rng(0)
+DENSE = RNG.integers(0, 3, (20, 4)).astype(np.uint8)
+CSR = sparse.csr_array(DENSE.astype(np.float32))
+
+
+@pytest.mark.parametrize("X", [DENSE, DENSE.astype(np.float64), CSR, CSR[:0], DENSE[:0]])
+def test_rows_come_back(tmp_path, X):
+    with (tmp_path / "rows").open("w+b") as file:
+        label = put_array(file, np.array(["a", "bc"]))
+        place = put_rows(file, Rows(X))
+        found = place.read(file)
+        part = place.read(file, len(found) // 4, len(found) // 2)
+        assert label.read(file).tolist() == ["a", "bc"]
+    assert (found.X.dtype, found.is_sparse, found.d) == (X.dtype, sparse.issparse(X), 4)
+    np.testing.assert_array_equal(found.dense(), Rows(X).dense())
+    np.testing.assert_array_equal(part.dense(), Rows(X).dense()[X.shape[0] // 4 : X.shape[0] // 2])
+
+
+def test_rows_that_are_a_view_are_written_in_order(tmp_path):
+    with (tmp_path / "rows").open("w+b") as file:
+        place = put_rows(file, Rows(np.asfortranarray(DENSE)[::2]))
+        np.testing.assert_array_equal(place.read(file).dense(), DENSE[::2])
+
+
+@pytest.mark.parametrize("X", [DENSE, CSR])
+def test_a_file_that_was_cut_is_one_error(tmp_path, X):
+    with (tmp_path / "rows").open("w+b") as file:
+        place = put_rows(file, Rows(X))
+        file.truncate(10)
+        with pytest.raises(StorageError, match="rows: the scratch file was cut while in use"):
+            place.read(file)
