@@ -6,6 +6,7 @@ reaches the workers. What a lost worker held is made again: results by dask, val
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import tempfile
@@ -60,6 +61,7 @@ def open_cluster(
         raise ConfigError(
             f"--workers {workers}: the workers are those of --scheduler {scheduler}; give one of them"
         )
+    _warnings_alone()
     with ExitStack() as opened:
         if scheduler is not None:
             client = _connected(scheduler)
@@ -74,6 +76,12 @@ def open_cluster(
         engine = ClusterEngine(client, events)
         engine.opened = opened.pop_all()
         return engine
+
+
+def _warnings_alone() -> None:
+    """distributed tells by itself, with a traceback, of each connection that ends: no line for users who do not ask."""
+    if "distributed" not in dask.config.get("logging", {}):
+        logging.getLogger("distributed").setLevel(logging.WARNING)
 
 
 def _connected(scheduler: str) -> Client:

@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import ExitStack, contextmanager
 
+import dask
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
@@ -126,6 +127,16 @@ def test_a_package_that_a_task_lacks_is_named():
 
 def lacking(x):
     raise ModuleNotFoundError("No module named 'nowhere'")
+
+
+@pytest.mark.parametrize(("asked", "level"), [({}, logging.WARNING), ({"distributed": "info"}, logging.INFO)])
+def test_distributed_tells_of_itself_where_it_is_asked_to(asked, level, monkeypatch):
+    logger = logging.getLogger("distributed")
+    monkeypatch.setattr(logger, "level", logger.level)
+    logger.setLevel(logging.INFO)
+    with dask.config.set(logging=asked), pytest.raises(ClusterError):
+        open_cluster("nonsense://", None, None)
+    assert logger.level == level
 
 
 @pytest.mark.parametrize("moment", ["a task runs", "nothing runs", "before data is sent"])
