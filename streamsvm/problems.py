@@ -12,6 +12,7 @@ from streamsvm.data.rows import Rows, concat
 from streamsvm.graph import Engine
 from streamsvm.groups import Groups, PartReader
 from streamsvm.kernels import Kernel
+from streamsvm.latest import Latest
 from streamsvm.rowcache import WIDE, RowCache
 
 
@@ -62,7 +63,7 @@ class KernelDual:
     parts: np.ndarray | None = None
     cache_bytes: int = 0
     linear: np.ndarray | float = -1.0
-    _view: tuple[np.ndarray, Rows] | None = field(default=None, repr=False)
+    _taken: Latest[Rows] = field(default_factory=Latest, repr=False)
 
     def __post_init__(self) -> None:
         few = self.rows.take(slice(1000)).X
@@ -107,12 +108,7 @@ class KernelDual:
 
     def _rows(self, ids: np.ndarray | None) -> Rows:
         """The rows of an active set, gathered once for the rounds that share it."""
-        if ids is None:
-            return self.rows
-        if self._view is None or self._view[0] is not ids:
-            self._view = None  # let the old copy go before making the new one
-            self._view = ids, self.rows.take(ids)
-        return self._view[1]
+        return self.rows if ids is None else self._taken.of(ids, self.rows.take)
 
 
 class RegressionDual:
@@ -129,7 +125,7 @@ class RegressionDual:
         self.y, self.upper = np.repeat([1.0, -1.0], n), np.tile(half.upper, 2)
         self.linear: np.ndarray | float = np.concatenate([epsilon - targets, epsilon + targets])
         self._half, self._n = half, n
-        self._view: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._halves: Latest[tuple[np.ndarray, np.ndarray]] = Latest()
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self._half.cross(a % self._n, b % self._n)
@@ -146,12 +142,13 @@ class RegressionDual:
         if rows is None:
             product = self._half.apply(base, coef)
             return np.concatenate([product, -product])
-        if (
-            self._view is None or self._view[0] is not rows
-        ):  # the halves of an active set, for the rounds that share it
-            self._view = rows, *np.unique(rows % self._n, return_inverse=True)
-        _, once, twice = self._view
+        once, twice = self._halves.of(rows, self._halved)
         return self._half.apply(base, coef, once)[twice] * self.y[rows]
+
+    def _halved(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of the half problem, each once, that an active set is of; and where in them each of its rows is."""
+        once, twice = np.unique(rows % self._n, return_inverse=True)
+        return once, twice
 
 
 class StreamedDual:

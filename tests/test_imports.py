@@ -18,7 +18,7 @@ from streamsvm.data.rows import Rows
 
 ROOT = Path(streamsvm.__file__).parent
 LAYERS = (
-    ("errors", "jsonable", "human", "strips", "ahead", "machine", "private", "sizes"),
+    ("errors", "jsonable", "human", "strips", "ahead", "machine", "private", "sizes", "latest"),
     ("config", "unread", "events", "progress", "compiling"),
     ("data",),
     ("kernels", "products", "rowcache", "graph", "cluster", "contact", "memory", "check", "gather", "groups"),
