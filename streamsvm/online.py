@@ -118,7 +118,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
             BudgetOptions.of(self._config.bsgd, lam),
         )
         self._calibration = OnlineCalibration()
-        self._met: tuple[Any, ...] | None = None  # the row predicted last, its decisions, W and F
+        self._met: tuple[Any, ...] | None = None  # entries of the row predicted last, its decisions, W and F
         self._vanished = False
 
     def _checked(self) -> FitConfig:
@@ -313,8 +313,9 @@ class BSGDClassifier(base.MiniBatchClassifier):
 
     def _meet(self, row: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Decisions, W and F of a row; those of `predict_one` serve the `learn_one` after it."""
-        if self._met is None or self._met[0] is not row:
-            self._met = (row, *self._learner.decide_one(row))
+        entries = row.tobytes()
+        if self._met is None or self._met[0] != entries:
+            self._met = (entries, *self._learner.decide_one(row))
         return self._met[1:]
 
     def _row(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:

@@ -13,6 +13,7 @@ from streamsvm.data.rows import Rows, concat
 from streamsvm.graph import Engine
 from streamsvm.groups import Groups, PartReader
 from streamsvm.kernels.base import Kernel
+from streamsvm.latest import Latest
 from streamsvm.rowcache import WIDE, RowCache
 from streamsvm.strips import strips
 from streamsvm.tasks.base import Subproblem
@@ -67,7 +68,7 @@ class KernelDual:
     parts: np.ndarray | None = None
     cache_bytes: int = 0
     linear: np.ndarray | float = -1.0
-    _view: tuple[np.ndarray, Rows] | None = field(default=None, repr=False)
+    _taken: Latest[Rows] = field(default_factory=Latest, repr=False)
 
     def __post_init__(self) -> None:
         few = self.rows.take(slice(1000)).X
@@ -112,12 +113,7 @@ class KernelDual:
 
     def _rows(self, ids: np.ndarray | None) -> Rows:
         """The rows of an active set, gathered once for the rounds that share it."""
-        if ids is None:
-            return self.rows
-        if self._view is None or self._view[0] is not ids:
-            self._view = None  # let the old copy go before making the new one
-            self._view = ids, self.rows.take(ids)
-        return self._view[1]
+        return self.rows if ids is None else self._taken.of(ids, self.rows.take)
 
 
 class MatrixDual:
@@ -162,7 +158,7 @@ class RepeatedDual:
         self.y, self.linear, self._n = y, linear, len(once.y)
         self.upper = np.tile(once.upper, len(y) // self._n)
         self._once = once
-        self._view: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._of_rows: Latest[tuple[np.ndarray, np.ndarray]] = Latest()
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self._once.cross(a % self._n, b % self._n)
@@ -178,12 +174,13 @@ class RepeatedDual:
         coef = np.bincount(place, weights=delta * self.y[ids], minlength=len(base))
         if rows is None:
             return np.tile(self._once.apply(base, coef), len(self.y) // self._n) * self.y
-        if (
-            self._view is None or self._view[0] is not rows
-        ):  # the rows of an active set, for the rounds that share it
-            self._view = rows, *np.unique(rows % self._n, return_inverse=True)
-        _, once, twice = self._view
-        return self._once.apply(base, coef, once)[twice] * self.y[rows]
+        once, all_of_them = self._of_rows.of(rows, self._once_each)
+        return self._once.apply(base, coef, once)[all_of_them] * self.y[rows]
+
+    def _once_each(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that an active set is of, each once; and where in them each of its variables is."""
+        once, all_of_them = np.unique(rows % self._n, return_inverse=True)
+        return once, all_of_them
 
 
 def dual_of(part: Subproblem, of_rows: Callable[[np.ndarray], Any]) -> DualQP:

@@ -19,6 +19,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.samples import read_blocks
 from streamsvm.events import Events, ignore
 from streamsvm.graph import Engine, Later
+from streamsvm.latest import Latest
 from streamsvm.products import times, transposed_times
 from streamsvm.strips import strips
 
@@ -198,7 +199,7 @@ class PairRisk:
         self._pairs = _Pairs(ranks, groups, weight)
         self._few = self._pairs.sample(LINE_ROWS)
         self._scale, self.total = C * float(weight.sum()), self._pairs.total
-        self._known: tuple[np.ndarray, tuple[float, np.ndarray]] | None = None
+        self._known: Latest[tuple[float, np.ndarray]] = Latest()
 
     def at(self, W: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         bias = self._passes.bias
@@ -216,9 +217,7 @@ class PairRisk:
 
     def _loss(self, f: np.ndarray) -> tuple[float, np.ndarray]:
         """The mean loss and its slope; those of the last scores asked for are kept: a line starts from there."""
-        if self._known is None or self._known[0] is not f:
-            self._known = f, self._pairs.mean_loss(f)
-        return self._known[1]
+        return self._known.of(f, self._pairs.mean_loss)
 
     def step(
         self,

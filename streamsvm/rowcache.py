@@ -35,9 +35,9 @@ class RowCache:
         n = len(self._place)
         if columns is None and len(self._columns) < n:
             columns = np.arange(n)
-        if columns is not None and columns is not self._columns:
+        if columns is not None and not np.array_equal(columns, self._columns):
             among = self._position[columns]
-            self._columns = columns
+            self._columns = columns.copy()  # the caller's may change in place
             self._position = np.full(n, -1)
             self._position[columns] = np.arange(len(columns))
             if among.min() >= 0:

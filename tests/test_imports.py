@@ -18,7 +18,18 @@ from streamsvm.data.rows import Rows
 
 ROOT = Path(streamsvm.__file__).parent
 LAYERS = (
-    ("errors", "jsonable", "human", "strips", "ahead", "machine", "private", "sizes", "kernels.table"),
+    (
+        "errors",
+        "jsonable",
+        "human",
+        "strips",
+        "ahead",
+        "machine",
+        "private",
+        "sizes",
+        "latest",
+        "kernels.table",
+    ),
     ("events", "progress", "compiling"),
     ("data", "metrics"),
     ("tasks", "choices"),

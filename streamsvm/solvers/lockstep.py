@@ -14,6 +14,7 @@ import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
+from streamsvm.latest import Latest
 from streamsvm.problems import signed
 from streamsvm.solvers.blockws import MOST_ROUNDS, BlockSolver, BlockState, Shrunk, largest
 from streamsvm.strips import strips
@@ -28,16 +29,19 @@ class KeptGram:
 
     def __init__(self) -> None:
         self._space = np.empty(0, np.float32)  # used again and again: fresh pages cost more than values
-        self._last: tuple[np.ndarray, np.ndarray] | None = None
+        self._owner: Columns | None = None
+        self._latest: Latest[np.ndarray] = Latest()
 
-    def of(self, ids: np.ndarray, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """make(out (q, q) float32) of q ids, or what it made last for this very array."""
-        if self._last is None or self._last[0] is not ids:
-            q = len(ids)
-            if len(self._space) < q * q:
-                self._space = np.empty(max(q, BLOCK) ** 2, np.float32)
-            self._last = ids, make(self._space[: q * q].reshape(q, q))
-        return self._last[1]
+    def of(self, owner: Columns, ids: np.ndarray, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """make(out (q, q) float32) of q ids of a problem, or what it made of them the time before."""
+        if owner is not self._owner:  # the same ids are other rows there
+            self._owner, self._latest = owner, Latest()
+        return self._latest.of(ids, lambda ids: make(self._room(len(ids))))
+
+    def _room(self, q: int) -> np.ndarray:
+        if len(self._space) < q * q:
+            self._space = np.empty(max(q, BLOCK) ** 2, np.float32)
+        return self._space[: q * q].reshape(q, q)
 
 
 @dataclass
@@ -54,7 +58,7 @@ class Columns:
     threads: int = 1
     kept: KeptGram = field(default_factory=KeptGram, repr=False)
     _ids: np.ndarray = field(init=False, repr=False)
-    _view: tuple[np.ndarray, Rows] | None = field(default=None, repr=False)
+    _active: Latest[Rows] = field(default_factory=Latest, repr=False)
 
     def __post_init__(self) -> None:
         self._ids = np.arange(len(self.y))
@@ -66,10 +70,10 @@ class Columns:
             some = self.rows.take(ids)
             return signed(self.kernel.block(some, some, self.threads, out), self.y[ids])
 
-        return self.kept.of(ids, make)
+        return self.kept.of(self, ids, make)
 
     def active(self, state: LockstepState) -> np.ndarray:
-        """The rows that may move; the same array while they are the same."""
+        """The rows that may move."""
         return self._ids if state.first.active is None else state.first.active
 
     def apply(self, ids: np.ndarray, deltas: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
@@ -80,12 +84,7 @@ class Columns:
 
     def _taken(self, ids: np.ndarray | None) -> Rows:
         """The rows of an active set, gathered once for the rounds that share it."""
-        if ids is None:
-            return self.rows
-        if self._view is None or self._view[0] is not ids:
-            self._view = None
-            self._view = ids, self.rows.take(ids)
-        return self._view[1]
+        return self.rows if ids is None else self._active.of(ids, self.rows.take)
 
 
 @dataclass
