@@ -109,6 +109,7 @@ class TestEngine:
         with pytest.raises(CorruptDataError, match="chunk 7"):
             list(engine.map(_fail, [7]))
 
+    @pytest.mark.slow  # processes that have to be waited for
     def test_what_a_lost_worker_held_is_made_again(self, engine):
         """Values from here, held ones and results, while workers die."""
         shared = engine.share(np.ones(50_000))
@@ -151,6 +152,7 @@ def test_a_worker_that_leaves_while_values_are_sent_costs_another_try(engine, mo
     assert "a worker was lost" in told[0]["message"]
 
 
+@pytest.mark.slow  # processes that have to be waited for
 def test_a_scheduler_that_dies_stops_the_client():
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host=127.0.0.1", "--port=0"]
     scheduler = subprocess.Popen(
@@ -221,6 +223,7 @@ def test_cutting_planes_send_codes_and_weights_once(store, cluster, tmp_path, mo
     assert sum(map(len, with_rows)) <= 2 * N  # codes, and C times weights
 
 
+@pytest.mark.slow  # processes that have to be waited for
 def test_workers_come_and_go_during_a_fit(store, tmp_path):
     """One, two from the third step on, and one again from the twelfth."""
     seen = []

@@ -69,6 +69,7 @@ def test_a_cluster_that_starts_workers_on_demand_is_asked_for_one():
         engine.close()
 
 
+@pytest.mark.slow  # processes that have to be waited for
 def test_workers_behind_closed_ports_are_reached_through_the_scheduler(monkeypatch):
     told, connect = [], tcp.TCPConnector.connect
     with running() as (_, address, _, (worker,)):
@@ -140,6 +141,7 @@ def test_distributed_tells_of_itself_where_it_is_asked_to(asked, level, monkeypa
 
 
 @pytest.mark.parametrize("moment", ["a task runs", "nothing runs", "before data is sent"])
+@pytest.mark.slow  # processes that have to be waited for
 def test_a_scheduler_that_dies_is_one_line(moment, caplog):
     with running() as (scheduler, address, _, _):
         engine = open_cluster(address, None, None)

@@ -92,6 +92,7 @@ def use(path: Path) -> None:
 
 @given(st.data())
 @settings(max_examples=4 * settings.default.max_examples, derandomize=True)
+@pytest.mark.slow  # copies of whole folders
 def test_changed_stores_and_models(originals, data):
     name = data.draw(st.sampled_from(["dense", "csr", *MODELS]))
     path = data.draw(st.sampled_from(sorted(p for p in (originals / name).rglob("*") if p.is_file())))

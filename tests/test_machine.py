@@ -136,6 +136,7 @@ def _forbidden(path, wait_s):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there the other tests of commands say the same")
+@pytest.mark.slow  # processes that have to be waited for
 def test_the_main_commands_run_elsewhere(tmp_path):
     """See tests/elsewhere.py. The system's encoding is ASCII here, so a file without one of its own would not open."""
     script = Path(__file__).with_name("elsewhere.py")

@@ -73,6 +73,7 @@ def test_written_and_read_whole(url):
     assert check(store, Engine(2))["rows"] == 300
 
 
+@pytest.mark.slow  # processes that have to be waited for
 def test_a_fit_by_workers_is_that_by_threads(url, tmp_path):
     """The workers read it themselves."""
     dcsvm = {"levels": 1, "part_rows": 100}

@@ -222,6 +222,7 @@ def test_a_stream_in_two_halves_is_the_whole_stream(tmp_path):
     assert state(tmp_path / "m") == state(tmp_path / "whole")
 
 
+@pytest.mark.slow  # several processes of the command
 def test_killed_at_random_and_resumed_nothing_is_lost_or_learnt_twice(tmp_path):
     """The model after two SIGKILLs, each time taken up from its file, is that of one run; more in the recipe."""
     file = tmp_path / "events"
@@ -307,6 +308,7 @@ def test_options_that_an_existing_stream_does_not_have_are_told(more, said, tmp_
     assert state(tmp_path / "m") == before
 
 
+@pytest.mark.slow  # several processes of the command
 def test_a_stream_begins_anew_with_force_alone(tmp_path):
     stream(tmp_path / "m", "\n".join(lines(100)))
     more = ["--gamma", "9", "--scale", "none", "--force", "--set", "bsgd.average=true"]
@@ -343,6 +345,7 @@ def test_labels_that_answers_could_not_tell_apart_are_refused(tmp_path):
     assert all(sum(answer["probabilities"].values()) == pytest.approx(1) for answer in answers[3::3])
 
 
+@pytest.mark.slow  # several processes of the command
 def test_columns_in_thousands_are_said(tmp_path):
     events = [json.dumps({"a": 1e4 * i % 777, "b": 1e4 * i % 999, "y": i % 2}) for i in range(300)]
     status, _, said = command(tmp_path / "m", "\n".join(events), "--scale", "none")
@@ -397,6 +400,7 @@ def test_bad_options_are_one_line(more, message, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow  # several processes of the command
 def test_a_run_directory_tells_of_the_stream(tmp_path):
     (tmp_path / "in").write_text("\n".join([*lines(1000), "broken", *lines(500, 1)]) + "\n")
     more = ("--input", str(tmp_path / "in"), "--run-dir", str(tmp_path / "run"))

@@ -37,6 +37,7 @@ def text(tmp_path):
     return tmp_path / "text.svm"
 
 
+@pytest.mark.slow  # several commands
 def test_classes_of_sparse_rows(text, tmp_path, capfd):
     store, model = tmp_path / "s.zarr", tmp_path / "m.zarr"
     answer(capfd, "ingest", text, "--store", store, "--sparse")
@@ -51,6 +52,7 @@ def test_classes_of_sparse_rows(text, tmp_path, capfd):
     assert coef.shape == (Store.open(store).d, 3)
 
 
+@pytest.mark.slow  # several commands
 def test_queries_are_ranked_by_default(text, tmp_path, capfd):
     store, model, out = tmp_path / "s.zarr", tmp_path / "m.zarr", tmp_path / "p.csv"
     answer(capfd, "ingest", text, "--store", store)
@@ -108,6 +110,7 @@ def test_bad_options_are_one_line(text, tmp_path, capfd, options, said):
     assert not model.exists()
 
 
+@pytest.mark.slow  # several commands
 def test_a_plan_and_a_model_to_repeat(text, tmp_path, capfd):
     store, model, again = tmp_path / "s.zarr", tmp_path / "m.zarr", tmp_path / "n.zarr"
     answer(capfd, "ingest", text, "--store", store)

@@ -170,6 +170,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path):
     rng = np.random.default_rng(0)
     np.save(tmp_path / "a.npy", rng.integers(0, 9, (20_000, 100)).astype(np.float32))

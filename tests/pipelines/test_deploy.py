@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 import yaml
 from making import samples, write
 
@@ -19,6 +20,7 @@ def recipe(name, *args):
     return subprocess.run([*map(str, argv)], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow  # processes that have to be waited for
 def test_a_local_cluster_by_hand(tmp_path):
     store = write(tmp_path / "s.zarr", samples(200, 3), np.arange(200) % 2, chunk_rows=50)
     config = tmp_path / "local.yaml"
