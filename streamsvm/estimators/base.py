@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
@@ -24,7 +22,7 @@ from streamsvm.data.names import Names, names_of, numbers_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed, frame_array, is_dask, is_dask_frame
 from streamsvm.data.store import Store
-from streamsvm.events import Events, Sink
+from streamsvm.events import Events, Sink, warn
 from streamsvm.graph import Engine
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
 from streamsvm.persist import save_model
@@ -200,13 +198,6 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
 
     def _config_weight(self, weight: Any) -> Any:
         return build_config((type(self).__name__, {"class_weight": weight})).class_weight
-
-
-def warn(record: dict[str, Any]) -> None:
-    """A sink that makes a fit's warnings Python's: ConvergenceWarning where a solver has not converged."""
-    if record["event"] == "warning":
-        category = ConvergenceWarning if record.get("about") == "convergence" else UserWarning
-        warnings.warn(record["message"], category, stacklevel=2)
 
 
 def threads(n_jobs: int | None) -> int:

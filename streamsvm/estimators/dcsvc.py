@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from streamsvm.estimators.base import StoreClassifier
 from streamsvm.estimators.support import SupportVectors
+from streamsvm.events import Event, Phase, Record, Round
 
 DCSVM_OPTIONS = (
     "early",
@@ -196,5 +197,5 @@ class _RoundCounter:
     def __init__(self) -> None:
         self.n = 0
 
-    def __call__(self, record: dict[str, Any]) -> None:
-        self.n += record["event"] == "round" and record["phase"] == "top"
+    def __call__(self, record: Record[Event]) -> None:
+        self.n += isinstance(record.event, Round) and record.event.phase == Phase.TOP

@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamsvm.config import build_config
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import StoreClassifier, warn
-from streamsvm.events import Events
+from streamsvm.estimators.base import StoreClassifier
+from streamsvm.events import Events, warn
 from streamsvm.train import train_path
 
 HSS_OPTIONS = (
