@@ -60,7 +60,7 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
 
     def _heard(self, fit: Callable[[Events], T], *sinks: Sink) -> T:
         """What a fit returns. Its warnings are Python's, its progress is shown as `verbose` says."""
-        with shown(self.verbose) as lines:
+        with shown(self.verbose, type(self).__name__) as lines:
             return watched(self, lambda callbacks: fit(Events(warn, *sinks, *lines, *callbacks)))
 
     def save(self, path: str | Path) -> None:
