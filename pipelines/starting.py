@@ -24,7 +24,7 @@ from tables import Factor, Seconds, Table
 
 from streamsvm.config import build_config
 from streamsvm.demo import write_stores
-from streamsvm.events import Events
+from streamsvm.events import Event, Events, Progress, Record
 from streamsvm.train import train
 
 LINEAR = ("--kernel", "linear")
@@ -132,8 +132,8 @@ def _times(bench: Bench, folder: Any, config: Any) -> list[float]:
 
     times = [time.perf_counter()]
 
-    def listen(record: dict[str, Any]) -> None:
-        if record["event"] == "progress":
+    def listen(record: Record[Event]) -> None:
+        if isinstance(record.event, Progress):
             times.append(time.perf_counter())
 
     train(Store.open(str(folder / "train.zarr")), config, model_path=bench.work / "m", events=Events(listen))

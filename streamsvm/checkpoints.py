@@ -22,7 +22,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.data.target import storage_errors
 from streamsvm.errors import ConfigError, CorruptDataError, StorageError
-from streamsvm.events import Events, ignore
+from streamsvm.events import Events, Warned, ignore
 from streamsvm.machine import InUse, is_locked, locked, sync_folder
 
 KEPT = 2
@@ -45,7 +45,7 @@ class Checkpoints:
         self._steps, self._saved_at, self._cost_s = 0, time.perf_counter(), 0.0
         if run_dir is not None and not resume and _numbered(run_dir):
             message = f"{run_dir} holds the state of an earlier run, which this one starts to replace"
-            events("warning", message=f"{message}; --resume would go on from it")
+            events(Warned(f"{message}; --resume would go on from it"))
 
     def offer(self, state: Callable[[], Mapping[str, Any]], *, last: bool = False) -> None:
         """To be called after every step: keeps `state()` where it is time to, and after the last step.
@@ -60,7 +60,7 @@ class Checkpoints:
             self._save(self.run_dir, {"identity": json.dumps(self.identity), **state()})
         except OSError as error:
             message = f"no state could be kept in {self.run_dir} ({error.strerror or error})"
-            self._events("warning", message=f"{message}: --resume would go on from an older one")
+            self._events(Warned(f"{message}: --resume would go on from an older one"))
         self._steps, self._saved_at = 0, time.perf_counter()
         self._cost_s = self._saved_at - began
 
@@ -95,11 +95,11 @@ class Checkpoints:
             try:
                 state = read_state(numbered[number])
             except CorruptDataError as error:
-                self._events("warning", message=f"{error}; going on from the state before, if there is one")
+                self._events(Warned(f"{error}; going on from the state before, if there is one"))
                 continue
             require_own(numbered[number], str(state.pop("identity", "{}")), self.identity)
             return state
-        self._events("warning", message=f"{self.run_dir} holds no whole state: the run starts anew")
+        self._events(Warned(f"{self.run_dir} holds no whole state: the run starts anew"))
         return None
 
 

@@ -29,7 +29,7 @@ from distributed.comm import CommClosedError
 from streamsvm.contact import CONNECT_S, Contact, brief, lacking
 from streamsvm.data.target import whole_file
 from streamsvm.errors import ClusterError, ConfigError
-from streamsvm.events import Events, ignore
+from streamsvm.events import Events, Joined, Warned, ignore
 from streamsvm.graph import Engine, Later, call, merged_in_tree, name_of
 from streamsvm.machine import cores
 from streamsvm.private.distributed import BoundedClient
@@ -139,7 +139,7 @@ def _end_report(client: Client, report: performance_report, path: Path, events: 
             report.filename = file.name
             report.__exit__(None, None, None)
     except OSError as error:
-        events("warning", message=f"--performance-report {path}: was not written ({brief(error)})")
+        events(Warned(f"--performance-report {path}: was not written ({brief(error)})"))
 
 
 class Remote:
@@ -175,7 +175,7 @@ class ClusterEngine(Engine):
         self.opened = ExitStack()  # what ends with this
         self._contact = Contact(client, events)
         self.address = self._contact.address
-        events("cluster", scheduler=self._contact.address, dashboard=client.dashboard_link, **self.facts())
+        events(Joined(self._contact.address, client.dashboard_link, self.facts()))
 
     @property
     def local(self) -> Engine:
@@ -343,7 +343,7 @@ class ClusterEngine(Engine):
                     raise ClusterError(
                         f"workers were lost {TRIES} times over one task ({brief(error)})"
                     ) from None
-                self._events("warning", message=f"a worker was lost, its task runs again ({brief(error)})")
+                self._events(Warned(f"a worker was lost, its task runs again ({brief(error)})"))
                 if task is not None:
                     task.forget()
                 self._contact.renew()

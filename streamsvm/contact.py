@@ -17,7 +17,7 @@ from dask.sizeof import sizeof
 from distributed import Client
 
 from streamsvm.errors import ClusterError
-from streamsvm.events import Events
+from streamsvm.events import Events, Warned
 from streamsvm.private.distributed import run, scatter, silent
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class Contact:
         with suppress(TimeoutError):
             self.ask(come)
             return
-        self._events("warning", message="the cluster has no workers; waiting for one")
+        self._events(Warned("the cluster has no workers; waiting for one"))
         while not self.workers():
             with suppress(TimeoutError):
                 self.ask(come)
@@ -147,9 +147,10 @@ class Contact:
             if self._is_reached_by_scheduler(address):
                 self._direct = self.client.direct_to_workers = False
                 self._events(
-                    "warning",
-                    message=f"this process cannot reach the worker at {address}, and the scheduler can: all data goes "
-                    "through the scheduler, which is slower; open the workers' ports to this machine",
+                    Warned(
+                        f"this process cannot reach the worker at {address}, and the scheduler can: all data goes "
+                        "through the scheduler, which is slower; open the workers' ports to this machine"
+                    )
                 )
                 return
 

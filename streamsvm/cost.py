@@ -18,7 +18,7 @@ import numpy as np
 from streamsvm.config import FitConfig
 from streamsvm.data.sources import ArraySource
 from streamsvm.data.store import Store
-from streamsvm.events import Events
+from streamsvm.events import Event, Events, Phase, Record, Round
 from streamsvm.graph import Engine
 from streamsvm.memory import MiB, free_bytes, stay_in_memory, vector_bytes
 from streamsvm.phases import usage_so_far
@@ -310,9 +310,9 @@ def _pilot(rows: Store, config: FitConfig, n: int, m: int) -> Pilot:
     source = _Counted(rows.read(0, m).X)
     rounds = 0
 
-    def count(record: dict[str, Any]) -> None:
+    def count(record: Record[Event]) -> None:
         nonlocal rounds
-        rounds += record["event"] == "round" and record.get("phase") == "top"
+        rounds += isinstance(record.event, Round) and record.event.phase == Phase.TOP
 
     began = time.perf_counter()
     store = Store(source, {name: values[:m] for name, values in rows.columns().items()})

@@ -14,7 +14,7 @@ from streamsvm.data.place import require_place
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
-from streamsvm.events import Events, ignore
+from streamsvm.events import Events, heard, ignore
 
 SIDE = 8  # pixels
 BLOCK_ROWS = 8192
@@ -97,7 +97,7 @@ def write_stores(folder: Path, rows: int, seed: int = 0, events: Events = ignore
     return Store.open(folder / "train.zarr"), Store.open(folder / "test.zarr")
 
 
-def run_demo(folder: Path, rows: int, events: Events = ignore, *, force: bool = False) -> dict[str, Any]:
+def run_demo(folder: Path, rows: int, events: Events = heard, *, force: bool = False) -> dict[str, Any]:
     """Makes the stores, trains, scores: `rows`, `test_rows`, `accuracy`, and the reports of `fit` and `evaluate`.
 
     Raises StorageError where stores or a model of these names are in `folder` already, unless `force`.

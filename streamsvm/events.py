@@ -1,37 +1,285 @@
-"""What happened, as records: solvers and readers emit them; progress bars, logs and reports only read them."""
+"""What happened, as typed records: solvers and readers emit them; progress bars, logs and reports only read them."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
+import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from pathlib import Path
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from threading import RLock
-from typing import Any
+from types import FrameType
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
-BLOCK = 1 << 16  # bytes looked at, at once, for the end of a line
+Scope = Literal["whole", "some rows", "part"]
+Facts = Mapping[str, Any]  # what else a record tells, by name: numbers and texts, or what JSON holds
+PACKAGE = __name__.partition(".")[0]
 
-Sink = Callable[[dict[str, Any]], None]
+
+class Phase(str):
+    """A stretch of a run in which rounds are made: its name, and what the objective of its rounds is of.
+
+    scope: "whole", the whole problem; "some rows", the whole problem too, at a point where the other rows are 0;
+    "part", of something else. A solver from elsewhere brings phases of its own.
+    """
+
+    scope: Scope
+    REFINE: ClassVar[Phase]
+    TOP: ClassVar[Phase]
+    SOLVE: ClassVar[Phase]
+    POLISH: ClassVar[Phase]
+
+    def __new__(cls, name: str, scope: Scope = "part") -> Phase:
+        phase = super().__new__(cls, name)
+        phase.scope = scope
+        return phase
+
+    @staticmethod
+    def named(name: str) -> Phase:
+        """One of this package by its name, or another one of which nothing is known."""
+        return next((phase for phase in PHASES if phase == name), Phase(name))
+
+
+Phase.REFINE = Phase("refine", "some rows")
+Phase.TOP = Phase("top", "whole")
+Phase.SOLVE = Phase("solve", "whole")
+Phase.POLISH = Phase("polish", "whole")
+PHASES = (Phase.REFINE, Phase.TOP, Phase.SOLVE, Phase.POLISH)
+
+
+class Event:
+    """What all kinds of event are. kind: its name in `events.jsonl`."""
+
+    kind: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class Started(Event):
+    """A run began, or went on (resume). limit_bytes: of memory. process: its id. time: ISO 8601, UTC."""
+
+    kind: ClassVar[str] = "start"
+    resume: bool | None = None
+    time: str | None = None
+    versions: Facts | None = None
+    host: str | None = None
+    process: int | None = None
+    cores: int | None = None
+    store: str | None = None
+    n: int | None = None
+    d: int | None = None
+    limit_bytes: int | None = None
+    config: Facts | None = None
+
+
+@dataclass(frozen=True)
+class Planned(Event):
+    """A fit is about to begin. kernel: with its gamma as a number; facts: what `fit --dry-run` prints of it."""
+
+    kind: ClassVar[str] = "plan"
+    kernel: Facts | None = None
+    scaling: str | None = None
+    facts: Facts = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Progress(Event):
+    """How far a phase is; total is None where it is not known, and `done == total` ends the phase.
+
+    Where one thing converges, done is the share of the way that is behind it: see `Approach`. rows_s: rows a second.
+    """
+
+    kind: ClassVar[str] = "progress"
+    phase: str
+    done: float
+    total: float | None
+    rows_s: float | None = None
+    facts: Facts = field(default_factory=dict)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.done == self.total
+
+
+@dataclass(frozen=True)
+class Round(Event):
+    """A working set was optimised. problem: which of those that are solved one after the other; violation: the largest,
+    of the KKT conditions.
+
+    objective, gap: where no row is left out. working_set, active: rows optimised together, and not left out.
+    """
+
+    kind: ClassVar[str] = "round"
+    phase: Phase
+    problem: int | None
+    round: int
+    violation: float | None
+    objective: float | None = None
+    gap: float | None = None
+    working_set: int | None = None
+    active: int | None = None
+
+
+@dataclass(frozen=True)
+class Step(Event):
+    """A step over all rows: of cutting planes (passes to rows_s; gap is relative), or of ADMM (relative residuals)."""
+
+    kind: ClassVar[str] = "step"
+    step: int
+    passes: int | None = None
+    objective: float | None = None
+    bound: float | None = None
+    planes: int | None = None
+    gap: float | None = None
+    rows_s: float | None = None
+    primal: float | None = None
+    dual: float | None = None
+    beta: float | None = None
+
+
+@dataclass(frozen=True)
+class LevelSolved(Event):
+    """All parts of a level of the division are solved. objective: the sum of theirs; max_rows: of the largest."""
+
+    kind: ClassVar[str] = "level"
+    level: int
+    parts: int | None
+    max_rows: int | None
+    n_support: int | None
+    objective: float | None
+    seconds_clustering: float | None
+    seconds_training: float | None
+
+
+@dataclass(frozen=True)
+class SupportCompared(Event):
+    """Of a level's support vectors the share that are the solution's (precision), and of the solution's those that it
+    had (recall)."""
+
+    kind: ClassVar[str] = "support"
+    level: int
+    precision: float | None
+    recall: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learnt(Event):
+    """What a learner on a budget has come to: `BudgetStats`. accuracy: of rows before their steps."""
+
+    accuracy: float | None
+    steps: int
+    supports: int | None
+    maintenances: int | None
+    step_seconds: float | None
+    degradation: float | None
+    mean_gradient_error: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window(Learnt):
+    """Some neighbouring rows were learnt. loss: their mean."""
+
+    kind: ClassVar[str] = "window"
+    loss: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epoch(Learnt):
+    """All rows were learnt once more; epoch counts from 1. loss: their mean."""
+
+    kind: ClassVar[str] = "epoch"
+    epoch: int
+    loss: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch(Learnt):
+    """Some events of a stream were learnt. events, bad: all so far, and those that could not be read."""
+
+    kind: ClassVar[str] = "stretch"
+    events: int | None
+    bad: int | None
+
+
+@dataclass(frozen=True)
+class Compressed(Event):
+    """The kernel matrix in hierarchical form. hss_ranks: mean and most by level; ranks: of each level's nodes."""
+
+    kind: ClassVar[str] = "hss"
+    rows: int | None
+    depth: int | None
+    ranks: Sequence[Any] | None
+    hss_ranks: Sequence[Any] | None
+    facts: Facts = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Memory(Event):
+    """Resident bytes of this process and those that it started."""
+
+    kind: ClassVar[str] = "memory"
+    rss_bytes: int
+
+
+@dataclass(frozen=True)
+class Joined(Event):
+    """A cluster computes from here on. scheduler, dashboard: addresses."""
+
+    kind: ClassVar[str] = "cluster"
+    scheduler: str
+    dashboard: str | None
+    facts: Facts = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Warned(Event):
+    """Something that users should know. about: "data", "convergence" or nothing of these."""
+
+    kind: ClassVar[str] = "warning"
+    message: str
+    about: str | None = None
+
+
+@dataclass(frozen=True)
+class Failed(Event):
+    """An error ended the run; "KeyboardInterrupt" is a user who did."""
+
+    kind: ClassVar[str] = "failed"
+    message: str | None
+
+
+@dataclass(frozen=True)
+class Done(Event):
+    """The run has ended as it should."""
+
+    kind: ClassVar[str] = "done"
+
+
+STEPS = (Round, Step, LevelSolved, Window, Epoch)  # what a solver has done
+E_co = TypeVar("E_co", bound=Event, covariant=True)
+
+
+class Record(NamedTuple, Generic[E_co]):
+    """An event, and the seconds since the run began."""
+
+    t: float
+    event: E_co
+
+
+Sink = Callable[[Record[Event]], None]
 
 
 class Events:
-    """Passes each record on to its sinks, stamped with the seconds since this object was made.
-
-    Records that carry progress have `phase`, `done` and `total`, None where it is not known; `done == total` ends a
-    phase. Where one thing converges, done is the share of the way that is behind it: see `Approach`.
-    """
+    """Passes each event on to its sinks, stamped with the seconds since this object was made."""
 
     def __init__(self, *sinks: Sink) -> None:
         self._sinks = sinks
         self._start = time.perf_counter()
-        self._turn = RLock()  # records come from several threads, and reach a sink one by one
+        self._turn = RLock()  # events come from several threads, and reach a sink one by one
         self._advised: set[str] = set()
 
-    def __call__(self, event: str, **fields: Any) -> None:
-        record = {"event": event, "t": round(time.perf_counter() - self._start, 4), **fields}
+    def __call__(self, event: Event) -> None:
+        record = Record(round(time.perf_counter() - self._start, 4), event)
         with self._turn:
             for sink in self._sinks:
                 sink(record)
@@ -46,10 +294,55 @@ class Events:
         """A warning about the data, once, however many fits meet them."""
         if message not in self._advised:
             self._advised.add(message)
-            self("warning", message=message, about="data")
+            self(Warned(message, "data"))
 
-    def progress(self, phase: str, done: float, total: int | None, **fields: Any) -> None:
-        self("progress", phase=phase, done=done, total=total, **fields)
+    def progress(
+        self, phase: str, done: float, total: float | None, *, rows_s: float | None = None, **facts: Any
+    ) -> None:
+        self(Progress(phase, done, total, rows_s, facts))
+
+
+ignore = Events()
+
+
+def warn(record: Record[Event]) -> None:
+    """A sink that makes warnings Python's, of the line that called this package: scikit-learn's ConvergenceWarning
+    where a solver has not converged."""
+    event = record.event
+    if isinstance(event, Warned):
+        warnings.warn(event.message, _category(event), stacklevel=_depth())
+
+
+def _category(event: Warned) -> type[Warning]:
+    if event.about != "convergence":
+        return UserWarning
+    from sklearn.exceptions import ConvergenceWarning
+
+    return ConvergenceWarning
+
+
+def _depth() -> int:
+    """Of the frame that called this package, as `warnings.warn` counts from the function that called this one.
+
+    Other packages' frames lie between ours: the outermost of ours tells.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    depth = found = 1
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == PACKAGE:
+            found = depth + 1
+        frame, depth = frame.f_back, depth + 1
+    return found
+
+
+class _Heard(Events):
+    """For callers who give no events: warnings reach Python, in each fit anew."""
+
+    def advise(self, message: str) -> None:
+        self(Warned(message, "data"))
+
+
+heard = _Heard(warn)
 
 
 class Approach:
@@ -85,59 +378,18 @@ class Approaches:
 class Rounds:
     """Tells of problems that are solved one after the other by rounds: each round, and how far they all are.
 
-    facts: of a `round` record, `violation` among them; tol is where it ends.
+    facts: the fields of a `Round`, `violation` among them; tol is where it ends.
     """
 
-    def __init__(self, events: Events, phase: str, total: int, tol: float) -> None:
+    def __init__(self, events: Events, phase: Phase, total: int, tol: float) -> None:
         self._events, self._phase, self._total = events, phase, total
         self._done = Approaches(tol)
 
     def __call__(self, problem: int, facts: Mapping[str, Any]) -> None:
         done = self._done(problem, facts["violation"])
-        self._events("round", phase=self._phase, problem=problem, **facts)
+        self._events(Round(self._phase, problem, **facts))
         shown = {name: facts[name] for name in ("round", "violation", "gap") if name in facts}
         self._events.progress(self._phase, done, self._total, **shown)
 
     def end(self) -> None:
         self._events.progress(self._phase, float(self._total), self._total)
-
-
-ignore = Events()
-
-
-class JsonLines:
-    """A sink that appends records to a file, one JSON object a line, flushed at once.
-
-    A last line that a kill has torn is removed first. A disk that is full ends no run: what does not fit is not there.
-    """
-
-    def __init__(self, path: Path) -> None:
-        _mend(path)
-        self._file = path.open("ab", buffering=0)
-
-    def __call__(self, record: dict[str, Any]) -> None:
-        line, end = (json.dumps(record) + "\n").encode(), self._file.tell()
-        with suppress(OSError):
-            if self._file.write(line) == len(line):
-                return
-        self._file.truncate(end)
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def _mend(path: Path) -> None:
-    """Cuts what follows the last line's end."""
-    if not path.exists():
-        return
-    with path.open("rb+") as file:
-        end = file.seek(0, os.SEEK_END)
-        while end > 0:
-            start = max(0, end - BLOCK)
-            file.seek(start)
-            last = file.read(end - start).rfind(b"\n")
-            if last >= 0:
-                file.truncate(start + last + 1)
-                return
-            end = start
-        file.truncate(0)

@@ -21,7 +21,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.target import Target, whole_file
 from streamsvm.errors import ConfigError
-from streamsvm.events import Events, ignore
+from streamsvm.events import Events, Warned, heard, ignore
 from streamsvm.tasks import task_of
 from streamsvm.tasks.scores import Judge
 
@@ -70,7 +70,7 @@ def predict_blocks(
     """(start, stop, ask(model, rows)) of each row block, in order. Raises ModelError, DataError."""
     columns, unchecked = model.columns_in(store)
     if unchecked:
-        events("warning", message=unchecked)
+        events(Warned(unchecked))
     blocks = store.blocks()
     shared = ask, engine.share(model), engine.share(store), columns
     with compiling_told(events):
@@ -99,7 +99,7 @@ def write_predictions(
     decision: bool = False,
     proba: bool = False,
     engine: Engine,
-    events: Events = ignore,
+    events: Events = heard,
 ) -> None:
     """Writes the label of every row to `out`, whole or not at all.
 
@@ -129,7 +129,7 @@ def write_predictions(
 
 
 def evaluate(
-    model: Predictor, store: Store, *, engine: Engine, with_curves: bool = False, events: Events = ignore
+    model: Predictor, store: Store, *, engine: Engine, with_curves: bool = False, events: Events = heard
 ) -> dict[str, Any]:
     """How good a model is on a store with labels.
 

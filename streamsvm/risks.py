@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from streamsvm.data.held import HeldSamples
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import read_blocks
-from streamsvm.events import Events, ignore
+from streamsvm.events import Event, Events, Progress, Record, ignore
 from streamsvm.graph import Engine, Later
 from streamsvm.latest import Latest
 from streamsvm.products import times, transposed_times
@@ -99,9 +99,10 @@ class Passes:
     def _parts(self, column: np.ndarray) -> list[np.ndarray]:
         return [column[slice(*block)] for block in self._blocks]
 
-    def _progress(self, record: dict[str, Any]) -> None:
+    def _progress(self, record: Record[Event]) -> None:
         """Blocks done, told as rows."""
-        done = record["done"]
+        assert isinstance(record.event, Progress)  # all that a map tells
+        done = int(record.event.done)
         rows = self._blocks[done - 1][1] if done else 0  # about: blocks end out of their order
         self._events.progress("rows", rows, self.n, **{"pass": self.count}, **self.note)
 

@@ -6,12 +6,12 @@ import json
 import os
 import platform
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import psutil
@@ -20,10 +20,11 @@ from streamsvm import __version__
 from streamsvm.checkpoints import run_folder
 from streamsvm.data.target import whole_file
 from streamsvm.errors import NotFoundError, StorageError
-from streamsvm.events import Events, JsonLines
+from streamsvm.events import Done, Event, Events, Failed, Memory, Progress, Record, Started, Warned
 from streamsvm.jsonable import jsonable
 from streamsvm.machine import cores
 from streamsvm.phases import usage_so_far
+from streamsvm.records import JsonLines, flat
 
 EVENTS, RESULT, EVALUATION, TUNE = "events.jsonl", "result.json", "evaluation.json", "tune.json"
 EVERY_S = 1.0  # between progress records, and between samples of memory
@@ -41,18 +42,18 @@ class RunLog:
         self._phases: set[str] = set()
         self._told = -EVERY_S
 
-    def __call__(self, record: dict[str, Any]) -> None:
-        if record["event"] != "progress" or self._is_kept(record):
-            self._lines(jsonable(record))
+    def __call__(self, record: Record[Event]) -> None:
+        if not isinstance(record.event, Progress) or self._is_kept(record.t, record.event):
+            self._lines(flat(record))
 
     def close(self) -> None:
         self._lines.close()
 
-    def _is_kept(self, record: dict[str, Any]) -> bool:
-        phase, ends = record["phase"], record["done"] == record["total"]
-        kept = (ends and phase in self._phases) or (not ends and record["t"] - self._told >= EVERY_S)
+    def _is_kept(self, t: float, progress: Progress) -> bool:
+        phase, ends = progress.phase, progress.has_ended
+        kept = (ends and phase in self._phases) or (not ends and t - self._told >= EVERY_S)
         if kept:
-            self._told = record["t"]
+            self._told = t
             (self._phases.discard if ends else self._phases.add)(phase)
         return kept
 
@@ -61,16 +62,16 @@ class RunLog:
 def _sampled(events: Events) -> Iterator[None]:
     """A `memory` record at once, each second by the clock, and at the end: rss_bytes of this process and those that it
     started."""
-    process, ended = psutil.Process(), Event()
+    process, ended = psutil.Process(), threading.Event()
 
     def sample() -> None:
-        events("memory", rss_bytes=_rss_bytes(process))
+        events(Memory(_rss_bytes(process)))
 
     def sample_by_the_clock() -> None:
         while not ended.wait(EVERY_S):
             sample()
 
-    clock = Thread(target=sample_by_the_clock, name="memory", daemon=True)
+    clock = threading.Thread(target=sample_by_the_clock, name="memory", daemon=True)
     sample()
     clock.start()
     try:
@@ -91,7 +92,7 @@ def _rss_bytes(process: psutil.Process) -> int:
 
 @contextmanager
 def recorded(run_dir: Path, events: Events, resume: bool, **facts: Any) -> Iterator[Events]:
-    """Events that go into the run directory too, which is locked meanwhile; the first one, `start`, has the facts.
+    """Events that go into the run directory too, which is locked meanwhile; the first one, `Started`, has the facts.
 
     Results of an earlier run are removed. What ends the run is its last record: `done`, or `failed` with a message.
     Raises StorageError.
@@ -101,14 +102,14 @@ def recorded(run_dir: Path, events: Events, resume: bool, **facts: Any) -> Itera
             (run_dir / name).unlink(missing_ok=True)
         with closing(RunLog(run_dir / EVENTS)) as log:
             events = events.also(log)
-            events("start", resume=resume, **_machine(), **facts)
+            events(Started(resume=resume, **_machine(), **facts))
             try:
                 with _sampled(events):
                     yield events
             except BaseException as error:
-                events("failed", message=str(error) or type(error).__name__)
+                events(Failed(str(error) or type(error).__name__))
                 raise
-            events("done")
+            events(Done())
 
 
 def require_run(run_dir: Path) -> None:
@@ -128,7 +129,7 @@ def end_with(run_dir: Path, events: Events, result: Mapping[str, Any]) -> None:
     try:
         write_result(run_dir, RESULT, {**usage_so_far(), **result})
     except StorageError as error:
-        events("warning", message=str(error))
+        events(Warned(str(error)))
 
 
 def _machine() -> dict[str, Any]:

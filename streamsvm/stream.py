@@ -23,7 +23,7 @@ from river.preprocessing import StandardScaler
 
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.events import Events
+from streamsvm.events import Events, Stretch, Warned
 from streamsvm.models import BudgetModel
 from streamsvm.online import BSGDClassifier
 from streamsvm.persist import load_model, save_model
@@ -172,7 +172,7 @@ class Teller:
             self._progress(now, share)
 
     def warn(self, message: str) -> None:
-        self._tell("warning", message=message)
+        self._tell(Warned(message))
 
     def end(self) -> None:
         if self._stream.learnt > self._learnt:
@@ -182,7 +182,7 @@ class Teller:
         stream, learnt = self._stream, self._stream.learnt - self._learnt
         accuracy = (stream.right - self._right) / learnt
         facts = asdict(stream.learner.stats) | {"steps": stream.learnt}
-        self._tell("stretch", events=stream.events, bad=stream.bad, accuracy=accuracy, **facts)
+        self._tell(Stretch(events=stream.events, bad=stream.bad, accuracy=accuracy, **facts))
         self._learnt, self._right = stream.learnt, stream.right
 
     def _progress(self, now: float, share: float | None) -> None:

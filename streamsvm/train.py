@@ -17,7 +17,7 @@ from streamsvm.checkpoints import EXECUTION, Checkpoints
 from streamsvm.compiling import compiling_told
 from streamsvm.config import FitConfig, ProbabilityConfig
 from streamsvm.data.store import Store
-from streamsvm.events import Events, ignore
+from streamsvm.events import Event, Events, Planned, Progress, Record, heard, ignore
 from streamsvm.fits.base import Fit
 from streamsvm.graph import open_engine
 from streamsvm.memory import free_bytes
@@ -43,7 +43,7 @@ def train(
     run_dir: Path | None = None,
     resume: bool = False,
     performance_report: Path | None = None,
-    events: Events = ignore,
+    events: Events = heard,
 ) -> dict[str, Any]:
     """Trains, writes the model, returns the report that `fit --json` prints. Raises StreamSVMError."""
     config, start = with_task(config, store), used_s()
@@ -67,7 +67,7 @@ def train(
         with fitting as (fit, calibrations):
             fit.calibration = next(iter(calibrations), None)
             if run_dir is not None:
-                events("plan", kernel=fit.kernel.to_attrs(), scaling=fit.scaling.kind, **fit.plan())
+                events(Planned(fit.kernel.to_attrs(), fit.scaling.kind, fit.plan()))
             report = fit.to_file(model_path)
         report = whole_command(report | {"model": str(model_path)}, start)
         if run_dir is not None:
@@ -75,7 +75,7 @@ def train(
         return report
 
 
-def train_in_memory(store: Store, config: FitConfig, events: Events = ignore) -> tuple[Any, dict[str, Any]]:
+def train_in_memory(store: Store, config: FitConfig, events: Events = heard) -> tuple[Any, dict[str, Any]]:
     """Trains and returns the model itself, and the report."""
     config = with_task(config, store)
 
@@ -88,7 +88,7 @@ def train_in_memory(store: Store, config: FitConfig, events: Events = ignore) ->
 
 
 def train_path(
-    store: Store, config: FitConfig, Cs: Sequence[float], events: Events = ignore
+    store: Store, config: FitConfig, Cs: Sequence[float], events: Events = heard
 ) -> list[tuple[Any, dict[str, Any]]]:
     """A model and a report for each C, of a solver that shares its work among them."""
     config = with_task(config, store)
@@ -201,8 +201,8 @@ def without_probabilities(config: FitConfig) -> FitConfig:
 def progress_of(events: Events) -> Events:
     """Events of which progress alone is passed on."""
 
-    def progress(record: dict[str, Any]) -> None:
-        if record["event"] == "progress":
-            events.progress(record["phase"], record["done"], record["total"])
+    def progress(record: Record[Event]) -> None:
+        if isinstance(record.event, Progress):
+            events.progress(record.event.phase, record.event.done, record.event.total)
 
     return Events(progress)

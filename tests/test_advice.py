@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from streamsvm import ALFPGMSVC, DCSVC, HSSSVC, BudgetedSVC, CuttingPlaneSVC
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.events import Events
+from streamsvm.events import Event, Events, Record, Warned
 from streamsvm.fits.advice import uneven_columns, vanishing_values
 from streamsvm.kernels.distance import RBF
 from streamsvm.train import train_in_memory
@@ -24,10 +24,10 @@ from streamsvm.tune.search import tune
 
 def told(X, y, name="dcsvm", **options) -> tuple[dict, list[str]]:
     """The report, and the warnings."""
-    records: list[dict] = []
+    records: list[Record[Event]] = []
     store = Store.from_arrays(X, y)
     _, report = train_in_memory(store, config(name, **options), Events(records.append))
-    return report, [record["message"] for record in records if record["event"] == "warning"]
+    return report, [event.message for _, event in records if isinstance(event, Warned)]
 
 
 class TestConvergence:
@@ -128,7 +128,7 @@ class TestScale:
 
 def test_a_search_says_it_once_and_nothing_of_the_gammas_it_tries(tmp_path):
     X, y = load_wine(return_X_y=True)
-    records: list[dict] = []
+    records: list[Record[Event]] = []
     options = TuneConfig(grid={"kernel.gamma": [1e-3, 1e6]}, folds=2)
     tune(
         Store.from_arrays(X, y),
@@ -137,5 +137,5 @@ def test_a_search_says_it_once_and_nothing_of_the_gammas_it_tries(tmp_path):
         model_path=tmp_path / "m",
         events=Events(records.append),
     )
-    [message] = [record["message"] for record in records if record["event"] == "warning"]
+    [message] = [event.message for _, event in records if isinstance(event, Warned)]
     assert message.startswith("column 12 has a range of ")

@@ -22,7 +22,7 @@ from streamsvm.cli.app import app, exit_status
 from streamsvm.config import ALFPGMConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError, MemoryLimitError
-from streamsvm.events import Events
+from streamsvm.events import Events, Round
 from streamsvm.train import plan, train
 
 APART = {
@@ -265,7 +265,7 @@ def test_a_killed_regression_goes_on_and_ends_the_same(tmp_path):
         rounds = []
 
         def events(record, rounds=rounds, killed_at=killed_at):
-            rounds.append(record["event"] == "round")
+            rounds.append(isinstance(record.event, Round))
             if sum(rounds) > killed_at:
                 raise KeyboardInterrupt
 

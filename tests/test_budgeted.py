@@ -17,7 +17,7 @@ from streamsvm import BudgetedSVC, Store, load_model
 from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, MemoryLimitError
-from streamsvm.events import Events
+from streamsvm.events import Epoch, Event, Events, Progress, Record
 from streamsvm.fits import bsgd as recipe
 from streamsvm.train import plan, train, train_in_memory
 
@@ -130,15 +130,16 @@ class TestFit:
 
     def test_report(self):
         X, y = data()
-        events: list[dict] = []
+        events: list[Record[Event]] = []
         model, report = train_in_memory(Store.from_arrays(X, y), config(), Events(events.append))
+        epochs = [event for _, event in events if isinstance(event, Epoch)]
         assert report["n_support"] == model.n_support <= 25
         assert report["steps"] == 1200
-        assert [e["epoch"] for e in events if e["event"] == "epoch"] == [1, 2, 3]
+        assert [epoch.epoch for epoch in epochs] == [1, 2, 3]
         assert 0.5 < report["online_accuracy"] <= 1
         lam, K = 1 / 400, np.exp(-0.5 * ((model.support.X[:, None] - model.support.X) ** 2).sum(axis=2))
         squared = float(model.coef[:, 0] @ K @ model.coef[:, 0])
-        loss = next(e["loss"] for e in events if e["event"] == "epoch" and e["epoch"] == 3)
+        loss = epochs[2].loss
         assert report["objective"] == pytest.approx(0.5 * lam * squared + loss, rel=1e-4)
 
     def test_a_limit_too_small_is_told_before_the_start(self):
@@ -204,8 +205,8 @@ class _Stop:
     def __init__(self, after: int) -> None:
         self.left = after
 
-    def __call__(self, record: dict) -> None:
-        if record["event"] == "progress" and record["phase"].startswith("epoch"):
+    def __call__(self, record: Record[Event]) -> None:
+        if isinstance(record.event, Progress) and record.event.phase.startswith("epoch"):
             self.left -= 1
             if self.left == 0:
                 raise KeyboardInterrupt

@@ -108,7 +108,7 @@ class TestSaving:
         with monkeypatch.context() as patched:
             patched.setattr(checkpoints.os, "fsync", full)
             saving.offer(lambda: {"number": 2})
-        assert "No space left on device" in said[-1]["message"]
+        assert "No space left on device" in said[-1].event.message
         assert states(tmp_path) == ["state-000001.npz"]
         saving.offer(lambda: {"number": 3})
         assert of(tmp_path, resume=True).load()["number"] == 3
@@ -117,7 +117,7 @@ class TestSaving:
         of(tmp_path).offer(lambda: {"number": 1})
         said: list = []
         of(tmp_path, said=said)
-        assert "--resume would go on from it" in said[0]["message"]
+        assert "--resume would go on from it" in said[0].event.message
 
 
 class TestLoading:
@@ -130,12 +130,12 @@ class TestLoading:
         newest.write_bytes(newest.read_bytes()[:length])
         said: list = []
         assert of(tmp_path, resume=True, said=said).load()["number"] == 0
-        assert "state-000002.npz: the state is damaged" in said[0]["message"]
+        assert "state-000002.npz: the state is damaged" in said[0].event.message
 
     def test_without_a_whole_one_the_run_starts_anew(self, tmp_path):
         said: list = []
         assert of(tmp_path, resume=True, said=said).load() is None
-        assert "holds no whole state" in said[0]["message"]
+        assert "holds no whole state" in said[0].event.message
 
     @pytest.mark.parametrize(
         ("change", "named"),

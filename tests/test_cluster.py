@@ -24,7 +24,7 @@ from streamsvm.contact import Contact
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ClusterError, ConfigError, CorruptDataError
-from streamsvm.events import Events
+from streamsvm.events import Events, Progress
 from streamsvm.graph import Engine, Later, open_engine
 from streamsvm.persist import load_model
 from streamsvm.predict import evaluate, predict_blocks
@@ -78,7 +78,7 @@ def store(tmp_path):
 class TestEngine:
     def test_results_come_in_order_with_progress(self, engine):
         done = []
-        events = Events(lambda record: done.append((record["done"], record["total"])))
+        events = Events(lambda record: done.append((record.event.done, record.event.total)))
         squares = engine.map(_times, range(30), [2] * 30, shared=(engine.share(10),), events=events)
         assert list(squares) == [20 * x for x in range(30)]
         assert done[-1] == (30, 30)
@@ -149,7 +149,7 @@ def test_a_worker_that_leaves_while_values_are_sent_costs_another_try(engine, mo
     monkeypatch.setattr(contact, "scatter", first_fails)
     shared = engine.share(np.arange(3))
     assert list(engine.map(_dot, [np.ones(3)], [np.ones(3)], shared=(shared,))) == [6.0]
-    assert "a worker was lost" in told[0]["message"]
+    assert "a worker was lost" in told[0].event.message
 
 
 @pytest.mark.slow  # processes that have to be waited for
@@ -229,7 +229,7 @@ def test_workers_come_and_go_during_a_fit(store, tmp_path):
     seen = []
 
     def scale(record):
-        if record["event"] == "progress":
+        if isinstance(record.event, Progress):
             seen.append(len(cluster.scheduler.workers))
             wanted = {3: 2, 12: 1}.get(len(seen))
             if wanted:

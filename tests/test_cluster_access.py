@@ -122,7 +122,7 @@ def test_local_processes_listen_on_loopback_alone():
             for connection in process.net_connections("inet")
             if connection.status == psutil.CONN_LISTEN
         }
-        dashboard = int(said[0]["dashboard"].rpartition(":")[2].partition("/")[0])
+        dashboard = int(said[0].event.dashboard.rpartition(":")[2].partition("/")[0])
         assert dashboard in {port for _, port in listening}
         assert {ip for ip, _ in listening} == {"127.0.0.1"}
     finally:
@@ -154,7 +154,7 @@ class TestPerformanceReport:
         engine = open_cluster(address, None, None, Events(said.append), folder / "page.html")
         folder.rmdir()
         engine.close()
-        assert "page.html: was not written" in said[-1]["message"]
+        assert "page.html: was not written" in said[-1].event.message
 
 
 def test_a_fit_that_cannot_begin_lets_go_of_its_engine(monkeypatch):

@@ -24,7 +24,7 @@ from streamsvm.config import CuttingPlaneConfig, FitConfig, build_config
 from streamsvm.data import held
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError, MemoryLimitError
-from streamsvm.events import Events
+from streamsvm.events import Events, Step
 from streamsvm.fits import cutting_plane as recipe
 from streamsvm.kernels.distance import RBF
 from streamsvm.nystroem import Nystroem
@@ -319,7 +319,7 @@ class TestStores:
         whole = train(there, options, model_path=tmp_path / "whole")
 
         def stop(record):
-            if record["event"] == "step" and record["step"] == 5:
+            if isinstance(record.event, Step) and record.event.step == 5:
                 raise KeyboardInterrupt
 
         run = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}

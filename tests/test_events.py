@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsvm import events
-from streamsvm.events import Approach, Events, JsonLines, Rounds
+from streamsvm import records
+from streamsvm.events import Approach, Events, Phase, Progress, Round, Rounds
+from streamsvm.records import JsonLines
 
 
 def lines(path):
@@ -22,11 +23,11 @@ def lines(path):
 @pytest.mark.parametrize("torn", ["", '{"event": "ro', '{"event": "round"}', "x" * 200])
 @pytest.mark.parametrize("before", ["", '{"event": "a"}\n{"event": "b"}\n'])
 def test_a_torn_last_line_is_removed(tmp_path, monkeypatch, before, torn):
-    monkeypatch.setattr(events, "BLOCK", 16)
+    monkeypatch.setattr(records, "BLOCK", 16)
     path = tmp_path / "events.jsonl"
     path.write_text(before + torn)
     log = JsonLines(path)
-    Events(log)("c")
+    log({"event": "c"})
     log.close()
     assert [record["event"] for record in lines(path)] == [*(["a", "b"] if before else []), "c"]
 
@@ -46,14 +47,14 @@ class TestApproach:
 
 def test_rounds_of_problems_one_after_the_other():
     seen = []
-    rounds = Rounds(Events(seen.append), "solve", 2, 1e-2)
+    rounds = Rounds(Events(seen.append), Phase.SOLVE, 2, 1e-2)
     for problem, violation in ((0, 1.0), (0, 0.1), (1, 10.0), (1, 0.001)):
-        rounds(problem, {"round": 1, "violation": violation, "extra": 3})
+        rounds(problem, {"round": 1, "violation": violation, "active": 3})
     rounds.end()
-    told = [record for record in seen if record["event"] == "round"]
-    assert [record["problem"] for record in told] == [0, 0, 1, 1]
-    assert all(record["phase"] == "solve" and record["extra"] == 3 for record in told)
-    done = [record["done"] for record in seen if record["event"] == "progress"]
+    told = [event for _, event in seen if isinstance(event, Round)]
+    assert [event.problem for event in told] == [0, 0, 1, 1]
+    assert all(event.phase is Phase.SOLVE and event.active == 3 for event in told)
+    done = [event.done for _, event in seen if isinstance(event, Progress)]
     assert done == pytest.approx([0, 0.5, 1, 1.999, 2])
 
 
@@ -61,7 +62,7 @@ def test_rounds_of_problems_one_after_the_other():
 def test_a_full_disk_leaves_whole_lines(tmp_path, some):
     """A write that fails, or writes a few bytes only."""
     log = JsonLines(tmp_path / "events.jsonl")
-    whole, say = log._file, Events(log)
+    whole = log._file
 
     class Full:
         tell, truncate, close = whole.tell, whole.truncate, whole.close
@@ -72,10 +73,10 @@ def test_a_full_disk_leaves_whole_lines(tmp_path, some):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return whole.write(line[:some])
 
-    say("a")
+    log({"event": "a"})
     log._file = Full
-    say("lost")
+    log({"event": "lost"})
     log._file = whole
-    say("b")
+    log({"event": "b"})
     log.close()
     assert [record["event"] for record in lines(tmp_path / "events.jsonl")] == ["a", "b"]

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from streamsvm.events import Events
+from streamsvm.events import Events, Progress
 from streamsvm.graph import Engine, merged_in_tree
 
 
@@ -78,8 +78,8 @@ def test_an_error_in_a_task_reaches_the_caller_as_it_is():
 def test_progress_ends_at_the_total():
     records = []
     list(Engine(2).map(str, range(20), phase="work", events=Events(records.append)))
-    assert [r["done"] for r in records] == sorted(r["done"] for r in records)
-    assert (records[-1]["phase"], records[-1]["done"], records[-1]["total"]) == ("work", 20, 20)
+    assert [event.done for _, event in records] == sorted(event.done for _, event in records)
+    assert records[-1].event == Progress("work", 20, 20)
 
 
 def test_items_may_be_tuples_and_callables():

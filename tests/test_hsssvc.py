@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamsvm import HSSSVC, Store
 from streamsvm.config import HSSConfig, build_config
-from streamsvm.events import Events
+from streamsvm.events import Events, Warned
 from streamsvm.train import plan, train, train_in_memory
 
 APPROXIMATE = {
@@ -160,7 +160,7 @@ class TestInput:
         values = {"max_rank": 1, "landmarks": 2, "leaf": 32, "beta": 1e-3, "iterations": 1}
         config = build_config(("t", {"solver": "admm-hss", "kernel": {"gamma": 1e-3}, "hss": values}))
         train_in_memory(Store.from_arrays(X, y), config, Events(said.append))
-        messages = [record["message"] for record in said if record["event"] == "warning"]
+        messages = [event.message for _, event in said if isinstance(event, Warned)]
         assert any("compressed again, with hss.definite" in message for message in messages)
 
     def test_a_limit_too_small_for_anything(self):
@@ -200,7 +200,7 @@ class TestFits:
         said = []
         store = Store.from_arrays(X, np.arange(600) % 2)
         train_in_memory(store, options(rtol=1e-6, atol=0.0, landmarks=0), Events(said.append))
-        warnings = [record["message"] for record in said if record["event"] == "warning"]
+        warnings = [event.message for _, event in said if isinstance(event, Warned)]
         assert any("compresses badly" in message and "take solver dcsvm" in message for message in warnings)
         with pytest.warns(UserWarning, match="compresses badly"):
             HSSSVC(gamma=2.0, rtol=1e-6, atol=0.0, landmarks=0, random_state=0).fit(X, np.arange(600) % 2)

@@ -30,7 +30,7 @@ LAYERS = (
         "latest",
         "kernels.table",
     ),
-    ("events", "progress", "compiling"),
+    ("events", "records", "progress", "compiling"),
     ("data", "metrics"),
     ("tasks", "choices"),
     ("config", "unread"),

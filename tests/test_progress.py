@@ -13,7 +13,7 @@ import pytest
 from streamsvm.compiling import PHASE, compiled_s, compiling_told
 from streamsvm.config import build_config
 from streamsvm.data.store import Store
-from streamsvm.events import Events
+from streamsvm.events import Events, Progress
 from streamsvm.graph import Engine
 from streamsvm.phases import Phases
 from streamsvm.progress import Meter, advance
@@ -22,7 +22,7 @@ from streamsvm.train import train, train_in_memory
 
 
 def told(records, phase="work"):
-    return [r["done"] for r in records if r["phase"] == phase]
+    return [event.done for _, event in records if event.phase == phase]
 
 
 def rows(n=600):
@@ -36,7 +36,7 @@ def test_a_task_counts_when_it_ends_not_when_its_window_does():
 
     def sink(record):
         records.append(record)
-        if record["done"] == 9:
+        if record.event.done == 9:
             nine.set()
 
     def work(item):
@@ -90,8 +90,8 @@ def test_no_silence_in_a_fit_whose_tasks_sleep(monkeypatch):
     options = {"threads": 2, "dcsvm": {"early": True, "levels": 2, "part_rows": 100}}
     train_in_memory(rows(), build_config(("test", options)))  # compiles
     monkeypatch.setattr(PartSolver, "__call__", slow)
-    train_in_memory(rows(), build_config(("test", options)), Events(lambda r: seen.append((r["t"], r))))
-    times = [t for t, record in seen if record["event"] == "progress" and record["phase"] == "level 2"]
+    train_in_memory(rows(), build_config(("test", options)), Events(seen.append))
+    times = [t for t, event in seen if isinstance(event, Progress) and event.phase == "level 2"]
     assert len(times) > 16
     assert max(b - a for a, b in pairwise(times)) < 1.0
 
@@ -113,9 +113,9 @@ def test_compiling_is_told_and_timed():
     with compiling_told(Events(records.append)), compiling_told(Events(pytest.fail)):
         assert compiled_now() == 4
     compiled_now()
-    assert {r["phase"] for r in records} == {PHASE}
-    assert [r["total"] is None for r in records] == [True] * (len(records) - 1) + [False]
-    assert records[-1]["done"] == records[-1]["total"] >= 2
+    assert {event.phase for _, event in records} == {PHASE}
+    assert [event.total is None for _, event in records] == [True] * (len(records) - 1) + [False]
+    assert records[-1].event.done == records[-1].event.total >= 2
     assert len(records) == 3  # two begin, the outer one ends
     wall, cpu = (now - then for now, then in zip(compiled_s(), before, strict=True))
     assert 0 < cpu <= wall + 0.1

@@ -118,7 +118,7 @@ def test_a_line_over_many_rows_is_searched_on_some(monkeypatch):
 
 
 def test_a_pass_is_counted_and_told():
-    from streamsvm.events import Events
+    from streamsvm.events import Events, Progress
 
     records = []
     X = np.zeros((10, 2))
@@ -126,4 +126,4 @@ def test_a_pass_is_counted_and_told():
     there._events = Events(records.append)
     HingeRisk(there, np.arange(10) % 2, 2, np.ones(10)).at(np.zeros((2, 1)), np.array([0]))
     assert there.count == 1
-    assert records[-1] | {"done": 10, "total": 10, "pass": 1} == records[-1]
+    assert records[-1].event == Progress("rows", 10, 10, facts={"pass": 1})

@@ -11,7 +11,7 @@ import pytest
 
 from streamsvm import runs
 from streamsvm.errors import DataError, NotFoundError, StorageError
-from streamsvm.events import Events
+from streamsvm.events import Events, LevelSolved, Progress, Record
 from streamsvm.runs import RunLog, end_with, recorded, require_run, write_result
 
 
@@ -19,16 +19,12 @@ def lines(folder):
     return [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
 
 
-def record(event, t, **fields):
-    return {"event": event, "t": t, **fields}
-
-
 def test_progress_is_thinned_and_a_phase_that_was_told_ends(tmp_path):
     log = RunLog(tmp_path / "events.jsonl")
     for i in range(50):
-        log(record("progress", i * 0.1, phase="rows", done=i, total=50))
-        log(record("progress", i * 0.1, phase="short", done=1, total=1))
-    log(record("progress", 4.95, phase="rows", done=50, total=50))
+        log(Record(i * 0.1, Progress("rows", i, 50)))
+        log(Record(i * 0.1, Progress("short", 1, 1)))
+    log(Record(4.95, Progress("rows", 50, 50)))
     log.close()
     told = [r for r in lines(tmp_path) if r["event"] == "progress"]
     assert {r["phase"] for r in told} == {"rows"}
@@ -49,7 +45,7 @@ def test_memory_is_sampled_by_the_clock_where_nothing_else_is_told(tmp_path, mon
 def test_start_and_end_frame_a_run(tmp_path):
     run = tmp_path / "run"
     with recorded(run, Events(), False, n=3) as events:
-        events("level", level=1)
+        events(LevelSolved(1, 4, 9, 5, -1.0, 0.1, 0.2))
     records = [r for r in lines(run) if r["event"] != "memory"]
     assert [r["event"] for r in records] == ["start", "level", "done"]
     assert (records[0]["n"], records[0]["resume"]) == (3, False)
@@ -92,6 +88,6 @@ def test_results_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
         patch.setattr(runs, "whole_file", lambda path: (_ for _ in ()).throw(StorageError("disk full")))
         seen = []
         end_with(tmp_path, Events(seen.append), {})
-        assert [record["message"] for record in seen] == ["disk full"]
+        assert [event.message for _, event in seen] == ["disk full"]
     with pytest.raises(NotFoundError, match="no such run directory"):
         require_run(tmp_path / "none")

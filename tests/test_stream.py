@@ -21,7 +21,7 @@ from river.preprocessing import StandardScaler
 
 from streamsvm import load_model
 from streamsvm.data.rows import Rows
-from streamsvm.events import Events
+from streamsvm.events import Events, Stretch
 from streamsvm.online import BSGDClassifier
 from streamsvm.solvers.bsgd import BudgetStats
 from streamsvm.stream import Stream, Teller, events
@@ -434,7 +434,7 @@ def test_stretches_grow_with_the_stream():
         state.learnt += 1
         tell(None)
     tell.end()
-    steps = [record["steps"] for record in seen if record["event"] == "stretch"]
+    steps = [event.steps for _, event in seen if isinstance(event, Stretch)]
     assert steps[:3] == [100, 200, 300]
     assert steps[-1] == 100_000
     assert 200 < len(steps) < 600

@@ -17,7 +17,7 @@ from streamsvm.config import FitConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, CorruptDataError, DataError, MemoryLimitError
-from streamsvm.events import Events
+from streamsvm.events import Events, LevelSolved, Progress
 from streamsvm.fits import dcsvm as recipe
 from streamsvm.persist import load_model
 from streamsvm.train import plan, train, train_in_memory
@@ -154,7 +154,7 @@ class TestResume:
         train(there, chosen, model_path=tmp_path / "whole")
 
         def interrupt(record):
-            clustering = record["event"] == "progress" and record["phase"] == f"level {stop_at}"
+            clustering = isinstance(record.event, Progress) and record.event.phase == f"level {stop_at}"
             if clustering:
                 raise Stop
 
@@ -165,10 +165,10 @@ class TestResume:
         assert not (tmp_path / "m").exists()
         assert any((tmp_path / "run").glob("state-*.npz")) == (stop_at == 1)
         levels = []
-        watch = Events(lambda record: levels.append(record["level"]) if record["event"] == "level" else None)
-        train(there, chosen, model_path=tmp_path / "m", run_dir=tmp_path / "run", resume=True, events=watch)
+        run = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
+        train(there, chosen, **run, resume=True, events=Events(levels.append))
         if stop_at == 1:
-            assert 2 not in levels
+            assert 2 not in [event.level for _, event in levels if isinstance(event, LevelSolved)]
         np.testing.assert_array_equal(
             decisions(tmp_path / "m", data()[0]), decisions(tmp_path / "whole", data()[0])
         )

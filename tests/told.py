@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from streamsvm.events import Event, Record
+from streamsvm.records import parse
+
 CONFIG = {
     "solver": "dcsvm",
     "C": 2.0,
@@ -27,6 +30,13 @@ START = {
 
 def record(event: str, t: float, **fields: Any) -> dict[str, Any]:
     return {"event": event, "t": t, **fields}
+
+
+def parsed(record: dict[str, Any]) -> Record[Event]:
+    """As it is read from a file."""
+    found = parse(json.dumps(record).encode())
+    assert found is not None
+    return found
 
 
 def round_(number: int, **fields: Any) -> dict[str, Any]:

@@ -6,16 +6,16 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import typer
 
 from streamsvm.cli.interrupts import answered
-from streamsvm.events import Events
+from streamsvm.events import Event, Events, Joined, Record, Warned
 from streamsvm.human import heading, human
 from streamsvm.jsonable import jsonable
+from streamsvm.progress.lines import Minutes
 
 MOST_CLASSES_IN_A_TABLE = 30
 
@@ -63,7 +63,7 @@ def progress() -> Iterator[Events]:
         with answered(_echo):
             yield Events(partial(_say, _echo), Minutes(_echo))
         return
-    from streamsvm.cli.bars import Bars
+    from streamsvm.progress.bars import Bars
 
     with Bars() as bars, answered(bars.say):
         yield Events(partial(_say, bars.say), bars)
@@ -79,23 +79,9 @@ def _echo(line: str) -> None:
         typer.echo(line, err=True)
 
 
-def _say(say: Callable[[str], None], record: dict[str, Any]) -> None:
-    if record["event"] == "warning":
-        say(f"warning: {record['message']}")
-    if record["event"] == "cluster" and record["dashboard"]:
-        say(f"dashboard: {record['dashboard']}")
-
-
-class Minutes:
-    """An event sink for logs of batch jobs: says a minute's last progress in a line."""
-
-    def __init__(self, say: Callable[[str], None], every_s: float = 60.0) -> None:
-        self._say, self._every_s, self._said = say, every_s, 0.0
-
-    def __call__(self, record: dict[str, Any]) -> None:
-        if record["event"] != "progress" or record["t"] - self._said < self._every_s:
-            return
-        self._said = record["t"]
-        done, total, after = record["done"], record["total"], timedelta(seconds=round(record["t"]))
-        many = f"{done:,.0f}" if total is None else f"{done:,.4g}/{total:,}"
-        self._say(f"{record['phase']}  {many}  {after}")
+def _say(say: Callable[[str], None], record: Record[Event]) -> None:
+    event = record.event
+    if isinstance(event, Warned):
+        say(f"warning: {event.message}")
+    if isinstance(event, Joined) and event.dashboard:
+        say(f"dashboard: {event.dashboard}")

@@ -5,15 +5,31 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
+from dataclasses import fields
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamsvm.events import (
+    Done,
+    Event,
+    Failed,
+    LevelSolved,
+    Memory,
+    Planned,
+    Record,
+    Round,
+    Started,
+    Step,
+    Stretch,
+    Warned,
+    Window,
+)
 from streamsvm.human import heading, human, human_bytes
 from streamsvm.kernels.table import has_gamma
-from streamsvm.report.values import number, table
+from streamsvm.report.values import table
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -83,20 +99,23 @@ class Watch:
         self._begin()
 
     def _begin(self) -> None:
-        from streamsvm.cli.bars import Bars
+        from streamsvm.progress.bars import Bars
 
         self._bars = Bars(self._console, self._now)
         self._t, self._start = 0.0, time.time()
-        self._last: dict[str, dict[str, Any]] = {}
-        self._levels: dict[Any, dict[str, Any]] = {}
+        self._started, self._planned = Started(), Planned()
+        self._last: Round | Step | Window | Stretch | None = None  # that tells how far it is
+        self._end: Done | Failed | None = None
+        self._levels: dict[int, LevelSolved] = {}
+        self._rss_bytes: int | None = None
         self._peak_bytes = 0
         self._warnings: deque[str] = deque(maxlen=WARNINGS)
 
     @property
     def has_ended(self) -> bool:
-        return not self.is_running or "done" in self._last or "failed" in self._last
+        return not self.is_running or self._end is not None
 
-    def take(self, records: list[dict[str, Any]]) -> bool:
+    def take(self, records: list[Record[Event]]) -> bool:
         """Takes the next records; whether there were any."""
         self._is_taking = True
         for record in records:
@@ -104,21 +123,25 @@ class Watch:
         self._is_taking = False
         return bool(records)
 
-    def _take(self, record: dict[str, Any]) -> None:
-        kind = record["event"]
-        if kind == "start":
+    def _take(self, record: Record[Event]) -> None:
+        if isinstance(record.event, Started):
             self._begin()
-            self._start = _started(record)
-        self._t = record["t"]
-        self._last[kind] = record
-        if kind == "progress" and _is_progress(record):
-            self._bars(record)
-        elif kind == "level":
-            self._levels[str(record.get("level"))] = record
-        elif kind == "warning":
-            self._warnings.append(str(record.get("message", "")))
-        elif kind == "memory":
-            self._peak_bytes = max(self._peak_bytes, int(number(record.get("rss_bytes")) or 0))
+            self._started, self._start = record.event, _epoch_s(record.event)
+        self._t = record.t
+        self._bars(record)
+        match record.event:
+            case Planned() as plan:
+                self._planned = plan
+            case Round() | Step() | Window() | Stretch() as numbers:
+                self._last = numbers
+            case Done() | Failed() as end:
+                self._end = end
+            case LevelSolved() as solved:
+                self._levels[solved.level] = solved
+            case Warned(message):
+                self._warnings.append(message)
+            case Memory(rss_bytes):
+                self._rss_bytes, self._peak_bytes = rss_bytes, max(self._peak_bytes, rss_bytes)
 
     def _now(self) -> float:
         """Seconds since the run began: of a record that is being taken, which rates are made of, else by the clock."""
@@ -136,10 +159,10 @@ class Watch:
         return Group(*parts)
 
     def _title(self) -> str:
-        start, plan = self._last.get("start", {}), self._last.get("plan", {})
-        config, kernel = table(start.get("config")), table(plan.get("kernel"))
-        size = " x ".join(human("", start[name]) for name in ("n", "d") if name in start)
-        words = [config.get("solver"), start.get("store"), size, kernel.get("name")]
+        start = self._started
+        config, kernel = table(start.config), table(self._planned.kernel)
+        size = " x ".join(human("", length) for length in (start.n, start.d) if length is not None)
+        words = [config.get("solver"), start.store, size, kernel.get("name")]
         if has_gamma(str(kernel.get("name", ""))):
             words.append(f"gamma {human('', kernel.get('gamma'))}")
         if "C" in config:
@@ -148,10 +171,11 @@ class Watch:
 
     def _state(self) -> str:
         after = str(timedelta(seconds=round(self._now())))
-        if "failed" in self._last:
-            return f"ended after {after}: {self._last['failed'].get('message', '')}"
-        if "done" in self._last:
-            return f"finished after {after}"
+        match self._end:
+            case Failed(message):
+                return f"ended after {after}: {message or ''}"
+            case Done():
+                return f"finished after {after}"
         return (
             f"at work for {after}" if self.is_running else f"no longer at work; last heard of after {after}"
         )
@@ -162,47 +186,39 @@ class Watch:
 
         if not self._levels:
             return None
-        names = ("level", "parts", "max_rows", "n_support", "seconds_clustering", "seconds_training")
+        names = [field.name for field in fields(LevelSolved) if field.name != "objective"]
         shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for name in names:
             shown.add_column(heading(name), justify="right")
         for level in self._levels.values():
-            shown.add_row(*(human(name, level.get(name)) for name in names))
+            shown.add_row(*(human(name, getattr(level, name)) for name in names))
         return shown
 
     def _numbers(self) -> Any:
         """The last of what tells how far it is."""
         from rich.text import Text
 
-        kinds = [kind for kind in ("round", "step", "window", "stretch") if kind in self._last]
-        if not kinds:
+        if self._last is None:
             return None
-        record = max((self._last[kind] for kind in kinds), key=lambda record: record["t"])
-        told = [f"{heading(name)} {human('', record[name])}" for name in NUMBERS if name in record]
-        tol = table(self._last.get("start", {}).get("config")).get("tol")
-        ends = ("violation" in record or "gap" in record) and tol is not None
+        found = {name: value for name, value in vars(self._last).items() if value is not None}
+        told = [f"{heading(name)} {human('', found[name])}" for name in NUMBERS if name in found]
+        tol = table(self._started.config).get("tol")
+        ends = ("violation" in found or "gap" in found) and tol is not None
         return Text("  ".join([*told, f"(tol {human('', tol)})"] if ends else told))
 
     def _memory(self) -> Any:
         from rich.text import Text
 
-        now = number(self._last.get("memory", {}).get("rss_bytes"))
-        if now is None:
+        if self._rss_bytes is None:
             return None
-        limit = number(self._last.get("start", {}).get("limit_bytes"))
+        limit = self._started.limit_bytes
         of = "" if limit is None else f" of {human_bytes(limit)}"
-        return Text(f"memory {human_bytes(now)}{of}, at most {human_bytes(self._peak_bytes)}")
+        return Text(f"memory {human_bytes(self._rss_bytes)}{of}, at most {human_bytes(self._peak_bytes)}")
 
 
-def _started(record: dict[str, Any]) -> float:
+def _epoch_s(started: Started) -> float:
     """When the run began, in seconds since the epoch; now, where its record does not tell."""
     try:
-        return datetime.fromisoformat(record["time"]).timestamp()
-    except (KeyError, TypeError, ValueError):
+        return datetime.fromisoformat(started.time or "").timestamp()
+    except ValueError:
         return time.time()
-
-
-def _is_progress(record: dict[str, Any]) -> bool:
-    done, total = number(record.get("done")), number(record.get("total"))
-    known = total is not None or record.get("total", 0) is None
-    return isinstance(record.get("phase"), str) and done is not None and known

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from streamsvm.estimators.base import StoreClassifier
 from streamsvm.estimators.support import SupportVectors
+from streamsvm.events import Event, Phase, Record, Round
 
 DCSVM_OPTIONS = (
     "early",
@@ -81,6 +82,8 @@ class DCSVC(SupportVectors, StoreClassifier):
         Bytes, or as "2GiB"; bounds the whole process (None: most of what is free). Data beyond it is read from disk.
     n_jobs : int or None, default=None
         Threads; None or -1 is every core (one, inside a parallel joblib worker).
+    verbose : int, default=0
+        1 shows progress on stderr: bars on a terminal, lines elsewhere; above 1 each step of the solver, too.
 
     Attributes
     ----------
@@ -143,6 +146,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.C = C
         self.kernel = kernel
@@ -169,6 +173,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.
@@ -196,5 +201,5 @@ class _RoundCounter:
     def __init__(self) -> None:
         self.n = 0
 
-    def __call__(self, record: dict[str, Any]) -> None:
-        self.n += record["event"] == "round" and record["phase"] == "top"
+    def __call__(self, record: Record[Event]) -> None:
+        self.n += isinstance(record.event, Round) and record.event.phase == Phase.TOP

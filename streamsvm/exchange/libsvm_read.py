@@ -20,7 +20,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.sources import csr
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.events import Events, ignore
+from streamsvm.events import Events, Warned, heard
 from streamsvm.exchange.libsvm import LARGEST_LABEL, SVM, libsvm_names, signed
 from streamsvm.exchange.ranges import MOST_FEATURES, read_range
 from streamsvm.kernels.base import Kernel, kernel_from
@@ -55,7 +55,7 @@ def import_libsvm(
     labels: Path | None = None,
     features: int | None = None,
     names: Path | None = None,
-    events: Events = ignore,
+    events: Events = heard,
 ) -> Imported:
     """The model in a file of LIBSVM.
 
@@ -65,10 +65,7 @@ def import_libsvm(
     """
     svm, left_out = read_svm(path)
     if left_out:
-        events(
-            "warning",
-            message=f"{path}: {', '.join(left_out)} left out: an imported model has no probabilities",
-        )
+        events(Warned(f"{path}: {', '.join(left_out)} left out: an imported model has no probabilities"))
     scaling = None if ranges is None else read_range(ranges)
     least = max(svm.support.d, 0 if scaling is None else len(scaling.scale))
     if features is not None and features < least:

@@ -16,7 +16,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, NotFoundError, StorageError
-from streamsvm.events import Events, Rounds
+from streamsvm.events import Compressed, Events, Phase, Rounds, Step, Warned
 from streamsvm.fits.base import Fit
 from streamsvm.graph import Engine
 from streamsvm.hss.compress import Tolerances
@@ -183,7 +183,7 @@ class ADMMFit(Fit):
                 try:
                     save_model(made, path)
                 except StorageError as error:
-                    self.events("warning", message=f"{error}: --resume would compress once more")
+                    self.events(Warned(f"{error}: --resume would compress once more"))
         return made
 
     def _made(self, rows: Rows, options: HSSOptions) -> tuple[np.ndarray, KernelMatrix, ShiftedKernel]:
@@ -198,7 +198,7 @@ class ADMMFit(Fit):
         except ConfigError as error:
             if options.tolerances.definite is not None:
                 raise
-            self.events("warning", message=f"{error}; compressed again, with hss.definite")
+            self.events(Warned(f"{error}; compressed again, with hss.definite"))
         definite = replace(options, tolerances=replace(options.tolerances, definite=True))
         return self._made(rows, definite)
 
@@ -216,9 +216,10 @@ class ADMMFit(Fit):
         if share > INCOMPRESSIBLE:
             other = "cutting-plane with a linear kernel, or dcsvm" if self.store.is_sparse else "dcsvm"
             self.events(
-                "warning",
-                message=f"the kernel matrix compresses badly: ranks are {share:.0%} of what they could be at most; "
-                f"take solver {other} instead",
+                Warned(
+                    f"the kernel matrix compresses badly: ranks are {share:.0%} of what they could be at most; "
+                    f"take solver {other} instead"
+                )
             )
 
     def _solve(self, problem: _Problem) -> ADMMState:
@@ -231,10 +232,10 @@ class ADMMFit(Fit):
             return state.steps >= options.iterations or state.residual <= options.residual
 
         def on_step(state: ADMMState) -> None:
-            facts = {"primal": float(state.primal.max()), "dual": float(state.dual.max()), "beta": state.beta}
-            self.events("step", step=state.steps, **facts)
+            primal, dual = float(state.primal.max()), float(state.dual.max())
+            self.events(Step(state.steps, primal=primal, dual=dual, beta=state.beta))
             done = options.iterations if stop(state) else state.steps
-            self.events.progress("admm", done, options.iterations, **facts)
+            self.events.progress("admm", done, options.iterations, primal=primal, dual=dual, beta=state.beta)
             self.checkpoints.offer(state.to_arrays, last=stop(state))
 
         self.events.progress("admm", state.steps if state else 0, options.iterations)
@@ -268,7 +269,7 @@ class ADMMFit(Fit):
         def stop(state: blockws.BlockState) -> bool:
             return solver.is_solved(state) or state.rounds >= self.config.hss.polish
 
-        tell = Rounds(self.events, "polish", y.shape[1], self.config.tol)
+        tell = Rounds(self.events, Phase.POLISH, y.shape[1], self.config.tol)
 
         with self.phase("polish"), self.engine.serial_blas():
             for c in range(y.shape[1]):
@@ -298,7 +299,8 @@ class ADMMFit(Fit):
         facts["factor_bytes"] = problem.inverse.nbytes
         H = problem.matrix.H
         ranks = [level.tolist() for level in H.ranks()[:SHOWN_LEVELS]]
-        self.events("hss", **facts, rows=H.tree.n, depth=H.tree.depth, ranks=ranks)
+        more = {name: value for name, value in facts.items() if name != "hss_ranks"}
+        self.events(Compressed(H.tree.n, H.tree.depth, ranks, facts["hss_ranks"], more))
         return facts
 
     def _model(

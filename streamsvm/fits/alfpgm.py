@@ -16,7 +16,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.events import Events, Rounds
+from streamsvm.events import Events, Phase, Rounds
 from streamsvm.fits.base import Fit
 from streamsvm.fits.duals import model_of_duals
 from streamsvm.graph import Engine
@@ -155,7 +155,7 @@ class ALFPGMFit(Fit):
                 alone, duals, shared=shared, window=16 * slots, phase="pairs", events=self.events
             )
             return
-        rounds = Rounds(self.events, "solve", len(duals), self.config.tol)
+        rounds = Rounds(self.events, Phase.SOLVE, len(duals), self.config.tol)
         for number, dual in enumerate(duals):
 
             def on_step(state: ALFPGMState, problem: DualQP, number: int = number) -> None:

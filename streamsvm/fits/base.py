@@ -22,7 +22,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling, from_moments, require_zeros_kept
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.events import Events
+from streamsvm.events import Events, Warned
 from streamsvm.fits.advice import advice
 from streamsvm.graph import Engine
 from streamsvm.kernels.base import Kernel, Stationary
@@ -121,7 +121,7 @@ class Fit(ABC):
         exact: the problem was neither divided nor approximated. converged: None of a solver that makes passes.
         """
         if converged is False:
-            self.events("warning", message=f"not converged: {advice}", about="convergence")
+            self.events(Warned(f"not converged: {advice}", about="convergence"))
         return {
             "objective": objective,
             "gap": gap,

@@ -21,7 +21,7 @@ from streamsvm.data.check import require_finite
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
-from streamsvm.events import Events
+from streamsvm.events import Epoch, Events, Window
 from streamsvm.fits.base import Fit
 from streamsvm.graph import Engine
 from streamsvm.memory import MiB, require_memory
@@ -94,7 +94,7 @@ class BSGDFit(Fit):
             counted += score
             seconds = time.perf_counter() - began
             stats = asdict(self.learner.stats())
-            self.events("window", accuracy=score[0] / score[2], loss=score[1] / score[2], **stats)
+            self.events(Window(accuracy=score[0] / score[2], loss=score[1] / score[2], **stats))
             self.events.progress(
                 f"epoch {epoch + 1}",
                 int(counted[2]),
@@ -106,7 +106,7 @@ class BSGDFit(Fit):
             place = {"epoch": epoch, "block": number, "counted": counted}
             self.checkpoints.offer(partial(self._state, place), last=number == len(order))
         facts = {"accuracy": counted[0] / counted[2], "loss": counted[1] / counted[2]}
-        self.events("epoch", epoch=epoch + 1, **facts, **asdict(self.learner.stats()))
+        self.events(Epoch(epoch=epoch + 1, **facts, **asdict(self.learner.stats())))
 
     def _alone(self, epoch: int, order: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """(1, score) of each window, learnt one after the other."""

@@ -14,7 +14,7 @@ from streamsvm.data.held import PASS_BYTES, HeldSamples
 from streamsvm.data.samples import Samples, StoreSamples
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.events import Approach, Events
+from streamsvm.events import Approach, Events, Step
 from streamsvm.fits.base import Fit
 from streamsvm.gather import gather
 from streamsvm.graph import Engine
@@ -108,15 +108,7 @@ class CuttingPlaneFit(Fit):
             gap = (state.objective - state.bound) / state.objective
             facts = {"gap": gap, "rows_s": self.store.n / (now - last)}
             passes.note, last = facts, now
-            self.events(
-                "step",
-                step=state.steps,
-                passes=passes.count,
-                objective=state.objective,
-                bound=state.bound,
-                planes=state.planes,
-                **facts,
-            )
+            self.events(Step(state.steps, passes.count, state.objective, state.bound, state.planes, **facts))
             done = approach(gap) if not self._stop(state, passes) else 1.0
             self.events.progress("planes", done, 1, step=state.steps, gap=gap)
             self.checkpoints.offer(

@@ -19,7 +19,7 @@ from streamsvm.data.rows import rows_state
 from streamsvm.data.samples import MemorySamples, StoreSamples
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.events import Events, Rounds
+from streamsvm.events import Events, Phase, Rounds, SupportCompared, Warned
 from streamsvm.fits.base import Fit
 from streamsvm.fits.duals import model_of_duals
 from streamsvm.gather import Table, gather
@@ -73,7 +73,7 @@ class DCSVMFit(Fit):
         self._found: dict[int, np.ndarray] = {}  # support vectors of each level, as bits
         self._saved: dict[str, np.ndarray] | None = None
         if options.early and self.levels == 0:
-            self.events("warning", message=f"{store.n} rows are one part: solved exactly, early or not")
+            self.events(Warned(f"{store.n} rows are one part: solved exactly, early or not"))
 
     def _plan_memory(self) -> MemoryPlan:
         """Of this process, or of each worker of a cluster."""
@@ -187,7 +187,7 @@ class DCSVMFit(Fit):
             found = np.unpackbits(bits, count=self.store.n)
             hits = int(np.count_nonzero(found[support]))
             precision, recall = hits / max(int(found.sum()), 1), hits / max(len(support), 1)
-            self.events("support", level=number, precision=round(precision, 5), recall=round(recall, 5))
+            self.events(SupportCompared(number, round(precision, 5), round(recall, 5)))
 
     def _climbed(self, numbers: range) -> np.ndarray:
         """Coefficients (n, columns) after these levels, some of them from a checkpoint."""
@@ -317,7 +317,7 @@ class DCSVMFit(Fit):
         self, stage: int, dual: Dual, bounded: Bounded, alpha: np.ndarray, of: np.ndarray | None = None
     ) -> SolvedState:
         """All subproblems of a stage, their state kept; alpha: of these rows, `of`: of all rows."""
-        phase, total = {REFINE: "refine", TOP: "top"}[stage], self.bounded.count
+        phase, total = {REFINE: Phase.REFINE, TOP: Phase.TOP}[stage], self.bounded.count
         rounds = Rounds(self.events, phase, total, self.config.tol)
         of = alpha if of is None else of
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba as nb
 import numpy as np
 
 from streamsvm.data.rows import Rows
-from streamsvm.events import Events, ignore
+from streamsvm.events import Event, Events, Progress, Record, ignore
 from streamsvm.graph import Engine
 from streamsvm.hss.tree import ClusterTree, order_rows, random_direction
 from streamsvm.kernels.base import inner_products
@@ -37,8 +35,10 @@ def nearest_neighbours(
             norms = block.sq_norms.astype(np.float32)
             _meet(inner, norms, here, ids, sq_distances)
 
-        def told(record: dict[str, Any], number: int = number) -> None:
-            done = number + record["done"] / record["total"]
+        def told(record: Record[Event], number: int = number) -> None:
+            assert isinstance(record.event, Progress)  # all that a map tells
+            assert record.event.total
+            done = number + record.event.done / record.event.total
             events.progress("neighbours", int(done) if done == int(done) else done, trees)
 
         for _ in engine.map(meet, leaves, window=16 * engine.threads, events=Events(told)):

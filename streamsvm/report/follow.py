@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from streamsvm.checkpoints import is_at_work
-from streamsvm.report.read import Record, parse
+from streamsvm.events import Event, Record
+from streamsvm.records import parse
 from streamsvm.runs import EVENTS
 
 
@@ -16,7 +17,7 @@ class Tail:
         self._run_dir = run_dir
         self._read_bytes = 0
 
-    def __call__(self) -> list[Record]:
+    def __call__(self) -> list[Record[Event]]:
         path = self._run_dir / EVENTS
         if not path.is_file():
             return []

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamsvm.records import number
 from streamsvm.report.drawing import new, number_text, plot
 from streamsvm.report.plots import cells
 from streamsvm.report.read import SCORE
-from streamsvm.report.values import Record, number
+from streamsvm.report.values import Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +28,7 @@ def axes_of(tried: Mapping[str, Collection[Any]]) -> tuple[str, str] | None:
 
 
 @plot
-def heat_map(trials: Sequence[Record], down: str, across: str) -> Figure | None:
+def heat_map(trials: Sequence[Row], down: str, across: str) -> Figure | None:
     """The best mean score of each pair of values, over whatever else was tried."""
     rows, columns, scores = grid(trials, down, across)
     if not rows:
@@ -40,7 +41,7 @@ def heat_map(trials: Sequence[Record], down: str, across: str) -> Figure | None:
     return figure
 
 
-def grid(trials: Sequence[Record], down: str, across: str) -> tuple[list[Any], list[Any], np.ndarray]:
+def grid(trials: Sequence[Row], down: str, across: str) -> tuple[list[Any], list[Any], np.ndarray]:
     """Values (m) and (k) of two options, and the best mean score (m, k) of each pair, NaN where there is none."""
     scored = [t for t in trials if down in t and across in t and number(t.get(SCORE)) is not None]
     rows, columns = (_values(scored, name) for name in (down, across))
@@ -52,7 +53,7 @@ def grid(trials: Sequence[Record], down: str, across: str) -> tuple[list[Any], l
     return rows, columns, scores
 
 
-def _values(trials: Sequence[Record], name: str) -> list[Any]:
+def _values(trials: Sequence[Row], name: str) -> list[Any]:
     """Numbers by size, then all else by its text."""
     found = {str(trial[name]): trial[name] for trial in trials}
     return sorted(found.values(), key=lambda v: (False, v, "") if _is_number(v) else (True, 0, str(v)))

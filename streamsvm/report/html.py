@@ -76,9 +76,8 @@ def _named(runs: Sequence[Run]) -> list[Run]:
 
 def _lead(runs: Sequence[Run]) -> str:
     """What the page is about, in a line."""
-    starts = [run.first("start") for run in runs]
-    stores = dict.fromkeys(str(start["store"]) for start in starts if start.get("store"))
-    times = dict.fromkeys(str(start["time"]).replace("T", " ") for start in starts if start.get("time"))
+    stores = dict.fromkeys(run.started.store for run in runs if run.started.store)
+    times = dict.fromkeys(run.started.time.replace("T", " ") for run in runs if run.started.time)
     what = [", ".join(stores), min(times, default="")]
     return " \u00b7 ".join(text for text in what if text)
 

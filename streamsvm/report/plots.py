@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from streamsvm.events import (
+    Compressed,
+    Event,
+    Learnt,
+    Memory,
+    Record,
+    Round,
+    Scope,
+    Step,
+    Stretch,
+    SupportCompared,
+    Window,
+)
+from streamsvm.records import number
 from streamsvm.report.drawing import (
     ALERT,
     DASHES,
@@ -27,22 +41,22 @@ from streamsvm.report.drawing import (
     whole_x,
 )
 from streamsvm.report.read import Run, by_number, columns
-from streamsvm.report.values import Record, number, table
+from streamsvm.report.values import table, table_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MOST_LETTERS = 50  # of the names below a table of cells, beside each other
-LAST = ("top", "solve", "polish")  # phases of rounds over all rows
 SHORTEST = 0.01  # share of a run's time from which a phase is compared
 LIMIT_SHOWN = 4  # times the most memory that was held, up to which its limit is drawn
 Line = tuple[str, np.ndarray, np.ndarray]  # its name, x and y
+E = TypeVar("E", bound=Event)
 
 
-def line(name: str, records: Sequence[Record], x: str, y: str) -> Line:
-    """A field over another, of records that have both."""
-    at, values = columns(records, x, y)
+def line(name: str, records: Iterable[Record[E]], y: Callable[[E], float | None]) -> Line:
+    """What a kind of event tells, over the time."""
+    at, values = columns(2, ((t, y(event)) for t, event in records))
     return name, at, values
 
 
@@ -79,7 +93,8 @@ def objective(runs: Sequence[Run]) -> Figure | None:
     Where some rows alone are free, as in refine, the others are 0: that is a point of the whole problem, too.
     """
     return over_time(
-        [line(run.name, _whole(run, "refine", *LAST), "t", "objective") for run in runs], "objective"
+        [line(run.name, _whole(run, "whole", "some rows"), lambda event: event.objective) for run in runs],
+        "objective",
     )
 
 
@@ -88,34 +103,34 @@ def gap(runs: Sequence[Run]) -> Figure | None:
     """Gap over the size of the objective."""
     lines = []
     for run in runs:
-        records = _whole(run, *LAST)
-        t, value, size = columns(records, "t", "gap", "objective")
-        if records and records[0]["event"] == "step":  # cutting planes tell it so
+        records = _whole(run, "whole")
+        t, value, size = columns(3, ((t, event.gap, event.objective) for t, event in records))
+        if records and isinstance(records[0].event, Step):  # cutting planes tell it so
             size = np.ones_like(size)
         kept = (value > 0) & (size != 0)
         lines.append((run.name, t[kept], (value / np.abs(np.where(size, size, 1)))[kept]))
     return over_time(lines, "gap / |objective|")
 
 
-def _whole(run: Run, *phases: str) -> list[Record]:
-    """Records of steps whose objective is that of the whole problem, and of rounds in these phases."""
-    rounds = [record for record in run.of("round") if record.get("phase") in phases]
-    alone = all(record.get("problem") == 0 for record in rounds)
-    steps = [record for record in run.of("step") if "objective" in record]
+def _whole(run: Run, *scopes: Scope) -> Sequence[Record[Step | Round]]:
+    """Steps whose objective is that of the whole problem, or the rounds of phases of these scopes."""
+    rounds = [record for record in run.of(Round) if record.event.phase.scope in scopes]
+    alone = all(event.problem == 0 for _, event in rounds)
+    steps = [record for record in run.of(Step) if record.event.objective is not None]
     return steps or (rounds if alone else [])
 
 
-def rounds_by_phase(run: Run) -> Iterator[tuple[str, list[Record]]]:
+def rounds_by_phase(run: Run) -> Iterator[tuple[str, list[Round]]]:
     """(phase, its rounds in order, those of each problem after the ones before) of solvers by rounds."""
-    told = [r for r in run.of("round") if isinstance(r.get("phase"), str)]
-    for phase in dict.fromkeys(r["phase"] for r in told):
-        own = sorted((r for r in told if r["phase"] == phase), key=_problem)
+    told = [event for _, event in run.of(Round)]
+    for phase in dict.fromkeys(event.phase for event in told):
+        own = sorted((event for event in told if event.phase == phase), key=_problem)
         problems = (list(group) for _, group in groupby(own, key=_problem))
-        yield phase, [record for records in problems for record in by_number(records, "round")]
+        yield phase, [event for events in problems for event in by_number(events, lambda event: event.round)]
 
 
-def _problem(record: Record) -> float:
-    return number(record.get("problem")) or 0.0
+def _problem(event: Round) -> int:
+    return event.problem or 0
 
 
 @plot
@@ -123,8 +138,8 @@ def violation(runs: Sequence[Run]) -> Figure | None:
     """The largest violation of the KKT conditions after each round."""
     lines: list[Line] = []
     for run in runs:
-        for phase, records in rounds_by_phase(run):
-            [y] = columns(records, "violation")
+        for phase, rounds in rounds_by_phase(run):
+            [y] = columns(1, ([event.violation] for event in rounds))
             name = phase if len(runs) == 1 else f"{run.name}: {phase}"
             lines.append((name, np.arange(1, len(y) + 1)[y > 0], y[y > 0]))
     if not any(len(x) for _, x, _ in lines):
@@ -144,9 +159,8 @@ def residuals(runs: Sequence[Run]) -> Figure | None:
     """Primal and dual residuals of ADMM, relative, after each step."""
     lines: list[Line] = []
     for run in runs:
-        steps = by_number(run.of("step"), "step")
-        for name in ("primal", "dual"):
-            x, y = columns(steps, "step", name)
+        x, *both = columns(3, ((step.step, step.primal, step.dual) for step in _steps(run)))
+        for name, y in zip(("primal", "dual"), both, strict=True):
             lines.append((name if len(runs) == 1 else f"{run.name}: {name}", x[y > 0], y[y > 0]))
     if not any(len(x) for _, x, _ in lines):
         return None
@@ -155,6 +169,10 @@ def residuals(runs: Sequence[Run]) -> Figure | None:
     draw_lines(axes, lines)
     scale_y(axes, *(y for _, _, y in lines))
     return finish(figure, axes)
+
+
+def _steps(run: Run) -> list[Step]:
+    return by_number((event for _, event in run.of(Step)), lambda step: step.step)
 
 
 @plot
@@ -190,7 +208,7 @@ def _seconds(run: Run, least: float) -> dict[str, float]:
 @plot
 def memory(runs: Sequence[Run]) -> Figure | None:
     """Resident memory of a run's processes, and its limit where there is room for both."""
-    lines = [line(run.name, run.of("memory"), "t", "rss_bytes") for run in runs]
+    lines = [line(run.name, run.of(Memory), lambda event: event.rss_bytes) for run in runs]
     most = max((y.max() for _, _, y in lines if len(y)), default=0.0)
     if not most:
         return None
@@ -207,17 +225,16 @@ def memory(runs: Sequence[Run]) -> Figure | None:
     return finish(figure, axes, is_shared=len(runs) > 1)
 
 
-def limits(runs: Sequence[Run]) -> list[float]:
+def limits(runs: Sequence[Run]) -> list[int]:
     """Bytes that the runs were to stay below, each limit once."""
-    found = {number(run.first("start").get("limit_bytes")) for run in runs}
-    return sorted(limit for limit in found if limit is not None)
+    return sorted({limit for run in runs if (limit := run.started.limit_bytes) is not None})
 
 
 @plot
 def levels(run: Run) -> Figure | None:
     """Of the support vectors found at a level, how many are ones of the solution, and how many of these it found."""
-    records = by_number(run.of("support"), "level")
-    number, precision, recall = columns(records, "level", "precision", "recall")
+    told = by_number((event for _, event in run.of(SupportCompared)), lambda event: event.level)
+    number, precision, recall = columns(3, ((event.level, event.precision, event.recall) for event in told))
     if not len(number):
         return None
     figure, axes = new(xlabel="level, from many parts to few", ylim=(0, 1.04))
@@ -230,17 +247,17 @@ def levels(run: Run) -> Figure | None:
 @plot
 def budget(runs: Sequence[Run]) -> Figure | None:
     """Accuracy of each stretch of rows before they were learnt, support vectors, and what merging has cost."""
-    named = (
-        ("accuracy", "accuracy"),
-        ("supports", "support vectors"),
-        ("degradation", "degradation"),
+    named: tuple[tuple[str, Callable[[Learnt], float | None]], ...] = (
+        ("accuracy", lambda event: event.accuracy),
+        ("support vectors", lambda event: event.supports),
+        ("degradation", lambda event: event.degradation),
     )
-    told = [(run.name, run.of("window") or run.of("stretch")) for run in runs]
-    if not any(len(columns(records, "steps", "supports")[0]) for _, records in told):
+    told = [(run.name, _learnt(run)) for run in runs]
+    if not any(event.supports is not None for _, events in told for event in events):
         return None
     figure, panels = new(5.4, 3)
-    for (field, label), axes in zip(named, panels, strict=True):
-        draw_lines(axes, [line(name, records, "steps", field) for name, records in told])
+    for (label, value), axes in zip(named, panels, strict=True):
+        draw_lines(axes, [(name, *_over_steps(events, value)) for name, events in told])
         axes.set_ylabel(label)
     figure.align_ylabels(panels)
     from_zero(panels[1])
@@ -250,12 +267,24 @@ def budget(runs: Sequence[Run]) -> Figure | None:
     return finish(figure, panels[0], is_shared=len(runs) > 1)
 
 
+def _over_steps(
+    events: Sequence[Learnt], value: Callable[[Learnt], float | None]
+) -> tuple[np.ndarray, np.ndarray]:
+    steps, values = columns(2, ((event.steps, value(event)) for event in events))
+    return steps, values
+
+
+def _learnt(run: Run) -> list[Learnt]:
+    """What a learner told: windows of a fit, or stretches of a stream."""
+    return [event for _, event in run.of(Window)] or [event for _, event in run.of(Stretch)]
+
+
 @plot
 def working_sets(run: Run) -> Figure | None:
     """Rows of each round's working set, and those that were not shrunk."""
     lines: list[Line] = []
-    for _, records in rounds_by_phase(run):
-        active, working = columns(records, "active", "working_set")
+    for _, rounds in rounds_by_phase(run):
+        active, working = columns(2, ((event.active, event.working_set) for event in rounds))
         x = np.arange(1, len(active) + 1)
         lines += [("rows not shrunk", x, active), ("working set", x, working)]
     lines = [told for told in lines if len(told[1])]
@@ -271,7 +300,8 @@ def working_sets(run: Run) -> Figure | None:
 @plot
 def bounds(run: Run) -> Figure | None:
     """The objective, and the bound that the planes give it."""
-    x, upper, lower = columns(by_number(run.of("step"), "passes"), "passes", "objective", "bound")
+    steps = by_number((event for _, event in run.of(Step)), lambda step: step.passes)
+    x, upper, lower = columns(3, ((step.passes, step.objective, step.bound) for step in steps))
     if not len(x):
         return None
     figure, axes = new(xlabel="passes over the rows", ylabel="objective")
@@ -287,9 +317,9 @@ def bounds(run: Run) -> Figure | None:
 @plot
 def ranks(run: Run) -> Figure | None:
     """Mean and largest rank of the bases at each level of the cluster tree."""
-    told = run.last("hss").get("hss_ranks")
-    rows = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
-    mean, most = columns(rows, "mean", "most")
+    told = run.last(Compressed)
+    rows = table_rows(told and told.hss_ranks)
+    mean, most = columns(2, ((row.get("mean"), row.get("most")) for row in rows))
     if not len(mean):
         return None
     x = np.arange(1, len(mean) + 1)

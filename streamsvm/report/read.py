@@ -6,16 +6,21 @@ Runs that were interrupted, resumed or are still at work, torn lines, records of
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from streamsvm.errors import NotFoundError
-from streamsvm.report.values import Record, number, parse, table, table_rows
+from streamsvm.events import Done, Event, Failed, Record, Started
+from streamsvm.records import number, parse
+from streamsvm.report.values import Row, table, table_rows
 from streamsvm.runs import EVALUATION, EVENTS, RESULT, TUNE, require_run
+
+E = TypeVar("E", bound=Event)
+T = TypeVar("T")
 
 SCORE = "mean_score"
 NOT_OPTIONS = ("rank", SCORE, "std_score", "fold_scores", "rows", "seconds")  # what else a trial of tune says
@@ -29,27 +34,29 @@ class Run:
     """
 
     name: str
-    records: tuple[Record, ...]
-    result: Record
-    evaluation: Record
-    tune: tuple[Record, ...]
+    records: tuple[Record[Event], ...]
+    result: Row
+    evaluation: Row
+    tune: tuple[Row, ...]
     notes: tuple[str, ...] = ()
 
-    def of(self, kind: str, **fields: Any) -> list[Record]:
-        """The records of an event that have these fields."""
-        return [r for r in self.records if r["event"] == kind and fields.items() <= r.items()]
+    def of(self, kind: type[E]) -> list[Record[E]]:
+        """The records of a kind of event."""
+        return [Record(r.t, r.event) for r in self.records if isinstance(r.event, kind)]
 
-    def first(self, kind: str) -> Record:
-        """The first record of an event, or an empty one."""
-        return next((r for r in self.records if r["event"] == kind), {})
-
-    def last(self, kind: str) -> Record:
-        return next((r for r in reversed(self.records) if r["event"] == kind), {})
+    def last(self, kind: type[E]) -> E | None:
+        """The last event of a kind."""
+        return next((r.event for r in reversed(self.records) if isinstance(r.event, kind)), None)
 
     @property
-    def config(self) -> Record:
+    def started(self) -> Started:
+        """What it began with; nothing is known of a run whose records do not tell."""
+        return next((r.event for r in self.of(Started)), Started())
+
+    @property
+    def config(self) -> Row:
         """The options of a run; of a search, whose first record has those that all share, with the best trial's."""
-        config = table(self.first("start").get("config"))
+        config = table(self.started.config)
         return _with(config, self.tune[0]) if self.tune else config
 
     @property
@@ -59,15 +66,20 @@ class Run:
     @property
     def seconds(self) -> float | None:
         """Of the whole run so far."""
-        return self.records[-1]["t"] if self.records else None
+        return self.records[-1].t if self.records else None
 
     @property
     def status(self) -> str:
         """How it ended; a run without an end is at work, or was killed."""
-        last = next((r for r in reversed(self.records) if r["event"] in ("start", "done", "failed")), {})
-        if last.get("event") == "failed":
-            return "interrupted" if last.get("message") == "KeyboardInterrupt" else "failed"
-        return {"done": "finished", "start": "not finished"}.get(str(last.get("event")), "")
+        ends = (r.event for r in reversed(self.records) if isinstance(r.event, Started | Done | Failed))
+        match next(ends, None):
+            case Failed(message):
+                return "interrupted" if message == "KeyboardInterrupt" else "failed"
+            case Done():
+                return "finished"
+            case Started():
+                return "not finished"
+        return ""
 
 
 def read_run(folder: Path) -> Run:
@@ -89,11 +101,11 @@ def read_run(folder: Path) -> Run:
     )
 
 
-def columns(records: Iterable[Record], *names: str) -> list[np.ndarray]:
-    """The fields as arrays, of those records in which all of them are numbers."""
-    rows = [[number(record.get(name)) for name in names] for record in records]
-    kept = [row for row in rows if None not in row]
-    return list(np.array(kept, np.float64).reshape(-1, len(names)).T)
+def columns(width: int, rows: Iterable[Sequence[Any]]) -> list[np.ndarray]:
+    """The columns of rows of so many values as arrays, of those rows in which all are numbers."""
+    found = ([number(value) for value in row] for row in rows)
+    kept = [row for row in found if None not in row]
+    return list(np.array(kept, np.float64).reshape(-1, width).T)
 
 
 def matrix(value: Any, width: int | None = None) -> np.ndarray | None:
@@ -106,30 +118,30 @@ def matrix(value: Any, width: int | None = None) -> np.ndarray | None:
     return found if whole and width in (None, found.shape[1]) else None
 
 
-def by_number(records: Sequence[Record], name: str) -> list[Record]:
-    """Each number of a field once, its last record, in order: a resumed run makes some rounds again."""
-    found = {value: record for record in records if (value := number(record.get(name))) is not None}
-    return [found[value] for value in sorted(found)]
+def by_number(records: Iterable[T], value: Callable[[T], float | None]) -> list[T]:
+    """Each number once, its last record, in order: a resumed run makes some rounds again."""
+    found = {at: record for record in records if (at := value(record)) is not None}
+    return [found[at] for at in sorted(found)]
 
 
-def _trial(row: Record) -> Record:
+def _trial(row: Row) -> Row:
     """A record of tune with its options as columns."""
     return table(row.get("params")) | {name: value for name, value in row.items() if name != "params"}
 
 
-def _place(trial: Record) -> tuple[float, float]:
+def _place(trial: Row) -> tuple[float, float]:
     """Trials in order, the best first: by rank, which knows that a score on few rows says less than one on all."""
     rank, score = number(trial.get("rank")), number(trial.get(SCORE))
     return np.inf if rank is None else rank, np.inf if score is None else -score
 
 
-def options_of(trials: Iterable[Record]) -> list[str]:
+def options_of(trials: Iterable[Row]) -> list[str]:
     """The columns of trials that are options."""
     names = dict.fromkeys(name for trial in trials for name in trial)
     return [name for name in names if name not in NOT_OPTIONS]
 
 
-def _with(config: Record, trial: Record) -> Record:
+def _with(config: Row, trial: Row) -> Row:
     """A configuration with a trial's options, by dotted name, in place of its own."""
     merged = {name: dict(value) if isinstance(value, dict) else value for name, value in config.items()}
     for name in options_of([trial]):
@@ -149,7 +161,7 @@ def _json(path: Path, notes: list[str]) -> Any:
         return {}
 
 
-def _records(path: Path) -> Iterator[Record]:
+def _records(path: Path) -> Iterator[Record[Event]]:
     """Those of the file, their time going on where another process went on."""
     if not path.is_file():
         return
@@ -158,20 +170,19 @@ def _records(path: Path) -> Iterator[Record]:
         for line in file:
             if (record := parse(line)) is None:
                 continue
-            if record["t"] + offset < before and (
-                record["event"] == "start" or before - offset - record["t"] > 1
-            ):
-                offset = before - record["t"]
-            before = max(before, record["t"] + offset)
-            yield record | {"t": record["t"] + offset}
+            t, event = record
+            if t + offset < before and (isinstance(event, Started) or before - offset - t > 1):
+                offset = before - t
+            before = max(before, t + offset)
+            yield Record(t + offset, event)
 
 
-def _last_run(records: Iterable[Record]) -> list[Record]:
+def _last_run(records: Iterable[Record[Event]]) -> list[Record[Event]]:
     """The records since a run began anew in the folder; what was there before is another run's."""
-    found: list[Record] = []
+    found: list[Record[Event]] = []
     for record in records:
-        if record["event"] == "start" and not record.get("resume"):
+        if isinstance(record.event, Started) and not record.event.resume:
             found = []
         found.append(record)
-    began = found[0]["t"] if found else 0.0
-    return [record | {"t": record["t"] - began} for record in found]
+    began = found[0].t if found else 0.0
+    return [Record(t - began, event) for t, event in found]

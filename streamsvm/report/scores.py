@@ -10,6 +10,7 @@ import numpy as np
 from streamsvm.report.drawing import MUTED, WIDTH, finish, new, plot
 from streamsvm.report.plots import Line, cells, draw_lines
 from streamsvm.report.read import Run, columns, matrix
+from streamsvm.report.values import table_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,9 +65,10 @@ def _curves(
 def calibration(runs: Sequence[Run]) -> Figure | None:
     """How often what was given a probability is true, bin by bin; below, how many rows there were."""
     told = [(run.name, run.evaluation.get("reliability")) for run in runs]
+    names = ("confidence", "frequency", "count")
     bins = {
-        name: columns([r for r in rows if isinstance(r, dict)], "confidence", "frequency", "count")
-        for name, rows in ((name, rows if isinstance(rows, list) else []) for name, rows in told)
+        run: columns(len(names), ([row.get(name) for name in names] for row in table_rows(rows)))
+        for run, rows in told
     }
     if not any(len(found[0]) for found in bins.values()):
         return None

@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from streamsvm.events import Compressed, Failed, LevelSolved, Memory, Planned, SupportCompared, Warned
 from streamsvm.human import human, human_bytes
 from streamsvm.kernels.table import has_gamma
+from streamsvm.records import number
 from streamsvm.report import plots, scores
 from streamsvm.report.heat_map import axes_of, heat_map
 from streamsvm.report.hss import rank_blocks
-from streamsvm.report.read import NOT_OPTIONS, Run, by_number, columns, options_of
-from streamsvm.report.values import Record, number, table, table_rows
+from streamsvm.report.read import NOT_OPTIONS, Run, options_of
+from streamsvm.report.values import Row, table, table_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,7 +48,7 @@ class Table:
     """Records of the same keys. folded: shown when asked for."""
 
     title: str
-    rows: list[Record]
+    rows: list[Row]
     caption: str = ""
     folded: bool = False
 
@@ -55,7 +57,7 @@ class Table:
 class Facts:
     """A few values to be seen first."""
 
-    values: Record
+    values: Row
 
 
 @dataclass(frozen=True)
@@ -110,23 +112,23 @@ def summary(runs: Sequence[Run]) -> Iterator[Part]:
     yield Table("", _known(rows), "Options that differ, and what came of them.")
 
 
-def _headline(run: Run) -> Record:
-    start = run.first("start")
-    planned = {} if run.tune else table(run.last("plan").get("kernel"))  # a search plans a fit for each trial
+def _headline(run: Run) -> Row:
+    start, plan = run.started, run.last(Planned)
+    planned = {} if run.tune or plan is None else plan.kernel  # a search plans a fit for each trial
     kernel = planned or table(run.config.get("kernel"))
     gamma = number(run.result.get("gamma")) or kernel.get("gamma")
     name = str(kernel.get("name", ""))
     return {
         "status": run.status,
         "solver": run.solver,
-        "rows": start.get("n") or run.result.get("n"),
-        "columns": start.get("d") or run.result.get("d"),
+        "rows": start.n or run.result.get("n"),
+        "columns": start.d or run.result.get("d"),
         "kernel": f"{name}, gamma {human('', gamma)}" if has_gamma(name) else name,
         "C": run.config.get("C"),
     }
 
 
-def _results(run: Run) -> Record:
+def _results(run: Run) -> Row:
     score, result = run.evaluation, run.result
     known = ((score, "accuracy"), (result, "online_accuracy"), (result, "accuracy"))
     return {
@@ -145,16 +147,16 @@ def _yes_or_no(value: Any) -> str | None:
     return ("yes" if value else "no") if isinstance(value, bool) else None
 
 
-def _known(rows: list[Record]) -> list[Record]:
+def _known(rows: list[Row]) -> list[Row]:
     """The same keys for all, those that say something in any."""
     names = dict.fromkeys(name for row in rows for name in row)
     told = [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
     return [{name: row.get(name) for name in told} for row in rows]
 
 
-def _flat(config: Record) -> Record:
+def _flat(config: Row) -> Row:
     """Options by their path."""
-    flat: Record = {}
+    flat: Row = {}
     for name, value in config.items():
         if isinstance(value, dict) and name != "class_weight":
             flat |= {f"{name}.{member}": v for member, v in value.items()}
@@ -163,7 +165,7 @@ def _flat(config: Record) -> Record:
     return flat
 
 
-def _settings(run: Run) -> Record:
+def _settings(run: Run) -> Row:
     """The options that its solver reads."""
     others = set(SOLVERS.values()) - {SOLVERS.get(run.solver)}
     flat = _flat({name: value for name, value in run.config.items() if name not in others})
@@ -171,18 +173,18 @@ def _settings(run: Run) -> Record:
     return flat | sizes
 
 
-def _differing(runs: Sequence[Run]) -> list[Record]:
+def _differing(runs: Sequence[Run]) -> list[Row]:
     """Of each run those options in which the runs that have them differ."""
-    settings = [_settings(run) | {"store": run.first("start").get("store")} for run in runs]
+    settings = [_settings(run) | {"store": run.started.store} for run in runs]
     names = dict.fromkeys(name for own in settings for name in own if name != "solver")
     differ = [name for name in names if len({repr(own[name]) for own in settings if name in own}) > 1]
     return [{name: own.get(name) for name in differ} for own in settings]
 
 
-def _facts(run: Run) -> list[Record]:
-    start = run.first("start")
-    told = {name: start.get(name) for name in ("store", "time", "host", "cores", "limit_bytes")}
-    told |= table(start.get("versions"))
+def _facts(run: Run) -> list[Row]:
+    start = run.started
+    told: Row = {name: getattr(start, name) for name in ("store", "time", "host", "cores", "limit_bytes")}
+    told |= start.versions or {}
     told |= {name: value for name, value in run.result.items() if not isinstance(value, dict)}
     return [{"": name, "value": human(name, value)} for name, value in told.items() if value is not None]
 
@@ -200,14 +202,10 @@ def convergence(runs: Sequence[Run]) -> Iterator[Part]:
 
 
 def levels(runs: Sequence[Run]) -> Iterator[Part]:
-    names = ("level", "parts", "max_rows", "n_support", "objective", "seconds_clustering", "seconds_training")
     for run in runs:
-        found = {record["level"]: record for record in by_number(run.of("support"), "level")}
-        rows = [
-            {LEVEL_NAMES.get(name, name): record.get(name) for name in names}
-            | {name: found.get(record["level"], {}).get(name) for name in ("precision", "recall")}
-            for record in reversed(by_number(run.of("level"), "level"))
-        ]
+        found = {event.level: event for _, event in run.of(SupportCompared)}
+        solved = {event.level: event for _, event in run.of(LevelSolved)}
+        rows = [_level(solved[level], found.get(level)) for level in sorted(solved, reverse=True)]
         if rows:
             about = (
                 "Precision: share of a level's support vectors that are ones of the solution; recall: share of the "
@@ -218,6 +216,11 @@ def levels(runs: Sequence[Run]) -> Iterator[Part]:
     yield from _each(
         runs, "levels", "Support vectors found", "At each level, of those of the solution.", plots.levels
     )
+
+
+def _level(solved: LevelSolved, compared: SupportCompared | None) -> Row:
+    shares = {} if compared is None else {"precision": compared.precision, "recall": compared.recall}
+    return {LEVEL_NAMES.get(name, name): value for name, value in vars(solved).items()} | shares
 
 
 def working_sets(runs: Sequence[Run]) -> Iterator[Part]:
@@ -239,15 +242,15 @@ def ranks(runs: Sequence[Run]) -> Iterator[Part]:
 
 def _blocks(run: Run) -> Figure | None:
     """None where the ranks are not those of a whole tree."""
-    told = run.last("hss")
-    n, levels = number(told.get("rows")), told.get("ranks")
-    if n is None or not isinstance(levels, list) or not levels:
+    told = run.last(Compressed)
+    if told is None or told.rows is None or not told.ranks:
         return None
+    n, levels = told.rows, told.ranks
     whole = all(
         isinstance(level, list) and len(level) == 2**i and all(number(rank) is not None for rank in level)
         for i, level in enumerate(levels, 1)
     )
-    return rank_blocks(int(n), levels) if whole and n >= 2 ** len(levels) else None
+    return rank_blocks(n, levels) if whole and n >= 2 ** len(levels) else None
 
 
 def budget(runs: Sequence[Run]) -> Iterator[Part]:
@@ -265,7 +268,7 @@ def cost(runs: Sequence[Run]) -> Iterator[Part]:
 
 def _of_memory(runs: Sequence[Run]) -> str:
     """What the picture shows, and the limit that is too far above to be in it."""
-    held = [rss for run in runs for rss in columns(run.of("memory"), "rss_bytes")[0]]
+    held = [event.rss_bytes for run in runs for _, event in run.of(Memory)]
     above = [limit for limit in plots.limits(runs) if limit >= plots.LIMIT_SHOWN * max(held, default=0)]
     limit = f" The limit, {human_bytes(above[0])}, is far above." if above else ""
     return f"Resident memory of the processes, once a second.{limit}"
@@ -289,7 +292,7 @@ def score(runs: Sequence[Run]) -> Iterator[Part]:
     yield from _plot("precision-recall", "Precision and recall", "", scores.precision_recall(runs))
 
 
-def _mean(rows: list[Record]) -> Iterator[Record]:
+def _mean(rows: list[Row]) -> Iterator[Row]:
     """The mean over classes of what is a share, each class counting the same."""
     shares = [[number(row.get(name)) for row in rows] for name in MEASURES]
     known = [[share for share in column if share is not None] for column in shares]
@@ -298,7 +301,7 @@ def _mean(rows: list[Record]) -> Iterator[Record]:
         yield {"label": "mean of the classes"} | means
 
 
-def _scores(run: Run) -> Record:
+def _scores(run: Run) -> Row:
     """Single values of the evaluation; the store it was on first."""
     left_out = ("model", "seconds", "peak_rss_bytes")
     told = {"store": run.evaluation.get("store")} | run.evaluation
@@ -331,8 +334,8 @@ def _heat_map(run: Run) -> Any:
 def warnings(runs: Sequence[Run]) -> Iterator[Part]:
     lines = []
     for run in runs:
-        failed = [f"ended: {r.get('message', '')}" for r in run.of("failed")]
-        said = [str(r.get("message", "")) for r in run.of("warning")]
+        failed = [f"ended: {event.message or ''}" for _, event in run.of(Failed)]
+        said = [event.message for _, event in run.of(Warned)]
         before = "" if len(runs) == 1 else f"{run.name}: "
         lines += [before + line for line in dict.fromkeys([*said, *failed, *run.notes])]
     if lines:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.rows import Rows
-from streamsvm.events import Approaches, Events
+from streamsvm.events import Approaches, Events, LevelSolved
 from streamsvm.graph import Engine
 from streamsvm.groups import Groups, PartReader
 from streamsvm.kernels.base import Kernel
@@ -246,14 +246,15 @@ class Levels:
             level.add(part)
             yield part
         self.events(
-            "level",
-            level=level.number,
-            parts=groups.n_parts,
-            max_rows=int(np.bincount(level.parts).max()),
-            seconds_clustering=round(level.clustering_s, 3),
-            seconds_training=round(time.perf_counter() - began, 3),
-            objective=sum(level.objectives),
-            n_support=int(np.count_nonzero(level.solved.any(axis=1))),
+            LevelSolved(
+                level=level.number,
+                parts=groups.n_parts,
+                max_rows=int(np.bincount(level.parts).max()),
+                seconds_clustering=round(level.clustering_s, 3),
+                seconds_training=round(time.perf_counter() - began, 3),
+                objective=sum(level.objectives),
+                n_support=int(np.count_nonzero(level.solved.any(axis=1))),
+            )
         )
 
     def _solutions(

@@ -11,7 +11,7 @@ from functools import partial
 from streamsvm.ahead import ahead
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
-from streamsvm.events import Events
+from streamsvm.events import Events, ignore
 from streamsvm.graph import Engine
 from streamsvm.memory import free_bytes
 from streamsvm.predict import evaluate
@@ -64,8 +64,8 @@ def _outcome(
     threads = config.threads or Engine().threads
     if slots > 1:
         config = config.model_copy(update={"threads": 1, "cache_size": config.cache_size // slots})
-    model, _ = train_in_memory(train, config)
-    found = score(evaluate(model, held, engine=Engine(threads // slots)))
+    model, _ = train_in_memory(train, config, ignore)
+    found = score(evaluate(model, held, engine=Engine(threads // slots), events=ignore))
     return Outcome(job.point, job.fold, found, time.perf_counter() - began)
 
 

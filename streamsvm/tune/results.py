@@ -19,8 +19,9 @@ from streamsvm.data.growing import GrowingArray
 from streamsvm.data.store import Store
 from streamsvm.data.target import Target, whole_file
 from streamsvm.errors import ConfigError, StorageError
-from streamsvm.events import Events, JsonLines
+from streamsvm.events import Events, Warned
 from streamsvm.jsonable import jsonable
+from streamsvm.records import JsonLines
 from streamsvm.tune.options import Point, TuneConfig
 from streamsvm.tune.plain import Outcome
 
@@ -58,7 +59,7 @@ class Kept:
         }
         if not resume and path.exists():
             message = f"{run_dir} holds the scores of an earlier search, which this one replaces"
-            events("warning", message=f"{message}; --resume would go on from them")
+            events(Warned(f"{message}; --resume would go on from them"))
             path.unlink()
         known = _lines(path)
         if known:

@@ -16,7 +16,7 @@ from streamsvm.compiling import compiling_told
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.events import Events, ignore
+from streamsvm.events import Events, heard
 from streamsvm.fits.advice import uneven_columns
 from streamsvm.fits.base import FIRST_ROWS
 from streamsvm.phases import usage_so_far, used_s
@@ -40,7 +40,7 @@ def tune(
     model_path: Path | None = None,
     run_dir: Path | None = None,
     resume: bool = False,
-    events: Events = ignore,
+    events: Events = heard,
 ) -> dict[str, Any]:
     """`best` (params and score), `results` (a record for each point, best first), `seconds` (of the whole command, as
     in the report of a fit) and `seconds_search`.

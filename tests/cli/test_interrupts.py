@@ -11,7 +11,8 @@ import pytest
 
 from streamsvm.cli.fit import hint_to_resume
 from streamsvm.cli.interrupts import FIRST, answered
-from streamsvm.cli.output import Minutes
+from streamsvm.events import Memory, Progress, Record
+from streamsvm.progress.lines import Minutes
 
 BUSY = """
 import hashlib, signal
@@ -61,9 +62,9 @@ def test_a_log_gets_a_line_a_minute():
     lines = []
     sink = Minutes(lines.append)
     for t in range(0, 190, 7):
-        sink({"event": "progress", "t": t, "phase": "level 2", "done": t / 2, "total": 4000})
-    sink({"event": "progress", "t": 260.2, "phase": "stream", "done": 12345, "total": None})
-    sink({"event": "memory", "t": 900.0})
+        sink(Record(t, Progress("level 2", t / 2, 4000)))
+    sink(Record(260.2, Progress("stream", 12345, None)))
+    sink(Record(900.0, Memory(1 << 20)))
     assert lines == [
         "level 2  31.5/4,000  0:01:03",
         "level 2  63/4,000  0:02:06",

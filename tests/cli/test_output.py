@@ -67,9 +67,10 @@ def test_numbers_of_numpy_become_json():
 
 EVENTS = """
 from streamsvm.cli.output import progress
+from streamsvm.events import LevelSolved, Warned
 with progress() as events:
-    events("warning", message="rows are sorted by class")
-    events("level", level=3)
+    events(Warned("rows are sorted by class"))
+    events(LevelSolved(3, 64, 9, 5, -1.0, 0.1, 0.2))
     for done in range(4):
         events.progress("cluster", done, 4, gap=0.25)
         import time; time.sleep(0.15)

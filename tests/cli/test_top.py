@@ -19,9 +19,9 @@ from rich.console import Console
 
 from streamsvm.checkpoints import run_folder
 from streamsvm.cli.app import app
-from streamsvm.cli.bars import Bars
 from streamsvm.cli.top import Watch
 from streamsvm.errors import NotFoundError
+from streamsvm.progress.bars import Bars
 from streamsvm.report.follow import Tail
 
 
@@ -113,7 +113,7 @@ def _read(terminal):
 def test_records_come_once_and_whole(tmp_path):
     folder = told.write_run(tmp_path / "run", told.ROUNDS, end=None)
     tail = Tail(folder)
-    assert [r["event"] for r in tail()] == ["start", *["round"] * 4]
+    assert [event.kind for _, event in tail()] == ["start", *["round"] * 4]
     assert tail() == []
     with (folder / "events.jsonl").open("a") as file:
         line = json.dumps(told.round_(5)) + "\n"
@@ -122,9 +122,9 @@ def test_records_come_once_and_whole(tmp_path):
         assert tail() == []
         file.write(line[9:])
         file.flush()
-        assert [r["round"] for r in tail()] == [5]
+        assert [event.round for _, event in tail()] == [5]
     told.write_run(folder, [], end=None)  # another, shorter file
-    assert [r["event"] for r in tail()] == ["start"]
+    assert [event.kind for _, event in tail()] == ["start"]
 
 
 kinds = st.sampled_from(
@@ -144,7 +144,7 @@ fields = st.dictionaries(
 def test_records_of_any_kind_are_shown(tmp_path_factory, records):
     console = Console(file=io.StringIO(), width=100)
     watch = Watch(tmp_path_factory.getbasetemp(), console)
-    watch.take([told.record(kind, float(i)) | more for i, (kind, more) in enumerate(records)])
+    watch.take([told.parsed(told.record(kind, float(i)) | more) for i, (kind, more) in enumerate(records)])
     console.print(watch.frame())
 
 
@@ -155,7 +155,7 @@ class TestBars:
         bars = Bars(console, lambda: clock[0])
         for record in records:
             clock[0] = record["t"]
-            bars(record)
+            bars(told.parsed(record))
         clock[0] = now
         console.print(bars.progress)
         return console.file.getvalue()

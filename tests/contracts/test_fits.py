@@ -17,7 +17,7 @@ from streamsvm.cli.app import app
 from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.events import Events
+from streamsvm.events import Event, Events, Planned, Record, Round
 from streamsvm.persist import load_model
 from streamsvm.report.html import contents
 from streamsvm.report.read import read_run
@@ -53,7 +53,7 @@ def whole(stores, tmp_path_factory) -> Callable[..., tuple[dict[str, Any], Path,
     def fitted(name: str, k: int = 3) -> tuple[dict[str, Any], Path, list[str]]:
         folder, told = tmp_path_factory.mktemp("whole"), list[str]()
         paths = {"model_path": folder / "model", "run_dir": folder / "run"}
-        events = Events(lambda record: told.append(record["event"]))
+        events = Events(lambda record: told.append(record.event.kind))
         return train(stores[k], small_steps(name), **paths, events=events), folder, told
 
     return fitted
@@ -86,7 +86,7 @@ def test_interrupted_and_resumed_it_is_the_same(name, share, stores, whole, tmp_
     _, folder, told = whole(name)
     left = int(share * len(told))
 
-    def interrupt(record: dict[str, Any]) -> None:
+    def interrupt(record: Record[Event]) -> None:
         nonlocal left
         left -= 1
         if left == 0:
@@ -106,17 +106,17 @@ def test_a_page_tells_of_the_fit(name, stores, whole, capsys):
     run = read_run(folder / "run")
     assert run.status == "finished"
     assert run.config["C"] == 5.0
-    assert run.first("start")["limit_bytes"] == 2 << 30
-    assert run.first("plan")["kernel"]["name"] == config(name).kernel.name
+    assert run.started.limit_bytes == 2 << 30
+    assert run.last(Planned).kernel["name"] == config(name).kernel.name
     assert run.result["objective"] == report["objective"]
     assert run.result["peak_rss_bytes"] > 10 << 20
     shown = contents([run])
     assert {section.id for section, _ in shown} - {"summary", "warnings"} == sections
     drawn = {part.name for _, parts in shown for part in parts if isinstance(part, Plot)}
     assert drawn == plots | {"phases", "memory"}
-    for last in [record for record in run.of("round") if "gap" in record][-1:]:
-        assert last["objective"] == pytest.approx(report["objective"])
-        assert last["gap"] == pytest.approx(report["gap"], abs=1e-6 * abs(report["objective"]))
+    for last in [event for _, event in run.of(Round) if event.gap is not None][-1:]:
+        assert last.objective == pytest.approx(report["objective"])
+        assert last.gap == pytest.approx(report["gap"], abs=1e-6 * abs(report["objective"]))
 
     words = ["--model", folder / "model", "--store", stores[2].url, "--run-dir", folder / "run", "--json"]
     app(["evaluate", *map(str, words)], standalone_mode=False)

@@ -21,7 +21,7 @@ from streamsvm.data.ingest.spool import Shuffler, Spool
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError, NotFoundError, StorageError
-from streamsvm.events import Events
+from streamsvm.events import Event, Events, Progress, Record
 
 
 def table(folder: Path, n: int) -> Path:
@@ -120,11 +120,11 @@ def test_spool_that_fills_the_disk(tmp_path, monkeypatch):
 
 
 def test_progress_ends_at_the_total(tmp_path):
-    records: list[dict] = []
+    records: list[Record[Event]] = []
     ingest([table(tmp_path, 100)], tmp_path / "s", events=Events(records.append))
-    progress = [r for r in records if r["event"] == "progress"]
-    assert progress[-1]["done"] == progress[-1]["total"] == (tmp_path / "a.csv").stat().st_size
-    assert records[-1]["event"] == "ingested"
+    last = records[-1].event
+    assert isinstance(last, Progress)
+    assert last.done == last.total == (tmp_path / "a.csv").stat().st_size
 
 
 _SLOW_INGEST = """

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsvm.errors import NotFoundError
+from streamsvm.events import Round
+from streamsvm.records import number
 from streamsvm.report.drawing import thinned
 from streamsvm.report.heat_map import grid
 from streamsvm.report.html import contents
 from streamsvm.report.read import by_number, columns, matrix, read_run
-from streamsvm.report.values import number
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats() | st.text(max_size=5),
@@ -25,7 +26,7 @@ JSON = st.recursive(
 
 
 def events(run):
-    return [record["event"] for record in run.records]
+    return [event.kind for _, event in run.records]
 
 
 @given(st.data())
@@ -77,10 +78,11 @@ def test_time_goes_on_where_a_run_was_resumed(tmp_path):
     again = [told.round_(2) | {"t": 0.4}, told.round_(3) | {"t": 0.5}]
     folder = told.write_run(tmp_path, [*told.ROUNDS[:2], resumed, *again], end=None)
     run = read_run(folder)
-    assert [r["t"] for r in run.records] == pytest.approx([0, 1.1, 1.2, 1.2, 1.5, 1.6])
+    assert [r.t for r in run.records] == pytest.approx([0, 1.1, 1.2, 1.2, 1.5, 1.6])
     assert run.seconds == pytest.approx(1.6)
-    assert [r["round"] for r in by_number(run.of("round"), "round")] == [1, 2, 3]
-    assert by_number(run.of("round"), "round")[1]["t"] == pytest.approx(1.5)  # the later one
+    rounds = by_number(run.of(Round), lambda record: record.event.round)
+    assert [event.round for _, event in rounds] == [1, 2, 3]
+    assert rounds[1].t == pytest.approx(1.5)  # the later one
     assert run.status == "not finished"
 
 
@@ -89,8 +91,8 @@ def test_what_was_in_the_folder_before_is_another_runs(tmp_path):
     folder = told.write_run(tmp_path, [*told.ROUNDS, anew, told.round_(1) | {"t": 2.0}])
     run = read_run(folder)
     assert events(run) == ["start", "round", "done"]
-    assert [r["t"] for r in run.records] == [0, 2, 9]
-    assert run.first("start")["n"] == 5
+    assert [r.t for r in run.records] == [0, 2, 9]
+    assert run.started.n == 5
 
 
 @pytest.mark.parametrize(
@@ -129,17 +131,10 @@ def test_a_number_is_finite(value):
     assert found is None or (np.isfinite(found) and found == float(value))
 
 
-def test_columns_are_of_records_that_have_all_fields():
-    records = [
-        {"x": 1, "y": 2},
-        {"x": 3},
-        {"x": True, "y": 1},
-        {"x": 4.5, "y": float("nan")},
-        {"x": 5, "y": 6},
-    ]
-    x, y = columns(records, "x", "y")
+def test_columns_are_of_rows_whose_values_are_all_numbers():
+    x, y = columns(2, [(1, 2), (3, None), (True, 1), (4.5, float("nan")), (5, 6)])
     assert (x.tolist(), y.tolist()) == ([1, 5], [2, 6])
-    assert [len(column) for column in columns([], "x", "y")] == [0, 0]
+    assert [len(column) for column in columns(2, [])] == [0, 0]
 
 
 @pytest.mark.parametrize(

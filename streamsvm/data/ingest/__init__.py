@@ -74,7 +74,6 @@ def ingest(
         "format": format_,
     }
     summary["seconds"] = round(time.perf_counter() - start, 3)
-    events("ingested", **summary)
     return summary
 
 

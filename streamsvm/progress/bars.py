@@ -11,11 +11,13 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.progress import TimeRemainingColumn as Remaining
 from rich.text import Text
 
-_STANDARD = {"event", "t", "phase", "done", "total", "rows_s"}
+from streamsvm.events import Event, Record
+from streamsvm.events import Progress as Told
+from streamsvm.progress.lines import short
 
 
 class Bars:
-    """An event sink: a progress record moves its phase's bar, its other fields (level, gap, ...) stand beside it.
+    """An event sink: progress moves its phase's bar, the other facts (gap, accuracy, ...) stand beside it.
 
     A bar that is full stays until another phase begins. clock: seconds, of which elapsed times are made.
     """
@@ -48,16 +50,18 @@ class Bars:
         """Prints a line above the bars."""
         self.progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    def __call__(self, record: dict[str, Any]) -> None:
-        if record["event"] != "progress":
-            return
-        phase, done, total = record["phase"], record["done"], record["total"]
+    def __call__(self, record: Record[Event]) -> None:
+        if isinstance(record.event, Told):
+            self._move(record.event)
+
+    def _move(self, told: Told) -> None:
+        phase = told.phase
         fields: dict[str, Any] = {
-            "completed": done,
-            "total": total,
-            "details": "  ".join(f"{k} {_short(v)}" for k, v in record.items() if k not in _STANDARD),
-            "rate": record.get("rows_s"),
-            "share": isinstance(done, float),
+            "completed": told.done,
+            "total": told.total,
+            "details": "  ".join(f"{name} {short(value)}" for name, value in told.facts.items()),
+            "rate": told.rows_s,
+            "share": isinstance(told.done, float),
         }
         if phase in self._full:  # begins anew; rich has no way to make a known total unknown again
             self._remove(phase)
@@ -66,7 +70,7 @@ class Bars:
                 self._remove(full)
             self._tasks[phase] = self.progress.add_task(phase, **fields)
         self.progress.update(self._tasks[phase], **fields)
-        if done == total:
+        if told.has_ended:
             self._full.add(phase)
 
     def _remove(self, phase: str) -> None:
@@ -92,10 +96,4 @@ class _Rate(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         rate = task.fields["rate"] or (None if task.fields["share"] else task.finished_speed or task.speed)
-        return Text("" if rate is None else f"{_short(float(rate))}/s", justify="right")
-
-
-def _short(value: Any) -> str:
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        return Text("" if rate is None else f"{short(float(rate))}/s", justify="right")

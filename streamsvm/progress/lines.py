@@ -1,0 +1,49 @@
+"""Progress and rounds as lines of text, for logs and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from streamsvm.events import STEPS, Event, Progress, Record
+from streamsvm.human import heading
+
+Say = Callable[[str], None]
+
+
+class Minutes:
+    """An event sink for logs of batch jobs: says a minute's last progress in a line."""
+
+    def __init__(self, say: Say, every_s: float = 60.0) -> None:
+        self._say, self._every_s, self._said = say, every_s, 0.0
+
+    def __call__(self, record: Record[Event]) -> None:
+        if isinstance(record.event, Progress) and record.t - self._said >= self._every_s:
+            self._said = record.t
+            self._say(f"{line_of(record.event)}  {timedelta(seconds=round(record.t))}")
+
+
+class Steps:
+    """An event sink that says each step of a solver in a line."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    def __call__(self, record: Record[Event]) -> None:
+        if isinstance(record.event, STEPS):
+            known = {name: value for name, value in vars(record.event).items() if value is not None}
+            facts = "  ".join(f"{heading(name)} {short(value)}" for name, value in known.items())
+            self._say(f"{record.t:.1f} s  {facts}")
+
+
+def line_of(told: Progress) -> str:
+    """The phase, and how many of how many."""
+    many = f"{told.done:,.0f}" if told.total is None else f"{told.done:,.4g}/{told.total:,}"
+    return f"{told.phase}  {many}"
+
+
+def short(value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
