@@ -8,10 +8,10 @@ import pytest
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.kernels.distance import RBF
-from streamsvm.problems import KernelDual
+from streamsvm.problems import KernelColumns, KernelDual
 from streamsvm.solvers import blockws
 from streamsvm.solvers.blockws import BlockSolver
-from streamsvm.solvers.lockstep import Columns, Lockstep
+from streamsvm.solvers.lockstep import Lockstep
 
 TOL = 1e-4
 
@@ -21,7 +21,7 @@ def problem(n=400, folds=3, C=4.0):
     X = rng.normal(size=(n, 3)).astype(np.float32)
     y = np.where(X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
     upper = np.where(np.arange(n) % folds == np.arange(folds)[:, None], 0.0, C)
-    return Columns(RBF(0.7), Rows(X), y, upper, threads=2)
+    return KernelColumns(RBF(0.7), Rows(X), y, upper, threads=2)
 
 
 def alone(columns, c, bias):
@@ -57,7 +57,7 @@ def test_a_solution_starts_the_next_C_without_a_product(bias, monkeypatch):
     first = solver.solve(columns, solver.init(columns))
     columns.upper = 8.0 * columns.upper
     with monkeypatch.context() as patch:
-        patch.setattr(Columns, "apply", None)
+        patch.setattr(KernelColumns, "apply", None)
         start = solver.again(columns, first)
     K = columns.kernel.exact(columns.rows, columns.rows)
     for before, column in zip(first.columns, start.columns, strict=True):
