@@ -106,6 +106,23 @@ def test_rows_are_left_out_and_come_back(whole):
         np.testing.assert_allclose(one.gradient, other.gradient, atol=20 * TOL)
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_any_linear_term(bias):
+    """Once it was -1 whatever was asked; also where a solution starts the next C."""
+    columns = problem(C=0.5)
+    columns.linear = np.random.default_rng(0).uniform(-1.5, 0.5, len(columns.y))
+    solver = Lockstep(BlockSolver(TOL, 64, bias), whole=100)
+    state = solver.solve(columns, solver.init(columns))
+    columns.upper = 4.0 * columns.upper
+    state = solver.solve(columns, solver.again(columns, state))
+    for c, column in enumerate(state.columns):
+        own = np.flatnonzero(columns.upper[c])
+        dual = KernelDual(columns.kernel, columns.rows.take(own), columns.y[own], columns.upper[c][own])
+        dual.linear = columns.linear[own]
+        expected = blockws.objective(dual, blockws.solve(dual, tol=TOL, bias=bias))
+        assert 0.5 * column.alpha @ (column.gradient + columns.linear) == pytest.approx(expected, rel=1e-5)
+
+
 def test_a_tolerance_out_of_reach_is_an_error(monkeypatch):
     monkeypatch.setattr("streamsvm.solvers.lockstep.MOST_ROUNDS", 30)
     columns = problem(n=100, C=1e6)
