@@ -13,20 +13,20 @@ import numpy as np
 
 from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
-from streamsvm.data.rows import Rows, rows_state
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Rounds
 from streamsvm.fits.base import Fit
-from streamsvm.fits.divided import DividedProblem, tree_of
+from streamsvm.fits.divided import DividedProblem
 from streamsvm.fits.duals import model_of_duals
+from streamsvm.fits.early import Collected, EarlyParts, Sink
 from streamsvm.gather import gather
 from streamsvm.graph import Engine
 from streamsvm.memory import MemoryPlan, plan_memory
 from streamsvm.models import LocalModel
 from streamsvm.persist import ModelWriter
 from streamsvm.solvers.base import run
-from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, PartSolution, Stage, default_levels
+from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Stage, default_levels, support_of
 
 
 class DCSVMFit(Fit):
@@ -46,7 +46,7 @@ class DCSVMFit(Fit):
             self.engine = self.engine.on(self.memory.threads)
         levels = options.levels or default_levels(store.n, options.children, early=options.early)
         early = (options.early_level or levels) if options.early and levels else None
-        self.solver = DCSVM(config.tol, levels, early, options.refine)
+        self.solver = DCSVM(config.tol, max(levels, early or 0), early, options.refine)
         if options.early and early is None:
             self.events("warning", message=f"{store.n} rows are one part: solved exactly, early or not")
 
@@ -100,27 +100,16 @@ class DCSVMFit(Fit):
 
     def model(self) -> tuple[Any, dict[str, Any]]:
         with self.engine.serial_blas():
-            return self._exact() if self.solver.early is None else self._early(_Collector())
+            return self._exact() if self.solver.early is None else self._early(Collected())
 
-    def _early(self, sink: Any) -> tuple[LocalModel, dict[str, Any]]:
+    def _early(self, sink: Sink) -> tuple[LocalModel, dict[str, Any]]:
         """The parts of a level."""
-        supports = _Supports(sink, self.codes)
-        problem = DividedProblem(self, self.memory, self.part_rows, self.solver.early, supports.add)
+        parts = EarlyParts(sink, self.codes, len(self.classes))
+        problem = DividedProblem(self, self.memory, self.part_rows, self.solver.early, parts.add)
         state = self._solved(problem)
-        division = state.division
-        assert division is not None  # of the early level
-        present = np.zeros((division.n_parts, len(self.classes)), bool)
-        present[division.parts, self.codes] = True
+        assert state.division is not None  # of the early level
         certificate = self.certificate(state.objective, state.gap, exact=False, converged=True)
-        model = LocalModel(
-            self.header(certificate),
-            tree_of(division, self.store.d),
-            np.cumsum(supports.sizes, dtype=np.int64),
-            present,
-            getattr(sink, "arrays", {}),
-            self.config.dcsvm.combine,
-            self.config.dcsvm.neighbours,
-        )
+        model = parts.model(self.header(certificate), state.division, self.config.dcsvm)
         return model, self._told(state, certificate, model.n_support)
 
     def _exact(self) -> tuple[Any, dict[str, Any]]:
@@ -144,7 +133,7 @@ class DCSVMFit(Fit):
 
     def _compare(self, state: DCSVMState) -> None:
         """Records how well each level knew the support vectors (figure 2 of the paper)."""
-        support = np.flatnonzero(state.start.any(axis=1))
+        support = support_of(state.start)
         for number, bits in state.found.items():
             found = np.unpackbits(bits, count=self.store.n)
             hits = int(np.count_nonzero(found[support]))
@@ -201,35 +190,3 @@ class DCSVMFit(Fit):
             objective=state.totals()[0],
             n_support=sum(len(part.ids) for part in state.solutions),
         )
-
-
-class _Supports:
-    """Appends the support rows of one part after another to the arrays of a model; sizes: of each, after a 0."""
-
-    def __init__(self, sink: Any, codes: np.ndarray) -> None:
-        self.sizes = [0]
-        self._sink, self._codes, self._entries = sink, codes, 0
-
-    def add(self, part: PartSolution, rows: Rows) -> None:
-        self.sizes.append(len(part.ids))
-        support = rows_state("support", rows)
-        if "support_indptr" in support:  # one indptr for all parts, starting with a single 0
-            support["support_indptr"] = support["support_indptr"][len(self.sizes) > 2 :] + self._entries
-            self._entries += len(support["support_data"])
-        state = {"alpha": part.alpha, "codes": self._codes[part.ids].astype(np.int32)}
-        for name, array in (support | state).items():
-            self._sink.append(name, array)
-
-
-class _Collector:
-    """Takes what a ModelWriter takes, into memory."""
-
-    def __init__(self) -> None:
-        self._blocks: dict[str, list[np.ndarray]] = {}
-
-    def append(self, name: str, block: np.ndarray) -> None:
-        self._blocks.setdefault(name, []).append(block)
-
-    @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {name: np.concatenate(blocks) for name, blocks in self._blocks.items()}

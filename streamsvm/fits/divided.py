@@ -18,7 +18,7 @@ from streamsvm.fits.subproblems import Asked, KeptPart, MakeDual, PartSolver, Ta
 from streamsvm.gather import Table, gather
 from streamsvm.groups import Groups, MemoryGroups, SpooledGroups
 from streamsvm.kernels.inner import Linear
-from streamsvm.kmeans import Partition, partition, partition_from_state, partition_state
+from streamsvm.kmeans import Partition, partition, partition_state
 from streamsvm.latest import Latest
 from streamsvm.memory import MemoryPlan
 from streamsvm.problems import DualQP, StreamedDual, dual_of
@@ -215,8 +215,3 @@ class DividedProblem:
         n = self._fit.store.n
         share = max(1024, n // (4 * self._engine.slots))
         return np.arange(n) // min(share, self._memory.max_part_rows)
-
-
-def tree_of(division: Division, d: int) -> Partition:
-    """What tells new rows of d columns the parts of a division."""
-    return partition_from_state(division.routes, json.loads(str(division.routes["nodes"])), d)
