@@ -7,6 +7,7 @@ what calls them does not know which. Functions that are mapped are plain ones: a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -50,6 +51,12 @@ class Engine:
     @property
     def slots(self) -> int:
         return self.threads
+
+    def on(self, threads: int) -> Engine:
+        """This engine with so many threads of this process."""
+        other = copy(self)
+        other.threads = threads
+        return other
 
     @property
     def local(self) -> Engine:

@@ -31,7 +31,9 @@ class Groups(Protocol):
 
     n_parts: int
     nbytes: float
-    reader: PartReader
+
+    @property
+    def reader(self) -> PartReader: ...
 
     def ids(self, part: int) -> np.ndarray: ...
 

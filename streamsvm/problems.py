@@ -56,6 +56,23 @@ class DualQP(Block, Protocol):
         """Q[rows, ids] @ delta, (len(rows),) float64; rows None: all."""
 
 
+class ColumnsQP(Protocol):
+    """min over a of 1/2 a'Qa + p'a, 0 <= a <= upper_c, for each column c: duals of the same rows and labels.
+
+    y: (n,) float64, -1 or +1. upper: (columns, n) float64. linear: p (n,), or a number.
+    """
+
+    y: np.ndarray
+    upper: np.ndarray
+    linear: np.ndarray | float
+
+    def gram(self, ids: np.ndarray) -> np.ndarray:
+        """Q[ids, ids], (q, q) float32, in memory that the next call uses again."""
+
+    def apply(self, ids: np.ndarray, deltas: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """deltas @ Q[ids, rows], (columns, len(rows)) float64, for deltas (columns, len(ids)); rows None: all."""
+
+
 @dataclass
 class KernelDual:
     """The dual of one binary problem whose rows are in memory; kernel rows of wide data are kept in cache_bytes."""
@@ -144,6 +161,65 @@ class MatrixDual:
         strips(add, len(out), MATRIX_STRIP, self._threads)
         out *= self.y
         return out if rows is None else out[rows]
+
+
+class KeptGram:
+    """The Gram matrix of the last rows that were asked for; problems that take turns can share its memory.
+
+    rows: it has room for so many at first.
+    """
+
+    def __init__(self, rows: int = 0) -> None:
+        self._rows = rows
+        self._space = np.empty(0, np.float32)  # used again and again: fresh pages cost more than values
+        self._owner: KernelColumns | None = None
+        self._latest: Latest[np.ndarray] = Latest()
+
+    def of(
+        self, owner: KernelColumns, ids: np.ndarray, make: Callable[[np.ndarray], np.ndarray]
+    ) -> np.ndarray:
+        """make(out (q, q) float32) of q ids of a problem, or what it made of them the time before."""
+        if owner is not self._owner:  # the same ids are other rows there
+            self._owner, self._latest = owner, Latest()
+        return self._latest.of(ids, lambda ids: make(self._room(len(ids))))
+
+    def _room(self, q: int) -> np.ndarray:
+        if len(self._space) < q * q:
+            self._space = np.empty(max(q, self._rows) ** 2, np.float32)
+        return self._space[: q * q].reshape(q, q)
+
+
+@dataclass
+class KernelColumns:
+    """Duals of the same rows, in memory, that differ in their bounds upper (columns, n) alone: see `ColumnsQP`."""
+
+    kernel: Kernel
+    rows: Rows
+    y: np.ndarray
+    upper: np.ndarray
+    threads: int = 1
+    linear: np.ndarray | float = -1.0
+    kept: KeptGram = field(default_factory=KeptGram, repr=False)
+    _active: Latest[Rows] = field(default_factory=Latest, repr=False)
+
+    def gram(self, ids: np.ndarray) -> np.ndarray:
+        """Q[ids, ids], (q, q) float32, in memory that the next call uses again."""
+
+        def make(out: np.ndarray) -> np.ndarray:
+            some = self.rows.take(ids)
+            return signed(self.kernel.block(some, some, self.threads, out), self.y[ids])
+
+        return self.kept.of(self, ids, make)
+
+    def apply(self, ids: np.ndarray, deltas: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """deltas @ Q[ids, rows], (columns, len(rows)) float64, for deltas (columns, len(ids)); rows None: all."""
+        coef = np.ascontiguousarray((deltas * self.y[ids]).T)
+        product = self.kernel.apply(self._taken(rows), self.rows.take(ids), coef, self.threads)
+        return np.ascontiguousarray(product.T) * (self.y if rows is None else self.y[rows])
+
+    def _taken(self, ids: np.ndarray | None) -> Rows:
+        """The rows of an active set, gathered once for the rounds that share it."""
+        return self.rows if ids is None else self._active.of(ids, self.rows.take)
 
 
 class RepeatedDual:

@@ -15,24 +15,34 @@ from streamsvm.data.rows import Rows
 
 def times(rows: Rows, W: np.ndarray) -> np.ndarray:
     """X W, (m, k) float64, of rows X (m, d) and W (d, k)."""
+    if isinstance(rows.X, np.ndarray):
+        return dense_times(rows.X, W)
     out = np.empty((len(rows), W.shape[1]))
-    if rows.is_sparse:
-        _csr_times(*_csr(rows), np.ascontiguousarray(W, np.float64), out)
-    else:
-        _dense_times(rows.X, np.ascontiguousarray(W.T, np.float64), out)
+    _csr_times(*_csr(rows), np.ascontiguousarray(W, np.float64), out)
+    return out
+
+
+def dense_times(X: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """X W of an array X (m, d)."""
+    out = np.empty((len(X), W.shape[1]))
+    _dense_times(X, np.ascontiguousarray(W.T, np.float64), out)
     return out
 
 
 def transposed_times(rows: Rows, G: np.ndarray) -> np.ndarray:
     """X'G, (d, k) float64, of rows X (m, d) and G (m, k); zeros in G cost nothing."""
-    G = np.ascontiguousarray(G, np.float64)
-    if rows.is_sparse:
-        out = np.zeros((rows.d, G.shape[1]))
-        _csr_transposed_times(*_csr(rows), G, out)
-        return out
-    transposed = np.zeros((G.shape[1], rows.d))
-    _dense_transposed_times(rows.X, G, transposed)
-    return transposed.T
+    if isinstance(rows.X, np.ndarray):
+        return dense_transposed_times(rows.X, G)
+    out = np.zeros((rows.d, G.shape[1]))
+    _csr_transposed_times(*_csr(rows), np.ascontiguousarray(G, np.float64), out)
+    return out
+
+
+def dense_transposed_times(X: np.ndarray, G: np.ndarray) -> np.ndarray:
+    """X'G of an array X (m, d)."""
+    out = np.zeros((G.shape[1], X.shape[1]))
+    _dense_transposed_times(X, np.ascontiguousarray(G, np.float64), out)
+    return out.T
 
 
 def _csr(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -14,10 +14,9 @@ from streamsvm.graph import Engine
 from streamsvm.kernels.distance import RBF
 from streamsvm.latest import Latest
 from streamsvm.online import BSGDClassifier
-from streamsvm.problems import KernelDual, RepeatedDual
+from streamsvm.problems import KernelColumns, KernelDual, RepeatedDual
 from streamsvm.risks import PairRisk, Passes
 from streamsvm.rowcache import WIDE
-from streamsvm.solvers.lockstep import Columns
 
 N = 600
 RNG = np.random.default_rng(0)
@@ -40,8 +39,8 @@ def dual(cache_rows: int = 0) -> KernelDual:
     return KernelDual(KERNEL, Rows(X), Y, np.ones(N), cache_bytes=4 * N * cache_rows)
 
 
-def columns(*_: int) -> Columns:
-    return Columns(KERNEL, Rows(X), Y, np.ones((1, N)))
+def columns(*_: int) -> KernelColumns:
+    return KernelColumns(KERNEL, Rows(X), Y, np.ones((1, N)))
 
 
 PROBLEMS: dict[str, Callable] = {
@@ -74,11 +73,11 @@ def test_a_working_set_that_changes_in_place_is_another():
 
 def test_problems_that_share_memory_do_not_share_answers():
     one = columns()
-    other = Columns(KERNEL, Rows(X[::-1].copy()), Y, np.ones((1, N)), kept=one.kept)
+    other = KernelColumns(KERNEL, Rows(X[::-1].copy()), Y, np.ones((1, N)), kept=one.kept)
     one.gram(np.arange(10))
     found = other.gram(np.arange(10)).copy()
     np.testing.assert_array_equal(
-        found, Columns(KERNEL, Rows(X[::-1].copy()), Y, np.ones((1, N))).gram(np.arange(10))
+        found, KernelColumns(KERNEL, Rows(X[::-1].copy()), Y, np.ones((1, N))).gram(np.arange(10))
     )
 
 

@@ -14,10 +14,10 @@ from streamsvm.compiling import PHASE, compiled_s, compiling_told
 from streamsvm.config import build_config
 from streamsvm.data.store import Store
 from streamsvm.events import Events, Progress
+from streamsvm.fits.subproblems import PartSolver
 from streamsvm.graph import Engine
 from streamsvm.phases import Phases
 from streamsvm.progress import Meter, advance
-from streamsvm.solvers.dcsvm import PartSolver
 from streamsvm.train import train, train_in_memory
 
 

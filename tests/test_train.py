@@ -12,6 +12,7 @@ import pytest
 import reference
 from making import write
 from scipy import sparse
+from stepwise import train_by_single_steps
 
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.rows import Rows
@@ -19,6 +20,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, CorruptDataError, DataError, MemoryLimitError
 from streamsvm.events import Events, LevelSolved, Progress
 from streamsvm.fits import dcsvm as recipe
+from streamsvm.fits import divided
 from streamsvm.persist import load_model
 from streamsvm.train import plan, train, train_in_memory
 
@@ -51,9 +53,9 @@ def decisions(path: Path, rows: Rows) -> np.ndarray:
 @pytest.fixture
 def from_disk(monkeypatch):
     """Plans that keep the rows of a store out of memory; the list counts the divisions that are spooled."""
-    original, spooled, spooled_groups = recipe.plan_memory, [], recipe.SpooledGroups
+    original, spooled, spooled_groups = recipe.plan_memory, [], divided.SpooledGroups
     monkeypatch.setattr(recipe, "plan_memory", lambda *a, **k: replace(original(*a, **k), in_memory=False))
-    monkeypatch.setattr(recipe, "SpooledGroups", lambda *a: spooled.append(a) or spooled_groups(*a))
+    monkeypatch.setattr(divided, "SpooledGroups", lambda *a: spooled.append(a) or spooled_groups(*a))
     return spooled
 
 
@@ -172,6 +174,16 @@ class TestResume:
         np.testing.assert_array_equal(
             decisions(tmp_path / "m", data()[0]), decisions(tmp_path / "whole", data()[0])
         )
+
+    @pytest.mark.parametrize("early", [{}, {"early": True, "early_level": 1}], ids=["exact", "early"])
+    def test_streamed_and_stopped_after_every_step_it_is_the_same(self, tmp_path, early, from_disk):
+        """At the whole problem, too, whose rows stay in the same groups."""
+        chosen = config(dcsvm=early, checkpoint_every="1 step")
+        there = store(tmp_path, 3)
+        train(there, chosen, model_path=tmp_path / "whole")
+        assert train_by_single_steps(there, chosen, tmp_path / "m", tmp_path / "run") > 10
+        rows = data(3)[0]
+        np.testing.assert_array_equal(decisions(tmp_path / "m", rows), decisions(tmp_path / "whole", rows))
 
     def test_state_of_another_configuration_is_refused(self, tmp_path):
         there = store(tmp_path)

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
+
+Problem = TypeVar("Problem")
+State = TypeVar("State")
+Given = TypeVar("Given", contravariant=True)
 
 
-class Solver(Protocol):
-    """An oracle, a state and a step; the state is arrays and scalars, so saving it is saving the run."""
+class Solver(Protocol[Given, State]):
+    """An oracle, a state and a step; the state is arrays and numbers, so saving it is saving the run."""
 
-    def init(self, problem: Any) -> Any: ...
+    def init(self, problem: Given) -> State: ...
 
-    def step(self, problem: Any, state: Any) -> Any: ...
+    def step(self, problem: Given, state: State) -> State: ...
 
 
 def run(
-    solver: Solver,
-    problem: Any,
-    state: Any = None,
+    solver: Solver[Problem, State],
+    problem: Problem,
+    state: State | None = None,
     *,
-    stop: Callable[[Any], bool],
-    on_step: Callable[[Any], None] = lambda state: None,
-) -> Any:
+    stop: Callable[[State], bool],
+    on_step: Callable[[State], object] = lambda state: None,
+) -> State:
     """Steps until `stop(state)`, from `state` or from the solver's own start."""
     state = solver.init(problem) if state is None else state
     while not stop(state):

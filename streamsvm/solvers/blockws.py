@@ -12,16 +12,17 @@ move two coefficients, one of each (Fan, Chen and Lin 2005, as in LIBSVM).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-import numba as nb
 import numpy as np
 
 from streamsvm.errors import ConfigError
 from streamsvm.problems import Block, Bounds, DualQP
 from streamsvm.solvers.base import run
+from streamsvm.solvers.descent import block_descent
 
 BLOCK = 2048  # rows of a working set: on ijcnn1 and a9a 1024 and 3072 take as long or longer
 SUBBLOCK = 512  # rows of a sub-block: its Gram matrix (1 MiB) stays in L2
@@ -181,7 +182,11 @@ class BlockSolver:
 
     def unshrunk(self, problem: DualQP, state: BlockState) -> BlockState:
         """All rows active again, and measured: for a run that stops before its tolerance."""
-        return self.measured(problem, _unshrink(problem, state))
+
+        def apply(ids: np.ndarray, deltas: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
+            return [problem.apply(ids, deltas[0], rows)]
+
+        return self.measured(problem, caught_up([state], apply)[0])
 
     def _candidates(self, state: BlockState) -> np.ndarray | slice:
         """The rows that may move."""
@@ -216,14 +221,8 @@ class BlockSolver:
 
     def _shrink(self, problem: DualQP, state: BlockState) -> BlockState:
         """Drops rows at a bound whose gradient holds them there by more than the largest violation."""
-        active = np.arange(len(state.alpha)) if state.active is None else state.active
-        if state.rounds < 3 or len(active) <= 2 * self.block_rows:
-            return state
-        settled = self.held(problem, state, active, state.violation)
-        if settled.mean() < 0.3:  # gathering the active rows again has to pay
-            return state
-        shrunk = (*state.shrunk, Shrunk(active[settled], state.alpha))
-        return replace(state, active=active[~settled], shrunk=shrunk)
+        held = partial(self.held, problem, state, least=state.violation)
+        return shrunk([state], self.block_rows, held)[0]
 
     def _select(self, problem: DualQP, state: BlockState) -> np.ndarray:
         """Half of the previous block and, from each side, a quarter of worst violators.
@@ -247,11 +246,8 @@ class BlockSolver:
                 chosen[[np.argmax(np.where(sides == side, v, 0.0)) for side in (1.0, -1.0)]] = True
             v[~chosen] = 0.0
             kept, free = kept[chosen[kept]], np.flatnonzero(chosen & is_free)
-        kept = largest(kept, v, self.block_rows // 2)
-        v[kept] = 0.0
-        quarter = (self.block_rows - len(kept)) // 2
-        fresh = [largest(np.flatnonzero((sides == side) & (v > 0)), v, quarter) for side in (1.0, -1.0)]
-        block = np.union1d(kept, np.concatenate(fresh))
+        by_side = np.stack([np.where(sides == side, v, 0.0) for side in (1.0, -1.0)])
+        block = mixed(kept, by_side, self.block_rows)
         room = self.block_rows - len(block)
         return np.union1d(block, np.setdiff1d(free, block)[:room]) if len(free) else block
 
@@ -273,7 +269,7 @@ class BlockSolver:
         # a tenth of the block's violation is enough: more would be undone by the next block
         worst = row_violations(problem, state, block).max()
         tol = np.float32(max(0.1 * worst, 0.5 * self.row_tol))
-        _block_descent(
+        block_descent(
             Q,
             np.ascontiguousarray(np.diag(Q)),
             _shifted(problem, state, block).astype(np.float32),
@@ -339,261 +335,54 @@ def balanced(alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(larger, alpha * min(positive, negative) / max(positive, negative), alpha)
 
 
-def _unshrink(problem: DualQP, state: BlockState) -> BlockState:
-    """All rows active again: shrunk gradients catch up with what has moved since."""
-    gradient = state.gradient.copy()
-    for group in state.shrunk:
-        moved = np.flatnonzero(state.alpha != group.alpha)
-        gradient[group.ids] += problem.apply(moved, state.alpha[moved] - group.alpha[moved], group.ids)
-    return replace(state, gradient=gradient, active=None, shrunk=())
+def active_rows(state: BlockState) -> np.ndarray:
+    return np.arange(len(state.alpha)) if state.active is None else state.active
+
+
+def shrunk(
+    states: Sequence[BlockState], block_rows: int, held: Callable[[np.ndarray], np.ndarray]
+) -> list[BlockState]:
+    """States of the same active rows without those that are held, where to leave them out pays."""
+    first, active = states[0], active_rows(states[0])
+    if first.rounds < 3 or len(active) <= 2 * block_rows:
+        return list(states)
+    settled = held(active)
+    if settled.mean() < 0.3:  # gathering the active rows again has to pay
+        return list(states)
+    left, gone = active[~settled], active[settled]
+    return [replace(s, active=left, shrunk=(*s.shrunk, Shrunk(gone, s.alpha))) for s in states]
+
+
+def caught_up(
+    states: Sequence[BlockState],
+    apply: Callable[[np.ndarray, np.ndarray, np.ndarray], Iterable[np.ndarray]],
+) -> list[BlockState]:
+    """The same with all rows active again: shrunk gradients catch up with what has moved since.
+
+    apply(ids, deltas (columns, len(ids)), rows): Q[rows, ids] @ delta of each column.
+    """
+    gradients = [state.gradient.copy() for state in states]
+    for number, group in enumerate(states[0].shrunk):
+        change = np.stack([state.alpha - state.shrunk[number].alpha for state in states])
+        moved = np.flatnonzero(change.any(axis=0))
+        for gradient, product in zip(gradients, apply(moved, change[:, moved], group.ids), strict=True):
+            gradient[group.ids] += product
+    both = zip(states, gradients, strict=True)
+    return [replace(state, gradient=g, active=None, shrunk=()) for state, g in both]
+
+
+def mixed(kept: np.ndarray, v: np.ndarray, rows: int) -> np.ndarray:
+    """A working set: the worse half of kept ids, and from each side its worst, a quarter of the rows; rising.
+
+    v (2, n): violations of each side, changed in place.
+    """
+    kept = largest(kept, v.max(axis=0), rows // 2)
+    v[:, kept] = 0.0
+    quarter = (rows - len(kept)) // 2
+    fresh = [largest(np.flatnonzero(side > 0), side, quarter) for side in v]
+    return np.union1d(kept, np.concatenate(fresh))
 
 
 def largest(ids: np.ndarray, v: np.ndarray, k: int) -> np.ndarray:
     """The k of ids with the largest v."""
     return ids if len(ids) <= k else ids[np.argpartition(-v[ids], k)[:k]]
-
-
-_INDEX = np.int32(0xFFF)  # low mantissa bits that carry an index in _descent and _pair_descent
-
-
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _block_descent(Q, diag, g, a, upper, y, tol, s):
-    """Minimises 1/2 a'Qa + ... over a block, in place: sub-blocks of s rows, each by _descent.
-
-    With labels y (q,), by _pair_descent, which keeps y'a; then g moves by multiples of y, too. Without: y is None,
-    and what is of labels is not compiled.
-    """
-    q = len(g)
-    v = np.empty(q, np.float32)
-    S = np.empty(s, np.int64)
-    for k in range(s):
-        S[k] = k
-    Q_S, is_made = np.empty((s, s), np.float32), np.empty(s, np.bool_)
-    for round_ in range(1000):
-        if y is not None:
-            _centre(g, a, upper, y)
-        worst = _violations32(g, a, upper, v)
-        if worst <= tol:
-            break
-        if s < q:
-            if round_ > 0:
-                _lift_half(v, S)
-            _select(v, g, y, S)
-        is_made[:] = False
-        a_S = _taken(a, S)
-        tol_S = max(tol, np.float32(0.3) * worst)
-        _sub_descent(Q, S, Q_S, is_made, diag, g, a_S, upper, y, tol_S)
-        for k in range(s):
-            i = S[k]
-            delta = np.float32(a_S[k] - a[i])
-            if delta != 0:
-                a[i] = a_S[k]
-                row = Q[i]
-                for j in range(q):
-                    g[j] += delta * row[j]
-
-
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _sub_descent(Q, S, Q_S, is_made, diag, g, a_S, upper, y, tol):
-    diag_S, g_S, upper_S, most = _taken(diag, S), _taken(g, S), _taken(upper, S), 20 * len(S)
-    if y is None:
-        _descent(Q, S, Q_S, is_made, diag_S, g_S, a_S, upper_S, tol, most)
-    else:
-        _pair_descent(Q, S, Q_S, is_made, diag_S, g_S, a_S, upper_S, _taken(y, S), np.float32(2) * tol, most)
-
-
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _row(Q, S, Q_S, is_made, i, y):
-    """Row i of Q[S, S], or with labels y of K[S, S]; gathered when first asked for, as most rows of S never move."""
-    row = Q_S[i]
-    if not is_made[i]:
-        is_made[i] = True
-        whole = Q[S[i]]
-        for j in range(len(S)):
-            row[j] = whole[S[j]]
-        if y is not None:
-            for j in range(len(S)):
-                row[j] *= y[i] * y[j]
-    return row
-
-
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _descent(Q, S, Q_S, is_made, diag, g, a, upper, tol, max_steps):
-    """Greedy coordinate descent on at most 4096 rows, in place; Q_S and is_made are `_row`'s.
-
-    The loops are split so that each vectorises; the arg max packs the index into the low bits of |violation|.
-    """
-    q = len(g)
-    big, zero = np.float32(3e38), np.float32(0)
-    v = np.empty(q, np.float32)
-    bits = v.view(np.int32)
-    low, high = np.empty(q, np.float32), np.empty(q, np.float32)
-    for j in range(q):
-        low[j] = -big if a[j] < upper[j] else zero
-        high[j] = big if a[j] > 0 else zero
-    delta, row = zero, np.zeros(q, np.float32)
-    for _ in range(max_steps):
-        for j in range(q):
-            g[j] += delta * row[j]
-        for j in range(q):
-            v[j] = abs(min(max(g[j], low[j]), high[j]))
-        key = np.int32(0)
-        for j in range(q):
-            key = max(key, (bits[j] & ~_INDEX) | np.int32(j))
-        i = key & _INDEX
-        if v[i] <= tol:
-            break
-        new = min(max(a[i] - g[i] / diag[i], zero), upper[i])
-        delta = new - a[i]
-        a[i] = new
-        low[i] = -big if new < upper[i] else zero
-        high[i] = big if new > 0 else zero
-        row = _row(Q, S, Q_S, is_made, i, None)
-
-
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _pair_descent(Q, S, K_S, is_made, diag, g, a, upper, y, tol, max_steps):
-    """Descent by pairs on at most 4096 rows until m - M <= tol, in place; K_S and is_made are `_row`'s.
-
-    In z = y a, whose sum is kept: z_i rises and z_j falls by t. i is the row of I_up with the largest level
-    f = -y g, and j that of I_low with which the objective falls most, by (f_i - f_j)^2 / 2 |phi_i - phi_j|^2
-    (Fan, Chen and Lin 2005, WSS 2). Loops are split, and indices packed, as in _descent.
-    """
-    q = len(g)
-    big, zero, two = np.float32(1e38), np.float32(0), np.float32(2)
-    flat = np.float32(1e-12)  # least curvature, LIBSVM's
-    f, z, least, most = np.empty(q, np.float32), np.empty(q), np.empty(q), np.empty(q)
-    v, may_rise, may_fall = np.empty(q, np.float32), np.empty(q, np.float32), np.empty(q, np.float32)
-    bits = v.view(np.int32)
-    for k in range(q):
-        f[k], z[k] = -y[k] * g[k], y[k] * a[k]
-        least[k], most[k] = min(y[k] * upper[k], 0.0), max(y[k] * upper[k], 0.0)
-        may_rise[k] = big if z[k] < most[k] else -big
-        may_fall[k] = -big if z[k] > least[k] else big
-    t, rising = zero, np.zeros(q, np.float32)  # loops, not array expressions: those are slow to compile
-    falling = rising
-    for _ in range(max_steps):
-        for k in range(q):
-            f[k] -= t * (rising[k] - falling[k])
-        for k in range(q):
-            v[k] = min(f[k], may_rise[k])
-        key = np.int32(-0x80000000)
-        for k in range(q):  # flipped, the bits of negative numbers are in order, too
-            flipped = bits[k] ^ ((bits[k] >> 31) & np.int32(0x7FFFFFFF))
-            key = max(key, (flipped & ~_INDEX) | np.int32(k))
-        i = key & _INDEX
-        top, rising, worst = v[i], _row(Q, S, K_S, is_made, i, y), zero
-        for k in range(q):
-            behind = max(top - max(f[k], may_fall[k]), zero)
-            worst = max(worst, behind)
-            v[k] = behind * behind / max(diag[i] + diag[k] - two * rising[k], flat)
-        if worst <= tol:
-            break
-        key = np.int32(0)
-        for k in range(q):
-            key = max(key, (bits[k] & ~_INDEX) | np.int32(k))
-        j = key & _INDEX
-        falling = _row(Q, S, K_S, is_made, j, y)
-        step = (f[i] - f[j]) / max(diag[i] + diag[j] - two * rising[j], flat)
-        room_i, room_j = most[i] - z[i], z[j] - least[j]
-        step = min(step, room_i, room_j)
-        z[i] = most[i] if step >= room_i else z[i] + step
-        z[j] = least[j] if step >= room_j else z[j] - step
-        may_rise[i] = big if z[i] < most[i] else -big
-        may_fall[i] = -big
-        may_rise[j] = big
-        may_fall[j] = -big if z[j] > least[j] else big
-        t = np.float32(step)
-    for k in range(q):
-        a[k] = y[k] * z[k]
-
-
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _centre(g, a, upper, y):
-    """Shifts g by the multiple of y that leaves the smallest violations."""
-    big = np.float32(1e38)
-    m, M = -big, big
-    for j in range(len(g)):
-        level = -y[j] * g[j]
-        above, below = a[j] > 0, a[j] < upper[j]
-        if below if y[j] > 0 else above:
-            m = max(m, level)
-        if above if y[j] > 0 else below:
-            M = min(M, level)
-    if m > -big and M < big:
-        shift = np.float32(0.5) * (m + M)
-        for j in range(len(g)):
-            g[j] += shift * y[j]
-
-
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _violations32(g, a, upper, v):
-    """Fills v; returns the largest. At most tol counts as 0: it must not compete, by a tie, with what is above."""
-    worst = np.float32(0)
-    for j in range(len(g)):
-        down = max(g[j], np.float32(0)) if a[j] > 0 else np.float32(0)
-        up = max(-g[j], np.float32(0)) if a[j] < upper[j] else np.float32(0)
-        v[j] = max(down, up)
-        worst = max(worst, v[j])
-    return worst
-
-
-@nb.njit(nogil=True, cache=True)
-def _taken(v, S):  # v[S]; numba compiles fancy indexing, with its messages of errors, for a second and a half
-    out = np.empty(len(S), v.dtype)
-    for k in range(len(S)):
-        out[k] = v[S[k]]
-    return out
-
-
-@nb.njit(nogil=True, cache=True)
-def _lift_half(v, S):
-    """Lifts the worse half of S above all others, so that the next selection keeps it."""
-    worse_half = np.empty(len(S) // 2, np.int64)
-    _select_largest(_taken(v, S), worse_half)
-    for k in worse_half:
-        v[S[k]] += np.float32(1e20)
-
-
-@nb.njit(nogil=True, cache=True)
-def _select(v, g, y, S):
-    """Fills S with rows of largest v; with labels, one half of rows whose y a should rise, one where it should fall.
-
-    Of many equal ones the first might all be of one side, and then no pair could move.
-    """
-    if y is None:
-        _select_largest(v, S)
-        return
-    half, least = len(S) // 2, np.float32(1e-30)
-    side = np.empty_like(v)
-    for j in range(len(v)):
-        side[j] = v[j] if y[j] * g[j] < 0 else np.float32(0)
-    _select_largest(side, S[:half])
-    for j in range(len(v)):
-        side[j] = max(v[j], least) if y[j] * g[j] >= 0 else least
-    for j in S[:half]:
-        side[j] = 0
-    _select_largest(side, S[half:])
-
-
-@nb.njit(nogil=True, cache=True)
-def _select_largest(v, S):
-    """Fills S with the indices of the len(S) largest v >= 0; of equals, the first."""
-    bits = v.view(np.int32)
-    smallest, room = 0, len(S)  # bits of the last value chosen, found digit by digit; how many places remain
-    for shift, width in ((20, 11), (10, 10), (0, 10)):
-        counts = np.zeros(1 << width, np.int64)
-        for j in range(len(v)):
-            if bits[j] >> (shift + width) == smallest:
-                counts[(bits[j] >> shift) & ((1 << width) - 1)] += 1
-        digit = len(counts) - 1
-        while counts[digit] < room:
-            room -= counts[digit]
-            digit -= 1
-        smallest = smallest << width | digit
-    k = 0
-    for j in range(len(v)):
-        if bits[j] > smallest or (bits[j] == smallest and room > 0):
-            room -= bits[j] == smallest
-            S[k] = j
-            k += 1

@@ -21,8 +21,7 @@ from typing import Any, Literal
 import numpy as np
 import piqp
 
-from streamsvm.data.rows import Rows
-from streamsvm.products import times, transposed_times
+from streamsvm.products import dense_times, dense_transposed_times
 from streamsvm.risks import LinearRisk
 
 Method = Literal["ocas", "plain"]
@@ -71,7 +70,7 @@ class Bundle:
         exact = a.astype(np.float64)
         if not len(self.b):
             self.A = np.zeros((0, len(a)), np.float32)
-        h, b = times(Rows(self.A), exact[:, None]), float(value - exact @ q)
+        h, b = dense_times(self.A, exact[:, None]), float(value - exact @ q)
         if len(self.b):
             self._aim(b - float(h[:, 0] @ self.alpha))
         self.H = np.block([[self.H, h], [h.T, exact @ exact]])
@@ -89,7 +88,7 @@ class Bundle:
     def solve(self, most_idle: int) -> None:
         """The small problem: multipliers, lower bound; planes that were idle for longer go."""
         self.alpha = simplex_qp(self.H, self.b)
-        self.target = -transposed_times(Rows(self.A), self.alpha[:, None])[:, 0]
+        self.target = -dense_transposed_times(self.A, self.alpha[:, None])[:, 0]
         self.bound = max(self.bound, float(self.b @ self.alpha - 0.5 * self.target @ self.target))
         self.idle = np.where(self.alpha > NOTHING, 0, self.idle + 1)
         kept = self.idle <= most_idle

@@ -1,31 +1,23 @@
 """DC-SVM: multilevel divide and conquer (Hsieh, Si and Dhillon 2014, algorithm 1).
 
-Level l divides the rows into about children^l parts by two-step kernel k-means and solves the dual on each part;
-the solutions together start the level above. Level 0 is the whole problem.
+Level l divides the rows into about children^l parts and solves the dual on each part; the solutions together start
+the level above. Level 0 is the whole problem, before which that of level 1's support vectors alone is solved; early
+prediction ends at a level, whose parts are the model.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 
-from streamsvm.data.rows import Rows
-from streamsvm.events import Approaches, Events, LevelSolved
-from streamsvm.graph import Engine
-from streamsvm.groups import Groups, PartReader
-from streamsvm.kernels.base import Kernel
-from streamsvm.kmeans import Partition
-from streamsvm.problems import DualQP, KernelDual, dual_of
-from streamsvm.progress import advance
 from streamsvm.sizes import Weighed
-from streamsvm.solvers import blockws
-from streamsvm.tasks.base import Subproblem, Targets, Task
+from streamsvm.solvers.in_turn import Duals, InTurn, InTurnState, packed, prefixed, unpacked, unprefixed
 
 PART_ROWS = (
     8192  # average rows of a part at the bottom: on covtype larger parts score no better in their time
@@ -41,245 +33,238 @@ def default_levels(n: int, children: int, *, early: bool) -> int:
 
 
 @dataclass(frozen=True)
-class Bounded(Weighed):
-    """What is asked of rows: the task and their targets, and bounds upper (n,) of their duals, C times the weights.
+class Division:
+    """A level's parts (n,) of all rows, numbered from 0, none of them empty.
 
-    parts (n,) tells rows that are close to each other; the first division fills it in.
+    bound: D(pi) / sum |K|, the share of the kernel's mass between parts. routes: what tells new rows their parts, as
+    named arrays; the problem's own.
     """
 
-    task: Task
-    targets: Targets
-    upper: np.ndarray
+    level: int
     parts: np.ndarray
+    bound: float = 0.0
+    routes: Mapping[str, Any] = field(default_factory=dict)
 
-    def take(self, ids: np.ndarray) -> Bounded:
-        return Bounded(self.task, self.targets.take(ids), self.upper[ids], self.parts[ids])
+    @cached_property
+    def n_parts(self) -> int:
+        return int(self.parts.max()) + 1
 
-    @property
-    def count(self) -> int:
-        """Subproblems, where rows of all classes are here."""
-        return self.task.n_subproblems(len(self.targets.classes))
+    def to_arrays(self) -> dict[str, Any]:
+        own = {"level": self.level, "parts": self.parts, "bound": self.bound}
+        return own | prefixed("routes_", self.routes)
 
-    @property
-    def columns(self) -> int:
-        """Coefficients of a row."""
-        return self.task.coefficients(len(self.targets.classes))
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> Division:
+        routes = unprefixed("routes_", arrays)
+        return cls(int(arrays["level"]), arrays["parts"], float(arrays["bound"]), routes)
 
 
 @dataclass(frozen=True)
 class PartSolution(Weighed):
-    """A part's support rows: ids, coefficients alpha (s, columns); objective and duality gap of its subproblems; the
-    rows, where they are wanted."""
+    """A part's support rows: ids, coefficients alpha (s, columns); objective and duality gap of its subproblems."""
 
     ids: np.ndarray
     alpha: np.ndarray
     objective: float
     gap: float
-    rows: Rows | None = None
 
 
-@dataclass
-class Level:
-    """One level: alpha (n, columns) that it starts from, its division of the rows, what its first parts came to.
+class Divisible(Protocol):
+    """The oracle: subproblems over n rows, whose coefficients have this shape (n, columns), and how to divide them.
 
-    solved (n, columns): of the parts that are done. objectives, gaps: of each of them. clustering_s: of the division.
+    bottom (n,): parts of the lowest level, by which rows of all later subproblems are known to be close.
     """
 
-    number: int
+    shape: tuple[int, int]
+
+    def divide(self, level: int, alpha: np.ndarray) -> Division:
+        """A level's parts; alpha: the coefficients so far, whose support vectors tell where to divide."""
+
+    def part(self, number: int, division: Division, start: np.ndarray, bottom: np.ndarray) -> PartSolution:
+        """The solution of a part, from these coefficients of all rows; cheapest one after the other."""
+
+    def among(self, ids: np.ndarray, bottom: np.ndarray) -> Duals | None:
+        """The subproblems over these rows; None where they do not fit in memory."""
+
+    def whole(self, division: Division | None, bottom: np.ndarray) -> Duals:
+        """The subproblems over all rows, which were divided like this last, if at all."""
+
+
+class Stage(Enum):
+    """What a step does: one of the parts, a round on the support vectors, a round on all rows; or nothing more."""
+
+    PARTS = "parts"
+    REFINE = "refine"
+    TOP = "top"
+    END = "end"
+
+
+@dataclass(frozen=True)
+class DCSVMState:
+    """What is under way, and what it began with: coefficients start (n, columns); at the end, the solution.
+
+    level: whose parts are solved. division: the latest. solutions: of its first parts. turns: of the last two stages.
+    bottom (n,): parts of the lowest level. found: support vectors of each level, as bits.
+    """
+
+    stage: Stage
+    level: int
     start: np.ndarray
-    partition: Partition
-    parts: np.ndarray
-    solved: np.ndarray
-    clustering_s: float = 0.0
-    objectives: list[float] = field(default_factory=list)
-    gaps: list[float] = field(default_factory=list)
-
-    @property
-    def n_parts(self) -> int:
-        return int(self.parts.max()) + 1
-
-    def add(self, part: PartSolution) -> None:
-        self.solved[part.ids] = part.alpha
-        self.objectives.append(part.objective)
-        self.gaps.append(part.gap)
-
-
-Dual = Callable[[Subproblem], DualQP]
-
-
-@dataclass
-class SolvedState:
-    """Subproblems solved one after the other: how many, their coefficients (m, columns), and the one under way."""
-
-    solved: np.ndarray
-    done: int = 0
+    bottom: np.ndarray
+    division: Division | None = None
+    solutions: tuple[PartSolution, ...] = ()
+    turns: InTurnState | None = None
+    found: Mapping[int, np.ndarray] = field(default_factory=dict)
     objective: float = 0.0
     gap: float = 0.0
-    running: blockws.BlockState | None = None
+
+    @property
+    def divided(self) -> Division | None:
+        """The division of the level under way, once it is made."""
+        division = self.division
+        return division if division is not None and division.level == self.level else None
+
+    @property
+    def is_level_solved(self) -> bool:
+        """Whether all parts of the level under way have been solved."""
+        return self.divided is not None and len(self.solutions) == self.divided.n_parts
+
+    def together(self) -> np.ndarray:
+        """(n, columns): the solutions of all parts."""
+        alpha = np.zeros_like(self.start)
+        for part in self.solutions:
+            alpha[part.ids] = part.alpha
+        return alpha
+
+    def totals(self) -> tuple[float, float]:
+        """Objective and gap, summed over the parts that are solved."""
+        return sum(part.objective for part in self.solutions), sum(part.gap for part in self.solutions)
 
     def to_arrays(self) -> dict[str, Any]:
         """All of it under names, for a checkpoint."""
-        running = self.running.to_arrays() if self.running is not None else {}
-        numbers = {"done": self.done, "objective": self.objective, "gap": self.gap}
-        return numbers | packed("solved", self.solved) | {f"running_{name}": v for name, v in running.items()}
+        own = {
+            "stage": self.stage.value,
+            "level": self.level,
+            "shape": np.array(self.start.shape),
+            "bottom": self.bottom,
+            "objective": self.objective,
+            "gap": self.gap,
+        }
+        own |= packed("start", self.start) | {f"found{level}": bits for level, bits in self.found.items()}
+        if self.division is not None:
+            own |= prefixed("division_", self.division.to_arrays())
+        if self.turns is not None:
+            own |= prefixed("turns_", self.turns.to_arrays())
+        return own | (_joined(self.solutions) if self.solutions else {})
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any], shape: tuple[int, ...]) -> SolvedState:
-        running = {name[8:]: value for name, value in arrays.items() if name.startswith("running_")}
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> DCSVMState:
+        start = unpacked("start", arrays, tuple(arrays["shape"]))
+        division, turns = unprefixed("division_", arrays), unprefixed("turns_", arrays)
+        stage = Stage(str(arrays["stage"]))
+        own = start[support_of(start)] if stage is Stage.REFINE else start
         return cls(
-            unpacked("solved", arrays, shape),
-            int(arrays["done"]),
+            stage,
+            int(arrays["level"]),
+            start,
+            arrays["bottom"],
+            Division.from_arrays(division) if division else None,
+            _separated(arrays) if "part_sizes" in arrays else (),
+            InTurnState.from_arrays(turns, own) if turns else None,
+            {int(level): bits for level, bits in unprefixed("found", arrays).items()},
             float(arrays["objective"]),
             float(arrays["gap"]),
-            blockws.BlockState.from_arrays(running) if running else None,
         )
-
-
-def packed(name: str, alpha: np.ndarray) -> dict[str, np.ndarray]:
-    """The rows of alpha (n, c) that are not 0, and which they are."""
-    ids = np.flatnonzero(alpha.any(axis=1))
-    return {f"{name}_ids": ids, f"{name}_values": alpha[ids]}
-
-
-def unpacked(name: str, arrays: Mapping[str, Any], shape: tuple[int, ...]) -> np.ndarray:
-    alpha = np.zeros(shape)
-    alpha[arrays[f"{name}_ids"]] = arrays[f"{name}_values"]
-    return alpha
-
-
-def solve_all(
-    dual: Dual,
-    rows: Bounded,
-    alpha: np.ndarray,
-    tol: float,
-    *,
-    single: bool = True,
-    state: SolvedState | None = None,
-    on_step: Callable[[SolvedState, DualQP], None] = lambda state, problem: None,
-) -> SolvedState:
-    """All subproblems solved, each from its coefficients in alpha (m, columns); from `state` on, where there is one."""
-    state = state or SolvedState(np.zeros_like(alpha))
-    solver = blockws.BlockSolver(tol)
-    for part in islice(rows.task.subproblems(rows.targets, single=single), state.done, None):
-        problem = dual(part)
-
-        def step(running: blockws.BlockState, state: SolvedState = state, problem: DualQP = problem) -> None:
-            state.running = running
-            on_step(state, problem)
-
-        start = state.running or solver.init(problem, alpha[part.places])
-        solved = solver.solve(problem, start, on_step=step)
-        state.solved[part.places] = solved.alpha
-        state.objective += blockws.objective(problem, solved)
-        state.gap += blockws.duality_gap(problem, solved)
-        state.done, state.running = state.done + 1, None
-    return state
-
-
-def in_memory(kernel: Kernel, rows: Rows, bounded: Bounded, threads: int = 1, cache_bytes: int = 0) -> Dual:
-    """Duals over rows in memory."""
-
-    def dual(part: Subproblem) -> DualQP:
-        own = rows if len(part.ids) == len(rows) else rows.take(part.ids)
-        upper, parts = bounded.upper[part.ids], several(bounded.parts[part.ids])
-        return dual_of(part, lambda y: KernelDual(kernel, own, y, upper, threads, parts, cache_bytes))
-
-    return dual
-
-
-def several(parts: np.ndarray) -> np.ndarray | None:
-    """The parts, if there is more than one."""
-    return parts if len(parts) and np.any(parts != parts[0]) else None
 
 
 @dataclass(frozen=True)
-class PartSolver:
-    """What all parts are solved with. single: subproblems of one class, too. keep_rows: support rows are wanted."""
+class DCSVM:
+    """The solver. levels: of parts, 0 for none. early: the level at which it ends; None: at the whole problem."""
 
-    kernel: Kernel
     tol: float
-    threads: int
-    cache_bytes: int
-    single: bool
-    keep_rows: bool
+    levels: int
+    early: int | None = None
+    refine: bool = True
 
-    def __call__(
-        self, reader: PartReader, part: int, ids: np.ndarray, bounded: Bounded, alpha: np.ndarray
-    ) -> PartSolution:
-        """The solution of a part, from alpha of its rows."""
-        rows = reader.rows(part)
-        dual = in_memory(self.kernel, rows, bounded, self.threads, self.cache_bytes)
-        total, done = bounded.count, Approaches(self.tol)
+    def init(self, problem: Divisible) -> DCSVMState:
+        n, columns = problem.shape
+        stage = Stage.PARTS if self.levels else Stage.TOP
+        return DCSVMState(stage, self.levels, np.zeros((n, columns)), np.zeros(n, np.int32))
 
-        def on_step(state: SolvedState, _: DualQP) -> None:
-            assert state.running is not None  # it has made a step
-            advance(done(state.done, state.running.violation) / total)
-
-        state = solve_all(dual, bounded, alpha, self.tol, single=self.single, on_step=on_step)
-        support = np.flatnonzero(state.solved.any(axis=1))
-        kept = rows.take(support) if self.keep_rows else None
-        return PartSolution(ids[support], state.solved[support], state.objective, state.gap, kept)
-
-
-@dataclass(frozen=True)
-class Levels:
-    """How the parts of a level are solved."""
-
-    kernel: Kernel
-    bounded: Bounded
-    tol: float
-    cache_bytes: int
-    engine: Engine
-    events: Events
-
-    def solve(
-        self, level: Level, groups: Groups, *, single: bool = True, keep_rows: bool = False
-    ) -> Iterator[PartSolution]:
-        """The solution of each part, lazily and in order; those that are known already first.
-
-        Records the level at its end.
-        """
-        began, known = time.perf_counter(), len(level.objectives)
-        if keep_rows:
-            yield from (self._known(level, groups, part) for part in range(known))
-        for part in self._solutions(level, groups, range(known, groups.n_parts), single, keep_rows):
-            level.add(part)
-            yield part
-        self.events(
-            LevelSolved(
-                level=level.number,
-                parts=groups.n_parts,
-                max_rows=int(np.bincount(level.parts).max()),
-                seconds_clustering=round(level.clustering_s, 3),
-                seconds_training=round(time.perf_counter() - began, 3),
-                objective=sum(level.objectives),
-                n_support=int(np.count_nonzero(level.solved.any(axis=1))),
-            )
-        )
-
-    def _solutions(
-        self, level: Level, groups: Groups, todo: range, single: bool, keep_rows: bool
-    ) -> Iterator[PartSolution]:
-        threads, window = self.engine.wide(groups.n_parts)
-        cache_bytes = self.cache_bytes * threads // self.engine.worker_memory()[1]
-        solver = PartSolver(self.kernel, self.tol, threads, cache_bytes, single, keep_rows)
-        ids = [groups.ids(part) for part in todo]
-        return self.engine.map(
-            solver,
-            todo,
-            ids,
-            (self.bounded.take(here) for here in ids),
-            (level.start[here] for here in ids),
-            shared=(self.engine.share(groups.reader),),
-            phase=f"level {level.number}",
-            events=self.events,
-            window=window,  # parts come largest first: few cores wait at a window's end
-        )
+    def step(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
+        steps = {Stage.PARTS: self._part, Stage.REFINE: self._refined, Stage.TOP: self._top}
+        return steps[state.stage](problem, state)
 
     @staticmethod
-    def _known(level: Level, groups: Groups, part: int) -> PartSolution:
-        ids = groups.ids(part)
-        support = np.flatnonzero(level.solved[ids].any(axis=1))
-        rows = groups.reader.rows(part).take(support)
-        found = level.solved[ids[support]], level.objectives[part], level.gaps[part]
-        return PartSolution(ids[support], *found, rows)
+    def is_solved(state: DCSVMState) -> bool:
+        return state.stage is Stage.END
+
+    def _part(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
+        """Divides, solves the next part, or goes up from the last one."""
+        division = state.divided
+        if division is None:
+            division = problem.divide(state.level, state.start)
+            bottom = state.bottom if state.bottom.any() else division.parts
+            return replace(state, division=division, bottom=bottom)
+        if state.is_level_solved:
+            return self._above(state)
+        found = problem.part(len(state.solutions), division, state.start, state.bottom)
+        return replace(state, solutions=(*state.solutions, found))
+
+    def _above(self, state: DCSVMState) -> DCSVMState:
+        if state.level == self.early:
+            objective, gap = state.totals()
+            return replace(state, stage=Stage.END, objective=objective, gap=gap)
+        solved = state.together()
+        found = {**state.found, state.level: np.packbits(solved.any(axis=1))}
+        state = replace(state, start=solved, solutions=(), found=found, level=state.level - 1)
+        if state.level > 0:
+            return state
+        return replace(state, stage=Stage.REFINE if self.refine else Stage.TOP)
+
+    def _refined(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
+        """A round on the support vectors alone."""
+        support = support_of(state.start)
+        duals = problem.among(support, state.bottom)
+        if duals is None:
+            return replace(state, stage=Stage.TOP)
+        turns = self._turned(duals, state, state.start[support])
+        if not turns.ended:
+            return replace(state, turns=turns)
+        start = state.start.copy()
+        start[support] = turns.solved
+        return replace(state, stage=Stage.TOP, start=start, turns=None)
+
+    def _top(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
+        turns = self._turned(problem.whole(state.division, state.bottom), state, state.start)
+        if not turns.ended:
+            return replace(state, turns=turns)
+        ended = replace(state, stage=Stage.END, start=turns.solved, turns=None)
+        return replace(ended, objective=turns.objective, gap=turns.gap)
+
+    def _turned(self, duals: Duals, state: DCSVMState, start: np.ndarray) -> InTurnState:
+        solver = InTurn(self.tol)
+        return solver.step(duals, state.turns or solver.init(duals, start))
+
+
+def support_of(alpha: np.ndarray) -> np.ndarray:
+    """Rows (s,) with a coefficient that is not 0."""
+    return np.flatnonzero(alpha.any(axis=1))
+
+
+def _joined(solutions: tuple[PartSolution, ...]) -> dict[str, np.ndarray]:
+    """The arrays of several parts, one after another."""
+    return {
+        "part_sizes": np.array([len(part.ids) for part in solutions]),
+        "part_ids": np.concatenate([part.ids for part in solutions]),
+        "part_alpha": np.concatenate([part.alpha for part in solutions]),
+        "part_objectives": np.array([part.objective for part in solutions]),
+        "part_gaps": np.array([part.gap for part in solutions]),
+    }
+
+
+def _separated(arrays: Mapping[str, Any]) -> tuple[PartSolution, ...]:
+    ends = np.cumsum(arrays["part_sizes"])[:-1]
+    ids, alpha = np.split(arrays["part_ids"], ends), np.split(arrays["part_alpha"], ends)
+    numbers = (arrays["part_objectives"].tolist(), arrays["part_gaps"].tolist())
+    return tuple(PartSolution(*part) for part in zip(ids, alpha, *numbers, strict=True))

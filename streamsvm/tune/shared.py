@@ -27,9 +27,10 @@ from streamsvm.graph import Engine
 from streamsvm.memory import free_bytes, process_bytes
 from streamsvm.models import ExpansionModel, Header, KernelModel
 from streamsvm.predict import assess
+from streamsvm.problems import KeptGram, KernelColumns
 from streamsvm.solvers.blockws import BlockSolver
 from streamsvm.solvers.dcsvm import default_levels
-from streamsvm.solvers.lockstep import BLOCK, WHOLE, Columns, KeptGram, Lockstep, LockstepState
+from streamsvm.solvers.lockstep import BLOCK, WHOLE, Lockstep, LockstepState
 from streamsvm.tasks import task_of
 from streamsvm.tasks.base import Subproblem
 from streamsvm.tasks.pairs import vote
@@ -135,7 +136,7 @@ def _solved(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> 
     k, rows = len(fit.classes), StoreSamples(fit.store, fit.scaling).load().rows
     weights = np.where(fold_of == np.arange(folds)[:, None], 0.0, fit.upper / fit.config.C)
     solver = Lockstep(BlockSolver(fit.config.tol, BLOCK, fit.config.solver == "alfpgm"), fit.engine.threads)
-    kept = KeptGram()
+    kept = KeptGram(BLOCK)
     parts = [_Part(fit, rows, part, weights, kept) for part in fit.task.subproblems(fit.targets)]
     for point, C in Cs.items():
         decisions = np.stack([part.decisions(solver, C, fold_of) for part in parts], axis=1)
@@ -150,7 +151,9 @@ class _Part:
         self._members, self._others = part.ids, np.delete(np.arange(len(rows)), part.ids)
         self._weights = weights[:, self._members]
         own = rows.take(self._members) if len(self._others) else rows
-        self._problem = Columns(fit.kernel, own, part.y, self._weights, fit.engine.threads, kept)
+        self._problem = KernelColumns(
+            fit.kernel, own, part.y, self._weights, fit.engine.threads, part.linear, kept
+        )
         self._state: LockstepState | None = None
 
     def decisions(self, solver: Lockstep, C: float, fold_of: np.ndarray) -> np.ndarray:
@@ -161,8 +164,8 @@ class _Part:
         self._state = state = solver.solve(problem, start)
         bias = np.array([column.bias for column in state.columns])
         out = bias[fold_of]
-        gradient = np.stack([column.gradient for column in state.columns])
-        out[members] += problem.y * (gradient[fold_of[members], np.arange(len(members))] + 1.0)
+        Qa = np.stack([column.gradient for column in state.columns]) - problem.linear
+        out[members] += problem.y * Qa[fold_of[members], np.arange(len(members))]
         if len(others):  # no rows of this problem
             support = np.flatnonzero(state.alpha.any(axis=0))
             coef = (state.alpha * problem.y)[:, support].T

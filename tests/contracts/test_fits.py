@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from cases import GAPS, PAGES, SOLVERS, config, labelled
 from making import write
+from stepwise import train_by_single_steps
 
 from streamsvm.cli.app import app
 from streamsvm.config import FitConfig
@@ -126,3 +127,11 @@ def test_a_page_tells_of_the_fit(name, stores, whole, capsys):
     assert scored.evaluation["accuracy"] == said["accuracy"]
     assert scored.evaluation["roc"][-1] == [1, 1]
     assert {section.id for section, _ in contents([scored])} >= {"scores"}
+
+
+def test_stopped_after_every_step_it_is_the_same(name, tmp_path):
+    X, y = (array[:200] for array in labelled(2))
+    store = write(tmp_path / "store", Rows(X), y, step=100, chunk_rows=100)
+    train(store, small_steps(name), model_path=tmp_path / "whole")
+    assert train_by_single_steps(store, small_steps(name), tmp_path / "model", tmp_path / "run") > 3
+    np.testing.assert_array_equal(decisions(tmp_path / "model", 2), decisions(tmp_path / "whole", 2))

@@ -1,13 +1,16 @@
-"""What every solver of the bias-free dual keeps to, on every layout. A new solver is one more line in SOLVERS."""
+"""What every solver keeps to; and what those of the bias-free dual do on every layout."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 import reference
+from contracts.solvers import CASES, KERNEL, TOL, Case, N, data
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
@@ -15,14 +18,75 @@ from streamsvm.data.samples import MemorySamples
 from streamsvm.graph import Engine
 from streamsvm.groups import MemoryGroups
 from streamsvm.kernels.base import Kernel
-from streamsvm.kernels.distance import RBF, Matern
+from streamsvm.kernels.distance import Matern
 from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.problems import DualQP, KernelDual, StreamedDual
 from streamsvm.solvers import base, blockws
 
-TOL = 1e-3
-N = 240
+MOST_STEPS = 3000
+
+
+def saved(state: Any) -> dict[str, np.ndarray]:
+    """A state as a checkpoint's file has it."""
+    file = io.BytesIO()
+    arrays = state.to_state() if hasattr(state, "to_state") else state.to_arrays()
+    np.savez(file, allow_pickle=False, **arrays)
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as found:
+        return dict(found)
+
+
+def require_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+    assert one.keys() == other.keys()
+    for name, values in one.items():
+        np.testing.assert_array_equal(values, other[name], err_msg=name)
+
+
+def solved(case: Case, on_step: Callable[[Any], None]) -> Any:
+    """By the one loop."""
+    steps = 0
+
+    def counted(state: Any) -> None:
+        nonlocal steps
+        steps += 1
+        assert steps < MOST_STEPS
+        on_step(state)
+
+    return base.run(case.solver, case.problem(), stop=case.is_solved, on_step=counted)
+
+
+@cache
+def states(name: str) -> list[dict[str, np.ndarray]]:
+    """Those of a run that nothing disturbs, after every step."""
+    found: list[dict[str, np.ndarray]] = []
+    solved(CASES[name], lambda state: found.append(saved(state)))
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_step_goes_on_from_a_saved_state_as_if_nothing_had_been(name):
+    """To the last bit, by a solver and a problem that know of nothing before."""
+    case, expected = CASES[name], states(name)
+    assert len(expected) > 2
+    for before, after in zip(expected[:-1], expected[1:], strict=True):
+        state = case.restore(before)
+        require_same(saved(state), before)
+        require_same(saved(case.solver.step(case.problem(), state)), after)
+    assert case.is_solved(case.restore(expected[-1]))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_end_has_its_certificate(name):
+    CASES[name].check(solved(CASES[name], lambda state: None))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_runs_are_one(name):
+    again: list[dict[str, np.ndarray]] = []
+    solved(CASES[name], lambda state: again.append(saved(state)))
+    for one, other in zip(again, states(name), strict=True):
+        require_same(one, other)
 
 
 def small_blocks(problem: DualQP, alpha: np.ndarray | None) -> np.ndarray:
@@ -36,20 +100,12 @@ SOLVERS: dict[str, Callable[[DualQP, np.ndarray | None], np.ndarray]] = {
 }
 LAYOUTS = {"dense": np.asarray, "csr": sparse.csr_array}
 KERNELS = {
-    "rbf": RBF(2.0),
+    "rbf": KERNEL,
     "laplacian": Laplacian(0.5),
     "matern": Matern(1.5, 0.5),
     "poly": Poly(0.5, 2, 1.0),
     "linear": Linear(),
 }
-
-
-@cache
-def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    X = np.where(rng.random((N, 5)) < 0.6, rng.normal(size=(N, 5)), 0).astype(np.float32)
-    y = np.where(X[:, 0] + X[:, 1] ** 2 + 0.3 * rng.normal(size=N) > 0.5, 1.0, -1.0)
-    return X, y, rng.choice([0.0, 0.5, 4.0], N, p=[0.1, 0.5, 0.4])
 
 
 def in_memory(kernel: Kernel, rows: Rows) -> DualQP:

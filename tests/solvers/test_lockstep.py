@@ -8,10 +8,10 @@ import pytest
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.kernels.distance import RBF
-from streamsvm.problems import KernelDual
+from streamsvm.problems import KernelColumns, KernelDual
 from streamsvm.solvers import blockws
 from streamsvm.solvers.blockws import BlockSolver
-from streamsvm.solvers.lockstep import Columns, Lockstep
+from streamsvm.solvers.lockstep import Lockstep
 
 TOL = 1e-4
 
@@ -21,7 +21,7 @@ def problem(n=400, folds=3, C=4.0):
     X = rng.normal(size=(n, 3)).astype(np.float32)
     y = np.where(X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
     upper = np.where(np.arange(n) % folds == np.arange(folds)[:, None], 0.0, C)
-    return Columns(RBF(0.7), Rows(X), y, upper, threads=2)
+    return KernelColumns(RBF(0.7), Rows(X), y, upper, threads=2)
 
 
 def alone(columns, c, bias):
@@ -57,7 +57,7 @@ def test_a_solution_starts_the_next_C_without_a_product(bias, monkeypatch):
     first = solver.solve(columns, solver.init(columns))
     columns.upper = 8.0 * columns.upper
     with monkeypatch.context() as patch:
-        patch.setattr(Columns, "apply", None)
+        patch.setattr(KernelColumns, "apply", None)
         start = solver.again(columns, first)
     K = columns.kernel.exact(columns.rows, columns.rows)
     for before, column in zip(first.columns, start.columns, strict=True):
@@ -104,6 +104,23 @@ def test_rows_are_left_out_and_come_back(whole):
     expected = whole.solve(columns, whole.init(columns))
     for one, other in zip(state.columns, expected.columns, strict=True):
         np.testing.assert_allclose(one.gradient, other.gradient, atol=20 * TOL)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_any_linear_term(bias):
+    """Once it was -1 whatever was asked; also where a solution starts the next C."""
+    columns = problem(C=0.5)
+    columns.linear = np.random.default_rng(0).uniform(-1.5, 0.5, len(columns.y))
+    solver = Lockstep(BlockSolver(TOL, 64, bias), whole=100)
+    state = solver.solve(columns, solver.init(columns))
+    columns.upper = 4.0 * columns.upper
+    state = solver.solve(columns, solver.again(columns, state))
+    for c, column in enumerate(state.columns):
+        own = np.flatnonzero(columns.upper[c])
+        dual = KernelDual(columns.kernel, columns.rows.take(own), columns.y[own], columns.upper[c][own])
+        dual.linear = columns.linear[own]
+        expected = blockws.objective(dual, blockws.solve(dual, tol=TOL, bias=bias))
+        assert 0.5 * column.alpha @ (column.gradient + columns.linear) == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_tolerance_out_of_reach_is_an_error(monkeypatch):

@@ -1,0 +1,255 @@
+"""Descent on one working set, compiled: what `blockws` solves a block by, over sub-blocks that fit in L1 and L2.
+
+Without labels one coordinate at a time, greedily; with them two at a time, which keeps y'a. All of it is one file, as
+compiled functions that are cached call none of another.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+_INDEX = np.int32(0xFFF)  # low mantissa bits that carry an index in _descent and _pair_descent
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def block_descent(Q, diag, g, a, upper, y, tol, s):
+    """Minimises 1/2 a'Qa + ... over a block, in place: sub-blocks of s rows, each by _descent.
+
+    With labels y (q,), by _pair_descent, which keeps y'a; then g moves by multiples of y, too. Without: y is None,
+    and what is of labels is not compiled.
+    """
+    q = len(g)
+    v = np.empty(q, np.float32)
+    S = np.empty(s, np.int64)
+    for k in range(s):
+        S[k] = k
+    Q_S, is_made = np.empty((s, s), np.float32), np.empty(s, np.bool_)
+    for round_ in range(1000):
+        if y is not None:
+            _centre(g, a, upper, y)
+        worst = _violations32(g, a, upper, v)
+        if worst <= tol:
+            break
+        if s < q:
+            if round_ > 0:
+                _lift_half(v, S)
+            _select(v, g, y, S)
+        is_made[:] = False
+        a_S = _taken(a, S)
+        tol_S = max(tol, np.float32(0.3) * worst)
+        _sub_descent(Q, S, Q_S, is_made, diag, g, a_S, upper, y, tol_S)
+        for k in range(s):
+            i = S[k]
+            delta = np.float32(a_S[k] - a[i])
+            if delta != 0:
+                a[i] = a_S[k]
+                row = Q[i]
+                for j in range(q):
+                    g[j] += delta * row[j]
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def _sub_descent(Q, S, Q_S, is_made, diag, g, a_S, upper, y, tol):
+    diag_S, g_S, upper_S, most = _taken(diag, S), _taken(g, S), _taken(upper, S), 20 * len(S)
+    if y is None:
+        _descent(Q, S, Q_S, is_made, diag_S, g_S, a_S, upper_S, tol, most)
+    else:
+        _pair_descent(Q, S, Q_S, is_made, diag_S, g_S, a_S, upper_S, _taken(y, S), np.float32(2) * tol, most)
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def _row(Q, S, Q_S, is_made, i, y):
+    """Row i of Q[S, S], or with labels y of K[S, S]; gathered when first asked for, as most rows of S never move."""
+    row = Q_S[i]
+    if not is_made[i]:
+        is_made[i] = True
+        whole = Q[S[i]]
+        for j in range(len(S)):
+            row[j] = whole[S[j]]
+        if y is not None:
+            for j in range(len(S)):
+                row[j] *= y[i] * y[j]
+    return row
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def _descent(Q, S, Q_S, is_made, diag, g, a, upper, tol, max_steps):
+    """Greedy coordinate descent on at most 4096 rows, in place; Q_S and is_made are `_row`'s.
+
+    The loops are split so that each vectorises; the arg max packs the index into the low bits of |violation|.
+    """
+    q = len(g)
+    big, zero = np.float32(3e38), np.float32(0)
+    v = np.empty(q, np.float32)
+    bits = v.view(np.int32)
+    low, high = np.empty(q, np.float32), np.empty(q, np.float32)
+    for j in range(q):
+        low[j] = -big if a[j] < upper[j] else zero
+        high[j] = big if a[j] > 0 else zero
+    delta, row = zero, np.zeros(q, np.float32)
+    for _ in range(max_steps):
+        for j in range(q):
+            g[j] += delta * row[j]
+        for j in range(q):
+            v[j] = abs(min(max(g[j], low[j]), high[j]))
+        key = np.int32(0)
+        for j in range(q):
+            key = max(key, (bits[j] & ~_INDEX) | np.int32(j))
+        i = key & _INDEX
+        if v[i] <= tol:
+            break
+        new = min(max(a[i] - g[i] / diag[i], zero), upper[i])
+        delta = new - a[i]
+        a[i] = new
+        low[i] = -big if new < upper[i] else zero
+        high[i] = big if new > 0 else zero
+        row = _row(Q, S, Q_S, is_made, i, None)
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def _pair_descent(Q, S, K_S, is_made, diag, g, a, upper, y, tol, max_steps):
+    """Descent by pairs on at most 4096 rows until m - M <= tol, in place; K_S and is_made are `_row`'s.
+
+    In z = y a, whose sum is kept: z_i rises and z_j falls by t. i is the row of I_up with the largest level
+    f = -y g, and j that of I_low with which the objective falls most, by (f_i - f_j)^2 / 2 |phi_i - phi_j|^2
+    (Fan, Chen and Lin 2005, WSS 2). Loops are split, and indices packed, as in _descent.
+    """
+    q = len(g)
+    big, zero, two = np.float32(1e38), np.float32(0), np.float32(2)
+    flat = np.float32(1e-12)  # least curvature, LIBSVM's
+    f, z, least, most = np.empty(q, np.float32), np.empty(q), np.empty(q), np.empty(q)
+    v, may_rise, may_fall = np.empty(q, np.float32), np.empty(q, np.float32), np.empty(q, np.float32)
+    bits = v.view(np.int32)
+    for k in range(q):
+        f[k], z[k] = -y[k] * g[k], y[k] * a[k]
+        least[k], most[k] = min(y[k] * upper[k], 0.0), max(y[k] * upper[k], 0.0)
+        may_rise[k] = big if z[k] < most[k] else -big
+        may_fall[k] = -big if z[k] > least[k] else big
+    t, rising = zero, np.zeros(q, np.float32)  # loops, not array expressions: those are slow to compile
+    falling = rising
+    for _ in range(max_steps):
+        for k in range(q):
+            f[k] -= t * (rising[k] - falling[k])
+        for k in range(q):
+            v[k] = min(f[k], may_rise[k])
+        key = np.int32(-0x80000000)
+        for k in range(q):  # flipped, the bits of negative numbers are in order, too
+            flipped = bits[k] ^ ((bits[k] >> 31) & np.int32(0x7FFFFFFF))
+            key = max(key, (flipped & ~_INDEX) | np.int32(k))
+        i = key & _INDEX
+        top, rising, worst = v[i], _row(Q, S, K_S, is_made, i, y), zero
+        for k in range(q):
+            behind = max(top - max(f[k], may_fall[k]), zero)
+            worst = max(worst, behind)
+            v[k] = behind * behind / max(diag[i] + diag[k] - two * rising[k], flat)
+        if worst <= tol:
+            break
+        key = np.int32(0)
+        for k in range(q):
+            key = max(key, (bits[k] & ~_INDEX) | np.int32(k))
+        j = key & _INDEX
+        falling = _row(Q, S, K_S, is_made, j, y)
+        step = (f[i] - f[j]) / max(diag[i] + diag[j] - two * rising[j], flat)
+        room_i, room_j = most[i] - z[i], z[j] - least[j]
+        step = min(step, room_i, room_j)
+        z[i] = most[i] if step >= room_i else z[i] + step
+        z[j] = least[j] if step >= room_j else z[j] - step
+        may_rise[i] = big if z[i] < most[i] else -big
+        may_fall[i] = -big
+        may_rise[j] = big
+        may_fall[j] = -big if z[j] > least[j] else big
+        t = np.float32(step)
+    for k in range(q):
+        a[k] = y[k] * z[k]
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def _centre(g, a, upper, y):
+    """Shifts g by the multiple of y that leaves the smallest violations."""
+    big = np.float32(1e38)
+    m, M = -big, big
+    for j in range(len(g)):
+        level = -y[j] * g[j]
+        above, below = a[j] > 0, a[j] < upper[j]
+        if below if y[j] > 0 else above:
+            m = max(m, level)
+        if above if y[j] > 0 else below:
+            M = min(M, level)
+    if m > -big and M < big:
+        shift = np.float32(0.5) * (m + M)
+        for j in range(len(g)):
+            g[j] += shift * y[j]
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def _violations32(g, a, upper, v):
+    """Fills v; returns the largest. At most tol counts as 0: it must not compete, by a tie, with what is above."""
+    worst = np.float32(0)
+    for j in range(len(g)):
+        down = max(g[j], np.float32(0)) if a[j] > 0 else np.float32(0)
+        up = max(-g[j], np.float32(0)) if a[j] < upper[j] else np.float32(0)
+        v[j] = max(down, up)
+        worst = max(worst, v[j])
+    return worst
+
+
+@nb.njit(nogil=True, cache=True)
+def _taken(v, S):  # v[S]; numba compiles fancy indexing, with its messages of errors, for a second and a half
+    out = np.empty(len(S), v.dtype)
+    for k in range(len(S)):
+        out[k] = v[S[k]]
+    return out
+
+
+@nb.njit(nogil=True, cache=True)
+def _lift_half(v, S):
+    """Lifts the worse half of S above all others, so that the next selection keeps it."""
+    worse_half = np.empty(len(S) // 2, np.int64)
+    _select_largest(_taken(v, S), worse_half)
+    for k in worse_half:
+        v[S[k]] += np.float32(1e20)
+
+
+@nb.njit(nogil=True, cache=True)
+def _select(v, g, y, S):
+    """Fills S with rows of largest v; with labels, one half of rows whose y a should rise, one where it should fall.
+
+    Of many equal ones the first might all be of one side, and then no pair could move.
+    """
+    if y is None:
+        _select_largest(v, S)
+        return
+    half, least = len(S) // 2, np.float32(1e-30)
+    side = np.empty_like(v)
+    for j in range(len(v)):
+        side[j] = v[j] if y[j] * g[j] < 0 else np.float32(0)
+    _select_largest(side, S[:half])
+    for j in range(len(v)):
+        side[j] = max(v[j], least) if y[j] * g[j] >= 0 else least
+    for j in S[:half]:
+        side[j] = 0
+    _select_largest(side, S[half:])
+
+
+@nb.njit(nogil=True, cache=True)
+def _select_largest(v, S):
+    """Fills S with the indices of the len(S) largest v >= 0; of equals, the first."""
+    bits = v.view(np.int32)
+    smallest, room = 0, len(S)  # bits of the last value chosen, found digit by digit; how many places remain
+    for shift, width in ((20, 11), (10, 10), (0, 10)):
+        counts = np.zeros(1 << width, np.int64)
+        for j in range(len(v)):
+            if bits[j] >> (shift + width) == smallest:
+                counts[(bits[j] >> shift) & ((1 << width) - 1)] += 1
+        digit = len(counts) - 1
+        while counts[digit] < room:
+            room -= counts[digit]
+            digit -= 1
+        smallest = smallest << width | digit
+    k = 0
+    for j in range(len(v)):
+        if bits[j] > smallest or (bits[j] == smallest and room > 0):
+            room -= bits[j] == smallest
+            S[k] = j
+            k += 1

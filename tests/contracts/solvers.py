@@ -1,0 +1,292 @@
+"""Small problems of every solver, whose oracles are made of plain arrays. A new solver is one more line in CASES."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import reference
+
+from streamsvm.data.held import HeldSamples
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import MemorySamples
+from streamsvm.graph import Engine
+from streamsvm.kernels.distance import RBF
+from streamsvm.problems import KernelColumns, MatrixDual
+from streamsvm.risks import HingeRisk, Passes
+from streamsvm.solvers import budget as core
+from streamsvm.solvers.admm import ADMM, ADMMState
+from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
+from streamsvm.solvers.blockws import BlockSolver, BlockState
+from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
+from streamsvm.solvers.cutting_plane import BundleState, CuttingPlane
+from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Division, PartSolution, support_of
+from streamsvm.solvers.in_turn import InTurn, InTurnState
+from streamsvm.solvers.lockstep import Lockstep, LockstepState
+
+TOL = 1e-3
+N, PARTS = 240, 4
+KERNEL = RBF(2.0)
+WIDE = RBF(0.3)  # for which 60 support vectors are enough
+
+
+@cache
+def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X (N, 5), y and upper; rows of the same part are near each other."""
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((N, 5)) < 0.6, rng.normal(size=(N, 5)), 0).astype(np.float32)
+    y = np.where(X[:, 0] + X[:, 1] ** 2 + 0.3 * rng.normal(size=N) > 0.5, 1.0, -1.0)
+    return X, y, rng.choice([0.0, 0.5, 4.0], N, p=[0.1, 0.5, 0.4])
+
+
+@cache
+def kernel_matrix() -> np.ndarray:
+    X = data()[0]
+    return reference.kernel_matrix(KERNEL, X, X)
+
+
+def signed() -> np.ndarray:
+    y = data()[1]
+    return y[:, None] * kernel_matrix() * y
+
+
+def dual() -> MatrixDual:
+    return MatrixDual(kernel_matrix(), *data()[1:])
+
+
+def some(ids: np.ndarray) -> MatrixDual:
+    _, y, upper = data()
+    return MatrixDual(kernel_matrix()[np.ix_(ids, ids)], y[ids], upper[ids])
+
+
+def best(upper: np.ndarray, ids: np.ndarray | slice = slice(None)) -> float:
+    """The least objective of the rows with these bounds."""
+    Q, C = signed()[ids][:, ids], upper[ids]
+    return reference.dual_objective(Q, reference.solve_dual(Q, C))
+
+
+# oracles
+
+
+class Folds(KernelColumns):
+    def __init__(self) -> None:
+        X, y, upper = data()
+        held = np.arange(N) % 3 == np.arange(3)[:, None]
+        super().__init__(KERNEL, Rows(X), y, np.where(held, 0.0, upper))
+
+
+@dataclass
+class Halves:
+    """Two subproblems, of the even rows and of the odd ones."""
+
+    shape: tuple[int, int] = (N, 1)
+
+    def places(self, number: int) -> tuple[np.ndarray, np.ndarray] | None:
+        ids = np.arange(number, N, 2)
+        return (ids, np.zeros_like(ids)) if number < 2 else None
+
+    def dual(self, number: int) -> MatrixDual:
+        return some(np.arange(number, N, 2))
+
+
+@dataclass
+class One:
+    """One subproblem."""
+
+    ids: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.ids), 1
+
+    def places(self, number: int) -> tuple[np.ndarray, np.ndarray] | None:
+        everything = np.arange(len(self.ids))
+        return (everything, np.zeros_like(everything)) if number < 1 else None
+
+    def dual(self, number: int) -> MatrixDual:
+        return some(self.ids)
+
+
+@dataclass
+class Quarters:
+    """Rows divided by their first two features; 4 parts at level 2, 2 at level 1."""
+
+    shape: tuple[int, int] = (N, 1)
+
+    def divide(self, level: int, alpha: np.ndarray) -> Division:
+        X = data()[0]
+        parts = (X[:, 0] > 0) + 2 * (X[:, 1] > 0) * (level == 2)
+        return Division(level, parts.astype(np.int32), 0.5, {"axes": np.arange(level)})
+
+    def part(self, number: int, division: Division, start: np.ndarray, bottom: np.ndarray) -> PartSolution:
+        ids = np.flatnonzero(division.parts == number)
+        solver = BlockSolver(TOL, 32)
+        state = solver.solve(some(ids), solver.init(some(ids), start[ids, 0]))
+        own = support_of(state.alpha[:, None])
+        objective = 0.5 * float(state.alpha @ (state.gradient - 1.0))
+        return PartSolution(ids[own], state.alpha[own, None], objective, 0.0)
+
+    def among(self, ids: np.ndarray, bottom: np.ndarray) -> One:
+        return One(ids)
+
+    def whole(self, division: Division | None, bottom: np.ndarray) -> One:
+        return One(np.arange(N))
+
+
+@dataclass
+class Inverse:
+    """Two columns, and (K + beta I)^-1 by whole matrices."""
+
+    y: np.ndarray = field(default_factory=lambda: np.tile(data()[1][:, None], 2))
+    upper: np.ndarray = field(default_factory=lambda: np.full((N, 2), 1.0) * [0.5, 2.0])
+
+    def solve(self, beta: float, V: np.ndarray) -> np.ndarray:
+        return np.linalg.solve(kernel_matrix() + beta * np.eye(N), V)
+
+
+def planes() -> HingeRisk:
+    X, y, upper = data()
+    held = HeldSamples(MemorySamples(Rows(X)), 1 << 30, Quarters)  # type: ignore[arg-type]  # all rows are held
+    return HingeRisk(Passes(held, Engine(1), 1.0), (y > 0).astype(int), 2, upper)
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Budgeted descent as a solver: a step is a block of 40 rows. Its state learns in place."""
+
+    options: BudgetOptions = BudgetOptions(1e-2, 60, bias=True)
+
+    def init(self, problem: tuple[Rows, np.ndarray]) -> BudgetLearner:
+        return BudgetLearner(WIDE, problem[0].d, 1, self.options)
+
+    def step(self, problem: tuple[Rows, np.ndarray], state: BudgetLearner) -> BudgetLearner:
+        here = slice(state.t, state.t + 40)
+        state.learn(problem[0].take(here), problem[1][here])
+        state.counts[core.NANOSECONDS] = 0  # the one thing that differs from run to run
+        return state
+
+    def from_arrays(self, arrays: Mapping[str, Any]) -> BudgetLearner:
+        learner = BudgetLearner(WIDE, arrays["X"].shape[1], 1, self.options)
+        learner.restore(arrays)
+        return learner
+
+
+def stream() -> tuple[Rows, np.ndarray]:
+    X, y, _ = data()
+    return Rows(X), y[:, None]
+
+
+# certificates
+
+
+def is_optimal(state: Any) -> None:
+    """By the KKT conditions of float64 kernel values, and by the twin."""
+    alpha, upper = np.ravel(state.alpha if isinstance(state, BlockState) else state.start), data()[2]
+    assert np.all((alpha >= 0) & (alpha <= upper))
+    assert reference.kkt_violation(signed(), alpha, upper) <= 1.1 * TOL
+    is_close(reference.dual_objective(signed(), alpha), best(upper))
+
+
+def is_close(found: float, expected: float) -> None:
+    assert abs(found - expected) <= 1e-4 * abs(expected)
+
+
+def is_optimal_with_bias(state: BlockState) -> None:
+    (_, y, upper), a = data(), state.alpha
+    assert abs(y @ a) <= 1e-9 * upper.sum()
+    f = reference.levels(signed(), a, upper, y)
+    assert f[0] - f[1] <= 1.1 * TOL
+
+
+def columns_are_optimal(state: LockstepState) -> None:
+    for column, upper in zip(state.columns, Folds().upper, strict=True):
+        assert reference.kkt_violation(signed(), column.alpha, upper) <= 1.1 * TOL
+
+
+def halves_are_optimal(state: InTurnState) -> None:
+    upper = data()[2]
+    is_close(state.objective, sum(best(upper, np.arange(half, N, 2)) for half in range(2)))
+    assert 0 <= state.gap <= TOL * upper.sum()
+
+
+def parts_are_optimal(state: DCSVMState) -> None:
+    assert state.division is not None
+    ids = [np.flatnonzero(state.division.parts == part) for part in range(state.division.n_parts)]
+    is_close(state.objective, sum(best(data()[2], part) for part in ids))
+
+
+def levels_and_whole(state: DCSVMState) -> None:
+    is_optimal(state)
+    assert sorted(state.found) == [1, 2]
+    is_close(state.objective, best(data()[2]))
+    assert 0 <= state.gap <= TOL * data()[2].sum()
+
+
+def residuals_are_small(state: ADMMState) -> None:
+    assert state.residual <= TOL
+    problem = Inverse()
+    for c in range(2):
+        y, upper = problem.y[:, c], problem.upper[:, c]
+        a, _ = reference.solve_dual_with_bias(signed(), upper, y)
+        found = reference.dual_objective(signed(), state.z[:, c])
+        assert abs(found / reference.dual_objective(signed(), a) - 1) <= 1e-2
+
+
+def gap_is_small(state: BundleState) -> None:
+    assert 0 <= state.objective - state.bound <= TOL * state.objective
+
+
+def budget_is_kept(state: BudgetLearner) -> None:
+    """It has no certificate: what it learnt is better than nothing."""
+    assert 0 < state.n_support <= 60
+    A, bias = state.coefficients()
+    f = WIDE.apply(stream()[0], state.supports(), A) + bias
+    assert np.maximum(0, 1 - stream()[1] * f).mean() < 0.5
+
+
+@dataclass(frozen=True)
+class Case:
+    """solver, problem() and what restores a state; when it ends; and a check of the end."""
+
+    solver: Any
+    problem: Callable[[], Any]
+    restore: Callable[..., Any]
+    is_solved: Callable[[Any], bool]
+    check: Callable[[Any], None]
+
+
+def of(solver: Any, problem: Callable[[], Any], state: Any, check: Callable[[Any], None]) -> Case:
+    return Case(solver, problem, state.from_arrays, solver.is_solved, check)
+
+
+SMALL = BlockSolver(TOL, 32)
+CASES = {
+    "block": of(SMALL, dual, BlockState, is_optimal),
+    "block, with a bias": of(BlockSolver(TOL, 32, True), dual, BlockState, is_optimal_with_bias),
+    "lockstep": of(Lockstep(SMALL, whole=60), Folds, LockstepState, columns_are_optimal),
+    "in turn": Case(
+        InTurn(TOL),
+        Halves,
+        partial(InTurnState.from_arrays, start=np.zeros((N, 1))),
+        InTurn.is_solved,
+        halves_are_optimal,
+    ),
+    "dcsvm": of(DCSVM(TOL, 2), Quarters, DCSVMState, levels_and_whole),
+    "dcsvm, not refined": of(DCSVM(TOL, 2, refine=False), Quarters, DCSVMState, levels_and_whole),
+    "dcsvm, early": of(DCSVM(TOL, 2, early=1), Quarters, DCSVMState, parts_are_optimal),
+    "dcsvm, no levels": of(DCSVM(TOL, 0), Quarters, DCSVMState, is_optimal),
+    "alfpgm": of(ALFPGM(TOL, 32), dual, ALFPGMState, is_optimal_with_bias),
+    "alfpgm, by gradients": of(
+        ALFPGM(TOL, 32, subproblem="fpg", least_uses=3), dual, ALFPGMState, is_optimal_with_bias
+    ),
+    "admm": Case(
+        ADMM(1.0, 10), Inverse, ADMMState.from_arrays, lambda s: s.residual <= TOL, residuals_are_small
+    ),
+    "cutting planes": Case(
+        CuttingPlane(TOL), planes, BundleState.from_arrays, CuttingPlane(TOL).done, gap_is_small
+    ),
+    "budgeted descent": Case(Descent(), stream, Descent().from_arrays, lambda s: s.t >= N, budget_is_kept),
+}
