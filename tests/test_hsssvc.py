@@ -175,6 +175,7 @@ def options(**hss):
     return build_config(("test", {"solver": "admm-hss", "kernel": {"gamma": 2.0}, "C": 10, "hss": hss}))
 
 
+@pytest.mark.filterwarnings("ignore:not converged")
 class TestFits:
     def test_a_report_tells_ranks_bytes_and_errors(self):
         store = Store.from_arrays(*two_moons())
@@ -216,6 +217,7 @@ class TestFits:
         assert again["objective"] == whole["objective"]
         assert "factorise" not in again["seconds_by_phase"]
 
+    @pytest.mark.filterwarnings("ignore:.*holds no whole state")
     def test_another_runs_factor_is_not_taken(self, tmp_path):
         store = Store.from_arrays(*two_moons())
         train(store, options(), model_path=tmp_path / "a", run_dir=tmp_path / "run")
