@@ -23,7 +23,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.events import Events, ignore
-from streamsvm.fits.base import row_weights
+from streamsvm.fits.prepare import row_weights
 from streamsvm.graph import Engine, open_engine
 from streamsvm.predict import predict_blocks
 from streamsvm.tasks.scores import codes_of_labels

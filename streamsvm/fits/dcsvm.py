@@ -6,30 +6,25 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from streamsvm.checkpoints import Checkpoints
-from streamsvm.config import FitConfig
 from streamsvm.data.rows import rows_state
 from streamsvm.data.samples import MemorySamples, StoreSamples
-from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.events import Events, Rounds
-from streamsvm.fits.base import Fit
+from streamsvm.events import Rounds
+from streamsvm.fits.base import Context, Fit, Solution
+from streamsvm.fits.drafts import Draft
 from streamsvm.fits.duals import model_of_duals
+from streamsvm.fits.prepare import Prepared
 from streamsvm.gather import Table, gather
-from streamsvm.graph import Engine
 from streamsvm.groups import Groups, MemoryGroups, SpooledGroups
 from streamsvm.kernels.inner import Linear
 from streamsvm.kmeans import Partition, partition, partition_from_state, partition_state
 from streamsvm.memory import MemoryPlan, plan_memory
-from streamsvm.models import LocalModel
-from streamsvm.persist import ModelWriter, save_model
+from streamsvm.models import ExpansionModel, KernelModel, LocalModel
 from streamsvm.problems import DualQP, StreamedDual, dual_of
 from streamsvm.solvers import blockws
 from streamsvm.solvers.dcsvm import (
@@ -54,10 +49,9 @@ REFINE, TOP = 0, -1  # stages after those of the levels, which have their number
 class DCSVMFit(Fit):
     """DC-SVM, exact or with early prediction."""
 
-    def __init__(
-        self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
-    ) -> None:
-        super().__init__(store, config, engine, events, checkpoints)
+    def __init__(self, prepared: Prepared, context: Context) -> None:
+        super().__init__(prepared, context)
+        store, config = prepared.store, prepared.config
         if config.dcsvm.early and not self.task.in_pairs:
             raise ConfigError(
                 f"dcsvm.early is of pairs of classes, found task {self.task.name!r}; leave it out"
@@ -91,25 +85,13 @@ class DCSVMFit(Fit):
             on_worker=not self.engine.is_local,
         )
 
-    def to_file(self, path: Path) -> dict[str, Any]:
-        """Trains and writes the model; an early model's parts are written as they are solved."""
+    def solve(self, draft: Draft) -> Solution:
+        """An early model's parts go into the draft as they are solved."""
         with self.engine.serial_blas():
-            if self._is_early:
-                with ModelWriter(path, LocalModel.kind) as writer:
-                    local = self._early(writer)
-                    arrays, writer.attrs = local.small_state()
-                    for name, array in arrays.items():
-                        writer.append(name, array)
-                return self._report(local)
-            model = self._exact()
-            with self.phase("save"):
-                save_model(model, path)
-            return self._report(model)
-
-    def model(self) -> tuple[Any, dict[str, Any]]:
-        with self.engine.serial_blas():
-            model = self._early(_Collector()) if self._is_early else self._exact()
-        return model, self._report(model)
+            model, objective, gap = self._early(draft) if self._is_early else self._exact()
+        facts = {"levels": self.levels, **self._facts}
+        exact = not self._is_early
+        return Solution(model, objective, gap, model.n_support, exact=exact, converged=True, facts=facts)
 
     def plan(self) -> dict[str, Any]:
         """Levels, parts and memory."""
@@ -135,7 +117,7 @@ class DCSVMFit(Fit):
     def _is_early(self) -> bool:
         return self.config.dcsvm.early and self.levels > 0
 
-    def _early(self, sink: Any) -> LocalModel:
+    def _early(self, draft: Draft) -> tuple[LocalModel, float, float]:
         """Levels from the bottom to the early one, whose parts make the model."""
         options = self.config.dcsvm
         last = options.early_level or self.levels
@@ -153,21 +135,22 @@ class DCSVMFit(Fit):
                     entries += len(support["support_data"])
                 state = {"alpha": part.alpha, "codes": self.codes[part.ids].astype(np.int32)}
                 for name, array in (support | state).items():
-                    sink.append(name, array)
+                    draft.append(name, array)
         counts = [
             np.bincount(self.codes[groups.ids(p)], minlength=len(self.classes)) for p in range(groups.n_parts)
         ]
-        return LocalModel(
-            self._header(sum(level.objectives), sum(level.gaps)),
+        model = LocalModel(
+            self.prepared.header(),
             level.partition,
             np.cumsum(sizes, dtype=np.int64),
             np.array(counts) > 0,
-            getattr(sink, "arrays", {}),
+            draft.arrays,
             options.combine,
             options.neighbours,
         )
+        return model, sum(level.objectives), sum(level.gaps)
 
-    def _exact(self) -> Any:
+    def _exact(self) -> tuple[KernelModel | ExpansionModel, float, float]:
         """All levels, then the support vectors of level 1 together, then the whole problem."""
         alpha = self._climbed(range(self.levels, 0, -1))
         if self.config.dcsvm.refine and self.levels > 0 and self._reached >= REFINE:
@@ -179,7 +162,7 @@ class DCSVMFit(Fit):
         self._compare(np.flatnonzero(state.solved.any(axis=1)))
         take = partial(gather, self.samples, engine=self.engine)
         model = model_of_duals(self, state.solved, np.zeros(self.bounded.count), take)
-        return replace(model, header=self._header(state.objective, state.gap))
+        return model, state.objective, state.gap
 
     def _compare(self, support: np.ndarray) -> None:
         """Records how well each level knew the support vectors (figure 2 of the paper)."""
@@ -358,28 +341,6 @@ class DCSVMFit(Fit):
                 with self.phase("read"):
                     self._samples = self._samples.load()
         return self._samples
-
-    def _header(self, objective: float, gap: float) -> Any:
-        certificate = self.certificate(objective, gap, exact=not self._is_early, converged=True)
-        return self.header(certificate)
-
-    def _report(self, model: Any) -> dict[str, Any]:
-        certificate = model.header.certificate or {}
-        return self.report(certificate, model.n_support, levels=self.levels, **self._facts)
-
-
-class _Collector:
-    """Takes what a ModelWriter takes, into memory."""
-
-    def __init__(self) -> None:
-        self._blocks: dict[str, list[np.ndarray]] = {}
-
-    def append(self, name: str, block: np.ndarray) -> None:
-        self._blocks.setdefault(name, []).append(block)
-
-    @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {name: np.concatenate(blocks) for name, blocks in self._blocks.items()}
 
 
 def _level_arrays(level: Level) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
 from streamsvm.fits.advice import uneven_columns
-from streamsvm.fits.base import FIRST_ROWS
+from streamsvm.fits.prepare import first_rows
 from streamsvm.phases import usage_so_far, used_s
 from streamsvm.runs import TUNE, end_with, recorded, write_result
 from streamsvm.tasks import task_of
@@ -78,7 +78,7 @@ def tune(
 def _advise(store: Store, configs: list[FitConfig], events: Events) -> None:
     """Warns of columns that some points would not scale; that a gamma is too large, the search finds out."""
     if any(config.kernel.name == "rbf" and config.scale == "none" for config in configs):
-        message = uneven_columns(store.read(0, min(store.n, FIRST_ROWS)), store.feature_names)
+        message = uneven_columns(first_rows(store), store.feature_names)
         if message:
             events.advise(message)
 

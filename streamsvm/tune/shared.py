@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -34,7 +33,7 @@ from streamsvm.tasks import task_of
 from streamsvm.tasks.base import Subproblem
 from streamsvm.tasks.pairs import vote
 from streamsvm.tasks.scores import Judge
-from streamsvm.train import open_fit, progress_of, with_task
+from streamsvm.train import Run, planned, progress_of, with_task
 from streamsvm.tune.folds import Folds
 from streamsvm.tune.plain import Job, Outcome, Score, slots_of
 
@@ -98,7 +97,7 @@ def along_C(store: Store, folds: Folds, jobs: list[Job], score: Score, events: E
     here, fold_of = store.subset(ids) if len(ids) < store.n else store, folds.of[ids]
     began = time.perf_counter()
     with (
-        closing(open_fit(here, with_task(jobs[0].config, here), progress_of(events))) as fit,
+        planned(here, with_task(jobs[0].config, here), Run(progress_of(events))) as fit,
         fit.engine.serial_blas(),
     ):
         judge = _judge(fit)
