@@ -14,6 +14,7 @@ import numpy as np
 
 from streamsvm.compiling import compiling_told
 from streamsvm.config import FitConfig
+from streamsvm.data.folds import make_folds
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
@@ -23,7 +24,6 @@ from streamsvm.phases import usage_so_far, used_s
 from streamsvm.runs import TUNE, end_with, recorded, write_result
 from streamsvm.tasks import task_of
 from streamsvm.train import run_facts, train, with_task
-from streamsvm.tune.folds import make_folds
 from streamsvm.tune.options import Point, TuneConfig
 from streamsvm.tune.plain import Job, Outcome, one_by_one
 from streamsvm.tune.results import Kept
@@ -106,7 +106,7 @@ class _Search:
         base = points[0][1]
         task = task_of(str(with_task(base, store).task))
         self.scoring = options.scoring or task.scoring
-        self.folds = make_folds(store, options.folds, task.is_stratified, base.seed)
+        self.folds = make_folds(store, options.folds, task.is_stratified, base.seed, positive=base.positive)
 
     def ranked(self) -> tuple[list[int], list[dict[str, Any]]]:
         """Numbers and records of all points: those with the most rows first, of these the best first."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from streamsvm.ahead import as_they_come
 from streamsvm.config import FitConfig
+from streamsvm.data.folds import Folds
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
 from streamsvm.data.store import Store
@@ -34,7 +35,6 @@ from streamsvm.tasks.base import Subproblem
 from streamsvm.tasks.pairs import vote
 from streamsvm.tasks.scores import Judge
 from streamsvm.train import Run, planned, progress_of, with_task
-from streamsvm.tune.folds import Folds
 from streamsvm.tune.plain import Job, Outcome, Score, slots_of
 
 COLUMN_BYTES = 100  # of a row in one fold: what a round makes of it

@@ -11,9 +11,9 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 from streamsvm import DCSVC, Store, load_model
 from streamsvm.config import validated
+from streamsvm.data.folds import make_folds
 from streamsvm.errors import ConfigError
 from streamsvm.tune import search as searches
-from streamsvm.tune.folds import make_folds
 from streamsvm.tune.options import TuneConfig, points
 from streamsvm.tune.search import tune
 
@@ -41,7 +41,7 @@ def by_point(found):
     ("base", "apart"),
     [
         ({"solver": "dcsvm"}, 0.0),
-        ({"solver": "dcsvm", "class_weight": {"a": 3.0}}, 0.0),
+        ({"solver": "dcsvm", "class_weight": {"a": 3.0}, "tol": 1e-5}, 0.0),
         ({"solver": "alfpgm"}, 0.0),
         ({"solver": "admm-hss", "hss": {"leaf": 50, "rtol": 1e-6, "atol": 1e-6, "iterations": 300}}, 0.02),
     ],
@@ -140,7 +140,7 @@ class TestHalving:
         expected = 2 * [300] + 2 * [100] + 6 * [33]
         np.testing.assert_allclose(rows, expected, atol=6)  # every class has whole rows in every fold
         full = searched(store(), grid=self.GRID)
-        assert found["best"]["score"] >= full["best"]["score"] - 0.05
+        assert found["best"]["score"] >= full["best"]["score"] - 0.08
 
     def test_smallest_rows(self):
         found = searched(
