@@ -18,7 +18,7 @@ import numpy as np
 from streamsvm.calibration import Calibration, calibrate, own_problems, require_classes
 from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
-from streamsvm.data.folds import make_folds
+from streamsvm.data.folds import fold_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.events import Events, ignore
@@ -114,8 +114,8 @@ def _begun(store: Store, config: FitConfig, folder: Path, checkpoints: Checkpoin
         if own.is_dir():
             shutil.rmtree(own)
     count, option = config.probability.folds, "probability.folds"
-    dealt = make_folds(store, count, True, config.seed, positive=config.positive, option=option)
-    begun = {"done": 0, "fold": dealt.of}
+    fold = fold_of(store, count, True, config.seed, positive=config.positive, option=option)
+    begun = {"done": 0, "fold": fold}
     checkpoints.offer(begun.copy, last=True)
     return begun
 

@@ -11,6 +11,7 @@ from streamsvm.data.labels import label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 
+DEALT, JOINS = 6, 7  # of the seed's streams: which rows are held out when, and which join first
 DEALT_BY = "scikit-learn"  # what is kept of folds that were dealt in another way is of other rows
 
 
@@ -29,6 +30,18 @@ class Folds:
 
 
 def make_folds(
+    store: Store, count: int, stratified: bool, seed: int, *, positive: tuple[str, ...] = ()
+) -> Folds:
+    """Folds as `fold_of` assigns rows, which grow by turns with the share of the rows. Raises as it does."""
+    of = fold_of(store, count, stratified, seed, positive=positive)
+    rng = np.random.default_rng([seed, JOINS])
+    if store.qid is None:
+        return Folds(of, _joins(_strata(store, stratified), of, count, rng), count)
+    _, first, groups = np.unique(store.qid, return_index=True, return_inverse=True)
+    return Folds(of, _joins(np.zeros(len(first), np.intp), of[first], count, rng)[groups], count)
+
+
+def fold_of(
     store: Store,
     count: int,
     stratified: bool,
@@ -36,42 +49,37 @@ def make_folds(
     *,
     positive: tuple[str, ...] = (),
     option: str = "tune.folds",
-) -> Folds:
-    """Rows dealt out at random; whole queries where the store has a qid. stratified: labels, and rows without weight,
-    are spread evenly, and each label that counts (positive: these, where there are any) is both learnt and tested.
+) -> np.ndarray:
+    """(n,) the fold of each row, at random; of a whole query where the store has a qid. stratified: labels, and rows
+    without weight, are spread evenly, and each label (positive: these, where there are any) is both learnt and tested.
 
-    Raises ConfigError where there are too few rows or queries (option: names what asked for so many folds), DataError
-    for a label that one fold has alone.
+    Raises ConfigError where there are too few rows or queries (option: what asks for so many folds), DataError for a
+    label that one fold has alone.
     """
-    units, what = np.arange(store.n), "rows"
-    if store.qid is not None:
-        units, what = np.unique(store.qid, return_inverse=True)[1], "queries"
-    n_units = int(units.max()) + 1
-    if n_units < count:
-        raise ConfigError(f"{option} is {count}, more than the store's {n_units} {what}")
-    rng = np.random.default_rng([seed, 6])
-    strata = _strata(store) if stratified else np.zeros(store.n, np.intp)
-    of = _assigned(strata, None if what == "rows" else rng.permutation(n_units)[units], count, rng)
+    groups = None if store.qid is None else np.unique(store.qid, return_inverse=True)[1]
+    units, what = (store.n, "rows") if groups is None else (int(groups.max()) + 1, "queries")
+    if units < count:
+        raise ConfigError(f"{option} is {count}, more than the store's {units} {what}")
+    rng = np.random.default_rng([seed, DEALT])
+    if groups is not None:
+        groups = rng.permutation(units)[groups]  # GroupKFold itself draws no lots
+    of = _assigned(_strata(store, stratified), groups, count, int(rng.integers(2**31)))
     if not np.bincount(of, minlength=count).all():
         raise ConfigError(f"{option} is {count}, and the store's {what} fill fewer: take fewer folds")
     if stratified:
         _require_spread(store, of, count, positive)
-    if what == "rows":
-        return Folds(of, _joins(strata, of, count, rng), count)
-    of_unit = np.empty(n_units, of.dtype)
-    of_unit[units] = of
-    return Folds(of, _joins(np.zeros(n_units, np.intp), of_unit, count, rng)[units], count)
+    return of
 
 
-def _strata(store: Store) -> np.ndarray:
-    """(n,) the label of each row, rows without weight apart."""
+def _strata(store: Store, stratified: bool) -> np.ndarray:
+    """(n,) what folds have even shares of: the label of each row, rows without weight apart; or all rows alike."""
+    if not stratified:
+        return np.zeros(store.n, np.int8)
     weight, codes = store.sample_weight, store.coded[1]
     return codes if weight is None else 2 * codes.astype(np.intp) + (weight > 0)
 
 
-def _assigned(
-    strata: np.ndarray, groups: np.ndarray | None, count: int, rng: np.random.Generator
-) -> np.ndarray:
+def _assigned(strata: np.ndarray, groups: np.ndarray | None, count: int, seed: int) -> np.ndarray:
     """(n,) the fold of each row, whose groups stay whole.
 
     The splitters refuse strata that are all smaller than the number of folds: one of that size, behind all others and
@@ -79,15 +87,14 @@ def _assigned(
     """
     from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
-    n, is_stratified = len(strata), len(strata) > 0 and strata.max() > 0
-    drawn = int(rng.integers(2**31))
-    if is_stratified:
+    n = len(strata)
+    if strata.any():
         strata = np.append(strata, np.full(count, strata.max() + 1))
         groups = None if groups is None else np.append(groups, groups.max() + 1 + np.arange(count))
         splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
-        chosen = splitter(count, shuffle=True, random_state=drawn)
+        chosen = splitter(count, shuffle=True, random_state=seed)
     else:
-        chosen = KFold(count, shuffle=True, random_state=drawn) if groups is None else GroupKFold(count)
+        chosen = KFold(count, shuffle=True, random_state=seed) if groups is None else GroupKFold(count)
     of = np.empty(len(strata), np.int32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of labels that some folds have no row of

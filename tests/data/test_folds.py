@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedKFold
 
 from streamsvm import Store
-from streamsvm.data.folds import make_folds
+from streamsvm.data.folds import fold_of, make_folds
 from streamsvm.errors import ConfigError, DataError
 
 
@@ -60,9 +60,7 @@ def test_too_few_rows():
     with pytest.raises(ConfigError, match="tune.folds is 5, more than the store's 4 rows"):
         make_folds(Store.from_arrays(np.zeros((4, 1)), np.arange(4) % 2), 5, True, 0)
     with pytest.raises(ConfigError, match="probability.folds is 5, more than the store's 4 rows"):
-        make_folds(
-            Store.from_arrays(np.zeros((4, 1)), np.arange(4) % 2), 5, True, 0, option="probability.folds"
-        )
+        fold_of(Store.from_arrays(np.zeros((4, 1)), np.arange(4) % 2), 5, True, 0, option="probability.folds")
     with pytest.raises(DataError, match="less than two rows of label 7"):
         make_folds(Store.from_arrays(np.zeros((4, 1)), np.array([3, 3, 3, 7])), 2, True, 0)
 
