@@ -209,6 +209,32 @@ class TestResuming:
         counted.original = original  # type: ignore[attr-defined]
         monkeypatch.setattr(recipe, "planned", counted)
 
+    def test_folds_that_were_dealt_in_another_way_are_begun_anew(self, tmp_path, monkeypatch):
+        there, fits = write(tmp_path / "s", Rows(data()[0][:N]), data()[1][:N]), list[int]()
+        train(there, config(), model_path=tmp_path / "whole")
+        run = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
+        self.count(monkeypatch, fits, stop=2)
+        with pytest.raises(KeyboardInterrupt):
+            train(there, config(), **run)
+        for path in (tmp_path / "run" / "folds").glob("state-*.npz"):
+            arrays = dict(np.load(path))
+            np.savez(path, **{name: array for name, array in arrays.items() if name != "fold"})
+        self.count(monkeypatch, fits)
+        train(there, config(), **run, resume=True)
+        assert fits == [200, 200, 200, 200, 200, 300]
+        models, rows = (load_model(tmp_path / name) for name in ("m", "whole")), Rows(data()[0])
+        np.testing.assert_array_equal(*(model.predict_proba(rows) for model in models))
+
+    def test_queries_stay_in_one_fold(self, monkeypatch):
+        qid, seen = np.arange(N) // 5, []
+        original = Store.subset
+        monkeypatch.setattr(
+            Store, "subset", lambda self, ids: (seen.append(qid[ids]), original(self, ids))[1]
+        )
+        train_in_memory(store(qid=qid), config(solver="alfpgm"))
+        assert len(seen) == 6  # learnt and held out, of three folds
+        assert all(not np.intersect1d(*seen[i : i + 2]).size for i in (0, 2, 4))
+
     def test_another_configuration_is_not_gone_on_with(self, tmp_path):
         run = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
         train(store(), config(), **run)

@@ -13,6 +13,7 @@ from streamsvm import DCSVC, Store, load_model
 from streamsvm.config import validated
 from streamsvm.data.folds import make_folds
 from streamsvm.errors import ConfigError
+from streamsvm.events import Events
 from streamsvm.tune import search as searches
 from streamsvm.tune.options import TuneConfig, points
 from streamsvm.tune.search import tune
@@ -179,6 +180,19 @@ class TestInterrupted:
         added.clear()
         searched(store(), run_dir=tmp_path, resume=True)
         assert not added
+
+    def test_scores_of_folds_that_were_dealt_in_another_way_are_replaced(self, tmp_path):
+        whole, path = searched(store(), run_dir=tmp_path), tmp_path / "scores.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        del lines[0]["folds"]  # as before scikit-learn dealt them
+        for line in lines[1:]:
+            line["score"] = 2.0
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        told = []
+        again = searched(store(), run_dir=tmp_path, resume=True, events=Events(told.append))
+        assert by_point(again) == by_point(whole)
+        [message] = [record["message"] for record in told if record["event"] == "warning"]
+        assert message.endswith("which this one replaces; its folds were dealt in another way")
 
     def test_another_search_is_refused_and_told_apart(self, tmp_path):
         searched(store(), run_dir=tmp_path)
