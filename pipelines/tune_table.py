@@ -25,7 +25,7 @@ from measure import Spread, run
 from tables import Factor, Seconds, Share, Table
 
 from streamsvm import Store
-from streamsvm.tune.folds import make_folds
+from streamsvm.data.folds import make_folds
 
 C = [2.0**e for e in (-5, -2, 1, 4, 7, 10)]
 GAMMA = [2.0**e for e in (-6, -4, -2, 0, 2)]

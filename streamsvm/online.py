@@ -15,7 +15,6 @@ from streamsvm.config import FitConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.kernels.base import kernel_class
 from streamsvm.kernels.options import as_arguments, kernel_of
 from streamsvm.kernels.table import kernel_row, mergers
 from streamsvm.models import BudgetModel, Header
@@ -115,7 +114,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
             kernel_of(self._config.kernel, 1, 1.0),  # until gamma is measured
             0,
             n_columns(len(self._labels)),
-            BudgetOptions.of(self._config.bsgd, lam),
+            BudgetOptions.of(self._config.bsgd, self._config.C, 1),  # which name lambda
         )
         self._calibration = OnlineCalibration()
         self._met: tuple[Any, ...] | None = None  # entries of the row predicted last, its decisions, W and F
@@ -352,10 +351,10 @@ class BSGDClassifier(base.MiniBatchClassifier):
                 self._look_for_vanished()
 
     def _measured(self, spread: Spread) -> float:
-        """gamma "scale" or "auto"."""
+        """gamma "scale" or "auto"; constant columns count as standardised ones."""
         d = max(len(self._columns.names), 1)
-        total = spread.variance() if self.gamma == "scale" else 0.0
-        return kernel_class(self.kernel).typical_gamma(d, total if total > 0 else d)
+        kernel: Any = kernel_of(self._config.kernel, d, spread.variance() or d)
+        return kernel.gamma
 
     def _look_for_vanished(self) -> None:
         """Warns once where support vectors are so far apart that each stands alone: any answer is then the bias."""

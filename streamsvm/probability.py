@@ -18,12 +18,11 @@ import numpy as np
 from streamsvm.calibration import Calibration, calibrate, own_problems, require_classes
 from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
-from streamsvm.data.labels import label_texts
+from streamsvm.data.folds import fold_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.errors import DataError
 from streamsvm.events import Events, heard, ignore
-from streamsvm.fits.base import row_weights
+from streamsvm.fits.prepare import row_weights
 from streamsvm.graph import Engine, open_engine
 from streamsvm.predict import predict_blocks
 from streamsvm.tasks.scores import codes_of_labels
@@ -81,9 +80,8 @@ def _predicted(
     store: Store, config: FitConfig, learn: Learn, folder: Path, checkpoints: Checkpoints, events: Events
 ) -> dict[str, Any]:
     """decisions (models, n, own problems) of all rows, their codes and weight (n,), and whether they are pairwise."""
-    folds = config.probability.folds
-    fold = folds_of(store, folds, config.seed, config.positive)
-    state: dict[str, Any] = {"done": 0} | (checkpoints.load() or {})
+    state = _begun(store, config, folder, checkpoints)
+    fold, folds = state["fold"], config.probability.folds
     for number in range(int(state["done"]), folds):
         inside, own = np.flatnonzero(fold == number), folder / str(number)
         own.mkdir(exist_ok=True)
@@ -107,24 +105,19 @@ def _predicted(
     return state
 
 
-def folds_of(store: Store, folds: int, seed: int, positive: tuple[str, ...] = ()) -> np.ndarray:
-    """(n,) the fold of each row: labels, and rows without weight, are spread evenly, at random.
-
-    Raises DataError where a class has one row only, which would be missing where it is predicted.
-    """
-    labels, strata = store.coded
-    counted = np.ones(store.n, bool) if store.sample_weight is None else store.sample_weight > 0
-    needed = np.isin(label_texts(labels), positive) if positive else np.ones(len(labels), bool)
-    single = np.flatnonzero(needed & (np.bincount(strata[counted], minlength=len(labels)) < 2))
-    if len(single):
-        raise DataError(
-            f"{store.url or 'the data'} has less than two rows of label {labels[single[0]]}, expected at least two of "
-            "each: probabilities need one that its model was not trained on"
-        )
-    order = np.lexsort((np.random.default_rng(seed).random(store.n), counted, strata))
-    fold = np.empty(store.n, np.int64)
-    fold[order] = np.arange(store.n) % folds
-    return fold
+def _begun(store: Store, config: FitConfig, folder: Path, checkpoints: Checkpoints) -> dict[str, Any]:
+    """The state to go on from, which knows each row's fold; a new one where those of an earlier one were others."""
+    state = checkpoints.load()
+    if state is not None and "fold" in state:
+        return dict(state)
+    for own in folder.iterdir():
+        if own.is_dir():
+            shutil.rmtree(own)
+    count, option = config.probability.folds, "probability.folds"
+    fold = fold_of(store, count, True, config.seed, positive=config.positive, option=option)
+    begun = {"done": 0, "fold": fold}
+    checkpoints.offer(begun.copy, last=True)
+    return begun
 
 
 def _weights(model: Any, codes: np.ndarray, sample_weight: np.ndarray | None) -> np.ndarray:

@@ -1,14 +1,16 @@
-"""From a store and a configuration to a model. Read this page first.
+"""From a store and a configuration to a model: prepare, plan, solve, certify, save. Read this page first.
 
-What all fits share (labels, scaling, kernel, weights) is `fits.base`; what a solver makes of it is one file beside it.
+`fits.prepare` makes what all solvers are given, a file of `fits` what one of them makes of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,11 @@ from streamsvm.checkpoints import EXECUTION, Checkpoints
 from streamsvm.compiling import compiling_told
 from streamsvm.config import FitConfig, ProbabilityConfig
 from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
 from streamsvm.events import Event, Events, Planned, Progress, Record, heard, ignore
-from streamsvm.fits.base import Fit
+from streamsvm.fits.base import Context, Fit, Learned, PathFit, Report, Solution
+from streamsvm.fits.drafts import Draft, opened_draft
+from streamsvm.fits.prepare import prepare
 from streamsvm.graph import open_engine
 from streamsvm.memory import free_bytes
 from streamsvm.persist import load_model, read_attrs
@@ -35,6 +40,22 @@ FITS = {
 }
 
 
+@dataclass(frozen=True)
+class Run:
+    """How a model is learned, and where it goes; what it becomes, the configuration says.
+
+    model_path: None where it stays in memory. Cs: a model for each, of a solver that shares its work among them; else
+    one, of the configuration's C.
+    """
+
+    events: Events = ignore
+    model_path: Path | None = None
+    run_dir: Path | None = None
+    resume: bool = False
+    performance_report: Path | None = None
+    Cs: Sequence[float] = ()
+
+
 def train(
     store: Store,
     config: FitConfig,
@@ -44,99 +65,110 @@ def train(
     resume: bool = False,
     performance_report: Path | None = None,
     events: Events = heard,
-) -> dict[str, Any]:
+) -> Report:
     """Trains, writes the model, returns the report that `fit --json` prints. Raises StreamSVMError."""
     config, start = with_task(config, store), used_s()
-
-    def learn(rows: Store, folder: Path) -> list[Any]:
-        """The model of a fold, whose state is kept where that of the run is."""
-        train(
-            rows,
-            without_probabilities(config),
-            model_path=folder / "model",
-            run_dir=folder if run_dir else None,
-            resume=resume and any(folder.iterdir()),
-            events=progress_of(events),
-        )
-        return [load_model(folder / "model")]
-
     with ExitStack() as stack:
         if run_dir is not None:
             events = stack.enter_context(recorded(run_dir, events, resume, **run_facts(store, config)))
-        fitting = _fitting(store, config, learn, events, run_dir, resume, performance_report)
-        with fitting as (fit, calibrations):
-            fit.calibration = next(iter(calibrations), None)
-            if run_dir is not None:
-                events(Planned(fit.kernel.to_attrs(), fit.scaling.kind, fit.plan()))
-            report = fit.to_file(model_path)
+        run = Run(events, model_path, run_dir, resume, performance_report)
+        [(_, report)] = learned(store, config, run)
         report = whole_command(report | {"model": str(model_path)}, start)
         if run_dir is not None:
             end_with(run_dir, events, report)
         return report
 
 
-def train_in_memory(store: Store, config: FitConfig, events: Events = heard) -> tuple[Any, dict[str, Any]]:
+def train_in_memory(store: Store, config: FitConfig, events: Events = heard) -> tuple[Any, Report]:
     """Trains and returns the model itself, and the report."""
-    config = with_task(config, store)
-
-    def learn(rows: Store, _: Path) -> list[Any]:
-        return [train_in_memory(rows, without_probabilities(config), progress_of(events))[0]]
-
-    with _fitting(store, config, learn, events) as (fit, calibrations):
-        fit.calibration = next(iter(calibrations), None)
-        return fit.model()
+    [found] = learned(store, with_task(config, store), Run(events))
+    return found
 
 
 def train_path(
     store: Store, config: FitConfig, Cs: Sequence[float], events: Events = heard
-) -> list[tuple[Any, dict[str, Any]]]:
+) -> list[tuple[Any, Report]]:
     """A model and a report for each C, of a solver that shares its work among them."""
-    config = with_task(config, store)
-
-    def learn(rows: Store, _: Path) -> list[Any]:
-        return [
-            model for model, _ in train_path(rows, without_probabilities(config), Cs, progress_of(events))
-        ]
-
-    with _fitting(store, config, learn, events) as (fit, calibrations):
-        found = fit.path(Cs)
-    for i, calibration in enumerate(calibrations):
-        model, report = found[i]
-        header = replace(model.header, calibration=calibration)
-        found[i] = replace(model, header=header), report
-    return found
+    return learned(store, with_task(config, store), Run(events, Cs=Cs))
 
 
 def plan(store: Store, config: FitConfig) -> dict[str, Any]:
     """What a fit would do: memory, and what tells its time. Nothing is trained."""
     config = with_task(config, store)
-    with closing(open_fit(store, config)) as fit:
+    with planned(store, config) as fit:
         return fit.plan() | ({"folds": config.probability.folds} if config.probability.method else {})
 
 
-@contextmanager
-def _fitting(
-    store: Store,
-    config: FitConfig,
-    learn: Callable[[Store, Path], list[Any]],
-    events: Events,
-    run_dir: Path | None = None,
-    resume: bool = False,
-    performance_report: Path | None = None,
-) -> Iterator[tuple[Any, list[Calibration]]]:
-    """A fit, and the calibrations of what it will learn; none where no probabilities are asked for."""
-    before, calibrations = Phases(), list[Calibration]()
-    with compiling_told(events):
-        if config.probability.method is not None:
-            from streamsvm.probability import cross_validated
+def learned(store: Store, config: FitConfig, run: Run) -> list[tuple[Learned, Report]]:
+    """The recipe, of a configuration with its task: models and reports. A large model's parts are in its file alone."""
+    phase = Phases()
+    with compiling_told(run.events):
+        calibrations = _calibrations(store, config, run, phase)
+        with planned(store, config, run, phase) as fit, opened_draft(run.model_path, phase) as draft:
+            if run.run_dir is not None:
+                run.events(Planned(fit.kernel.to_attrs(), fit.scaling.kind, fit.plan()))
+            solutions = _solved(fit, draft, run.Cs)
+            found = [fit.certified(*pair) for pair in zip_longest(solutions, calibrations)]
+            for model, _ in found:
+                draft.save(model)
+            return [(model, report | phase.report()) for model, report in found]
 
-            with before("folds"):
-                calibrations = cross_validated(
-                    store, config, learn, run_dir=run_dir, resume=resume, events=events
-                )
-        with closing(open_fit(store, config, events, run_dir, resume, performance_report)) as fit:
-            fit.phase.add(before)
-            yield fit, calibrations
+
+@contextmanager
+def planned(
+    store: Store, config: FitConfig, run: Run | None = None, phase: Phases | None = None
+) -> Iterator[Fit]:
+    """A fit of prepared data, whose memory is planned; not begun yet."""
+    run, phase = run or Run(), phase or Phases()
+    checkpoints = Checkpoints(run.run_dir, store, config, run.resume, run.events)
+    where = config.threads, config.workers, config.scheduler, config.memory_limit
+    engine = open_engine(*where, run.events, run.performance_report)
+    with closing(Context(engine, checkpoints, run.events, phase)) as context:
+        prepared = prepare(store, config, engine, run.events, phase=phase)
+        yield fit_class(config.solver)(prepared, context)
+
+
+def fit_class(solver: str) -> type[Fit]:
+    """What fits with the solver of this name."""
+    module, _, name = FITS[solver].partition(":")
+    return getattr(import_module(module), name)
+
+
+def _solved(fit: Fit, draft: Draft, Cs: Sequence[float]) -> list[Solution]:
+    if not Cs:
+        return [fit.solve(draft)]
+    if not isinstance(fit, PathFit):
+        raise ConfigError(f"solver {fit.config.solver} learns one C at a time, found {len(Cs)}")
+    return fit.path(Cs)
+
+
+def _calibrations(store: Store, config: FitConfig, run: Run, phase: Phases) -> list[Calibration]:
+    """Of each model that is to come, from folds that are learned by the same recipe; none where nobody asks."""
+    if config.probability.method is None:
+        return []
+    from streamsvm.probability import cross_validated
+
+    learn = partial(_of_fold, run, without_probabilities(config))
+    with phase("folds"):
+        return cross_validated(
+            store, config, learn, run_dir=run.run_dir, resume=run.resume, events=run.events
+        )
+
+
+def _of_fold(run: Run, config: FitConfig, rows: Store, folder: Path) -> list[Learned]:
+    """The models of a fold's rows, kept where those of the run are, and so is what is needed to go on."""
+    events = progress_of(run.events)
+    if run.model_path is None:
+        return [model for model, _ in learned(rows, config, Run(events, Cs=run.Cs))]
+    train(
+        rows,
+        config,
+        model_path=folder / "model",
+        run_dir=folder if run.run_dir else None,
+        resume=run.resume and any(folder.iterdir()),
+        events=events,
+    )
+    return [load_model(folder / "model")]
 
 
 def run_facts(store: Store, config: FitConfig) -> dict[str, Any]:
@@ -148,28 +180,6 @@ def run_facts(store: Store, config: FitConfig) -> dict[str, Any]:
         "limit_bytes": config.memory_limit or free_bytes(),
         "config": config.model_dump(mode="json"),
     }
-
-
-def open_fit(
-    store: Store,
-    config: FitConfig,
-    events: Events = ignore,
-    run_dir: Path | None = None,
-    resume: bool = False,
-    performance_report: Path | None = None,
-) -> Fit:
-    """What `train` does with a store, of a configuration with its task; not begun yet."""
-    module, _, name = FITS[config.solver].partition(":")
-    make = getattr(import_module(module), name)
-    checkpoints = Checkpoints(run_dir, store, config, resume, events)
-    engine = open_engine(
-        config.threads, config.workers, config.scheduler, config.memory_limit, events, performance_report
-    )
-    try:
-        return make(store, config, engine, events, checkpoints)
-    except BaseException:
-        engine.close()
-        raise
 
 
 def with_task(config: FitConfig, store: Store) -> FitConfig:

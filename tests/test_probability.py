@@ -12,19 +12,18 @@ import cases
 import numpy as np
 import pytest
 from cases import SOLVERS, labelled
-from hypothesis import given
-from hypothesis import strategies as st
 from making import write
 
 from streamsvm import probability
 from streamsvm.calibration import calibrate
 from streamsvm.config import FitConfig
+from streamsvm.data.folds import make_folds
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.graph import Engine
 from streamsvm.persist import load_model, save_model
-from streamsvm.probability import folds_of, held_out
+from streamsvm.probability import held_out
 from streamsvm.train import plan, train, train_in_memory
 
 N = 300
@@ -49,48 +48,12 @@ def trained(name: str, k: int, method: str | None = "sigmoid") -> Any:
     return train_in_memory(store(k), config(name, method))[0]
 
 
-@given(
-    st.integers(2, 7),
-    st.lists(st.integers(2, 12), min_size=2, max_size=5),
-    st.integers(0, 9),
-    st.booleans(),
-)
-def test_folds_are_even_in_every_class(folds, counts, seed, weighted):
-    y = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
-    weight = np.ones(len(y))
-    if weighted:
-        first = np.unique(y, return_index=True)[1]
-        weight[
-            np.setdiff1d(np.arange(0, len(y), 3), [*first, *(np.flatnonzero(y == c)[-1] for c in set(y))])
-        ] = 0
-    fold = folds_of(Store.from_arrays(np.zeros((len(y), 1)), y, sample_weight=weight), folds, seed)
-    table = np.array(
-        [[np.count_nonzero((fold == f) & (y == c) & (weight > 0)) for f in range(folds)] for c in set(y)]
-    )
-    assert np.all(np.ptp(table, axis=1) <= 1)
-    assert np.ptp(np.bincount(fold, minlength=folds)) <= 1
-    assert np.all(table.sum(axis=1, keepdims=True) - table > 0)  # each fold's fit meets every class
-
-
-def test_a_class_of_one_row_is_told():
-    X = np.zeros((5, 1))
-    with pytest.raises(DataError, match="less than two rows of label b, expected at least two"):
-        folds_of(Store.from_arrays(X, np.array(["a", "a", "b", "c", "c"])), 2, 0)
-    y = np.array([1, 1, 2, 3, 4])  # labels of the rest may be rare, positive ones may not
-    assert np.bincount(folds_of(Store.from_arrays(X, y), 2, 0, positive=("1",))[:2]).max() == 1
-    with pytest.raises(DataError, match="less than two rows of label 3"):
-        folds_of(Store.from_arrays(X, y), 2, 0, positive=("3",))
-    weighted = Store.from_arrays(X, np.array([1, 1, 2, 2, 2]), sample_weight=np.array([1, 0, 1, 1, 1]))
-    with pytest.raises(DataError, match="less than two rows of label 1"):
-        folds_of(weighted, 2, 0)
-
-
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("name", NAMES)
 class TestModels:
     def test_cross_validation_is_that_of_plain_loops(self, name, k):
         X, y = data(k)
-        fold = folds_of(store(k), 3, 0)
+        fold = make_folds(store(k), 3, True, 0).of
         own, codes = [], []
         for number in range(3):
             others = store(k).subset(np.flatnonzero(fold != number))
@@ -236,7 +199,7 @@ class TestResuming:
         """Notes the rows of every fit that starts, and interrupts one."""
         from streamsvm import train as recipe
 
-        original = getattr(recipe.open_fit, "original", recipe.open_fit)
+        original = getattr(recipe.planned, "original", recipe.planned)
 
         def counted(store: Store, *args: Any) -> Any:
             fits.append(store.n)
@@ -245,7 +208,33 @@ class TestResuming:
             return original(store, *args)
 
         counted.original = original  # type: ignore[attr-defined]
-        monkeypatch.setattr(recipe, "open_fit", counted)
+        monkeypatch.setattr(recipe, "planned", counted)
+
+    def test_folds_that_were_dealt_in_another_way_are_begun_anew(self, tmp_path, monkeypatch):
+        there, fits = write(tmp_path / "s", Rows(data()[0][:N]), data()[1][:N]), list[int]()
+        train(there, config(), model_path=tmp_path / "whole")
+        run = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
+        self.count(monkeypatch, fits, stop=2)
+        with pytest.raises(KeyboardInterrupt):
+            train(there, config(), **run)
+        for path in (tmp_path / "run" / "folds").glob("state-*.npz"):
+            arrays = dict(np.load(path))
+            np.savez(path, **{name: array for name, array in arrays.items() if name != "fold"})
+        self.count(monkeypatch, fits)
+        train(there, config(), **run, resume=True)
+        assert fits == [200, 200, 200, 200, 200, 300]
+        models, rows = (load_model(tmp_path / name) for name in ("m", "whole")), Rows(data()[0])
+        np.testing.assert_array_equal(*(model.predict_proba(rows) for model in models))
+
+    def test_queries_stay_in_one_fold(self, monkeypatch):
+        qid, seen = np.arange(N) // 5, []
+        original = Store.subset
+        monkeypatch.setattr(
+            Store, "subset", lambda self, ids: (seen.append(qid[ids]), original(self, ids))[1]
+        )
+        train_in_memory(store(qid=qid), config(solver="alfpgm"))
+        assert len(seen) == 6  # learnt and held out, of three folds
+        assert all(not np.intersect1d(*seen[i : i + 2]).size for i in (0, 2, 4))
 
     def test_another_configuration_is_not_gone_on_with(self, tmp_path):
         run = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}

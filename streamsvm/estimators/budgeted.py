@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, Self
 
@@ -10,17 +9,16 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from streamsvm.config import FitConfig
-from streamsvm.data.labels import encode
-from streamsvm.data.moments import moments_of, variance
-from streamsvm.data.scaling import Scaling
+from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.estimators.base import StoreClassifier, threads
-from streamsvm.fits.advice import advice
-from streamsvm.kernels.base import Stationary
-from streamsvm.kernels.options import kernel_of, needs_variance
-from streamsvm.models import BudgetModel, Header
+from streamsvm.estimators.base import StoreClassifier, threads, warn
+from streamsvm.events import Events
+from streamsvm.fits.prepare import prepare, row_weights
+from streamsvm.graph import Engine
+from streamsvm.models import BudgetModel
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
+from streamsvm.tasks.base import Targets
 from streamsvm.tasks.pairs import n_columns, signs
 
 BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
@@ -165,7 +163,7 @@ class BudgetedSVC(StoreClassifier):
         classes: all labels there will be; needed in the first call. Raises ValueError for other labels, and with
         `probability` or, in a first call, `scale`.
         """
-        config, first = self._config(), not hasattr(self, "model_")
+        first = not hasattr(self, "model_")
         if first and self.scale != "none":
             raise ConfigError("scale needs all rows: use fit, or scale the batches")
         if self.probability:
@@ -178,13 +176,13 @@ class BudgetedSVC(StoreClassifier):
         if not first and classes is not None and not np.array_equal(np.unique(classes), known):
             raise ValueError(f"classes is {np.unique(classes)}, in the first call it was {known}")
         store = Store.from_arrays(X, y, sample_weight=sample_weight, feature_names=self._names())
-        codes = self._codes(y, known)
+        codes, class_weight = self._codes(y, known), self._batch_weight(known)
+        config = self._config().model_copy(update={"class_weight": class_weight})
         if first:
-            self._begin(config, store, known)
-        weight = np.ones(store.n) if store.sample_weight is None else store.sample_weight.astype(np.float64)
-        weight = weight * self._factors(known)[codes]
-        if not hasattr(self, "_learner"):
+            self._begin(config, store, Targets(known, codes))
+        elif not hasattr(self, "_learner"):
             self._learner = self.model_.learner()
+        weight = row_weights(codes, known, class_weight, store.sample_weight)
         for start, stop in store.blocks():
             rows = self.model_.header.scaling.apply(store.read(start, stop))
             Y = signs(codes[start:stop], len(known))
@@ -204,21 +202,16 @@ class BudgetedSVC(StoreClassifier):
     def intercept_(self) -> np.ndarray:
         return self.model_.bias
 
-    def _begin(self, config: FitConfig, store: Store, classes: np.ndarray) -> None:
-        """An empty model, its kernel and learner set."""
-        if len(classes) < 2:
-            raise ValueError(f"The number of classes has to be greater than one; got {len(classes)} class")
-        spread = variance(moments_of(store.read(0, store.n))) if needs_variance(config.kernel) else None
-        kernel = kernel_of(config.kernel, store.d, spread)
-        o = config.bsgd
-        lam = o.lam if o.lam is not None else 1.0 / (STREAM_ROWS * config.C)
-        learner = BudgetLearner(kernel, store.d, n_columns(len(classes)), BudgetOptions.of(o, lam))
-        header = Header(kernel, Scaling.none(store.d), classes, config=config.model_dump(mode="json"))
-        header = replace(header, feature_names=store.feature_names)
-        self.model_, self.classes_ = BudgetModel.of(header, learner), classes
-        first, names = store.read(0, store.n), store.feature_names
-        if isinstance(kernel, Stationary) and (message := advice(kernel, header.scaling, first, names)):
-            warnings.warn(message, stacklevel=3)
+    def _begin(self, config: FitConfig, store: Store, targets: Targets) -> None:
+        """An empty model and its learner, prepared as a fit of the first batch would be."""
+        k = len(targets.classes)
+        if k < 2:
+            raise ValueError(f"The number of classes has to be greater than one; got {k} class")
+        prepared = prepare(store, config, Engine(threads(self.n_jobs)), Events(warn), targets=targets)
+        options = BudgetOptions.of(config.bsgd, config.C, STREAM_ROWS)
+        self._learner = BudgetLearner(prepared.kernel, store.d, n_columns(k), options)
+        header = replace(prepared.header(), fingerprint="")  # other rows are to come
+        self.model_, self.classes_ = BudgetModel.of(header, self._learner), targets.classes
 
     def _codes(self, y: np.ndarray, classes: np.ndarray) -> np.ndarray:
         codes = encode(y, classes)
@@ -228,13 +221,14 @@ class BudgetedSVC(StoreClassifier):
             )
         return codes
 
-    def _factors(self, classes: np.ndarray) -> np.ndarray:
-        """(k,) factors on the loss by class."""
+    def _batch_weight(self, classes: np.ndarray) -> dict[str, float] | None:
+        """class_weight by label text, of all labels that there will be."""
         if self.class_weight is None:
-            return np.ones(len(classes))
+            return None
         if isinstance(self.class_weight, str):
             raise ConfigError("class_weight 'balanced' needs all rows: use fit, or give the weights")
-        return np.array([float(self.class_weight.get(label, 1.0)) for label in classes.tolist()])
+        given = [float(self.class_weight.get(label, 1.0)) for label in classes.tolist()]
+        return self._config_weight(dict(zip(label_texts(classes).tolist(), given, strict=True)))
 
     def _values(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in BSGD_OPTIONS}

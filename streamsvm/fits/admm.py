@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.checkpoints import Checkpoints
-from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
-from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, NotFoundError, StorageError
 from streamsvm.events import Compressed, Events, Phase, Rounds, Step, Warned
-from streamsvm.fits.base import Fit
+from streamsvm.fits.base import Context, PathFit, Solution
+from streamsvm.fits.prepare import Prepared
 from streamsvm.graph import Engine
 from streamsvm.hss.compress import Tolerances
 from streamsvm.hss.kernel import (
@@ -65,13 +63,12 @@ class _Problem:
         return self.inverse.solve(V, self.engine.threads)
 
 
-class ADMMFit(Fit):
+class ADMMFit(PathFit):
     """One factorisation for all columns: one for two classes, else one for each class against the rest; times Cs."""
 
-    def __init__(
-        self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
-    ) -> None:
-        super().__init__(store, config, engine, events, checkpoints)
+    def __init__(self, prepared: Prepared, context: Context) -> None:
+        super().__init__(prepared, context)
+        store, config = prepared.store, prepared.config
         options = config.hss
         self.options = HSSOptions(
             Tolerances(options.rtol, options.atol, options.max_rank, options.definite),
@@ -95,11 +92,8 @@ class ADMMFit(Fit):
         """Memory whatever the ranks will be."""
         return self.bytes | {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
 
-    def model(self) -> tuple[ExpansionModel, dict[str, Any]]:
-        return self.path([self.config.C])[0]
-
-    def path(self, Cs: Sequence[float]) -> list[tuple[ExpansionModel, dict[str, Any]]]:
-        """A model and a report for each C; what was shared is in every report."""
+    def path(self, Cs: Sequence[float]) -> list[Solution]:
+        """A solution for each C; what was shared is among the facts of every one."""
         vectors = self.bytes["vector_bytes"] * (len(Cs) - 1)
         require_memory(self.limit_bytes, sum(self.bytes.values()) + vectors, f"{len(Cs)} values of C")
         with self.phase("read"):
@@ -115,7 +109,7 @@ class ADMMFit(Fit):
         with self.phase("bias"), self.engine.serial_blas():
             f = matrix.product(y * z, self.engine.threads)
         facts = self._facts(rows, problem, state)
-        models = []
+        solutions = []
         for number, C in enumerate(Cs):
             own = slice(number * self.columns, (number + 1) * self.columns)
             solved = _Solved(coef[:, own], bias[own], *_objective(z, y, f, upper, bias, own))
@@ -123,8 +117,8 @@ class ADMMFit(Fit):
             if self.config.hss.polish:
                 solved, more = self._polished(rows, y[:, own], upper[:, own], z[:, own], solved)
                 own_facts |= more
-            models.append(self._model(rows, order, solved, facts | own_facts))
-        return models
+            solutions.append(self._solution(rows, order, solved, facts | own_facts))
+        return solutions
 
     def folds(self, Cs: Sequence[float], fold_of: np.ndarray, count: int) -> np.ndarray:
         """Decision values (n, len(Cs), columns) of each row without those of its fold, fold_of (n,) of `count`.
@@ -303,26 +297,24 @@ class ADMMFit(Fit):
         self.events(Compressed(H.tree.n, H.tree.depth, ranks, facts["hss_ranks"], more))
         return facts
 
-    def _model(
-        self, rows: Rows, order: np.ndarray, solved: _Solved, facts: dict[str, Any]
-    ) -> tuple[ExpansionModel, dict[str, Any]]:
+    def _solution(self, rows: Rows, order: np.ndarray, solved: _Solved, facts: dict[str, Any]) -> Solution:
         kept = np.flatnonzero(solved.coef.any(axis=1))
         relative = solved.gap / max(abs(solved.objective), np.finfo(float).tiny)
-        certificate = self.certificate(
+        config = self.config.model_copy(update={"C": facts["C"]}).model_dump(mode="json")
+        header = replace(self.prepared.header(), config=config)
+        coef = solved.coef[kept].astype(np.float32)
+        model = ExpansionModel(header, rows.take(kept), coef, solved.bias, order[kept], self.task.name)
+        return Solution(
+            model,
             solved.objective,
             solved.gap,
+            len(kept),
             exact=bool(self.config.hss.polish),
             converged=relative <= CONVERGED if solved.converged is None else solved.converged,
             advice=f"the gap is {relative:.2g} times the objective at C = {facts['C']:g} after {facts['steps']} steps; "
             "take a smaller C or more iterations, or let the exact solver finish (polish, 1000 say)",
+            facts=facts,
         )
-        header = replace(
-            self.header(certificate),
-            config=self.config.model_copy(update={"C": facts["C"]}).model_dump(mode="json"),
-        )
-        coef = solved.coef[kept].astype(np.float32)
-        model = ExpansionModel(header, rows.take(kept), coef, solved.bias, order[kept], self.task.name)
-        return model, self.report(certificate, len(kept), **facts)
 
 
 @dataclass(frozen=True)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from streamsvm.checkpoints import Checkpoints
-from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
-from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.events import Events, Phase, Rounds
-from streamsvm.fits.base import Fit
+from streamsvm.events import Phase, Rounds
+from streamsvm.fits.base import Context, Fit, Solution
+from streamsvm.fits.drafts import Draft
 from streamsvm.fits.duals import model_of_duals
-from streamsvm.graph import Engine
+from streamsvm.fits.prepare import Prepared
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.inner import Precomputed
 from streamsvm.memory import require_memory
@@ -49,10 +47,9 @@ class Facts:
 class ALFPGMFit(Fit):
     """The subproblems of its task, side by side or one after the other."""
 
-    def __init__(
-        self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
-    ) -> None:
-        super().__init__(store, config, engine, events, checkpoints)
+    def __init__(self, prepared: Prepared, context: Context) -> None:
+        super().__init__(prepared, context)
+        store, config = prepared.store, prepared.config
         if isinstance(self.kernel, Precomputed) and store.n != store.d:
             raise DataError(
                 f"{store.url or 'X'} is {store.n} x {store.d}; expected a square matrix, the kernel values of all "
@@ -84,7 +81,7 @@ class ALFPGMFit(Fit):
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
         return self.bytes | facts | {"problems": self.task.n_subproblems(len(self.classes))}
 
-    def model(self) -> tuple[Any, dict[str, Any]]:
+    def solve(self, draft: Draft) -> Solution:
         with self.phase("read"):
             rows = self.samples.load().rows
         parts = list(self.task.subproblems(self.targets))
@@ -95,22 +92,19 @@ class ALFPGMFit(Fit):
         intercept = np.array([f.intercept for f in facts])
         take, break_ties = partial(self.kernel.support, rows), self.config.alfpgm.break_ties
         model = model_of_duals(self, alpha, intercept, take, break_ties=break_ties)
-        certificate, report = self._told(facts, model.n_support)
-        return replace(model, header=self.header(certificate)), report
-
-    def _told(self, facts: list[Facts], n_support: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The certificate, and the report."""
         worst = max(f.violation for f in facts)
         rounds, tol = [f.rounds for f in facts], self.config.tol
-        certificate = self.certificate(
+        return Solution(
+            model,
             sum(f.objective for f in facts),
             sum(f.gap for f in facts),
+            model.n_support,
             exact=True,
             converged=worst <= tol,
             advice=f"stopped after {max(rounds)} rounds at a violation of {worst:.2g}, tol is {tol:g}; give a larger "
             "max_iter, or scale the features",
+            facts={"rounds": rounds, "violation": worst},
         )
-        return certificate, self.report(certificate, n_support, rounds=rounds, violation=worst)
 
     def _solved(self, rows: Rows, parts: list[Subproblem]) -> tuple[list[np.ndarray], list[Facts]]:
         """Variables and facts of all subproblems, those of a checkpoint first."""

@@ -1,75 +1,46 @@
-"""What every fit prepares: labels, scaling, the kernel with its gamma as a number, weights."""
+"""What every fit is: a plan, and a solution that is certified; made of data that is ready, in a place to work."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
-import numpy as np
-
+from streamsvm import persist
 from streamsvm.calibration import Calibration
 from streamsvm.checkpoints import Checkpoints
-from streamsvm.config import FitConfig
-from streamsvm.data.check import require_finite
-from streamsvm.data.labels import label_texts
-from streamsvm.data.moments import Moments, merge, moments_of, variance
-from streamsvm.data.rows import Rows
-from streamsvm.data.scaling import Scaling, from_moments, require_zeros_kept
-from streamsvm.data.store import Store
-from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned
-from streamsvm.fits.advice import advice
+from streamsvm.fits.drafts import Draft
+from streamsvm.fits.prepare import Prepared
 from streamsvm.graph import Engine
-from streamsvm.kernels.base import Kernel, Stationary
-from streamsvm.kernels.options import kernel_of, needs_variance
 from streamsvm.models import Header
-from streamsvm.persist import save_model
 from streamsvm.phases import Phases
-from streamsvm.tasks import default_task, task_of
 
-FIRST_ROWS = 1000  # that tell of the features' ranges
-MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times coefficients must not
+Report = dict[str, Any]  # what `fit --json` prints
 
 
-class Fit(ABC):
-    """One fit, from targets to model. classes (k,), codes (n,) positions in them, upper (n,) C times weights.
+class Learned(persist.Model, Protocol):
+    """A model as fits make it."""
 
-    It closes the engine that it was given. calibration: goes into the model, where it is set.
-    """
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    calibration: Calibration | None = None
+    @property
+    def header(self) -> Header: ...
 
-    def __init__(
-        self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
-    ) -> None:
-        self.store, self.config, self.engine = store, config, engine
-        self.events, self.checkpoints = events, checkpoints
-        self.phase = Phases()
-        self.task = task_of(config.task or default_task(config.solver, has_queries=False))
-        self.targets = self.task.targets(store, config)
-        self.classes, self.codes = self.targets.classes, self.targets.codes
-        self.scaling, self.kernel = self._prepare()
-        self.upper = self._upper(self.codes)
 
-    def to_file(self, path: Path) -> dict[str, Any]:
-        """Trains, writes the model, returns the report."""
-        model, report = self.model()
-        with self.phase("save"):
-            save_model(model, path)
-        return report | self.phase.report()
+@dataclass(frozen=True)
+class Context:
+    """What a fit works with: who computes, what is kept to go on from, who is told, and where the time went."""
 
-    @abstractmethod
-    def model(self) -> tuple[Any, dict[str, Any]]:
-        """Trains and returns the model itself, and the report."""
-
-    @abstractmethod
-    def plan(self) -> dict[str, Any]:
-        """What the fit would do; nothing is trained."""
+    engine: Engine
+    checkpoints: Checkpoints
+    events: Events
+    phase: Phases
 
     @cached_property
     def scratch(self) -> Path:
@@ -77,129 +48,90 @@ class Fit(ABC):
         return Path(tempfile.mkdtemp(prefix="streamsvm-scratch-", dir=self.checkpoints.run_dir))
 
     def close(self) -> None:
-        """Removes scratch files, and ends what computed."""
+        """Ends what computed, and removes scratch files."""
         self.engine.close()
         if "scratch" in self.__dict__:
             shutil.rmtree(self.scratch, ignore_errors=True)
 
-    def _prepare(self) -> tuple[Scaling, Kernel]:
-        """The scaling, and the kernel with its gamma as a number."""
-        options, scaling = self.config.kernel, Scaling.none(self.store.d)
-        stats = None
-        with self.phase("scale"):
-            if self.config.scale != "none" or needs_variance(options):
-                if self.store.is_sparse:
-                    require_zeros_kept(self.config.scale)
-                store = self.engine.share(self.store)
-                _, stats = self.engine.map_reduce(
-                    _moments, merge, self.store.blocks(), shared=(store,), phase="scale", events=self.events
-                )
-            if stats is not None and self.config.scale != "none":
-                scaling = from_moments(self.config.scale, stats)
-            spread = None if stats is None else variance(stats, scaling.offset, scaling.scale)
-            kernel = kernel_of(options, self.store.d, spread)
-            first = self.store.read(0, min(self.store.n, FIRST_ROWS))
-            require_finite(self.store, first, 0)
-            if isinstance(kernel, Stationary):
-                scaling = _centred(scaling, kernel, first)
-                if message := advice(kernel, scaling, first, self.store.feature_names):
-                    self.events.advise(message)
-            else:
-                _require_range(scaling, kernel, first)
-        return scaling, kernel
 
-    def _upper(self, codes: np.ndarray) -> np.ndarray:
-        """C times class and sample weights, (n,)."""
-        weights = self.config.class_weight, self.store.sample_weight
-        return self.config.C * row_weights(codes, self.classes, *weights)
+@dataclass(frozen=True)
+class Solution:
+    """What a solver came to: a model that lacks its certificate alone, and what is known of it.
 
-    def certificate(
-        self, objective: float, gap: float | None, *, exact: bool, converged: bool | None, advice: str = ""
-    ) -> dict[str, Any]:
-        """What is known of a solution. Warns, with the advice, where the solver ended before it converged.
+    exact: the problem was neither divided nor approximated. converged: None of a solver that makes passes; where it is
+    False, advice says what to do. facts: of this solver, for its report.
+    """
 
-        exact: the problem was neither divided nor approximated. converged: None of a solver that makes passes.
-        """
-        if converged is False:
-            self.events(Warned(f"not converged: {advice}", about="convergence"))
-        return {
-            "objective": objective,
-            "gap": gap,
+    model: Learned
+    objective: float
+    gap: float | None
+    n_support: int
+    exact: bool
+    converged: bool | None
+    advice: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Fit(ABC):
+    """One fit of prepared data. Making one plans its memory, and reads nothing. Raises MemoryLimitError."""
+
+    def __init__(self, prepared: Prepared, context: Context) -> None:
+        self.prepared, self.context = prepared, context
+        self.store, self.config, self.task = prepared.store, prepared.config, prepared.task
+        self.scaling, self.kernel, self.upper = prepared.scaling, prepared.kernel, prepared.upper
+        self.targets = prepared.targets
+        self.classes, self.codes = self.targets.classes, self.targets.codes
+        self.engine, self.checkpoints = context.engine, context.checkpoints
+        self.events, self.phase = context.events, context.phase
+
+    @property
+    def scratch(self) -> Path:
+        return self.context.scratch
+
+    @abstractmethod
+    def plan(self) -> dict[str, Any]:
+        """What the fit would do; nothing is trained."""
+
+    @abstractmethod
+    def solve(self, draft: Draft) -> Solution:
+        """Trains. draft: takes those arrays of a large model that come part by part."""
+
+    def certified(self, solution: Solution, calibration: Calibration | None = None) -> tuple[Learned, Report]:
+        """The model with what is known of it, and the report. Warns where the solver ended before it converged."""
+        if solution.converged is False:
+            self.events(Warned(f"not converged: {solution.advice}", about="convergence"))
+        certificate = {
+            "objective": solution.objective,
+            "gap": solution.gap,
             "tol": self.config.tol,
-            "exact": exact,
-            "converged": converged,
+            "exact": solution.exact,
+            "converged": solution.converged,
         }
+        header = replace(solution.model.header, certificate=certificate, calibration=calibration)
+        return replace(solution.model, header=header), self._report(solution)
 
-    def header(self, certificate: dict[str, Any]) -> Header:
-        return Header(
-            self.kernel,
-            self.scaling,
-            self.classes,
-            self.config.positive,
-            self.config.model_dump(mode="json"),
-            self.store.fingerprint(),
-            certificate,
-            self.calibration,
-            self.store.feature_names,
-        )
-
-    def report(self, certificate: dict[str, Any], n_support: int, **facts: Any) -> dict[str, Any]:
-        """What `fit --json` prints of every solver, and a solver's own facts."""
+    def _report(self, solution: Solution) -> Report:
+        """What every solver tells, and a solver's own facts."""
         return {
             "solver": self.config.solver,
             "n": self.store.n,
             "d": self.store.d,
-            "n_support": n_support,
-            "objective": certificate["objective"],
-            "gap": certificate["gap"],
-            "converged": certificate["converged"],
+            "n_support": solution.n_support,
+            "objective": solution.objective,
+            "gap": solution.gap,
+            "converged": solution.converged,
             "gamma": self.kernel.to_attrs().get("gamma"),
-            **facts,
+            **solution.facts,
             **self.engine.facts(),
-            **self.phase.report(),
         }
 
 
-def _centred(scaling: Scaling, kernel: Kernel, first: Rows) -> Scaling:
-    """A shift to the origin where unscaled rows have squared norms so large that float32 would cancel."""
-    if scaling.kind != "none" or first.is_sparse:
-        return scaling
-    rows = first.astype(np.float64)
-    mean = rows.dense().mean(axis=0)
-    before, after = rows.sq_norms.max(), Rows(rows.dense() - mean).sq_norms.max()
-    cancels = kernel.rounding(before) > 1e-3 and after < before / 4
-    return replace(scaling, kind="centre", offset=mean) if cancels else scaling
+class PathFit(Fit):
+    """A fit that shares its work among several values of C."""
 
+    @abstractmethod
+    def path(self, Cs: Sequence[float]) -> list[Solution]:
+        """A solution for each C; what was shared is among the facts of every one."""
 
-def _require_range(scaling: Scaling, kernel: Kernel, first: Rows) -> None:
-    """Kernel values have to fit float32, as far as the first rows tell. Raises ConfigError."""
-    with np.errstate(over="ignore"):
-        most = float(kernel.diag(scaling.apply(first)).max())
-    if not most < MOST_VALUE:
-        raise ConfigError(
-            f"values of the {kernel.name} kernel reach {most:.0e}, expected at most {MOST_VALUE:.0e}: scale the "
-            "features, or take a smaller gamma or degree"
-        )
-
-
-def row_weights(
-    codes: np.ndarray, classes: np.ndarray, class_weight: Any, sample_weight: np.ndarray | None
-) -> np.ndarray:
-    """(n,) class times sample weights of rows with these codes. Raises ConfigError for a class that is not there."""
-    factors = np.ones(max(1, len(classes)))  # without classes all codes are 0
-    if class_weight == "balanced":
-        counts = np.bincount(codes, minlength=len(classes))
-        factors = len(codes) / (len(classes) * np.maximum(counts, 1))
-    elif class_weight:
-        texts = label_texts(classes).tolist()
-        unknown = [label for label in class_weight if label not in texts]
-        if unknown:
-            raise ConfigError(f"class_weight names {unknown[0]!r}; the classes are {', '.join(texts[:30])}")
-        factors = np.array([class_weight.get(text, 1.0) for text in texts])
-    return factors[codes] if sample_weight is None else factors[codes] * sample_weight
-
-
-def _moments(store: Store, block: tuple[int, int]) -> tuple[None, Moments]:
-    rows = store.read(*block)
-    require_finite(store, rows, block[0])
-    return None, moments_of(rows)
+    def solve(self, draft: Draft) -> Solution:
+        return self.path([self.config.C])[0]

@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 
 from streamsvm.ahead import ahead
-from streamsvm.checkpoints import Checkpoints
-from streamsvm.config import FitConfig
 from streamsvm.data.check import require_finite
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
-from streamsvm.events import Epoch, Events, Window
-from streamsvm.fits.base import Fit
-from streamsvm.graph import Engine
+from streamsvm.events import Epoch, Window
+from streamsvm.fits.base import Context, Fit, Solution
+from streamsvm.fits.drafts import Draft
+from streamsvm.fits.prepare import Prepared
 from streamsvm.memory import MiB, require_memory
 from streamsvm.models import BudgetModel
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
@@ -36,12 +35,11 @@ WINDOW_BYTES = 32 * MiB
 class BSGDFit(Fit):
     """One learner over all epochs."""
 
-    def __init__(
-        self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
-    ) -> None:
-        super().__init__(store, config, engine, events, checkpoints)
+    def __init__(self, prepared: Prepared, context: Context) -> None:
+        super().__init__(prepared, context)
+        store, config = prepared.store, prepared.config
         o = config.bsgd
-        options = BudgetOptions.of(o, o.lam if o.lam is not None else 1.0 / (store.n * config.C))
+        options = BudgetOptions.of(o, config.C, store.n)
         self.weight = self.upper / config.C
         row = store.nbytes / store.n * (1 if store.is_sparse else 4 / store.dtype.itemsize)  # as float32
         rows = int(max(1024, WINDOW_BYTES // row))
@@ -60,16 +58,17 @@ class BSGDFit(Fit):
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
         return self.bytes | facts | {"steps": rows, "kernel_values": rows * self.config.bsgd.budget}
 
-    def model(self) -> tuple[BudgetModel, dict[str, Any]]:
+    def solve(self, draft: Draft) -> Solution:
         with self.engine.serial_blas(), self.phase("learn"):
             accuracy = self._learn()
-        certificate = self.certificate(self._objective(), None, exact=False, converged=None)
-        model = BudgetModel.of(self.header(certificate), self.learner)
+        model = BudgetModel.of(self.prepared.header(), self.learner)
         facts = asdict(self.learner.stats()) | {
             "epochs": self.config.bsgd.epochs,
             "online_accuracy": accuracy,
         }
-        return model, self.report(certificate, model.n_support, **facts)
+        return Solution(
+            model, self._objective(), None, model.n_support, exact=False, converged=None, facts=facts
+        )
 
     def _learn(self) -> float:
         """All epochs, or those that a saved state has left; accuracy in the last one, of each row before its step."""

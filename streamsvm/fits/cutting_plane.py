@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.checkpoints import Checkpoints
-from streamsvm.config import FitConfig
 from streamsvm.data.held import PASS_BYTES, HeldSamples
 from streamsvm.data.samples import Samples, StoreSamples
-from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.events import Approach, Events, Step
-from streamsvm.fits.base import Fit
+from streamsvm.events import Approach, Step
+from streamsvm.fits.base import Context, Fit, Solution
+from streamsvm.fits.drafts import Draft
+from streamsvm.fits.prepare import Prepared
 from streamsvm.gather import gather
-from streamsvm.graph import Engine
 from streamsvm.memory import free_bytes, process_bytes, require_memory
 from streamsvm.models import Header, LinearModel
 from streamsvm.nystroem import Nystroem, NystroemSamples
@@ -32,10 +30,9 @@ LEAST_IDLE = 10  # see CuttingPlane: where memory is short
 class CuttingPlaneFit(Fit):
     """One bundle of planes for each column, all fed by the same passes."""
 
-    def __init__(
-        self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
-    ) -> None:
-        super().__init__(store, config, engine, events, checkpoints)
+    def __init__(self, prepared: Prepared, context: Context) -> None:
+        super().__init__(prepared, context)
+        store, config = prepared.store, prepared.config
         self.options = config.cutting_plane
         self.columns = self.task.columns(len(self.classes))
         self.samples = StoreSamples(store, self.scaling)
@@ -51,23 +48,24 @@ class CuttingPlaneFit(Fit):
         rows = {"held_bytes": self._held_bytes(), "pass_bytes": int(self._row_bytes * self.store.n)}
         return self.bytes | rows | facts
 
-    def model(self) -> tuple[LinearModel, dict[str, Any]]:
+    def solve(self, draft: Draft) -> Solution:
         features = self._features()
         passes = self._passes(features)
         risk = self._risk(passes)
         with self.phase("planes"):
             state = self._solve(risk, passes)
-        certificate = self.certificate(
+        active = np.any([risk.active(c, bundle.f) for c, bundle in enumerate(state.columns)], axis=0)
+        return Solution(
+            self._linear_model(state, features, passes.bias, self.prepared.header()),
             state.objective,
             state.objective - state.bound,
+            int(np.count_nonzero(active)),
             exact=features is None,
             converged=self._solver.done(state),
             advice=f"stopped after {passes.count} passes, before the gap was below tol ({self.config.tol:g}); allow "
             "more passes, or scale the features",
+            facts=self._facts(state, passes),
         )
-        model = self._linear_model(state, features, passes.bias, self.header(certificate))
-        active = np.any([risk.active(c, bundle.f) for c, bundle in enumerate(state.columns)], axis=0)
-        return model, self.report(certificate, int(np.count_nonzero(active)), **self._facts(state, passes))
 
     def _linear_model(
         self, state: BundleState, features: Nystroem | None, bias: float, header: Header

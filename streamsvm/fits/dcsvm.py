@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from streamsvm.checkpoints import Checkpoints
-from streamsvm.config import FitConfig
-from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.events import Events, LevelSolved, Phase, Rounds, SupportCompared, Warned
-from streamsvm.fits.base import Fit
+from streamsvm.events import LevelSolved, Phase, Rounds, SupportCompared, Warned
+from streamsvm.fits.base import Context, Fit, Solution
 from streamsvm.fits.divided import DividedProblem
+from streamsvm.fits.drafts import Draft
 from streamsvm.fits.duals import model_of_duals
-from streamsvm.fits.early import Collected, EarlyParts, Sink
+from streamsvm.fits.early import EarlyParts
+from streamsvm.fits.prepare import Prepared
 from streamsvm.gather import gather
-from streamsvm.graph import Engine
 from streamsvm.memory import MemoryPlan, plan_memory
-from streamsvm.models import LocalModel
-from streamsvm.persist import ModelWriter
+from streamsvm.models import ExpansionModel, KernelModel, LocalModel
 from streamsvm.solvers.base import run
 from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Stage, default_levels, support_of
 
@@ -32,11 +27,9 @@ from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Stage, default_levels, su
 class DCSVMFit(Fit):
     """DC-SVM, exact or with early prediction."""
 
-    def __init__(
-        self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
-    ) -> None:
-        super().__init__(store, config, engine, events, checkpoints)
-        options = config.dcsvm
+    def __init__(self, prepared: Prepared, context: Context) -> None:
+        super().__init__(prepared, context)
+        store, config, options = prepared.store, prepared.config, prepared.config.dcsvm
         if options.early and not self.task.in_pairs:
             raise ConfigError(
                 f"dcsvm.early is of pairs of classes, found task {self.task.name!r}; leave it out"
@@ -66,6 +59,21 @@ class DCSVMFit(Fit):
             on_worker=not self.engine.is_local,
         )
 
+    def solve(self, draft: Draft) -> Solution:
+        """An early model's parts go into the draft as they are solved."""
+        with self.engine.serial_blas():
+            model, state = self._exact() if self.solver.early is None else self._early(draft)
+        facts: dict[str, Any] = {"levels": self.solver.levels}
+        if state.division is not None:
+            rows = int(np.bincount(state.division.parts).max())
+            facts |= {
+                "partition_bound": state.division.bound,
+                "n_parts": state.division.n_parts,
+                "max_part_rows": rows,
+            }
+        numbers = (state.objective, state.gap, model.n_support)
+        return Solution(model, *numbers, exact=self.solver.early is None, converged=True, facts=facts)
+
     def plan(self) -> dict[str, Any]:
         """Levels, parts and memory."""
         store, levels = self.store, self.solver.levels
@@ -86,50 +94,21 @@ class DCSVMFit(Fit):
         share = 2 * self.store.n // self.config.dcsvm.children**level
         return min(max(share, 1024), self.memory.max_part_rows)
 
-    def to_file(self, path: Path) -> dict[str, Any]:
-        """Trains and writes the model; an early model's parts are written as they are solved."""
-        with self.engine.serial_blas():
-            if self.solver.early is None:
-                return super().to_file(path)
-            with ModelWriter(path, LocalModel.kind) as writer:
-                model, report = self._early(writer)
-                arrays, writer.attrs = model.small_state()
-                for name, array in arrays.items():
-                    writer.append(name, array)
-            return report
-
-    def model(self) -> tuple[Any, dict[str, Any]]:
-        with self.engine.serial_blas():
-            return self._exact() if self.solver.early is None else self._early(Collected())
-
-    def _early(self, sink: Sink) -> tuple[LocalModel, dict[str, Any]]:
+    def _early(self, draft: Draft) -> tuple[LocalModel, DCSVMState]:
         """The parts of a level."""
-        parts = EarlyParts(sink, self.codes, len(self.classes))
+        parts = EarlyParts(draft, self.codes, len(self.classes))
         problem = DividedProblem(self, self.memory, self.part_rows, self.solver.early, parts.add)
         state = self._solved(problem)
         assert state.division is not None  # of the early level
-        certificate = self.certificate(state.objective, state.gap, exact=False, converged=True)
-        model = parts.model(self.header(certificate), state.division, self.config.dcsvm)
-        return model, self._told(state, certificate, model.n_support)
+        return parts.model(self.prepared.header(), state.division, self.config.dcsvm), state
 
-    def _exact(self) -> tuple[Any, dict[str, Any]]:
+    def _exact(self) -> tuple[KernelModel | ExpansionModel, DCSVMState]:
         """The whole problem, from all levels."""
         problem = DividedProblem(self, self.memory, self.part_rows)
         state = self._solved(problem)
         self._compare(state)
         take = partial(gather, problem.samples, engine=self.engine)
-        certificate = self.certificate(state.objective, state.gap, exact=True, converged=True)
-        model = model_of_duals(self, state.start, np.zeros(problem.asked.count), take)
-        model = replace(model, header=self.header(certificate))
-        return model, self._told(state, certificate, model.n_support)
-
-    def _told(self, state: DCSVMState, certificate: dict[str, Any], n_support: int) -> dict[str, Any]:
-        """The report."""
-        division, facts = state.division, dict[str, Any]()
-        if division is not None:
-            rows = int(np.bincount(division.parts).max())
-            facts = {"partition_bound": division.bound, "n_parts": division.n_parts, "max_part_rows": rows}
-        return self.report(certificate, n_support, levels=self.solver.levels, **facts)
+        return model_of_duals(self, state.start, np.zeros(problem.asked.count), take), state
 
     def _compare(self, state: DCSVMState) -> None:
         """Records how well each level knew the support vectors (figure 2 of the paper)."""

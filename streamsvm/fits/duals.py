@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -19,12 +18,12 @@ def model_of_duals(
     take: Callable[[np.ndarray], Rows],
     *,
     break_ties: bool = True,
-) -> Any:
+) -> KernelModel | ExpansionModel:
     """The model, without a certificate, of the variables alpha (n, columns) of all subproblems of a fit's task.
 
     intercept: of each subproblem. take: rows by number. break_ties: of pairs of classes, see KernelModel.
     """
-    header = fit.header({})
+    header = fit.prepared.header()
     if fit.task.in_pairs:
         support = np.flatnonzero(alpha.any(axis=1))
         own = alpha[support], fit.codes[support], support, intercept

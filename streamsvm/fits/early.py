@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Protocol
 
 import numpy as np
 
 from streamsvm.config import DCSVMConfig
 from streamsvm.data.rows import Rows, rows_state
+from streamsvm.fits.drafts import Draft
 from streamsvm.kmeans import partition_from_state
 from streamsvm.models import Header, LocalModel
 from streamsvm.solvers.dcsvm import Division, PartSolution
 
 
-class Sink(Protocol):
-    """Arrays that grow: those of a model's file, or of a model in memory."""
-
-    def append(self, name: str, block: np.ndarray) -> None: ...
-
-
-class Collected:
-    """Arrays that grow in memory."""
-
-    def __init__(self) -> None:
-        self._blocks: dict[str, list[np.ndarray]] = {}
-
-    def append(self, name: str, block: np.ndarray) -> None:
-        self._blocks.setdefault(name, []).append(block)
-
-    @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {name: np.concatenate(blocks) for name, blocks in self._blocks.items()}
-
-
 class EarlyParts:
     """Takes the support rows of one part after another. codes (n,): positions of all rows' labels in k classes."""
 
-    def __init__(self, sink: Sink, codes: np.ndarray, k: int) -> None:
-        self._sink, self._codes, self._k = sink, codes, k
+    def __init__(self, draft: Draft, codes: np.ndarray, k: int) -> None:
+        self._draft, self._codes, self._k = draft, codes, k
         self._sizes, self._entries = [0], 0
 
     def add(self, part: PartSolution, rows: Rows) -> None:
@@ -49,7 +29,7 @@ class EarlyParts:
             self._entries += len(support["support_data"])
         state = {"alpha": part.alpha, "codes": self._codes[part.ids].astype(np.int32)}
         for name, array in (support | state).items():
-            self._sink.append(name, array)
+            self._draft.append(name, array)
 
     def model(self, header: Header, division: Division, options: DCSVMConfig) -> LocalModel:
         """The model of all parts of a division; in a file, its arrays are there already."""
@@ -61,7 +41,7 @@ class EarlyParts:
             partition_from_state(routes, json.loads(str(routes["nodes"])), header.d),
             np.cumsum(self._sizes, dtype=np.int64),
             present,
-            self._sink.arrays if isinstance(self._sink, Collected) else {},
+            self._draft.arrays,
             options.combine,
             options.neighbours,
         )

@@ -16,12 +16,12 @@ def needs_variance(options: KernelConfig) -> bool:
     return options.gamma == "scale" and "gamma" in kernel_row(options.name).parameters
 
 
-def kernel_of(options: KernelConfig, d: int, variance: float | None = None) -> Kernel:
-    """The kernel of these options for rows of d features; variance: of all their entries, where it `needs_variance`."""
+def kernel_of(options: KernelConfig, d: int, total: float | None = None) -> Kernel:
+    """The kernel of these options for rows of d features; total: d times their variance, where it `needs_variance`."""
     gamma = options.gamma
     if not isinstance(gamma, float):
-        spread = 1.0 if gamma == "auto" or variance is None else variance
-        gamma = kernel_class(options.name).typical_gamma(d, d * spread) if spread > 0 else 1.0
+        total = float(d) if gamma == "auto" or total is None else total
+        gamma = kernel_class(options.name).typical_gamma(d, total) if total > 0 else 1.0
     return kernel_from(options.model_dump() | {"gamma": gamma})
 
 

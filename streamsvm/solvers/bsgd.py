@@ -49,7 +49,9 @@ class BudgetOptions:
     average: bool = False
 
     @classmethod
-    def of(cls, config: BSGDConfig, lam: float) -> BudgetOptions:
+    def of(cls, config: BSGDConfig, C: float, n: int) -> BudgetOptions:
+        """lambda is 1 / (n C) where the options name none."""
+        lam = config.lam if config.lam is not None else 1.0 / (n * C)
         return cls(lam, config.budget, config.merge, config.strategy, config.bias, config.average)
 
 

@@ -10,13 +10,13 @@ from functools import partial
 
 from streamsvm.ahead import ahead
 from streamsvm.config import FitConfig
+from streamsvm.data.folds import Folds
 from streamsvm.data.store import Store
 from streamsvm.events import Events, ignore
 from streamsvm.graph import Engine
 from streamsvm.memory import free_bytes
 from streamsvm.predict import evaluate
 from streamsvm.train import train_in_memory, without_probabilities
-from streamsvm.tune.folds import Folds
 
 SMALL = 0.05  # share of the memory limit that rows may take for fits to be made side by side
 

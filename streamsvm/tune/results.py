@@ -15,6 +15,7 @@ import numpy as np
 from streamsvm.checkpoints import identity, require_own
 from streamsvm.config import FitConfig
 from streamsvm.data.columns import Column
+from streamsvm.data.folds import DEALT_BY
 from streamsvm.data.growing import GrowingArray
 from streamsvm.data.store import Store
 from streamsvm.data.target import Target, whole_file
@@ -57,16 +58,19 @@ class Kept:
         own = identity(store, points[0][1]) | {
             f"tune.{name}": value for name, value in options.model_dump(mode="json").items()
         }
-        if not resume and path.exists():
-            message = f"{run_dir} holds the scores of an earlier search, which this one replaces"
-            events(Warned(f"{message}; --resume would go on from them"))
-            path.unlink()
-        known = _lines(path)
+        known = _lines(path) if resume else []
         if known:
             require_own(path, json.dumps(known[0].get("identity")), own)
+        is_of_other_folds = bool(known) and known[0].get("folds") != DEALT_BY
+        if path.exists() and (is_of_other_folds or not resume):
+            message = f"{run_dir} holds the scores of an earlier search, which this one replaces"
+            why = "its folds were dealt in another way" if resume else "--resume would go on from them"
+            events(Warned(f"{message}; {why}"))
+            path.unlink()
+            known = []
         self._file = JsonLines(path)
         if not known:
-            self._file({"event": "search", "identity": own})
+            self._file({"event": "search", "identity": own, "folds": DEALT_BY})
         for line in known[1:]:
             outcome = Outcome(line["point"], line["fold"], line["score"], line["seconds"])
             self.scores[outcome.point, outcome.fold, line["share"]] = outcome

@@ -14,16 +14,16 @@ import numpy as np
 
 from streamsvm.compiling import compiling_told
 from streamsvm.config import FitConfig
+from streamsvm.data.folds import make_folds
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, heard
 from streamsvm.fits.advice import uneven_columns
-from streamsvm.fits.base import FIRST_ROWS
+from streamsvm.fits.prepare import first_rows
 from streamsvm.phases import usage_so_far, used_s
 from streamsvm.runs import TUNE, end_with, recorded, write_result
 from streamsvm.tasks import task_of
 from streamsvm.train import run_facts, train, with_task
-from streamsvm.tune.folds import make_folds
 from streamsvm.tune.options import Point, TuneConfig
 from streamsvm.tune.plain import Job, Outcome, one_by_one
 from streamsvm.tune.results import Kept
@@ -78,7 +78,7 @@ def tune(
 def _advise(store: Store, configs: list[FitConfig], events: Events) -> None:
     """Warns of columns that some points would not scale; that a gamma is too large, the search finds out."""
     if any(config.kernel.name == "rbf" and config.scale == "none" for config in configs):
-        message = uneven_columns(store.read(0, min(store.n, FIRST_ROWS)), store.feature_names)
+        message = uneven_columns(first_rows(store), store.feature_names)
         if message:
             events.advise(message)
 
@@ -106,7 +106,7 @@ class _Search:
         base = points[0][1]
         task = task_of(str(with_task(base, store).task))
         self.scoring = options.scoring or task.scoring
-        self.folds = make_folds(store, options.folds, task.is_stratified, base.seed)
+        self.folds = make_folds(store, options.folds, task.is_stratified, base.seed, positive=base.positive)
 
     def ranked(self) -> tuple[list[int], list[dict[str, Any]]]:
         """Numbers and records of all points: those with the most rows first, of these the best first."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from streamsvm.ahead import as_they_come
 from streamsvm.config import FitConfig
+from streamsvm.data.folds import Folds
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
 from streamsvm.data.store import Store
@@ -35,8 +35,7 @@ from streamsvm.tasks import task_of
 from streamsvm.tasks.base import Subproblem
 from streamsvm.tasks.pairs import vote
 from streamsvm.tasks.scores import Judge
-from streamsvm.train import open_fit, progress_of, with_task
-from streamsvm.tune.folds import Folds
+from streamsvm.train import Run, planned, progress_of, with_task
 from streamsvm.tune.plain import Job, Outcome, Score, slots_of
 
 COLUMN_BYTES = 100  # of a row in one fold: what a round makes of it
@@ -99,7 +98,7 @@ def along_C(store: Store, folds: Folds, jobs: list[Job], score: Score, events: E
     here, fold_of = store.subset(ids) if len(ids) < store.n else store, folds.of[ids]
     began = time.perf_counter()
     with (
-        closing(open_fit(here, with_task(jobs[0].config, here), progress_of(events))) as fit,
+        planned(here, with_task(jobs[0].config, here), Run(progress_of(events))) as fit,
         fit.engine.serial_blas(),
     ):
         judge = _judge(fit)

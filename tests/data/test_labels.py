@@ -13,7 +13,7 @@ from streamsvm.data import labels
 from streamsvm.data.labels import coded
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.train import open_fit
+from streamsvm.train import planned
 
 N = 300_000
 NAMES = np.array(["spruce", "a longer name", "pine", "\u00fcber", "2"])
@@ -36,14 +36,16 @@ def test_labels_of_a_fit_take_few_bytes_a_row(kinds, kind, positive):
     """Before, --positive took 84 bytes a row of whole numbers, and text was read whole."""
     store = Store.open(kinds[kind])
     config = build_config(("test", {"solver": "bsgd", "kernel": {"gamma": 0.5}, "positive": positive}))
-    open_fit(store, config).close()  # compiles
+    with planned(store, config):  # compiles
+        pass
     tracemalloc.start()
-    fit = open_fit(Store.open(kinds[kind]), config)
     try:
-        assert tracemalloc.get_traced_memory()[1] < 60 * N  # codes, twice, weights, and pieces of a few MB
+        with planned(Store.open(kinds[kind]), config):
+            assert (
+                tracemalloc.get_traced_memory()[1] < 60 * N
+            )  # codes, twice, weights, and pieces of a few MB
     finally:
         tracemalloc.stop()
-        fit.close()
 
 
 @pytest.mark.parametrize("kind", ["text", "int"])

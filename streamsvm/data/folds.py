@@ -1,0 +1,139 @@
+"""Which rows are held out when: index sets over a store, never copies. scikit-learn's splitters assign them."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from streamsvm.data.labels import label_texts
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError, DataError
+
+DEALT, JOINS = 6, 7  # of the seed's streams: which rows are held out when, and which join first
+DEALT_BY = "scikit-learn"  # what is kept of folds that were dealt in another way is of other rows
+
+
+@dataclass(frozen=True)
+class Folds:
+    """of (n,): where each row is held out. joins (n,) in [0, 1): a row is among every larger share of the rows."""
+
+    of: np.ndarray
+    joins: np.ndarray
+    count: int
+
+    def members(self, fold: int, share: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of training and held-out rows of a fold, of this share of all rows."""
+        there, held = self.joins < share, self.of == fold
+        return np.flatnonzero(there & ~held), np.flatnonzero(there & held)
+
+
+def make_folds(
+    store: Store, count: int, stratified: bool, seed: int, *, positive: tuple[str, ...] = ()
+) -> Folds:
+    """Folds as `fold_of` assigns rows, which grow by turns with the share of the rows. Raises as it does."""
+    of = fold_of(store, count, stratified, seed, positive=positive)
+    rng = np.random.default_rng([seed, JOINS])
+    if store.qid is None:
+        return Folds(of, _joins(_strata(store, stratified), of, count, rng), count)
+    _, first, groups = np.unique(store.qid, return_index=True, return_inverse=True)
+    return Folds(of, _joins(np.zeros(len(first), np.intp), of[first], count, rng)[groups], count)
+
+
+def fold_of(
+    store: Store,
+    count: int,
+    stratified: bool,
+    seed: int,
+    *,
+    positive: tuple[str, ...] = (),
+    option: str = "tune.folds",
+) -> np.ndarray:
+    """(n,) the fold of each row, at random; of a whole query where the store has a qid. stratified: labels, and rows
+    without weight, are spread evenly, and each label (positive: these, where there are any) is both learnt and tested.
+
+    Raises ConfigError where there are too few rows or queries (option: what asks for so many folds), DataError for a
+    label that one fold has alone.
+    """
+    groups = None if store.qid is None else np.unique(store.qid, return_inverse=True)[1]
+    units, what = (store.n, "rows") if groups is None else (int(groups.max()) + 1, "queries")
+    if units < count:
+        raise ConfigError(f"{option} is {count}, more than the store's {units} {what}")
+    rng = np.random.default_rng([seed, DEALT])
+    if groups is not None:
+        groups = rng.permutation(units)[groups]  # GroupKFold itself draws no lots
+    of = _assigned(_strata(store, stratified), groups, count, int(rng.integers(2**31)))
+    if not np.bincount(of, minlength=count).all():
+        raise ConfigError(f"{option} is {count}, and the store's {what} fill fewer: take fewer folds")
+    if stratified:
+        _require_spread(store, of, count, positive)
+    return of
+
+
+def _strata(store: Store, stratified: bool) -> np.ndarray:
+    """(n,) what folds have even shares of: the label of each row, rows without weight apart; or all rows alike."""
+    if not stratified:
+        return np.zeros(store.n, np.int8)
+    weight, codes = store.sample_weight, store.coded[1]
+    return codes if weight is None else 2 * codes.astype(np.intp) + (weight > 0)
+
+
+def _assigned(strata: np.ndarray, groups: np.ndarray | None, count: int, seed: int) -> np.ndarray:
+    """(n,) the fold of each row, whose groups stay whole.
+
+    The splitters refuse strata that are all smaller than the number of folds: one of that size, behind all others and
+    of rows that are no one's, lets them be.
+    """
+    from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
+
+    n = len(strata)
+    if strata.any():
+        strata = np.append(strata, np.full(count, strata.max() + 1))
+        groups = None if groups is None else np.append(groups, groups.max() + 1 + np.arange(count))
+        splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
+        chosen = splitter(count, shuffle=True, random_state=seed)
+    else:
+        chosen = KFold(count, shuffle=True, random_state=seed) if groups is None else GroupKFold(count)
+    of = np.empty(len(strata), np.int32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of labels that some folds have no row of
+        for fold, (_, held) in enumerate(chosen.split(strata, strata, groups)):
+            of[held] = fold
+    return of[:n]
+
+
+def _require_spread(store: Store, of: np.ndarray, count: int, positive: tuple[str, ...]) -> None:
+    """Raises DataError for a label whose rows of weight are all of one fold: no model of it could be tested."""
+    labels, codes = store.coded
+    counted = slice(None) if store.sample_weight is None else store.sample_weight > 0
+    there = np.zeros((len(labels), count), bool)
+    there[codes[counted], of[counted]] = True
+    needed = np.isin(label_texts(labels), positive) if positive else np.ones(len(labels), bool)
+    alone = np.flatnonzero(needed & (there.sum(axis=1) < 2))
+    if len(alone):
+        found = "less than two rows" if store.qid is None else "queries of one fold alone with rows"
+        raise DataError(
+            f"{store.url or 'the data'} has {found} of label {labels[alone[0]]}, expected at least two of each: "
+            "cross-validation needs one that its model was not trained on"
+        )
+
+
+def _joins(strata: np.ndarray, of: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """(n,) from which share of all on each is there: folds of a stratum grow by turns, and none is ever empty."""
+    n = len(strata)
+    block = strata.astype(np.int64) * count + of
+    order = np.lexsort((rng.random(n), block))
+    turn = np.empty(n, np.int64)
+    turn[order] = _places(block[order])
+    order = np.lexsort((of, turn, strata))
+    place, sizes = _places(strata[order]), np.bincount(strata)
+    joins = np.empty(n)
+    joins[order] = np.where(place < count, 0.0, place / sizes[strata[order]])
+    return joins
+
+
+def _places(sorted_values: np.ndarray) -> np.ndarray:
+    """(n,) the number of each entry among those equal to it."""
+    starts = np.flatnonzero(np.diff(sorted_values, prepend=sorted_values[:1] - 1))
+    return np.arange(len(sorted_values)) - np.repeat(starts, np.diff(starts, append=len(sorted_values)))
