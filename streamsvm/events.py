@@ -255,6 +255,7 @@ class Done(Event):
     kind: ClassVar[str] = "done"
 
 
+STEPS = (Round, Step, LevelSolved, Window, Epoch)  # what a solver has done
 E_co = TypeVar("E_co", bound=Event, covariant=True)
 
 

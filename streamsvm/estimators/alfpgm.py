@@ -132,6 +132,8 @@ break_ties, random_state : as in `SVC`
         Bytes, or as "2GiB"; bounds the whole process.
     n_jobs : int or None, default=None
         Threads; None or -1 is every core.
+    verbose : int, default=0
+        1 shows progress on stderr: bars on a terminal, lines elsewhere; above 1 each step of the solver, too.
 
     Attributes
     ----------
@@ -181,6 +183,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.C = C
         self.kernel = kernel
@@ -207,6 +210,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.
@@ -313,6 +317,7 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.kernel = kernel
         self.degree = degree
@@ -335,6 +340,7 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     random_state = None
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -22,16 +23,20 @@ from streamsvm.data.names import Names, names_of, numbers_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed, frame_array, is_dask, is_dask_frame
 from streamsvm.data.store import Store
+from streamsvm.estimators.callbacks import CallbackSupport, watched
 from streamsvm.events import Events, Sink, warn
 from streamsvm.graph import Engine
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
 from streamsvm.persist import save_model
 from streamsvm.predict import answers_of, decisions_of, predict_blocks
 from streamsvm.private.sklearn import check_sample_weight
+from streamsvm.progress.shown import shown
 from streamsvm.train import train_in_memory
 
+T = TypeVar("T")
 
-class StoreEstimator(BaseEstimator):
+
+class StoreEstimator(CallbackSupport, BaseEstimator):
     """An estimator over `train`: `_values` are its parameters as a configuration, `model_` is what it learnt."""
 
     kernel: str
@@ -40,6 +45,7 @@ class StoreEstimator(BaseEstimator):
     scale: str
     memory_limit: int | str | None
     n_jobs: int | None
+    verbose: int
     probability: bool | str = False
 
     @abstractmethod
@@ -48,9 +54,14 @@ class StoreEstimator(BaseEstimator):
 
     def _learn(self, store: Store, config: FitConfig, *sinks: Sink) -> dict[str, Any]:
         """Trains `model_`; the report."""
-        self.model_, report = train_in_memory(store, config, Events(warn, *sinks))
+        self.model_, report = self._heard(partial(train_in_memory, store, config), *sinks)
         self.objective_, self.dual_gap_ = report["objective"], report["gap"]
         return report
+
+    def _heard(self, fit: Callable[[Events], T], *sinks: Sink) -> T:
+        """What a fit returns. Its warnings are Python's, its progress is shown as `verbose` says."""
+        with shown(self.verbose, type(self).__name__) as lines:
+            return watched(self, lambda callbacks: fit(Events(warn, *sinks, *lines, *callbacks)))
 
     def save(self, path: str | Path) -> None:
         """Writes `model_` to a folder that `streamsvm.load_model` and the command line read. Raises OSError."""

@@ -71,6 +71,8 @@ class BudgetedSVC(StoreClassifier):
         Bytes, or as "2GiB"; bounds the whole process.
     n_jobs : int or None, default=None
         Threads; None or -1 is every core.
+    verbose : int, default=0
+        1 shows progress on stderr: bars on a terminal, lines elsewhere; above 1 each step of the solver, too.
 
     Attributes
     ----------
@@ -125,6 +127,7 @@ class BudgetedSVC(StoreClassifier):
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.C = C
         self.kernel = kernel
@@ -145,6 +148,7 @@ class BudgetedSVC(StoreClassifier):
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learns X (n, d) anew, in shuffled order: numpy, scipy CSR, a dask array or a `Store` with its own labels.

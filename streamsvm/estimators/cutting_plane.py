@@ -77,6 +77,8 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         Bytes, or as "2GiB"; bounds the whole process. Rows beyond it are read from a scratch folder in each pass.
     n_jobs : int or None, default=None
         Threads; None or -1 is every core.
+    verbose : int, default=0
+        1 shows progress on stderr: bars on a terminal, lines elsewhere; above 1 each step of the solver, too.
 
     Attributes
     ----------
@@ -128,6 +130,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.C = C
         self.kernel = kernel
@@ -147,6 +150,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.
@@ -177,7 +181,7 @@ class CuttingPlaneRanker(_Linear):
     Parameters
     ----------
     C, kernel, gamma, degree, coef0, kernel_params, landmarks, tol, method, max_passes, random_state, scale, \
-memory_limit, n_jobs :
+memory_limit, n_jobs, verbose :
         As in `CuttingPlaneSVC`. There is no intercept: differences do not see it.
 
     Attributes
@@ -224,6 +228,7 @@ memory_limit, n_jobs :
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.C = C
         self.kernel = kernel
@@ -239,6 +244,7 @@ memory_limit, n_jobs :
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, qid: Any = None, sample_weight: Any = None) -> Self:
         """Trains on X (n, d) with labels y (n,), whose order counts. qid (n,): each row's query; None: one for all.

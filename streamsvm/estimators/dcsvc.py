@@ -82,6 +82,8 @@ class DCSVC(SupportVectors, StoreClassifier):
         Bytes, or as "2GiB"; bounds the whole process (None: most of what is free). Data beyond it is read from disk.
     n_jobs : int or None, default=None
         Threads; None or -1 is every core (one, inside a parallel joblib worker).
+    verbose : int, default=0
+        1 shows progress on stderr: bars on a terminal, lines elsewhere; above 1 each step of the solver, too.
 
     Attributes
     ----------
@@ -144,6 +146,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.C = C
         self.kernel = kernel
@@ -170,6 +173,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.

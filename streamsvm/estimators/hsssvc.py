@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from streamsvm.config import build_config
 from streamsvm.errors import ConfigError
 from streamsvm.estimators.base import StoreClassifier
-from streamsvm.events import Events, warn
 from streamsvm.train import train_path
 
 HSS_OPTIONS = (
@@ -79,6 +79,8 @@ class HSSSVC(StoreClassifier):
         Bytes, or as "2GiB"; bounds the whole process. Rows and matrix have to fit.
     n_jobs : int or None, default=None
         Threads; None or -1 is every core.
+    verbose : int, default=0
+        1 shows progress on stderr: bars on a terminal, lines elsewhere; above 1 each step of the solver, too.
 
     Attributes
     ----------
@@ -139,6 +141,7 @@ class HSSSVC(StoreClassifier):
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.C = C
         self.kernel = kernel
@@ -165,6 +168,7 @@ class HSSSVC(StoreClassifier):
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.
@@ -185,7 +189,7 @@ class HSSSVC(StoreClassifier):
         return self
 
     def _learn(self, store: Any, config: Any, *sinks: Any) -> dict[str, Any]:
-        found = train_path(store, config, self._Cs(), Events(warn, *sinks))
+        found = self._heard(partial(train_path, store, config, self._Cs()), *sinks)
         self.path_ = {report["C"]: model for model, report in found}
         self.reports_ = {report["C"]: report for _, report in found}
         return self.choose(max(self.path_)).reports_[self.C_]

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from streamsvm.events import Event, Progress, Record
+from streamsvm.events import STEPS, Event, Progress, Record
+from streamsvm.human import heading
 
 Say = Callable[[str], None]
 
@@ -21,6 +22,19 @@ class Minutes:
         if isinstance(record.event, Progress) and record.t - self._said >= self._every_s:
             self._said = record.t
             self._say(f"{line_of(record.event)}  {timedelta(seconds=round(record.t))}")
+
+
+class Steps:
+    """An event sink that says each step of a solver in a line."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    def __call__(self, record: Record[Event]) -> None:
+        if isinstance(record.event, STEPS):
+            known = {name: value for name, value in vars(record.event).items() if value is not None}
+            facts = "  ".join(f"{heading(name)} {short(value)}" for name, value in known.items())
+            self._say(f"{record.t:.1f} s  {facts}")
 
 
 def line_of(told: Progress) -> str:

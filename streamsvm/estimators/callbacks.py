@@ -1,0 +1,70 @@
+"""scikit-learn's callbacks (its 1.9 and later) for estimators: each step of a solver is a task of the fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, Self, TypeVar
+
+from sklearn.utils.metaestimators import available_if
+
+from streamsvm.events import STEPS, Event, Record, Sink
+
+T = TypeVar("T")
+
+
+def _are_there(_: Any) -> bool:
+    if find_spec("sklearn.callback") is None:
+        raise AttributeError("callbacks need scikit-learn 1.9 or newer")
+    return True
+
+
+def _support() -> Any:
+    """Imported when it is needed: it brings rich."""
+    from sklearn.callback import CallbackSupportMixin
+
+    return CallbackSupportMixin
+
+
+class CallbackSupport:
+    """scikit-learn's `CallbackSupportMixin`, which is imported when one of its methods is called."""
+
+    @available_if(_are_there)
+    def set_callbacks(self, *callbacks: Any) -> Self:
+        """Sets callbacks that hear of each step of `fit`: `sklearn.callback.ProgressBar` and others.
+
+        Needs scikit-learn 1.9. In the middle of a fit there is no estimator to score, and a wish to stop is not heard.
+        """
+        _support().set_callbacks(self, *callbacks)
+        return self
+
+    @available_if(_are_there)
+    def _init_callback_context(self, *args: Any, **options: Any) -> Any:
+        return _support()._init_callback_context(self, *args, **options)
+
+
+def watched(estimator: Any, fit: Callable[[list[Sink]], T]) -> T:
+    """What a fit returns, to which the estimator's callbacks, if it has any, are sinks."""
+    if not (hasattr(estimator, "_skl_callbacks") or hasattr(estimator, "_parent_callback_ctx")):
+        return fit([])
+    from sklearn.callback import with_callbacks
+
+    found: T = with_callbacks(_as_tasks)(estimator, fit)
+    return found
+
+
+def _as_tasks(estimator: Any, fit: Callable[[list[Sink]], T]) -> T:
+    context = estimator._init_callback_context(max_subtasks=None)
+    context.call_on_fit_task_begin(estimator=estimator)
+    found = fit([partial(_task, estimator, context)])
+    context.call_on_fit_task_end(estimator=estimator)
+    return found
+
+
+def _task(estimator: Any, context: Any, record: Record[Event]) -> None:
+    """A step that was made, as a task that begins and ends."""
+    if isinstance(record.event, STEPS):
+        task = context.subcontext(task_name=record.event.kind)
+        task.call_on_fit_task_begin(estimator=estimator)
+        task.call_on_fit_task_end(estimator=estimator)

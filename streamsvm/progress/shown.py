@@ -1,0 +1,45 @@
+"""How a fit in Python is shown: `verbose` of the estimators."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from streamsvm.events import Sink
+from streamsvm.progress.lines import Minutes, Say, Steps
+
+EVERY_S = 5.0  # between lines of progress where stderr is no terminal: a notebook, a log
+
+
+@contextmanager
+def shown(verbose: int, name: str) -> Iterator[list[Sink]]:
+    """Sinks that write to stderr: none for 0; progress for 1, as bars on a terminal, else as lines; above 1 a line for
+    each step of the solver, too. The last line tells how long the fit of `name` took."""
+    if verbose <= 0:
+        yield []
+        return
+    began = time.perf_counter()
+    with _sinks(verbose) as sinks:
+        yield sinks
+    _say(f"{name}: fitted in {time.perf_counter() - began:.1f} s")
+
+
+@contextmanager
+def _sinks(verbose: int) -> Iterator[list[Sink]]:
+    if not sys.stderr.isatty():
+        yield [Minutes(_say, EVERY_S), *_steps(verbose, _say)]
+        return
+    from streamsvm.progress.bars import Bars
+
+    with Bars() as bars:
+        yield [bars, *_steps(verbose, bars.say)]
+
+
+def _steps(verbose: int, say: Say) -> list[Sink]:
+    return [Steps(say)] if verbose > 1 else []
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
