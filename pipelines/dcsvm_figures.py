@@ -12,13 +12,14 @@ needs covtype.csv.gz in --data: UCI's covertype as CSV with a header and the lab
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
-from pathlib import Path
 from typing import Any
 
 from bench import CONFIGS, Bench, from_arguments
 from tables import Report, Seconds, Share, Table
+
+from streamsvm.events import LevelSolved, SupportCompared
+from streamsvm.report.read import Run, read_run
 
 LEVELS = 3  # 64, 16 and 4 parts
 
@@ -27,7 +28,7 @@ def levels(bench: Bench, rows: int) -> Table:
     run_dir = bench.work / "levels.run"
     shutil.rmtree(run_dir, ignore_errors=True)
     fit = _fit(bench, rows, "covtype_exact", "--run-dir", run_dir)
-    records = [_level(record) for record in _records(run_dir / "events.jsonl")]
+    records = [_level(record) for record in _records(read_run(run_dir))]
     phases = {name: seconds for name, seconds in fit["seconds_by_phase"].items() if name in ("refine", "top")}
     for name, seconds in phases.items():
         records.append({"level": name, "seconds training": Seconds(seconds)})
@@ -35,12 +36,11 @@ def levels(bench: Bench, rows: int) -> Table:
     return Table(f"Levels: {rows:,} rows of covtype, exact", records)
 
 
-def _records(path: Path) -> list[dict[str, Any]]:
-    """What the events say about each level, all its records taken together."""
+def _records(run: Run) -> list[dict[str, Any]]:
+    """What the events say about each level, taken together."""
     found: dict[int, dict[str, Any]] = {}
-    for record in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
-        if "level" in record:
-            found.setdefault(record["level"], {}).update(record)
+    for _, event in [*run.of(LevelSolved), *run.of(SupportCompared)]:
+        found.setdefault(event.level, {}).update(vars(event))
     return list(found.values())
 
 
@@ -48,7 +48,6 @@ def _level(record: dict[str, Any]) -> dict[str, Any]:
     return {
         name.replace("_", " "): Seconds(value) if name.startswith("seconds") else value
         for name, value in record.items()
-        if name not in ("event", "t")
     }
 
 

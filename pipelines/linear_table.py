@@ -40,7 +40,9 @@ from sklearn.svm import SVC, LinearSVC
 from tables import Bytes, Factor, Seconds, Share, Table
 
 from streamsvm import CuttingPlaneRanker, CuttingPlaneSVC, Store
+from streamsvm.events import Step
 from streamsvm.metrics import break_even, ranking, roc_auc
+from streamsvm.report.read import read_run
 
 GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 TOLS = (1e-1, 1e-2, 1e-3, 1e-4)
@@ -274,7 +276,7 @@ def outofcore(bench: Bench) -> list[Table]:
             "--memory-limit",
             limit,
         )
-        steps = _pass_seconds(bench.work / f"digits.{rows}.run" / "events.jsonl")
+        steps = _pass_seconds(bench.work / f"digits.{rows}.run")
         records.append(
             {
                 "rows": rows,
@@ -462,13 +464,9 @@ def _primal(svm: Any, p: Problem, C: float) -> float:
     return 0.5 * (float(w @ w) + b * b) + C * float(loss)
 
 
-def _pass_seconds(events: Path) -> float:
+def _pass_seconds(run_dir: Path) -> float:
     """The median time of a step but the first, from a run's log."""
-    import json
-
-    steps = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
-    times = [record["t"] for record in steps if record["event"] == "step"]
-    return float(np.median(np.diff(times)))
+    return float(np.median(np.diff([step.t for step in read_run(run_dir).of(Step)])))
 
 
 def _svmlight(path: Path) -> tuple[sparse.csr_array, np.ndarray]:
