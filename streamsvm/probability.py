@@ -22,7 +22,7 @@ from streamsvm.data.labels import label_texts
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.events import Events, ignore
+from streamsvm.events import Events, heard, ignore
 from streamsvm.fits.base import row_weights
 from streamsvm.graph import Engine, open_engine
 from streamsvm.predict import predict_blocks
@@ -32,7 +32,7 @@ Learn = Callable[[Store, Path], list[Any]]  # models of some rows; with a folder
 
 
 def held_out(
-    model: Any, store: Store, method: str, *, engine: Engine, events: Events = ignore
+    model: Any, store: Store, method: str, *, engine: Engine, events: Events = heard
 ) -> tuple[Any, int]:
     """The model with probabilities from a store that it was not trained on, and how many rows told.
 

@@ -107,6 +107,7 @@ def test_beyond_the_division_all_grows_with_the_rows():
     assert many["seconds_estimated_by_phase"]["solve"] == pytest.approx(1000.0)
 
 
+@pytest.mark.filterwarnings("ignore:not converged")
 @pytest.mark.parametrize(
     "options",
     [

@@ -175,6 +175,7 @@ def options(**hss):
     return build_config(("test", {"solver": "admm-hss", "kernel": {"gamma": 2.0}, "C": 10, "hss": hss}))
 
 
+@pytest.mark.filterwarnings("ignore:not converged")
 class TestFits:
     def test_a_report_tells_ranks_bytes_and_errors(self):
         store = Store.from_arrays(*two_moons())

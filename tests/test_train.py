@@ -258,6 +258,7 @@ def test_scaled_rows_train_as_if_scaled_before():
     np.testing.assert_allclose(a.decision_function(Rows(raw)), b.decision_function(Rows(scaled)), atol=5e-3)
 
 
+@pytest.mark.filterwarnings("ignore:nearly all values of the rbf kernel vanish")
 def test_rows_so_far_apart_that_no_two_are_alike():
     """Nothing of the kernel lies between parts, nor inside them."""
     rng = np.random.default_rng(0)

@@ -80,6 +80,7 @@ def test_the_saved_model_is_the_one_in_memory_on_one_thread(name, stores, whole)
     assert again["objective"] == report["objective"]
 
 
+@pytest.mark.filterwarnings("ignore:.*holds no whole state")
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
 def test_interrupted_and_resumed_it_is_the_same(name, share, stores, whole, tmp_path):
     """After a share of the events of an undisturbed fit."""
