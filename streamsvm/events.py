@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
-from types import FrameType
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 Scope = Literal["whole", "some rows", "part"]
@@ -326,7 +325,8 @@ def _depth() -> int:
 
     Other packages' frames lie between ours: the outermost of ours tells.
     """
-    frame: FrameType | None = sys._getframe(1)
+    frame = inspect.currentframe()
+    frame = frame and frame.f_back
     depth = found = 1
     while frame is not None:
         if str(frame.f_globals.get("__name__")).partition(".")[0] == PACKAGE:
