@@ -60,7 +60,7 @@ class DividedProblem:
 
     def close(self) -> None:
         """Ends what is solved ahead."""
-        self._coming = iter(())
+        self._coming, self._due = iter(()), None
 
     @cached_property
     def samples(self) -> MemorySamples | StoreSamples:
@@ -130,6 +130,8 @@ class DividedProblem:
             self.solving_since = time.perf_counter()
         found = next(self._coming)
         self._due = division, start, number + 1
+        if number + 1 == division.n_parts:
+            self.close()
         if found.rows is not None and self._keep is not None:
             self._keep(found, found.rows)
         return PartSolution(found.ids, found.alpha, found.objective, found.gap)
