@@ -26,7 +26,7 @@ from streamsvm.gather import Table, gather
 from streamsvm.graph import Engine
 from streamsvm.groups import Groups, MemoryGroups, SpooledGroups
 from streamsvm.kernels.inner import Linear
-from streamsvm.kmeans import Partition, partition, partition_from_state, partition_state
+from streamsvm.kmeans import Division, Partition, partition, partition_from_state, partition_state
 from streamsvm.memory import MemoryPlan, plan_memory
 from streamsvm.models import LocalModel
 from streamsvm.persist import ModelWriter, save_model
@@ -271,17 +271,11 @@ class DCSVMFit(Fit):
     def _divide(self, table: Table, number: int, alpha: np.ndarray) -> tuple[Partition, np.ndarray]:
         options = self.config.dcsvm
         adaptive = options.adaptive and alpha.any()  # section 4, adaptive clustering
-        return partition(
-            table,
-            self.engine,
-            n_parts=options.children**number,
-            max_rows=self.part_rows(number),
-            sample=options.sample,
-            kernel=self.kernel if options.clustering == "kernel" else Linear(),
-            rng=np.random.default_rng([self.config.seed, number]),
-            candidates=np.flatnonzero(alpha.any(axis=1)) if adaptive else None,
-            events=self.events,
-        )
+        kernel = self.kernel if options.clustering == "kernel" else Linear()
+        wanted = Division(options.children**number, self.part_rows(number), options.sample, kernel)
+        rng = np.random.default_rng([self.config.seed, number])
+        candidates = np.flatnonzero(alpha.any(axis=1)) if adaptive else None
+        return partition(table, self.engine, wanted, rng, candidates, self.events)
 
     def _bound(self, table: Table, parts: np.ndarray) -> float:
         """D(pi) / sum |K|, estimated on a sample: the share of the kernel's mass between parts."""

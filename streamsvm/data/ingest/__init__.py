@@ -176,22 +176,14 @@ def _writers(
     if options.shuffle or options.split is not None:
         attrs = {**attrs, "seed": options.seed}
     attrs["created"] = datetime.now(UTC).isoformat(timespec="seconds")
-    return [
-        (
-            stack.enter_context(
-                StoreWriter(
-                    part,
-                    **layout,
-                    chunk_rows=options.rows_per_chunk,
-                    attrs=attrs,
-                    overwrite=options.force,
-                    integral_labels=True,
-                )
-            ),
-            size,
+    writers = []
+    for part, size in parts:
+        writer = StoreWriter(
+            part, **layout, chunk_rows=options.rows_per_chunk, attrs=attrs, overwrite=options.force
         )
-        for part, size in parts
-    ]
+        writer.integral_labels = True
+        writers.append((stack.enter_context(writer), size))
+    return writers
 
 
 def _fill(
