@@ -41,7 +41,7 @@ LAYERS = (
     ("fits",),
     ("train", "predict", "probability"),
     ("cost", "tune"),
-    ("estimators", "online", "online_calibration", "online_columns", "report", "demo", "exchange"),
+    ("estimators", "online", "report", "demo", "exchange"),
     ("stream",),
     ("cli",),
     ("__init__", "__main__"),

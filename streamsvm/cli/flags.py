@@ -9,6 +9,7 @@ import typer
 
 from streamsvm.cli.options import CLUSTER, RUN
 from streamsvm.config import Layer, option_field, option_names, option_values
+from streamsvm.human import number_or_text
 
 _OPTIONS: dict[str, str] = {}  # by the name of a command's parameter
 
@@ -25,7 +26,7 @@ def flag(name: str, option: str, group: str, **more: Any) -> Any:
         text += f" (default {field.default})"
     if field.annotation is not bool:
         more.setdefault("metavar", name.lstrip("-").upper() if values else "N")
-        more.setdefault("parser", str if values else number)
+        more.setdefault("parser", str if values else number_or_text)
     return typer.Option(name, help=text, rich_help_panel=group, autocompletion=completes(values), **more)
 
 
@@ -56,22 +57,12 @@ def flag_layers(flags: dict[str, Any]) -> list[Layer]:
     return layers
 
 
-def number(text: str) -> Any:
-    """The number that a text is, or the text."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
 def class_weights(text: str) -> Any:
     """`balanced`, or the table that 1=2.0,2=1 means."""
     if "=" not in text:
         return text
     pairs = [pair.rpartition("=") for pair in text.split(",")]
-    return {label.strip(): number(weight) for label, _, weight in pairs}
+    return {label.strip(): number_or_text(weight) for label, _, weight in pairs}
 
 
 SetOption = Annotated[

@@ -18,6 +18,7 @@ from streamsvm.cli.options import require_model_place
 from streamsvm.cli.output import progress, spoken
 from streamsvm.config import parse_set
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
+from streamsvm.human import number_or_text
 
 if TYPE_CHECKING:
     from streamsvm.online import BSGDClassifier
@@ -49,9 +50,10 @@ def stream(
         typer.Option("--scale", help="Of a new stream: standardise as it goes (the default)."),
     ] = None,
     gamma: Annotated[
-        str | None,
+        Any,
         typer.Option(
             "--gamma",
+            parser=number_or_text,
             help="Of a new stream: scale is 1 / sum of the columns' variances, the default, auto 1 / columns.",
             metavar="NUMBER|scale|auto",
         ),
@@ -91,7 +93,7 @@ def stream(
     Every answer carries the event's number and the event of the last snapshot. A stream taken up again goes on after
     its snapshot: a file is read from there on, on stdin the next event is expected.
     """
-    flags = {"gamma": _number(gamma), "lam": lam, "budget": budget, "merge": merge}
+    flags = {"gamma": gamma, "lam": lam, "budget": budget, "merge": merge}
     given = _given(flags | {"max_features": max_features, "max_classes": max_classes}, set_ or [])
     new = _learner(given)
     if input_ != "-" and not Path(input_).is_file():
@@ -122,12 +124,6 @@ def stream(
     typer.echo(json.dumps(state.summary()), err=True)
     if status:
         raise typer.Exit(status)
-
-
-def _number(text: str | None) -> float | str | None:
-    with suppress(ValueError, TypeError):
-        return float(text)  # type: ignore[arg-type]
-    return text
 
 
 def _given(flags: dict[str, Any], sets: list[str]) -> Given:

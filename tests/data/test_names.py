@@ -219,3 +219,8 @@ def test_long_lists_are_cut():
     assert listed(["a", "b"]) == "'a', 'b'"
     assert listed([*"abcdefg"], 3) == "'a', 'b', 'c' and 4 more"
     assert listed([*"abc"], 3, of=1003) == "'a', 'b', 'c' and 1,000 more"
+
+
+def test_a_model_says_how_many_columns_it_takes():
+    with pytest.raises(TypeError, match="abstract"):
+        Named()
