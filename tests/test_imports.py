@@ -34,6 +34,7 @@ LAYERS = (
     ("data", "metrics"),
     ("tasks", "choices"),
     ("config", "unread"),
+    ("data.ingest",),
     ("kernels", "products", "rowcache", "graph", "cluster", "contact", "memory", "check", "gather", "groups"),
     ("problems", "risks", "nystroem", "kmeans", "hss"),
     ("solvers",),
@@ -59,8 +60,9 @@ def part_of(module: str) -> str:
 
 
 def rank_of(module: str) -> int:
-    """Of its part, or its own: tables are read long before what they tell of."""
-    return RANK.get(module.removeprefix("streamsvm."), RANK[part_of(module)])
+    """Of its part, its folder, or its own: tables are read long before what they tell of."""
+    name = module.removeprefix("streamsvm.")
+    return RANK.get(name, RANK.get(name.rpartition(".")[0], RANK[part_of(module)]))
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

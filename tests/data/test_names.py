@@ -11,7 +11,8 @@ import pytest
 import zarr
 from making import samples, write
 
-from streamsvm.data.ingest import IngestOptions, ingest
+from streamsvm.data.ingest.files import ingest
+from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.names import Named, listed
 from streamsvm.data.store import Store
 from streamsvm.errors import CorruptDataError, DataError, ModelError
