@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from streamsvm.cli.app import COMMANDS, app
 from streamsvm.config import INDEFINITE, FitConfig, Options
+from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.human import human_bytes
 from streamsvm.kernels.table import KERNELS, kernel_names
 from streamsvm.tune.options import TuneConfig
@@ -38,6 +39,7 @@ def option_tables() -> str:
     groups = {name: field.annotation for name, field in FitConfig.model_fields.items() if _is_group(field)}
     for name, group in {**groups, "tune": TuneConfig}.items():
         lines += [f"## {name}\n", f"{group.__doc__}\n", *_table(group, f"{name}.")]
+    lines += ["## ingest\n", f"{IngestOptions.__doc__}\n", *_table(IngestOptions, "")]
     return "\n".join(lines)
 
 

@@ -29,8 +29,8 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from streamsvm.ahead import ahead
-from streamsvm.data.ingest import IngestOptions
 from streamsvm.data.ingest.arrays import ArrayReader
+from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.moments import Moments, merge, moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter

@@ -1,7 +1,7 @@
 """Probabilities from decision values: a map for each binary problem, joined where there are more than two classes.
 
 The map is Platt's sigmoid (1999), found as Lin, Lin and Weng (2007) do, or an isotonic one (Zadrozny and Elkan 2002).
-A learner of streams brings one of its own (see `online_calibration`).
+A learner of streams brings one of its own (see `online.calibration`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from streamsvm.tasks.pairs import n_columns, n_pairs
 
 COUPLING_BYTES = 8 << 20  # of the linear systems that are solved at once
 EDGE = 4e-16  # by which the winner's probability is larger than an equal one
-LARGEST = 500.0  # exponent: probabilities stay above 0, and have a sum to be divided by
+LARGEST_EXPONENT = 500.0  # probabilities stay above 0, and have a sum to be divided by
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Calibration(Weighed):
             p = against_rest(sigmoid(slopes[0, 0] * u / np.sqrt(1 + u * u) + offsets))
             return with_decisions(p, f)
         z = (u * slopes[:, 0] if slopes.shape[1] == 1 else u @ slopes.T) + offsets
-        p = np.exp(np.maximum(z - z.max(axis=1, keepdims=True), -LARGEST))
+        p = np.exp(np.maximum(z - z.max(axis=1, keepdims=True), -LARGEST_EXPONENT))
         return with_decisions(p / p.sum(axis=1, keepdims=True), f)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -104,7 +104,7 @@ def require_classes(task: str | None) -> None:
 
 def sigmoid(u: np.ndarray) -> np.ndarray:
     """1 / (1 + exp(-u)), between exp(-500) and 1."""
-    return 1.0 / (1.0 + np.exp(-np.clip(u, -LARGEST, LARGEST)))
+    return 1.0 / (1.0 + np.exp(-np.clip(u, -LARGEST_EXPONENT, LARGEST_EXPONENT)))
 
 
 def against_rest(p: np.ndarray) -> np.ndarray:

@@ -494,7 +494,10 @@ def option_field(option: str) -> FieldInfo:
 
 def option_values(option: str) -> tuple[str, ...]:
     """The values that the option with this dotted name is one of, where they are listed."""
-    field = option_field(option)
+    return field_values(option_field(option))
+
+
+def field_values(field: FieldInfo) -> tuple[str, ...]:
     return tuple(value for kind in (field.annotation, *field.metadata) for value in choices(kind))
 
 

@@ -1,4 +1,4 @@
-"""Values for people to read."""
+"""Values as people read and write them."""
 
 from __future__ import annotations
 
@@ -31,3 +31,13 @@ def human_bytes(n: float) -> str:
 def heading(name: str) -> str:
     """A field's name over a column."""
     return name.replace("_bytes_", "_").removesuffix("_bytes").replace("_", " ")
+
+
+def number_or_text(text: str) -> int | float | str:
+    """The number that a text is, or the text."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

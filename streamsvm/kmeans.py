@@ -7,7 +7,7 @@ where a centre is one vector.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -202,39 +202,46 @@ def _together(chosen: list[tuple[Centres, int]]) -> Centres:
     return Centres(chosen[0][0].kernel, Rows(rows), np.eye(len(rows), dtype=np.float32), offsets)
 
 
+@dataclass(frozen=True)
+class Cuts:
+    """About n_parts parts of at most max_rows rows, by k-means with this kernel on `sample` rows at first."""
+
+    n_parts: int
+    max_rows: int
+    sample: int
+    kernel: Kernel
+
+
 def partition(
     table: Table,
     engine: Engine,
-    *,
-    n_parts: int,
-    max_rows: int,
-    sample: int,
-    kernel: Kernel,
+    wanted: Cuts,
     rng: np.random.Generator,
     candidates: np.ndarray | None = None,
     events: Events = ignore,
 ) -> tuple[Partition, np.ndarray]:
-    """About n_parts parts of at most max_rows rows, and the part of each row, (n,) int32.
+    """The parts, and the part of each row, (n,) int32.
 
     k-means with n_parts centres first (at most MOST_CENTRES), from a sample of `candidates` (row ids; None: all);
     then every part that is too large is split on, from a sample of its own. Each round is one pass. Rows that no
     centres tell apart are cut by position, so the bound always holds; such pieces share a centre, which routes to
     the first of them.
     """
-    tree = _Tree()
+    tree, n_parts, max_rows = _Tree(), wanted.n_parts, wanted.max_rows
+    every = partial(engine.map, events=events)
     parts = np.zeros(table.n, np.int32)
     if candidates is None or len(candidates) < n_parts:
         candidates = np.arange(table.n)
     todo = {0: min(n_parts, MOST_CENTRES)} if n_parts > 1 else _too_large(parts, max_rows, tree.solid)
     while todo:
-        centres = _fit_parts(table, engine, parts, todo, sample, kernel, rng, candidates, events)
+        centres = _fit_parts(table, every, parts, todo, wanted, rng, candidates)
         todo_parts, before = list(todo), np.bincount(parts, minlength=tree.n_leaves)
         leaves = [tree.split(part, c) for part, c in zip(todo_parts, centres, strict=True)]
         routes = dict(zip(todo_parts, zip(centres, leaves, strict=True), strict=True))
 
         old = (parts[slice(*block)] for block in table.blocks)
         shared = (engine.share(routes),)
-        new = engine.map(_relabel, table.rows, old, shared=shared, phase="assign", events=events)
+        new = every(_relabel, table.rows, old, shared=shared, phase="assign")
         parts = np.concatenate(list(new))
         counts = np.bincount(parts, minlength=tree.n_leaves)
         for part, children in zip(todo_parts, leaves, strict=True):
@@ -265,26 +272,24 @@ def _too_large(parts: np.ndarray, max_rows: int, solid: set[int]) -> dict[int, i
 
 def _fit_parts(
     table: Table,
-    engine: Engine,
+    every: Callable[..., Iterator[Any]],
     parts: np.ndarray,
     todo: dict[int, int],
-    sample: int,
-    kernel: Kernel,
+    wanted: Cuts,
     rng: np.random.Generator,
     candidates: np.ndarray | None,
-    events: Events,
 ) -> list[Centres]:
     """Centres for each part to split, from samples that are gathered in one pass."""
     drawn = []
     for part, k in todo.items():
         ids = candidates if candidates is not None else np.flatnonzero(parts == part)
-        m = min(len(ids), sample if candidates is not None else min(sample, 64 * k))
+        m = min(len(ids), wanted.sample if candidates is not None else min(wanted.sample, 64 * k))
         drawn.append(np.sort(rng.choice(ids, m, replace=False)))
     gathered = table.take(np.concatenate(drawn))
     bounds = np.cumsum([0, *map(len, drawn)])
     sampled = [gathered.take(slice(lo, hi)) for lo, hi in pairwise(bounds)]
     jobs = (sampled, todo.values(), rng.spawn(len(todo)))
-    return list(engine.map(partial(_fit_part, kernel), *jobs, phase="centres", events=events))
+    return list(every(partial(_fit_part, wanted.kernel), *jobs, phase="centres"))
 
 
 def _fit_part(kernel: Kernel, sample: Rows, k: int, rng: np.random.Generator) -> Centres:

@@ -24,6 +24,7 @@ from river.preprocessing import StandardScaler
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Stretch, Warned
+from streamsvm.human import number_or_text
 from streamsvm.models import BudgetModel
 from streamsvm.online import BSGDClassifier
 from streamsvm.persist import load_model, save_model
@@ -256,7 +257,7 @@ def csv_event(header: list[str]) -> Parse:
         values = _fields(line)
         if len(values) != len(header):
             raise DataError(f"found {len(values)} fields, expected {len(header)}")
-        return {name: _value(text) for name, text in zip(header, values, strict=True) if text != ""}
+        return {name: number_or_text(text) for name, text in zip(header, values, strict=True) if text != ""}
 
     return parse
 
@@ -287,15 +288,6 @@ def _header(line: str) -> list[str]:
         if names.count(name) > 1:
             raise DataError(f"header: found column {name!r} twice, expected names that differ")
     return names
-
-
-def _value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _features(event: dict[str, Any], label: str) -> tuple[dict[str, Any], Any]:

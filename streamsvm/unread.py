@@ -75,16 +75,22 @@ def _of_tasks() -> Iterator[Rule]:
             yield Rule(option, f"task {name}", "task", partial(eq, name))
 
 
-def require_read(layers: list[Layer], *configs: FitConfig) -> None:
-    """Raises ConfigError for an option of these layers that none of the configurations which they make reads."""
-    for rule in unread(configs[0]):
+def require_read(layers: list[Layer], *configs: FitConfig) -> list[set[str]]:
+    """The options that each of these configurations does not read.
+
+    Raises ConfigError for one that the layers which make them give, and none of them reads.
+    """
+    rules = [list(unread(config)) for config in configs]
+    idle = [{rule.option for rule in own} for own in rules]
+    for rule in rules[0]:
         origin = _origin(rule.option, layers)
-        if origin and all(rule.option in [other.option for other in unread(config)] for config in configs):
+        if origin and all(rule.option in own for own in idle):
             value = attrgetter(rule.decider)(configs[0])
             raise ConfigError(
                 f"{origin}: {rule.option} is read by {rule.readers} only, found {rule.decider} {_text(value)}; "
                 f"leave it out, or change {rule.decider}"
             )
+    return idle
 
 
 def _origin(option: str, layers: list[Layer]) -> str | None:

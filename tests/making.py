@@ -26,8 +26,10 @@ def samples(n: int, d: int, dtype: str = "float32", is_sparse: bool = False, see
 
 
 def write(url: object, rows: Rows, y: np.ndarray | None = None, step: int = 7, **options: object) -> Store:
+    integral = bool(options.pop("integral_labels", False))
     facts = {"d": rows.d, "dtype": rows.X.dtype, "is_sparse": rows.is_sparse, **options}
     with StoreWriter(str(url), **facts) as writer:  # type: ignore[arg-type]
+        writer.integral_labels = integral
         for lo in range(0, len(rows), step):
             part = slice(lo, lo + step)
             writer.append(rows.take(part), None if y is None else y[part])

@@ -35,6 +35,7 @@ LAYERS = (
     ("data", "metrics"),
     ("tasks", "choices"),
     ("config", "unread"),
+    ("data.ingest",),
     ("kernels", "products", "rowcache", "graph", "cluster", "contact", "memory", "check", "gather", "groups"),
     ("problems", "risks", "nystroem", "kmeans", "hss"),
     ("solvers",),
@@ -42,7 +43,7 @@ LAYERS = (
     ("fits",),
     ("train", "predict", "probability"),
     ("cost", "tune"),
-    ("estimators", "online", "online_calibration", "online_columns", "report", "demo", "exchange"),
+    ("estimators", "online", "report", "demo", "exchange"),
     ("stream",),
     ("cli",),
     ("__init__", "__main__"),
@@ -60,8 +61,9 @@ def part_of(module: str) -> str:
 
 
 def rank_of(module: str) -> int:
-    """Of its part, or its own: tables are read long before what they tell of."""
-    return RANK.get(module.removeprefix("streamsvm."), RANK[part_of(module)])
+    """Of its part, its folder, or its own: tables are read long before what they tell of."""
+    name = module.removeprefix("streamsvm.")
+    return RANK.get(name, RANK.get(name.rpartition(".")[0], RANK[part_of(module)]))
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

@@ -18,7 +18,7 @@ from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF, Cauchy, Matern
 from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.kernels.laplacian import Laplacian
-from streamsvm.kmeans import Centres, Partition, fit_centres, kernel_kmeans, partition
+from streamsvm.kmeans import Centres, Cuts, Partition, fit_centres, kernel_kmeans, partition
 
 GAUSS, LINEAR = RBF(0.5), Linear()
 ENGINE = Engine(2)
@@ -113,11 +113,8 @@ def divide(
     return partition(
         Table(MemorySamples(rows), ENGINE),
         ENGINE,
-        n_parts=n_parts,
-        max_rows=max_rows,
-        sample=50,
-        kernel=kernel,
-        rng=np.random.default_rng(0),
+        Cuts(n_parts, max_rows, 50, kernel),
+        np.random.default_rng(0),
         **options,
     )
 

@@ -31,7 +31,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.metrics import ProbabilityScores
 from streamsvm.online import BSGDClassifier
-from streamsvm.online_calibration import OnlineCalibration
+from streamsvm.online.calibration import OnlineCalibration
 from streamsvm.persist import save_model
 
 MODELS = {

@@ -56,6 +56,8 @@ CALLED = [  # library, name, how it is called, from where
         {"workers": [], "on_error": "return"},
         f"{SHIMS}/distributed.py",
     ),
+    ("numba", "numba.core.dispatcher:Dispatcher", ["function"], {}, f"{SHIMS}/numba.py"),
+    ("numba", "numba.core.caching:IndexDataCacheFile", ["path", "name", "stamp"], {}, f"{SHIMS}/numba.py"),
     ("dask", "dask.array:Array._meta", None, {}, f"{SHIMS}/dask.py"),
     ("scikit-learn", "sklearn.svm:_libsvm.decision_function", None, {}, "tests/private_sklearn.py"),
     ("scikit-learn", "sklearn.svm.tests.test_svm:svm", None, {}, "tests/private_sklearn.py"),

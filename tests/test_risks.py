@@ -8,12 +8,11 @@ import reference
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from streamsvm import risks
 from streamsvm.data.held import HeldSamples
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
 from streamsvm.graph import Engine
-from streamsvm.risks import HingeRisk, PairRisk, Passes
+from streamsvm.risks import HingeRisk, PairRisk, Passes, pairs
 
 
 def quarters(rng, *shape) -> np.ndarray:
@@ -105,7 +104,7 @@ def test_scores_so_large_that_a_margin_is_lost_in_them():
 
 
 def test_a_line_over_many_rows_is_searched_on_some(monkeypatch):
-    monkeypatch.setattr(risks, "LINE_ROWS", 500)
+    monkeypatch.setattr(pairs, "LINE_ROWS", 500)
     rng = np.random.default_rng(0)
     X, groups = rng.normal(size=(4000, 3)), np.arange(4000) // 40
     ranks = (X @ [1, 2, 0] + rng.normal(size=4000) > 0.5).astype(int)

@@ -291,7 +291,7 @@ def test_a_snapshot_predicts_raw_rows(tmp_path):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--gamma", "9"], "--gamma 9.0: the stream of .* has gamma 0.5, and goes on with it"),
+        (["--gamma", "9"], "--gamma 9: the stream of .* has gamma 0.5, and goes on with it"),
         (["--budget", "7"], "--budget 7: the stream of .* has budget 30"),
         (["--lam", "0.5"], "--lam 0.5: the stream of .* has lam 0.001"),
         (["--scale", "none"], "--scale none: the stream of .* has scale standard"),

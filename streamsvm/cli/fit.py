@@ -18,7 +18,6 @@ from streamsvm.cli.flags import (
     class_weights,
     flag,
     flag_layers,
-    number,
 )
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
@@ -38,6 +37,7 @@ from streamsvm.cli.options import (
 from streamsvm.cli.output import emit, progress
 from streamsvm.config import FitConfig, build_config, parse_set, read_layer
 from streamsvm.errors import ConfigError
+from streamsvm.human import number_or_text
 from streamsvm.phases import usage_so_far
 from streamsvm.unread import require_read
 
@@ -72,7 +72,9 @@ def fit(
     probability: Annotated[Any, flag("--probability", "probability.method", SOLVER)] = None,
     seed: Annotated[Any, flag("--seed", "seed", SOLVER)] = None,
     kernel: Annotated[Any, flag("--kernel", "kernel.name", KERNEL)] = None,
-    gamma: Annotated[Any, flag("--gamma", "kernel.gamma", KERNEL, metavar="NUMBER", parser=number)] = None,
+    gamma: Annotated[
+        Any, flag("--gamma", "kernel.gamma", KERNEL, metavar="NUMBER", parser=number_or_text)
+    ] = None,
     degree: Annotated[Any, flag("--degree", "kernel.degree", KERNEL)] = None,
     coef0: Annotated[Any, flag("--coef0", "kernel.coef0", KERNEL)] = None,
     model: Annotated[

@@ -6,27 +6,51 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from pydantic.fields import FieldInfo
 
 from streamsvm.cli.options import CLUSTER, RUN
-from streamsvm.config import Layer, option_field, option_names, option_values
+from streamsvm.config import Layer, Options, field_values, option_field, option_names, option_values
+from streamsvm.human import human_bytes, number_or_text
 
 _OPTIONS: dict[str, str] = {}  # by the name of a command's parameter
 
 
 def flag(name: str, option: str, group: str, **more: Any) -> Any:
     """The flag of a configuration option. The configuration judges its value, so that errors are worded once."""
-    _OPTIONS[name.lstrip("-").replace("-", "_")] = option
-    field = option_field(option)
-    values = option_values(option)
-    text = str(field.description)
+    _OPTIONS[_member(name)] = option
+    return _flag(name, option_field(option), rich_help_panel=group, **more)
+
+
+def section_flag(section: type[Options], name: str, **more: Any) -> Any:
+    """The flag of an option of a section that is no fit's, which has its name; or both of --dense/--sparse."""
+    return _flag(name, section.model_fields[_member(name.partition("/")[0])], **more)
+
+
+def section_layers(section: type[Options], flags: dict[str, Any]) -> list[Layer]:
+    """What the flags of a section say, by name; None: not given."""
+    return [
+        (f"--{name.replace('_', '-')}", {name: flags[name]})
+        for name in section.model_fields
+        if flags.get(name) is not None
+    ]
+
+
+def _member(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
+
+
+def _flag(name: str, field: FieldInfo, **more: Any) -> Any:
+    values = field_values(field)
+    text = str(field.description).replace("`", "")
     if values and "metavar" not in more:
         text += f"; one of {', '.join(values)}"
-    if field.default is not None and field.default is not False and field.default != ():
-        text += f" (default {field.default})"
-    if field.annotation is not bool:
+    if field.default not in (None, ()) and not isinstance(field.default, bool):
+        is_size = field.json_schema_extra == {"format": "size"}
+        text += f" (default {human_bytes(field.default).replace('.0 ', '') if is_size else field.default})"
+    if field.annotation not in (bool, bool | None):
         more.setdefault("metavar", name.lstrip("-").upper() if values else "N")
-        more.setdefault("parser", str if values else number)
-    return typer.Option(name, help=text, rich_help_panel=group, autocompletion=completes(values), **more)
+        more.setdefault("parser", str if values else number_or_text)
+    return typer.Option(name, help=text, autocompletion=completes(values), **more)
 
 
 def completes(values: tuple[str, ...]) -> Callable[..., list[str]] | None:
@@ -56,22 +80,12 @@ def flag_layers(flags: dict[str, Any]) -> list[Layer]:
     return layers
 
 
-def number(text: str) -> Any:
-    """The number that a text is, or the text."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
 def class_weights(text: str) -> Any:
     """`balanced`, or the table that 1=2.0,2=1 means."""
     if "=" not in text:
         return text
     pairs = [pair.rpartition("=") for pair in text.split(",")]
-    return {label.strip(): number(weight) for label, _, weight in pairs}
+    return {label.strip(): number_or_text(weight) for label, _, weight in pairs}
 
 
 SetOption = Annotated[

@@ -18,10 +18,11 @@ from streamsvm.cli.options import require_model_place
 from streamsvm.cli.output import progress, spoken
 from streamsvm.config import parse_set
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
+from streamsvm.human import number_or_text
 
 if TYPE_CHECKING:
     from streamsvm.online import BSGDClassifier
-    from streamsvm.stream import Lines, Stream, Teller
+    from streamsvm.stream import Lines, Parse, Stream, Teller
 
 Given = dict[str, tuple[str, Any]]  # parameter of the learner -> (as it was given, its value)
 SETTABLE = {f"kernel.{name}": name for name in ("gamma", "degree", "coef0")}
@@ -49,9 +50,10 @@ def stream(
         typer.Option("--scale", help="Of a new stream: standardise as it goes (the default)."),
     ] = None,
     gamma: Annotated[
-        str | None,
+        Any,
         typer.Option(
             "--gamma",
+            parser=number_or_text,
             help="Of a new stream: scale is 1 / sum of the columns' variances, the default, auto 1 / columns.",
             metavar="NUMBER|scale|auto",
         ),
@@ -91,7 +93,7 @@ def stream(
     Every answer carries the event's number and the event of the last snapshot. A stream taken up again goes on after
     its snapshot: a file is read from there on, on stdin the next event is expected.
     """
-    flags = {"gamma": _number(gamma), "lam": lam, "budget": budget, "merge": merge}
+    flags = {"gamma": gamma, "lam": lam, "budget": budget, "merge": merge}
     given = _given(flags | {"max_features": max_features, "max_classes": max_classes}, set_ or [])
     new = _learner(given)
     if input_ != "-" and not Path(input_).is_file():
@@ -99,7 +101,7 @@ def stream(
     if force:
         require_model_place(model, force=True)
 
-    from streamsvm.stream import Lines, Stream
+    from streamsvm.stream import Lines, Stream, events
 
     with _alone(model):
         is_new = force or not model.exists()
@@ -110,10 +112,10 @@ def stream(
             typer.echo(f"going on after event {state.events}, the last of {model}", err=True)
         with _source(input_) as descriptor, _told(state, run_dir, input_) as tell:
             lines = Lines(descriptor, sys.stdout.flush)
-            skip = state.events if input_ != "-" else 0
+            todo = islice(events(lines, format_), state.events if input_ != "-" else 0, None)
             try:
                 with _stops(lines) as stopped, _warnings_to(tell):
-                    status = _run(state, lines, format_, stopped, every, on_error, skip=skip, tell=tell)
+                    status = _run(state, lines, todo, stopped, tell, every=every, on_error=on_error)
                 sys.stdout.flush()
             finally:  # what was learnt is kept where nobody reads the answers any more, or their disk is full
                 state.save()
@@ -122,12 +124,6 @@ def stream(
     typer.echo(json.dumps(state.summary()), err=True)
     if status:
         raise typer.Exit(status)
-
-
-def _number(text: str | None) -> float | str | None:
-    with suppress(ValueError, TypeError):
-        return float(text)  # type: ignore[arg-type]
-    return text
 
 
 def _given(flags: dict[str, Any], sets: list[str]) -> Given:
@@ -210,19 +206,16 @@ def _warnings_to(tell: Teller) -> Iterator[None]:
 def _run(
     state: Stream,
     lines: Lines,
-    kind: str,
+    todo: Iterator[tuple[int, str, Parse]],
     stopped: list[int],
+    tell: Teller,
+    *,
     every: int,
     on_error: str,
-    *,
-    skip: int,
-    tell: Teller,
 ) -> int:
-    """Answers all events but the first `skip`; the exit status."""
-    from streamsvm.stream import events
-
+    """Answers the events; the exit status."""
     with suppress(InterruptedError):  # a signal came while it waited
-        for number, line, parse in islice(events(lines, kind), skip, None):
+        for number, line, parse in todo:
             answer = state.answer(line, parse)
             sys.stdout.write(json.dumps(answer) + "\n")
             if "error" in answer:

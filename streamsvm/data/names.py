@@ -6,6 +6,7 @@ them; data frames have theirs. A column of text became one for each of its value
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
@@ -100,7 +101,7 @@ def _numbers(name: str, values: np.ndarray) -> np.ndarray:
         ) from None
 
 
-class Named:
+class Named(ABC):
     """A model with names for the d columns of the rows that it takes.
 
     by_name: they come in any order, as in the events of a stream; there may then be columns that have no name yet,
@@ -110,8 +111,9 @@ class Named:
     by_name = False
 
     @property
+    @abstractmethod
     def d(self) -> int:
-        raise NotImplementedError
+        """How many columns."""
 
     @property
     def feature_names(self) -> Names | None:

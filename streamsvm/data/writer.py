@@ -24,7 +24,7 @@ class StoreWriter:
     Memory: one chunk and one appended block. On a clean exit the store appears at `url` whole, by renaming;
     after an exception or a kill there is nothing at `url` that opens as a store.
     Rows must have d columns and the layout `is_sparse`; their entries are cast to `dtype` (uint8, float32, float64).
-    `chunk_rows`: rows in a chunk (about 4 MiB where None). With `integral_labels`, float labels that are all
+    `chunk_rows`: rows in a chunk (about 4 MiB where None). Where `integral_labels` is set, float labels that are all
     whole numbers are stored as int64.
     Raises StorageError where the disk is full or something is at `url`; with `overwrite` a store there is replaced.
     """
@@ -39,7 +39,6 @@ class StoreWriter:
         chunk_rows: int | None = None,
         attrs: dict[str, Any] | None = None,
         overwrite: bool = False,
-        integral_labels: bool = False,
     ) -> None:
         dtype = np.dtype(dtype)
         if dtype not in (np.dtype(np.uint8), np.dtype(np.float32), np.dtype(np.float64)):
@@ -48,7 +47,7 @@ class StoreWriter:
             raise ConfigError(f"chunk_rows is {chunk_rows}; expected at least 1")
         self._target = Target(os.fspath(url), overwrite=overwrite and found_at(url) == "a store")
         self._d, self._dtype, self._is_sparse, self._chunk_rows = d, dtype, is_sparse, chunk_rows
-        self._integral_labels = integral_labels
+        self.integral_labels = False
         self.attrs = dict(attrs or {})
         self.n = 0
         self.statistics: Moments | None = None  # kept in the store where set before the end
@@ -86,7 +85,7 @@ class StoreWriter:
 
     def _append_columns(self, given: dict[str, np.ndarray], n_rows: int) -> None:
         if self.n == 0 and not self._columns:
-            integral = {"y": self._integral_labels}
+            integral = {"y": self.integral_labels}
             self._columns = {
                 k: Column(k, self._target.folder, integral=integral.get(k, False)) for k in given
             }

@@ -143,7 +143,7 @@ class ALFPGMFit(Fit):
         cache_bytes, slots = self.config.cache_size, self.engine.slots
         solve = partial(_solve, self.solver, self.config.alfpgm.max_iter or math.inf)
         if len(duals) >= 4 * slots and not running:
-            alone = partial(solve, 1, cache_bytes // self.engine.worker_memory()[1])
+            alone = partial(_solve_alone, solve, cache_bytes // self.engine.worker_memory()[1])
             shared = (self.engine.share(rows),)
             yield from self.engine.map(
                 alone, duals, shared=shared, window=16 * slots, phase="pairs", events=self.events
@@ -160,7 +160,7 @@ class ALFPGMFit(Fit):
 
             start = ALFPGMState.from_arrays(running) if running else None
             running = {}
-            yield solve(self.engine.threads, cache_bytes, rows, dual, start, on_step)
+            yield solve(dual(rows, self.engine.threads, cache_bytes), start, on_step)
         rounds.end()
 
 
@@ -187,15 +187,10 @@ class _Dual(Weighed):
 def _solve(
     solver: ALFPGM,
     most_rounds: float,
-    threads: int,
-    cache_bytes: int,
-    rows: Rows,
-    make: MakeDual,
+    dual: DualQP,
     start: ALFPGMState | None = None,
     on_step: Callable[[Any, DualQP], None] = lambda state, problem: None,
 ) -> tuple[np.ndarray, Facts]:
-    dual = make(rows, threads, cache_bytes)
-
     def stop(state: Any) -> bool:
         return solver.is_solved(state) or state.rounds >= most_rounds
 
@@ -205,3 +200,9 @@ def _solve(
     state = solver.unshrunk(dual, run(solver, dual, start, stop=stop, on_step=told))
     objective, gap = blockws.objective(dual, state), blockws.duality_gap(dual, state)
     return state.alpha, Facts(state.bias, objective, gap, state.rounds, state.violation)
+
+
+def _solve_alone(
+    solve: Callable[[DualQP], tuple[np.ndarray, Facts]], cache_bytes: int, rows: Rows, make: MakeDual
+) -> tuple[np.ndarray, Facts]:
+    return solve(make(rows, 1, cache_bytes))

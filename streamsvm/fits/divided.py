@@ -18,7 +18,7 @@ from streamsvm.fits.subproblems import Asked, KeptPart, MakeDual, PartSolver, Ta
 from streamsvm.gather import Table, gather
 from streamsvm.groups import Groups, MemoryGroups, SpooledGroups
 from streamsvm.kernels.inner import Linear
-from streamsvm.kmeans import Partition, partition, partition_state
+from streamsvm.kmeans import Cuts, Partition, partition, partition_state
 from streamsvm.latest import Latest
 from streamsvm.memory import MemoryPlan
 from streamsvm.problems import DualQP, StreamedDual, dual_of
@@ -86,17 +86,11 @@ class DividedProblem:
     def _partition(self, table: Table, level: int, alpha: np.ndarray) -> tuple[Partition, np.ndarray]:
         options, seed = self._fit.config.dcsvm, self._fit.config.seed
         adaptive = options.adaptive and alpha.any()  # section 4, adaptive clustering
-        return partition(
-            table,
-            self._engine,
-            n_parts=options.children**level,
-            max_rows=self._part_rows(level),
-            sample=options.sample,
-            kernel=self._kernel if options.clustering == "kernel" else Linear(),
-            rng=np.random.default_rng([seed, level]),
-            candidates=support_of(alpha) if adaptive else None,
-            events=self._events,
-        )
+        kernel = self._kernel if options.clustering == "kernel" else Linear()
+        wanted = Cuts(options.children**level, self._part_rows(level), options.sample, kernel)
+        candidates = support_of(alpha) if adaptive else None
+        rng = np.random.default_rng([seed, level])
+        return partition(table, self._engine, wanted, rng, candidates, self._events)
 
     def _bound(self, table: Table, parts: np.ndarray) -> float:
         """D(pi) / sum |K|, estimated on a sample: the share of the kernel's mass between parts."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
@@ -38,7 +39,7 @@ class Tolerances:
     so, however coarse; else by least squares over the sampled columns, whose error follows a fine rtol further, and
     which is indefinite by that error. None: as the caller of `compress` decides; there it is False.
 
-    noise: rounding of the entries; K(J, J) is inverted no finer.
+    noise: rounding of the entries; K(J, J) is inverted no finer. dtype: of the matrix's numbers.
     """
 
     rtol: float
@@ -46,29 +47,35 @@ class Tolerances:
     max_rank: int
     definite: bool | None = True
     noise: float = 0.0
+    dtype: np.dtype = np.dtype(np.float64)
+
+
+class Sampling(NamedTuple):
+    """Which columns stand for a node's far block: the neighbours of its rows outside of it, and random ones."""
+
+    ids: np.ndarray  # (n, k) neighbours of each row, as `nearest_neighbours` finds them; -1: none
+    sq_distances: np.ndarray  # (n, k)
+    seed: list[int]
 
 
 def compress(
     entries: Entries,
     tree: ClusterTree,
-    neighbours: tuple[np.ndarray, np.ndarray],
+    sampling: Sampling,
     tolerances: Tolerances,
-    seed: list[int],
     engine: Engine,
     *,
-    dtype: np.dtype | type = np.float64,
     events: Events = ignore,
     on_level: Callable[[int, int, np.ndarray], None] = lambda level, nbytes, ranks: None,
 ) -> HSSMatrix:
     """The symmetric matrix entries(rows, columns) approximated, ids in tree order.
 
-    Chavez et al. 2020 (HSS-ANN): the columns that stand for a node's far block are the neighbours of its rows (ids
-    and squared distances, as `nearest_neighbours` finds them) outside of it, and random ones; a node's skeleton is
-    chosen by an interpolative decomposition from those of the nodes below. on_level(level, bytes so far, ranks) is
-    called after each level, the leaves' first; what it raises ends the compression.
+    Chavez et al. 2020 (HSS-ANN): a node's skeleton is chosen by an interpolative decomposition from those of the nodes
+    below. on_level(level, bytes so far, ranks) is called after each level, the leaves' first; what it raises ends the
+    compression.
     """
-    every = partial(engine.map, events=events, window=16 * engine.slots)
-    values, near = engine.share(entries), engine.share(neighbours)
+    dtype, every = tolerances.dtype, partial(engine.map, events=events, window=16 * engine.slots)
+    values, near = engine.share(entries), engine.share(sampling)
     skeletons: list[np.ndarray] = [np.empty(0, np.intp)] * tree.size
     matrix = HSSMatrix(
         tree, [], [np.empty((0, 0))] * (tree.size - 1), [np.empty((0, 0))] * (2**tree.depth - 1)
@@ -90,7 +97,7 @@ def compress(
             blocks = every(partial(_block, dtype), left, right, shared=(values,), phase=phase)
             matrix.B[level.start : level.stop] = blocks
         if number > 0:
-            basis = partial(_basis, tree, tolerances, seed, dtype)
+            basis = partial(_basis, tree, tolerances)
             found = every(basis, level, map(own, level), shared=(values, near), phase=phase)
             for node, (skeleton, P) in zip(level, found, strict=True):
                 skeletons[node], matrix.P[node - 1] = skeleton, P
@@ -98,40 +105,32 @@ def compress(
     return matrix
 
 
-def _block(dtype: np.dtype | type, entries: Entries, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _block(dtype: np.dtype, entries: Entries, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return entries(a, b).astype(dtype)
 
 
 def _basis(
     tree: ClusterTree,
     tolerances: Tolerances,
-    seed: list[int],
-    dtype: np.dtype | type,
     entries: Entries,
-    neighbours: tuple[np.ndarray, np.ndarray],
+    sampling: Sampling,
     node: int,
     own: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """A node's skeleton, among `own`, and its basis P."""
-    columns = _Columns(tree, node, neighbours, own, np.random.default_rng([*seed, node]))
+    columns = _Columns(tree, node, sampling, own)
     kept, P = _interpolated(entries, own, columns, tolerances)
-    return own[kept], np.ascontiguousarray(P, dtype)
+    return own[kept], np.ascontiguousarray(P, tolerances.dtype)
 
 
 class _Columns:
-    """Which columns stand for a node's far block: the nearest neighbours outside it, and random ones."""
+    """The columns of a node, nearest first."""
 
-    def __init__(
-        self,
-        tree: ClusterTree,
-        node: int,
-        neighbours: tuple[np.ndarray, np.ndarray],
-        own: np.ndarray,
-        rng: np.random.Generator,
-    ) -> None:
+    def __init__(self, tree: ClusterTree, node: int, sampling: Sampling, own: np.ndarray) -> None:
         self._start, self._stop = tree.span(node)
-        self.outside, self._rng = tree.n - (self._stop - self._start), rng
-        ids, sq_distances = (array[own] for array in neighbours)
+        self.outside = tree.n - (self._stop - self._start)
+        self._rng = np.random.default_rng([*sampling.seed, node])
+        ids, sq_distances = sampling.ids[own], sampling.sq_distances[own]
         is_far = (ids >= 0) & ((ids < self._start) | (ids >= self._stop))
         ids = ids[is_far][np.argsort(sq_distances[is_far], kind="stable")]
         self._near = ids[np.sort(np.unique(ids, return_index=True)[1])]

@@ -11,7 +11,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import MemoryLimitError
 from streamsvm.events import Events, ignore
 from streamsvm.graph import Engine
-from streamsvm.hss.compress import Tolerances, compress
+from streamsvm.hss.compress import Sampling, Tolerances, compress
 from streamsvm.hss.matrix import HSSMatrix
 from streamsvm.hss.neighbours import nearest_neighbours
 from streamsvm.hss.tree import ClusterTree, order_rows, principal_direction
@@ -161,18 +161,17 @@ def approximate(
 
     scale, tolerances = float(kernel.diag(rows).mean()), options.tolerances
     noise = NOISE if Z.shape[1] else 0.0  # no basis shall follow it
-    tolerances = replace(tolerances, atol=max(tolerances.atol, noise) * scale, noise=noise * scale)
+    atol, noise = max(tolerances.atol, noise) * scale, noise * scale
+    tolerances = replace(tolerances, atol=atol, noise=noise, dtype=options.dtype)
     if tolerances.definite is None:
         # landmarks that explain little tell of a narrow kernel: its norm is below beta
         tolerances = replace(tolerances, definite=Z.shape[1] > 0 or options.landmarks == 0)
     H = compress(
         _Entries(kernel, rows, Z),
         tree,
-        neighbours,
+        Sampling(*neighbours, [options.seed, 2]),
         tolerances,
-        [options.seed, 2],
         engine,
-        dtype=options.dtype,
         events=events,
         on_level=budget.check,
     )

@@ -80,9 +80,8 @@ class ADMM:
         right = np.empty_like(z)
         _right_side(y, z, mu, beta, right)
         s = problem.solve(beta, right)
-        new, moved = np.empty_like(z), np.empty_like(z)
-        norms = np.sqrt(_project(s, w, s.sum(axis=0) / w.sum(), y, z, mu, problem.upper, beta, new, moved))
-        apart, size_x, size_z, step, size_mu = norms
+        sums, new, moved = _project(s, w, s.sum(axis=0) / w.sum(), (y, problem.upper), (z, mu, beta))
+        apart, size_x, size_z, step, size_mu = np.sqrt(sums)
         primal = apart / np.maximum(np.maximum(size_x, size_z), 1e-300)
         dual = beta * step / np.maximum(size_mu, np.sqrt(len(z)))
         state = ADMMState(new, moved, beta, w, primal, dual, state.steps + 1)
@@ -144,8 +143,11 @@ def _right_side(y, z, mu, beta, right):  # y (1 + mu + beta z)
 
 
 @nb.njit(nogil=True, cache=True)
-def _project(s, w, lam, y, z, mu, upper, beta, new, moved):
-    """Fills new z and mu; (5, c) squared norms of x - new z, x, new z, new z - z and new mu, in one pass."""
+def _project(s, w, lam, problem, state):
+    """(5, c) squared norms of x - new z, x, new z, new z - z and new mu; new z and new mu: in one pass."""
+    y, upper = problem
+    z, mu, beta = state
+    new, moved = np.empty_like(z), np.empty_like(z)
     sums = np.zeros((5, z.shape[1]))
     for i in range(z.shape[0]):
         for c in range(z.shape[1]):
@@ -159,4 +161,4 @@ def _project(s, w, lam, y, z, mu, upper, beta, new, moved):
             sums[2, c] += found**2
             sums[3, c] += (found - z[i, c]) ** 2
             sums[4, c] += moved[i, c] ** 2
-    return sums
+    return sums, new, moved

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numba as nb
 import numpy as np
@@ -136,9 +136,8 @@ class ALFPGM(BlockSolver):
         L = largest + mu * len(block)  # (16)
         accuracy, lam = max(INNER_TOL * state.violation, 0.25 * self.tol), -state.bias
         for _ in range(TRIES):
-            new, lam, fell = augmented_lagrangian(
-                Q, before, state.gradient[block], upper, y, mu, L, lam, accuracy
-            )
+            piece = Piece(Q, upper, y, mu, L)
+            new, lam, fell = augmented_lagrangian(piece, before, state.gradient[block], lam, accuracy)
             if fell > 0:
                 return new, new != before
             accuracy, L = 0.1 * accuracy, 1.5 * L  # an eigenvalue that the power steps missed shows so, too
@@ -154,26 +153,29 @@ class ALFPGM(BlockSolver):
         return replace(after, uses=uses, stalled=stalled)
 
 
+class Piece(NamedTuple):
+    """The dual restricted to q rows, and what its solution takes."""
+
+    Q: np.ndarray  # (q, q)
+    upper: np.ndarray  # (q,)
+    y: np.ndarray  # (q,)
+    mu: float
+    L: float  # no less than the norm of Q + mu yy'
+
+
 def augmented_lagrangian(
-    Q: np.ndarray,
-    a0: np.ndarray,
-    g0: np.ndarray,
-    upper: np.ndarray,
-    y: np.ndarray,
-    mu: float,
-    L: float,
-    lam: float,
-    accuracy: float,
+    piece: Piece, a0: np.ndarray, g0: np.ndarray, lam: float, accuracy: float
 ) -> tuple[np.ndarray, float, float]:
     """(a, lambda, how far f fell) of min f(a) over 0 <= a <= upper, y'a = y'a0, where f has gradient g0 at a0.
 
     Algorithm 2: minimise L_mu(a, lambda) = f - lambda h + mu/2 h^2, h = y'(a - a0), over the box to accuracy by fast
     projected gradient, then lambda -= mu h, until both KKT residuals, (11) and mu |h|, are below accuracy. What is
-    left of h goes by a projection onto the plane. L: no less than the norm of Q + mu yy'.
+    left of h goes by a projection onto the plane.
     """
     a, g, h = a0.copy(), g0.copy(), 0.0
+    Q, upper, y, mu, _ = own = tuple(piece)
     for _ in range(OUTER_STEPS):
-        h, residual = _fast_projected_gradient(Q, a, g, upper, y, h, lam, mu, L, accuracy, INNER_STEPS)
+        h, residual = _fast_projected_gradient(own, a, g, h, lam, accuracy, INNER_STEPS)
         lam -= mu * h
         if mu * abs(h) < accuracy and residual < accuracy:
             break
@@ -219,12 +221,15 @@ def _partners(K, diag_i, diag_j, level_i, level_j):
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _fast_projected_gradient(Q, a, g, upper, y, h, lam, mu, L, accuracy, most):
+def _fast_projected_gradient(piece, a, g, h, lam, accuracy, most):
     """(h, residual (10)) of L_mu(a, lam) minimised over the box; a and g, f's gradient there, in place.
+
+    piece: Piece as a plain tuple.
 
     Nesterov's momentum, begun anew where it points uphill (O'Donoghue and Candes 2015). Q is met once a step, and only
     where a moved: the gradient at the extrapolated point follows from the last two.
     """
+    Q, upper, y, mu, L = piece
     q = len(a)
     a_before, g_before, step = a.copy(), g.copy(), np.empty(q)
     t, m, h_before, residual = 1.0, 0.0, h, np.inf

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +23,20 @@ from streamsvm.config import BSGDConfig
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF
-from streamsvm.solvers import budget as core
+from streamsvm.solvers.budget.merge import merge_tables
+from streamsvm.solvers.budget.state import (
+    DEGRADATION,
+    EVENTS,
+    GRADIENT_ERROR,
+    NANOSECONDS,
+    STEPS,
+    SUPPORTS,
+    Met,
+    Options,
+    Supports,
+)
+from streamsvm.solvers.budget.steps import steps
+from streamsvm.solvers.budget.values import decide, exponents, exponents_of_row, sq_norms
 from streamsvm.strips import strips
 
 Strategy = Literal["sequence", "gradient", "project", "remove"]
@@ -31,6 +45,9 @@ THREADS_FROM = 3_000_000  # products: fewer take less than waking a thread
 STRIP = 256  # supports that one thread meets with a block: results do not depend on the threads
 INSIDE = 64  # the same for rows of the block itself, with those after them
 LIKELY = 1.2  # margin below which a row will probably be inside the margin (of 1) when its turn comes
+
+_FIRST = np.zeros(1, int)
+_supports = attrgetter(*Supports._fields)  # of a learner, as a tuple
 
 
 @dataclass(frozen=True)
@@ -77,9 +94,9 @@ class BudgetLearner:
     """
 
     def __init__(self, kernel: Kernel, d: int, columns: int, options: BudgetOptions) -> None:
-        self.kernel, self.options = kernel, options
+        self.options = options
         self.is_rbf = isinstance(kernel, RBF)  # what is known of supports is gamma |a - b|^2, else K(a, b)
-        self.gamma = np.float32(kernel.gamma if isinstance(kernel, RBF) else 0)
+        self._take_kernel(kernel)
         slots = options.budget + 1
         self.X = np.zeros((slots, d), np.float32)
         self.norms = np.zeros(slots, np.float32)
@@ -92,14 +109,20 @@ class BudgetLearner:
         self.counts = np.zeros(5, np.int64)
         self.sums = np.zeros(2)
 
+    def _take_kernel(self, kernel: Kernel) -> None:
+        self.kernel, o = kernel, self.options
+        self.gamma = np.float32(kernel.gamma if isinstance(kernel, RBF) else 0)
+        self._of_steps = Options(o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, forced=False)
+        self._of_step = tuple(self._of_steps)
+
     @property
     def n_support(self) -> int:
-        return int(self.counts[core.SUPPORTS])
+        return int(self.counts[SUPPORTS])
 
     @property
     def t(self) -> int:
         """Rows learnt."""
-        return int(self.counts[core.STEPS])
+        return int(self.counts[STEPS])
 
     @property
     def block_rows(self) -> int:
@@ -111,10 +134,10 @@ class BudgetLearner:
         return BudgetStats(
             steps=self.t,
             supports=self.n_support,
-            maintenances=int(counts[core.EVENTS]),
-            step_seconds=float(counts[core.NANOSECONDS] * 1e-9),
-            degradation=float(sums[core.DEGRADATION]),
-            mean_gradient_error=float(sums[core.GRADIENT_ERROR] / max(self.t, 1)),
+            maintenances=int(counts[EVENTS]),
+            step_seconds=float(counts[NANOSECONDS] * 1e-9),
+            degradation=float(sums[DEGRADATION]),
+            mean_gradient_error=float(sums[GRADIENT_ERROR] / max(self.t, 1)),
         )
 
     def learn(
@@ -151,7 +174,7 @@ class BudgetLearner:
         np.add.at(sums, place.ravel(), A)
         order = np.argsort(first)
         X, A = X[first[order]], sums[order]
-        self.counts[[core.STEPS, core.SUPPORTS]] = t, 0
+        self.counts[[STEPS, SUPPORTS]] = t, 0
         for start in range(0, len(X), self.block_rows):
             here = slice(start, start + self.block_rows)
             Y = A[here]
@@ -178,12 +201,12 @@ class BudgetLearner:
         n = self.n_support
         if self.is_rbf:
             W = np.empty((len(self.X), 1), np.float32)
-            core.exponents_of_row(self.X, self.norms, n, x, self.gamma, W)
+            exponents_of_row(self.X, self.norms, n, x, self.gamma, W)
         else:
             W = np.zeros((len(self.X), 1), np.float32)
             W[:n] = self.kernel.block(Rows(self.X[:n]), Rows(x[None]))
         F = np.empty((self.A.shape[1], 1))
-        core.decide(W, n, self.A, F, self.is_rbf)
+        decide(W, n, self.A, F, self.is_rbf)
         return self._decided(W, F), W, F
 
     def _decided(self, W: np.ndarray, F: np.ndarray) -> np.ndarray:
@@ -193,7 +216,7 @@ class BudgetLearner:
         if not self.options.average:
             return (F[:, 0] + self.bias) / (self.options.lam * self.t)
         (A, bias), mean = self.coefficients(), np.empty(F.shape)
-        core.decide(W, self.n_support, A, mean, self.is_rbf)
+        decide(W, self.n_support, A, mean, self.is_rbf)
         return mean[:, 0] + bias
 
     def learn_one(
@@ -201,17 +224,17 @@ class BudgetLearner:
     ) -> None:
         """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
         own = 0.0 if self.is_rbf else self.kernel.diag(Rows(x[None]))[0]
-        V = np.full((1, 1), own, np.float32)
-        self._steps(x[None], W, np.zeros(1, int), V, F, y[None], np.array([weight]), np.empty((1, len(y))))
+        V, decisions = np.array([[own]], np.float32), np.empty((1, len(y)))
+        self._steps(Met(x[None], W, _FIRST, V, F, y[None], np.array([weight]), decisions))
 
     def set_gamma(self, gamma: float) -> None:
         """Goes on with another gamma: supports and coefficients stay, the values between supports become its own."""
-        self.kernel, n = replace(self.kernel, **{"gamma": gamma}), self.n_support
+        before, n = self.gamma, self.n_support
+        self._take_kernel(replace(self.kernel, **{"gamma": gamma}))
         if self.is_rbf:
-            self.values[:n, :n] *= np.float32(gamma) / self.gamma
+            self.values[:n, :n] *= self.gamma / before
         else:
             self.values[:n, :n] = self.kernel.block(Rows(self.X[:n]), Rows(self.X[:n]))
-        self.gamma = np.float32(gamma)
 
     def nearest(self) -> np.ndarray:
         """(n_support,) gamma |a - b|^2 of each support with the nearest other one; rbf with two at least, else (0,)."""
@@ -250,47 +273,19 @@ class BudgetLearner:
         forced: bool = False,
     ) -> None:
         block = np.ascontiguousarray(rows.dense(), np.float32)
-        norms = core.sq_norms(block)
+        norms = sq_norms(block)
         Y, weight = np.ascontiguousarray(Y, np.float64), np.ascontiguousarray(weight, np.float64)
         W, F = self._meet(block, norms, threads)
         entries, V = self._meet_inside(block, norms, Y, F, threads)
-        self._steps(block, W, entries, V, F, Y, weight, decisions, forced=forced)
+        self._steps(Met(block, W, entries, V, F, Y, weight, decisions), forced=forced)
 
-    def _steps(self, *block: np.ndarray, forced: bool = False) -> None:
-        rows, W, entries, V, F, Y, weight, decisions = block
-        o, start = self.options, time.perf_counter_ns()
-        core.steps(
-            self.X,
-            self.norms,
-            self.values,
-            self.born,
-            self.A,
-            self.U,
-            self.bias,
-            rows,
-            W,
-            entries,
-            V,
-            F,
-            Y,
-            weight,
-            self.counts,
-            self.sums,
-            core.merge_tables() if o.strategy in MERGING else None,
-            True if o.strategy == "gradient" else None,
-            True if o.strategy == "project" else None,
-            (
-                o.lam,
-                o.merge,
-                o.budget,
-                o.bias and not forced,
-                self.is_rbf,
-                self.gamma,
-                forced,
-            ),
-            decisions,
-        )
-        self.counts[core.NANOSECONDS] += time.perf_counter_ns() - start
+    def _steps(self, met: Met, *, forced: bool = False) -> None:
+        start, strategy = time.perf_counter_ns(), self.options.strategy
+        options = tuple(self._of_steps._replace(bias=False, forced=True)) if forced else self._of_step
+        tables = merge_tables() if strategy in MERGING else None
+        together, projects = strategy == "gradient" or None, strategy == "project" or None
+        steps(_supports(self), tuple(met), options, tables, together, projects)
+        self.counts[NANOSECONDS] += time.perf_counter_ns() - start
 
     def _meet(self, block: np.ndarray, norms: np.ndarray, threads: int) -> tuple[np.ndarray, np.ndarray]:
         """Values of the supports with a block of b rows (slots, b), and its decisions in units of A (columns, b)."""
@@ -300,7 +295,7 @@ class BudgetLearner:
 
         def meet(start: int, stop: int) -> None:
             self._values(self.X[start:stop], self.norms[start:stop], block, norms, W[start:stop])
-            core.decide(W[start:stop], stop - start, self.A[start:stop], F[start // STRIP], self.is_rbf)
+            decide(W[start:stop], stop - start, self.A[start:stop], F[start // STRIP], self.is_rbf)
 
         strips(meet, n, STRIP, self._worth(threads, n * b))
         return W, F.sum(axis=0)
@@ -342,7 +337,7 @@ class BudgetLearner:
             out[:] = self.kernel.block(Rows(a), Rows(b))
             return
         np.matmul(a, b.T, out=out)
-        core.exponents(out, a_norms, b_norms, self.gamma)
+        exponents(out, a_norms, b_norms, self.gamma)
 
     ARRAYS = ("X", "norms", "born", "A", "U", "bias", "counts", "sums")
 
@@ -361,7 +356,7 @@ class BudgetLearner:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Takes up a state that `to_state` gave."""
-        n = int(np.asarray(state["counts"])[core.SUPPORTS])
+        n = int(np.asarray(state["counts"])[SUPPORTS])
         for name in ("X", "norms", "born", "A", "U"):
             getattr(self, name)[:n] = np.asarray(state[name])
         for name in ("bias", "counts", "sums"):

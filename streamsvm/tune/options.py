@@ -23,7 +23,7 @@ from streamsvm.config import (
     validated,
 )
 from streamsvm.errors import ConfigError
-from streamsvm.unread import require_read, unread
+from streamsvm.unread import require_read
 
 Point = dict[str, Any]  # values by dotted option name
 
@@ -110,11 +110,10 @@ def points(options: TuneConfig, *base: Layer) -> list[tuple[Point, FitConfig]]:
     """
     combined = [dict(zip(options.grid, values, strict=True)) for values in product(*options.grid.values())]
     configs = [build_config(*base, *_layers(point)) for point in combined]
-    require_read([*base, *(layer for point in combined for layer in _layers(point))], *configs)
+    idle = require_read([*base, *(layer for point in combined for layer in _layers(point))], *configs)
     found: dict[str, tuple[Point, FitConfig]] = {}
-    for config in configs:
-        idle = {rule.option for rule in unread(config)}
-        point = {name: None if name in idle else attrgetter(name)(config) for name in options.grid}
+    for config, own in zip(configs, idle, strict=True):
+        point = {name: None if name in own else attrgetter(name)(config) for name in options.grid}
         found.setdefault(repr(point), (point, config))
     return list(found.values())
 

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from contextlib import redirect_stdout
-from typing import get_args, get_type_hints
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from streamsvm import DCSVC, BudgetedSVC, CuttingPlaneSVC
 from streamsvm.cli.app import COMMANDS, app, exit_status
 from streamsvm.cli.ingest import ingest
 from streamsvm.config import option_values
-from streamsvm.data.ingest import FORMATS
+from streamsvm.data.ingest.options import FORMATS, IngestOptions
 from streamsvm.errors import ConfigError, MemoryLimitError
 
 LISTED = {
@@ -102,9 +102,10 @@ def test_the_shell_completes_values(words, offered):
     assert completed(*words) == offered
 
 
-def test_the_formats_of_the_flag_are_those_of_ingest():
-    kind, none = get_args(get_type_hints(ingest)["format"])
-    assert (get_args(kind), none) == (FORMATS, type(None))
+def test_every_option_of_ingest_is_a_flag():
+    given = signature(ingest).parameters
+    assert set(IngestOptions.model_fields) == given.keys() - {"context", "sources", "store", "as_json"}
+    assert tuple(completed("ingest", "--format", "")) == FORMATS
 
 
 @pytest.mark.parametrize(

@@ -46,10 +46,12 @@ def test_dense_and_sparse(tmp_path, table):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--split", "0.8"], "--split and --test-store go together"),
-        (["--memory-limit", "lots"], "--memory-limit lots: expected a memory size like 2GiB"),
-        (["--memory-limit", "1KiB"], "ingest needs at least 32 MiB"),
-        (["--dtype", "int8"], "'--dtype': 'int8' is not one of 'uint8', 'float32', 'float64'"),
+        (["--split", "0.8"], "--split: split and test_store go together"),
+        (["--memory-limit", "lots"], "--memory-limit: found 'lots', expected a memory size like 2GiB"),
+        (["--memory-limit", "1KiB"], "--memory-limit: found '1KiB', expected at least 32MiB"),
+        (["--dtype", "int8"], "--dtype: found 'int8', expected 'uint8', 'float32' or 'float64'"),
+        (["--split", "2", "--test-store", "t"], "--split: found 2, expected a fraction between 0 and 1"),
+        (["--rows-per-chunk", "0"], "--rows-per-chunk: found 0, expected a number at least 1"),
         (["--label", "colour", "--no-header"], "colour"),
     ],
 )

@@ -18,7 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsvm.data.ingest import IngestOptions, ingest
+from streamsvm.config import validated
+from streamsvm.data.ingest.files import ingest
+from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
 
@@ -225,7 +227,7 @@ def test_rows_longer_than_a_block(tmp_path):
 
 _IMPORTS = """
 import sys
-from streamsvm.data.ingest import ingest
+from streamsvm.data.ingest.files import ingest
 for source in sys.argv[1:]:
     ingest([source], source + ".store")
 print(*({"sklearn", "dask", "pandas", "distributed", "dask_ml"} & set(sys.modules)))
@@ -408,7 +410,7 @@ def test_sources_and_targets(tmp_path):
 )
 def test_options_out_of_range(options):
     with pytest.raises(ConfigError):
-        IngestOptions(**options)
+        validated(IngestOptions, ("options", options))
 
 
 def test_summary_is_json_and_names_what_was_made(tmp_path):

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from streamsvm.data.ingest import IngestOptions, ingest
 from streamsvm.data.ingest.block import Block
+from streamsvm.data.ingest.files import ingest
+from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.spool import Shuffler, Spool
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
@@ -130,7 +131,8 @@ def test_progress_ends_at_the_total(tmp_path):
 _SLOW_INGEST = """
 import os, sys, time
 from streamsvm.data import writer
-from streamsvm.data.ingest import IngestOptions, ingest
+from streamsvm.data.ingest.files import ingest
+from streamsvm.data.ingest.options import IngestOptions
 def last_step(self):
     print("ready", flush=True)
     time.sleep(60)
@@ -158,7 +160,8 @@ def test_killed_ingest_leaves_nothing_that_opens(tmp_path, sent):
 
 _MEASURED_INGEST = """
 import sys
-from streamsvm.data.ingest import IngestOptions, ingest
+from streamsvm.data.ingest.files import ingest
+from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.machine import peak_rss_bytes
 def peak():
     return peak_rss_bytes() >> 20

@@ -11,7 +11,8 @@ import pytest
 import zarr
 from making import samples, write
 
-from streamsvm.data.ingest import IngestOptions, ingest
+from streamsvm.data.ingest.files import ingest
+from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.names import Named, listed
 from streamsvm.data.store import Store
 from streamsvm.errors import CorruptDataError, DataError, ModelError
@@ -219,3 +220,8 @@ def test_long_lists_are_cut():
     assert listed(["a", "b"]) == "'a', 'b'"
     assert listed([*"abcdefg"], 3) == "'a', 'b', 'c' and 4 more"
     assert listed([*"abc"], 3, of=1003) == "'a', 'b', 'c' and 1,000 more"
+
+
+def test_a_model_says_how_many_columns_it_takes():
+    with pytest.raises(TypeError, match="abstract"):
+        Named()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, make_swiss_roll
@@ -10,7 +11,7 @@ from sklearn.preprocessing import minmax_scale, scale
 
 from streamsvm.data.rows import Rows
 from streamsvm.graph import Engine
-from streamsvm.hss.compress import Tolerances, compress
+from streamsvm.hss.compress import Sampling, Tolerances, compress
 from streamsvm.hss.matrix import HSSMatrix
 from streamsvm.hss.neighbours import nearest_neighbours
 from streamsvm.hss.tree import ClusterTree, order_rows, principal_direction
@@ -56,12 +57,15 @@ def compressed(
     *,
     leaf: int = LEAF,
     engine: Engine = ENGINE,
+    dtype: type = np.float64,
     **options: object,
 ) -> HSSMatrix:
     """entries(rows, columns) compressed; rows are in tree order."""
     tree = ClusterTree.of(len(rows), leaf)
     near = nearest_neighbours(rows, 32, 4, [1], engine)
-    return compress(entries, tree, near, wanted, [2], engine, **options)  # type: ignore[arg-type]
+    return compress(
+        entries, tree, Sampling(*near, [2]), replace(wanted, dtype=np.dtype(dtype)), engine, **options
+    )  # type: ignore[arg-type]
 
 
 def dense(matrix: HSSMatrix) -> np.ndarray:

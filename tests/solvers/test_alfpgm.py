@@ -15,7 +15,7 @@ from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.problems import KernelDual, RepeatedDual, StreamedDual
 from streamsvm.solvers import base, blockws
-from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState, augmented_lagrangian, spectral_norm
+from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState, Piece, augmented_lagrangian, spectral_norm
 
 KERNELS = {"rbf": RBF(1.0), "poly": Poly(0.5, 3, 1.0), "linear": Linear()}
 
@@ -54,7 +54,8 @@ def test_the_augmented_lagrangian_solves_a_block(kernel, C):
     assert np.linalg.eigvalsh(Q)[-1] <= L
     mu = max(mu, L / 60)
     accuracy = 1e-5 * np.abs(Q).max()
-    a, lam, fell = augmented_lagrangian(Q, zero, zero - 1, p.upper, p.y, mu, L + 60 * mu, 0.0, accuracy)
+    piece = Piece(Q, p.upper, p.y, mu, L + 60 * mu)
+    a, lam, fell = augmented_lagrangian(piece, zero, zero - 1, 0.0, accuracy)
     best, b = reference.solve_dual_with_bias(Q, p.upper, p.y)
     assert np.all((a >= 0) & (a <= p.upper))
     assert abs(p.y @ a) <= 1e-12 * a.sum()

@@ -13,8 +13,9 @@ from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.inner import Linear, Poly
-from streamsvm.solvers import budget as core
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
+from streamsvm.solvers.budget import merge
+from streamsvm.solvers.budget.state import EVENTS, STEPS, SUPPORTS
 
 WIDE = RBF(0.1)  # so wide that merged points are near: between far ones a tie decides
 KERNELS = {"rbf": WIDE, "poly": Poly(0.3, 2, 1.0), "linear": Linear()}
@@ -142,7 +143,7 @@ def test_a_restored_learner_goes_on_bit_by_bit(strategy, average):
     for name, array in straight.to_state().items():
         if name != "counts":
             np.testing.assert_array_equal(second.to_state()[name], array)
-    kept = [core.STEPS, core.SUPPORTS, core.EVENTS]
+    kept = [STEPS, SUPPORTS, EVENTS]
     np.testing.assert_array_equal(second.counts[kept], straight.counts[kept])
 
 
@@ -156,14 +157,14 @@ def test_table_is_golden_section_search():
     """Kept norm, not h itself: where the table is steep, the norm is flat."""
     rng = np.random.default_rng(0)
     m, kappa = rng.uniform(0, 1, 300), rng.uniform(0, 1, 300)
-    table, losses = core.merge_tables()
+    table, losses = merge.merge_tables()
     for a, k in zip(m, kappa, strict=True):
         kept = lambda h, a=a, k=k: a * k ** ((1 - h) ** 2) + (1 - a) * k ** (h**2)  # noqa: E731
-        found = core._weight.py_func(table, a, 1 - a, k)
+        found = merge._weight.py_func(table, a, 1 - a, k)
         best = kept(reference.merge_weight(a, k))
         assert kept(found) >= best * (1 - 1e-4)
         lost = a**2 + (1 - a) ** 2 + 2 * a * (1 - a) * k - best**2
-        assert core._lookup.py_func(losses, max(a, 1 - a), k) == pytest.approx(lost, abs=2e-4)
+        assert merge._lookup.py_func(losses, max(a, 1 - a), k) == pytest.approx(lost, abs=2e-4)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def test_a_point_that_nothing_resembles_is_removed():
     """Two opposite points on a budget of one: there is no partner of the same sign."""
     ours = learner(budget=2, merge=2)
     X = Rows(np.array([[0, 0, 0], [0, 0, 1], [0, 1, 0]], np.float32))
-    ours.A[:2], ours.counts[core.SUPPORTS] = [[5.0], [5.0]], 2
+    ours.A[:2], ours.counts[SUPPORTS] = [[5.0], [5.0]], 2
     ours.learn(X, np.array([[-1.0], [-1.0], [-1.0]]))
     assert ours.n_support <= 2
 

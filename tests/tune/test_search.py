@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
-from streamsvm import DCSVC, Store, load_model
+from streamsvm import DCSVC, Store, load_model, unread
 from streamsvm.config import validated
 from streamsvm.data.folds import make_folds
 from streamsvm.errors import ConfigError
@@ -204,3 +204,10 @@ class TestInterrupted:
             searched(store(), run_dir=tmp_path, resume=True, tune={"folds": 4})
         with pytest.warns(UserWarning, match="which this one replaces; --resume would go on from them"):
             searched(store(), {"tol": 0.01}, run_dir=tmp_path)  # without --resume it starts anew
+
+
+def test_what_points_do_not_read_is_asked_once_for_each(monkeypatch):
+    asked, unread_of = [], unread.unread
+    monkeypatch.setattr(unread, "unread", lambda config: asked.append(config) or unread_of(config))
+    assert len(points(TuneConfig(grid={"C": [1.0, 2.0], "kernel.gamma": [0.5, 1.0]}))) == 4
+    assert len(asked) == 4

@@ -2,72 +2,98 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-import numpy as np
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from streamsvm.errors import ConfigError
+from streamsvm.config import Count, Options, Real, Size, Whole
 
-FORMATS = ("svmlight", "csv", "tsv", "parquet", "npy", "npz", "idx")
+if TYPE_CHECKING:
+    import numpy as np
+
+Format = Literal["svmlight", "csv", "tsv", "parquet", "npy", "npz", "idx"]
+FORMATS: tuple[str, ...] = get_args(Format)
+LEAST_BYTES = 32 << 20
 
 
-@dataclass(frozen=True)
-class IngestOptions:
-    """Options of `ingest`; None means decided from the data.
+def _fraction(value: float) -> float:
+    if not 0 < value < 1:
+        raise ValueError("expected a fraction between 0 and 1")
+    return value
 
-    format: one of FORMATS; by suffix and first bytes where None.
-    label: the label column of a table: its name, `first`, `last`, a position from 0, or `none`; the last where None
-        (with `like`, the column that was the label there, if the table has it).
-    header: whether a CSV or TSV table starts with a line of names.
-    labels: a file with one label per row (idx, npy or text), for npy and idx sources.
-    qid: the query id column of a table; svmlight has `qid:`.
-    dense: True or False forces a dense or a CSR store.
-    dtype: uint8, float32 or float64; float32 where None, uint8 for sources that hold bytes.
-    split: the fraction of rows for the store, the rest goes to `test_store`; rows are shuffled.
-    like: a store whose columns, categories, width and layout are taken over.
-    memory_limit: bytes for everything in flight.
-    force: stores that are there already are replaced, each in one step when the new one is whole.
-    """
 
-    format: str | None = None
-    label: str | None = None
-    header: bool = True
-    labels: str | None = None
-    qid: str | None = None
-    dense: bool | None = None
-    dtype: str | None = None
-    rows_per_chunk: int | None = None
-    split: float | None = None
-    test_store: str | None = None
-    shuffle: bool = False
-    seed: int = 0
-    like: str | None = None
-    memory_limit: int = 512 << 20
-    force: bool = False
+def _enough(value: int) -> int:
+    if value < LEAST_BYTES:
+        raise ValueError("expected at least 32MiB")
+    return value
 
-    def __post_init__(self) -> None:
-        if self.format is not None and self.format not in FORMATS:
-            raise ConfigError(f"format is {self.format!r}; expected one of {', '.join(FORMATS)}")
-        if self.dtype not in (None, "uint8", "float32", "float64"):
-            raise ConfigError(f"dtype is {self.dtype!r}; expected uint8, float32 or float64")
+
+def _text(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+Place = Annotated[str, BeforeValidator(_text)] | None
+
+
+class IngestOptions(Options):
+    """Flags of `ingest`, whose names have hyphens there. Where there is no default, the data decide."""
+
+    format: Annotated[
+        Format | None, Field(description="Format of the files; else by their names and first bytes")
+    ] = None
+    label: Annotated[
+        str | None,
+        Field(
+            description="Label column of a table: name, `first`, `last`, position from 0, or `none`; else the last"
+            " one, or with like the label's there"
+        ),
+    ] = None
+    header: Annotated[bool, Field(description="Whether a CSV or TSV table begins with names")] = True
+    labels: Annotated[
+        Place, Field(description="File with a label for each row (idx, npy or text), for npy, npz and idx")
+    ] = None
+    qid: Annotated[
+        str | None, Field(description="Query id column of a table; svmlight files have `qid:`")
+    ] = None
+    dense: Annotated[bool | None, Field(description="Dense or CSR rows; else by density")] = None
+    dtype: Annotated[
+        Literal["uint8", "float32", "float64"] | None,
+        Field(description="Numbers of the store; else uint8 for files of bytes, float32 for others"),
+    ] = None
+    rows_per_chunk: Annotated[Count, Field(description="Rows of a chunk; else by the size of a row")] = None
+    split: Annotated[
+        Annotated[Real, AfterValidator(_fraction)] | None,
+        Field(description="Fraction of the rows for the store, shuffled; the others go to test_store"),
+    ] = None
+    test_store: Annotated[Place, Field(description="Where the other rows of split go")] = None
+    shuffle: Annotated[bool, Field(description="Rows in random order")] = False
+    seed: Annotated[Whole, Field(ge=0, description="Seed of split and shuffle")] = 0
+    like: Annotated[
+        Place, Field(description="Store whose columns, categories, width and layout are taken over")
+    ] = None
+    memory_limit: Annotated[
+        Annotated[Size, AfterValidator(_enough)], Field(description="Memory for everything in flight")
+    ] = 512 << 20
+    force: Annotated[
+        bool, Field(description="Replace stores that are there, each when the new one is whole")
+    ] = False
+
+    @model_validator(mode="after")
+    def _split_fits(self) -> IngestOptions:
         if (self.split is None) != (self.test_store is None):
-            raise ConfigError(
-                "--split and --test-store go together: a fraction, and a store for the other rows"
-            )
-        if self.split is not None and not 0 < self.split < 1:
-            raise ConfigError(f"split is {self.split}; expected a fraction between 0 and 1")
-        if self.rows_per_chunk is not None and self.rows_per_chunk < 1:
-            raise ConfigError(f"rows per chunk is {self.rows_per_chunk}; expected at least 1")
-        if self.memory_limit < 32 << 20:
-            raise ConfigError(f"memory limit is {self.memory_limit} bytes; ingest needs at least 32 MiB")
+            raise ValueError("split and test_store go together: a fraction, and a store for the other rows")
+        return self
 
     @property
     def block_bytes(self) -> int:
         """How much of a source is read at a time: 2 MiB is fastest, larger blocks leave the cache."""
-        return int(np.clip(self.memory_limit // 256, 1 << 18, 2 << 20))
+        return min(max(self.memory_limit // 256, 1 << 18), 2 << 20)
 
     def feature_dtype(self, source: np.dtype | None = None) -> np.dtype:
         """The dtype features are stored in, when the source holds `source`."""
+        import numpy as np  # which --help does without
+
         if self.dtype is not None:
             return np.dtype(self.dtype)
         return np.dtype(np.uint8 if source == np.uint8 else np.float32)

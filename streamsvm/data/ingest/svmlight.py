@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -26,6 +26,16 @@ _WHAT = {
     7: "qid: is on some lines and not on others",
 }
 _MAX_INDEX = 2**31 - 2
+
+
+class Parsed(NamedTuple):
+    """Arrays that hold what is parsed, as many rows and entries as there may be. Compiled code takes a plain tuple."""
+
+    y: np.ndarray  # (rows,)
+    qid: np.ndarray  # (rows,) int64
+    indptr: np.ndarray  # (rows + 1,) int64
+    indices: np.ndarray  # (entries,) int32
+    values: np.ndarray  # (entries,)
 
 
 class SvmlightReader:
@@ -58,29 +68,23 @@ class SvmlightReader:
             return
         buffer = np.frombuffer(text, np.uint8)
         n_lines = text.count(b"\n")
-        y, qid = np.empty(n_lines), np.empty(n_lines, np.int64)
-        indptr = np.zeros(n_lines + 1, np.int64)
         room = text.count(b":") + 1
-        values, indices = np.empty(room), np.empty(room, np.int32)
-        error, bad_line, at, n, n_qid = _parse_lines(buffer, y, qid, indptr, indices, values)
+        parsed = Parsed(
+            np.empty(n_lines),
+            np.empty(n_lines, np.int64),
+            np.zeros(n_lines + 1, np.int64),
+            np.empty(room, np.int32),
+            np.empty(room),
+        )
+        error, bad_line, at, n, n_qid = _parse_lines(buffer, parsed)
         if error:
             raise DataError(f"{path}:{line + bad_line}: {_WHAT[error]}; found {_token(text, at)!r}")
         if n:
-            yield self._block(path, line, y[:n], qid[:n], n_qid, indptr[: n + 1], indices, values)
+            yield self._block(path, line, parsed, n, n_qid)
 
-    def _block(
-        self,
-        path: str,
-        line: int,
-        y: np.ndarray,
-        qid: np.ndarray,
-        n_qid: int,
-        indptr: np.ndarray,
-        indices: np.ndarray,
-        values: np.ndarray,
-    ) -> Block:
-        n, nnz = len(y), int(indptr[-1])
-        indices, data = indices[:nnz], _narrow(values[:nnz], self.dtype, path)
+    def _block(self, path: str, line: int, parsed: Parsed, n: int, n_qid: int) -> Block:
+        indptr, nnz = parsed.indptr[: n + 1], int(parsed.indptr[n])
+        indices, data = parsed.indices[:nnz], _narrow(parsed.values[:nnz], self.dtype, path)
         self._has_qid = n_qid > 0 if self._has_qid is None else self._has_qid
         if n_qid != (n if self._has_qid else 0):
             raise DataError(f"{path}: {_WHAT[7]} (from line {line} on)")
@@ -90,7 +94,7 @@ class SvmlightReader:
         self._n += n
         self._nnz += int(np.count_nonzero(data))
         rows = Rows(csr(data, indices, indptr, _MAX_INDEX + 1))
-        return Block(rows, y.copy(), qid.copy() if self._has_qid else None)
+        return Block(rows, parsed.y[:n].copy(), parsed.qid[:n].copy() if self._has_qid else None)
 
     def finish(self) -> None:
         self.width()
@@ -232,9 +236,10 @@ def _integer(text, at):
     return value, at if at > start else -1
 
 
-@numba.njit(cache=True)
-def _parse_line(text, at, row, y, qid, indices, values, k, powers):
+@numba.njit(forceinline=True)
+def _parse_line(text, at, row, k, out, powers):
     """Parses the sample that starts at `at`: (error, position, entries so far, has qid)."""
+    y, qid, indices, values = out.y, out.qid, out.indices, out.values
     y[row], end = _number(text, at, powers)
     if end < 0 or not _is_end(text[end]) or not np.isfinite(y[row]):
         return 1, at, k, False
@@ -266,12 +271,14 @@ def _parse_line(text, at, row, y, qid, indices, values, k, powers):
 
 
 @numba.njit(cache=True)
-def _parse_all(text, y, qid, indptr, indices, values, powers):
+def _parse_all(text, parsed, powers):
+    out = Parsed(*parsed)
+    indptr = out.indptr
     at, line, row, k, n_qid = 0, 0, 0, 0, 0
     while at < len(text):
         at = _skip(text, at)
         if text[at] != 10 and text[at] != 35:
-            error, at, k, has_qid = _parse_line(text, at, row, y, qid, indices, values, k, powers)
+            error, at, k, has_qid = _parse_line(text, at, row, k, out, powers)
             if error:
                 return error, line, at, row, n_qid
             row += 1
@@ -284,6 +291,6 @@ def _parse_all(text, y, qid, indptr, indices, values, powers):
     return 0, line, at, row, n_qid
 
 
-def _parse_lines(text, y, qid, indptr, indices, values):
+def _parse_lines(text, parsed):
     """Fills the arrays from whole lines: (error, line, position, rows, rows with qid). text ends with a newline."""
-    return _parse_all(text, y, qid, indptr, indices, values, _POWERS)
+    return _parse_all(text, tuple(parsed), _POWERS)

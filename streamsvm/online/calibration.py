@@ -8,13 +8,12 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from streamsvm.calibration import LARGEST as MOST
-from streamsvm.calibration import Calibration, with_decisions
+from streamsvm.calibration import LARGEST_EXPONENT, Calibration, with_decisions
 
 WIDE = 16  # classes up to which each one's probability sees all decisions: its cost grows with their cube
 FORGET = 0.999  # of the curvature, an event: about 1,000 events count
 FORGET_SCALE = 0.99
-LARGEST = 10.0  # decisions in units of their size: the huge ones of first steps would freeze the curvature
+LARGEST_DECISION = 10.0  # in units of their size: the huge ones of first steps would freeze the curvature
 OWN, OTHERS = 3.0, 1.0  # inverse curvature at first: of a class's own slope, and of all else
 LONGEST = 1.0  # change of a coefficient by one event
 
@@ -124,11 +123,11 @@ def _predict(W, running, decisions, p):  # as the Calibration says, without its 
             u[c] = _bent(decisions[i, c] / size, columns)
         total, top = _scores(W, u, z)
         if columns == 1:
-            p[i, 0] = np.exp(max(-top, -MOST)) / total
-            p[i, 1] = np.exp(max(z[0] - top, -MOST)) / total
+            p[i, 0] = np.exp(max(-top, -LARGEST_EXPONENT)) / total
+            p[i, 1] = np.exp(max(z[0] - top, -LARGEST_EXPONENT)) / total
         else:
             for c in range(columns):
-                p[i, c] = np.exp(max(z[c] - top, -MOST)) / total
+                p[i, c] = np.exp(max(z[c] - top, -LARGEST_EXPONENT)) / total
 
 
 @nb.njit(nogil=True, cache=True)
@@ -140,7 +139,7 @@ def _learn(W, P, running, decisions, codes):
         size, square = _size(running), 0.0
         for c in range(columns):
             f = decisions[i, c]
-            u[c] = min(max(_bent(f / size, columns), -LARGEST), LARGEST)
+            u[c] = min(max(_bent(f / size, columns), -LARGEST_DECISION), LARGEST_DECISION)
             square += f * f / columns
         if not np.isfinite(square):  # nothing to be learnt of; and NaN would stay for ever
             continue

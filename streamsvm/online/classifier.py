@@ -18,10 +18,11 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.kernels.options import as_arguments, kernel_of
 from streamsvm.kernels.table import kernel_row, mergers
 from streamsvm.models import BudgetModel, Header
-from streamsvm.online_calibration import OnlineCalibration
-from streamsvm.online_columns import Columns, Spread, numbers
+from streamsvm.online.calibration import OnlineCalibration
+from streamsvm.online.columns import Columns, Spread, numbers
+from streamsvm.online.labels import Labels
 from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, BudgetStats
-from streamsvm.tasks.pairs import n_columns, signs
+from streamsvm.tasks.pairs import n_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,8 +105,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
         self.max_features, self.max_classes = max_features, max_classes
         self.kernel_params = kernel_params
         self._config = self._checked()
-        self._labels: list[Any] = [] if classes is None else list(classes)
-        self._targets = _targets(self._labels)  # what each label asks of the columns
+        self._labels = Labels(classes or (), max_classes, closed=classes is not None)
         self._columns = Columns((), 0, max_features)
         self._spread = (
             Spread() if isinstance(gamma, str) and "gamma" in kernel_row(kernel).parameters else None
@@ -161,12 +161,12 @@ class BSGDClassifier(base.MiniBatchClassifier):
 
     def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
         """One step for the event x with label y. Raises DataError, a ValueError, and learns nothing, for a bad one."""
-        self._require_labels([y])
+        self._labels.require([y])
         row = self._row(x, grow=True)
         code = self._code(y)
         decisions, W, F = self._meet(row)
         self._calibration.learn(decisions[None], np.array([code]))
-        self._learner.learn_one(row, W, F, self._targets[code])
+        self._learner.learn_one(row, W, F, self._labels.targets[code])
         self._learnt(row[None])
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
@@ -191,7 +191,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
         labels = y.tolist()
         if len(labels) != len(X):
             raise DataError(f"found {len(labels)} labels, expected one for each of {len(X)} rows")
-        self._require_labels(labels)
+        self._labels.require(labels)
         rows = self._columns.matrix(X, grow=True)
         self._make_room()
         new = [i for i, label in enumerate(labels) if label not in labels[:i] and label not in self._labels]
@@ -257,13 +257,13 @@ class BSGDClassifier(base.MiniBatchClassifier):
     def allow(self, max_features: int | None = None, max_classes: int | None = None) -> None:
         """Other bounds from here on; None leaves one as it is."""
         self.max_features = self._columns.most = max_features or self.max_features
-        self.max_classes = max_classes or self.max_classes
+        self.max_classes = self._labels.most = max_classes or self.max_classes
 
     def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
         """Raises DataError for an event that would not be learnt: a feature is no number, or a label one too many."""
         numbers(x)
         if y is not None:
-            self._require_labels([y])
+            self._labels.require([y])
 
     def to_model(self, scaling: Scaling | None = None, **more: Any) -> BudgetModel:
         """The model as `fit` writes it, with all that learning needs to go on; and what a caller wants kept beside."""
@@ -273,7 +273,9 @@ class BSGDClassifier(base.MiniBatchClassifier):
             scaling or Scaling.none(self.n_columns),
             np.array(self._labels),
             config=config,
-            calibration=self._calibration.calibration(len(self._targets[0])) if self.n_labels > 1 else None,
+            calibration=self._calibration.calibration(len(self._labels.targets[0]))
+            if self.n_labels > 1
+            else None,
         )
         own = {
             "features": self.features,
@@ -302,8 +304,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
             **stream.get("limits", {}),
         )
         learner._columns = Columns(stream["features"], model.d, learner.max_features)
-        learner._labels = list(stream["labels"])
-        learner._targets = _targets(learner._labels)
+        learner._labels = Labels(stream["labels"], learner.max_classes, closed=False)
         learner._learner = model.learner()
         learner._calibration = OnlineCalibration.from_state(stream.get("calibration"))
         if learner._spread is not None:
@@ -330,7 +331,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
 
     def _learn_rows(self, rows: Rows, codes: np.ndarray) -> None:
         """Rows between which nothing but the descent changes."""
-        Y = self._targets[codes]
+        Y = self._labels.targets[codes]
         if self.average:
             decisions, W, F = self._learner.decide_one(rows.dense()[0])
             self._calibration.learn(decisions[None], codes)
@@ -368,33 +369,14 @@ class BSGDClassifier(base.MiniBatchClassifier):
                 stacklevel=2,
             )
 
-    def _require_labels(self, labels: list[Any]) -> None:
-        new: list[Any] = []
-        for y in labels:
-            if y != y:  # each NaN would be a class of its own
-                raise DataError(f"found label {y!r}, expected one that is equal to itself")
-            if y in self._labels or y in new:
-                continue
-            if self.classes is not None:
-                raise DataError(f"found label {y!r}, expected one of {', '.join(map(str, self._labels))}")
-            if len(self._labels) + len(new) >= self.max_classes:
-                raise DataError(
-                    f"found label {y!r} beside {self.max_classes} others, expected at most max_classes; raise it, or "
-                    "look whether this is the label"
-                )
-            new.append(y)
-
     def _code(self, y: Any) -> int:
-        """The label's number; a new one is taken up."""
-        for code, label in enumerate(self._labels):
-            if label == y:
-                return code
-        self._labels.append(y.item() if isinstance(y, np.generic) else y)
-        self._targets = _targets(self._labels)
-        if len(self._labels) > 2:
+        """The label's number; a new one gets a column."""
+        known = len(self._labels)
+        code = self._labels.code(y)
+        if code == known and code > 1:
             self._learner.add_column()
             self._met = None
-        return len(self._labels) - 1
+        return code
 
     def _decisions(self, X: pd.DataFrame) -> np.ndarray:
         (A, bias), rows = self._learner.coefficients(), self._columns.matrix(X, grow=False)
@@ -415,8 +397,3 @@ class BSGDClassifier(base.MiniBatchClassifier):
 def _is_doubled(n: int) -> bool:
     """Whether n is 1, 2, 4, 8 ..."""
     return n > 0 and n & (n - 1) == 0
-
-
-def _targets(labels: list[Any]) -> np.ndarray:
-    k = max(2, len(labels))
-    return signs(np.arange(k), k)

@@ -1,0 +1,210 @@
+"""Files into a store: read one after the other, arranged, and written."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from streamsvm.data.ingest.block import Block, Reader
+from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.data.ingest.spool import Shuffler, Spool
+from streamsvm.data.ingest.streams import Stream, detect_format, source_bytes
+from streamsvm.data.moments import merge, moments_of
+from streamsvm.data.place import require_place
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.data.target import local_path, storage_errors
+from streamsvm.data.writer import StoreWriter
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.events import Events, ignore
+
+SHUFFLE = 0x5F1E  # a stream of its own: labels that a user drew from the plain seed must not line up with it
+
+
+def ingest(
+    sources: Sequence[str | os.PathLike[str]],
+    store_url: str | os.PathLike[str],
+    options: IngestOptions | None = None,
+    events: Events = ignore,
+) -> dict[str, Any]:
+    """Reads data files, one after the other, into a new store (with `split`, two); returns a summary.
+
+    Each file is read once. Where the width, the categories or the order of the rows are only known at its end,
+    rows wait in an unnamed temporary file next to the store. Raises DataError naming file and line, NotFoundError,
+    ConfigError, and StorageError; then no store is left behind.
+    """
+    start = time.perf_counter()
+    paths = [os.fspath(s) for s in sources]
+    options, like = _with_like(options or IngestOptions())
+    for option, url in (("--store", os.fspath(store_url)), ("--test-store", options.test_store)):
+        if url is not None:
+            require_place(option, url, "a store", force=options.force)
+    format_ = _format(paths, options)
+    reader = _reader(format_, options, like, partial(_progress, events, sum(map(source_bytes, paths))))
+    with ExitStack() as stack:
+        if format_ == "svmlight":
+            from streamsvm.compiling import compiling_told  # numba, which other formats do without
+
+            stack.enter_context(compiling_told(events))
+        blocks, n = _arrange(reader, paths, options, os.fspath(store_url), stack)
+        layout = _layout(reader, options, like)
+        attrs = {**reader.attrs(), "format": format_, "sources": [os.path.basename(p) for p in paths]}
+        writers = _writers(os.fspath(store_url), options, n, layout, attrs, stack)
+        _fill(reader, blocks, writers, layout)
+        reader.finish()
+    summary = {"store": os.fspath(store_url), "rows": writers[0][0].n, "features": layout["d"]}
+    if options.test_store is not None:
+        summary |= {"test_store": options.test_store, "test_rows": writers[1][0].n}
+    summary |= {
+        "layout": "csr" if layout["is_sparse"] else "dense",
+        "dtype": str(layout["dtype"]),
+        "format": format_,
+    }
+    summary["seconds"] = round(time.perf_counter() - start, 3)
+    return summary
+
+
+def _with_like(options: IngestOptions) -> tuple[IngestOptions, Store | None]:
+    if options.like is None:
+        return options, None
+    like = Store.open(options.like)
+    return options.model_copy(update={"dtype": options.dtype or like.dtype.name}), like
+
+
+def _format(paths: list[str], options: IngestOptions) -> str:
+    if not paths:
+        raise ConfigError("no source was given; expected at least one file")
+    formats = {options.format or detect_format(p) for p in paths}
+    if len(formats) > 1:
+        raise ConfigError(
+            f"the sources have different formats ({', '.join(sorted(formats))}); ingest one at a time"
+        )
+    format_ = formats.pop()
+    table = format_ in ("csv", "tsv", "parquet")
+    if not table and (options.label or options.qid):
+        raise ConfigError(f"--label and --qid name columns of a table; {format_} has none")
+    if options.labels and format_ not in ("npy", "npz", "idx"):
+        raise ConfigError(f"--labels is for npy, npz and idx sources; {format_} has its labels inside")
+    return format_
+
+
+def _progress(events: Events, total: int, path: str) -> Stream:
+    return Stream(path, lambda done: events.progress("ingest", min(done, total), total, source=path))
+
+
+def _reader(format_: str, options: IngestOptions, like: Store | None, open_stream: Any) -> Reader:
+    if format_ == "svmlight":
+        from streamsvm.data.ingest.svmlight import SvmlightReader
+
+        return SvmlightReader(options, like, open_stream)
+    if format_ in ("csv", "tsv", "parquet"):
+        from streamsvm.data.ingest.tables import TableReader
+
+        return TableReader(options, like, format_, open_stream)
+    from streamsvm.data.ingest.arrays import ArrayReader
+
+    return ArrayReader(options, like, format_, open_stream)
+
+
+def _arrange(
+    reader: Reader, paths: list[str], options: IngestOptions, url: str, stack: ExitStack
+) -> tuple[Iterator[Block], int | None]:
+    """The blocks in the order they are to be stored, and how many rows they have if that is known."""
+    blocks = chain.from_iterable(reader.blocks(p) for p in paths)
+    first = next(blocks, None)
+    if first is None:
+        raise DataError(f"{paths[0]} has no samples; expected at least one")
+    blocks = chain([first], blocks)
+    shuffled = options.shuffle or options.split is not None
+    if reader.settled() and not shuffled:
+        return blocks, None
+    path = local_path(url)
+    with storage_errors(url):
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+    folder = None if path is None else str(path.parent)
+    rng = np.random.default_rng([options.seed, SHUFFLE])
+    spool = Shuffler(folder, options.memory_limit // 8, rng) if shuffled else Spool(folder)
+    stack.enter_context(closing(spool))
+    for block in blocks:
+        spool.append(block)
+    reader.finish()
+    return iter(spool), spool.n
+
+
+def _layout(reader: Reader, options: IngestOptions, like: Store | None) -> dict[str, Any]:
+    """d, dtype and is_sparse of the store to write."""
+    if options.dense is not None:
+        is_sparse = not options.dense
+    elif like is not None:
+        is_sparse = like.is_sparse
+    else:
+        is_sparse = not reader.settled() and reader.density() < reader.dense_below
+    return {"d": reader.width(), "dtype": reader.dtype, "is_sparse": is_sparse}
+
+
+def _writers(
+    url: str,
+    options: IngestOptions,
+    n: int | None,
+    layout: dict[str, Any],
+    attrs: dict[str, Any],
+    stack: ExitStack,
+) -> list[tuple[StoreWriter, int | None]]:
+    """The stores to fill one after the other, each with its number of rows (None: all there are)."""
+    parts: list[tuple[str, int | None]] = [(url, n)]
+    if options.split is not None and options.test_store is not None and n is not None:
+        n_train = round(n * options.split)
+        if not 0 < n_train < n:
+            raise DataError(f"a split at {options.split} of {n} rows leaves one store empty")
+        parts = [(url, n_train), (options.test_store, n - n_train)]
+        attrs = {**attrs, "split": options.split}
+    if options.shuffle or options.split is not None:
+        attrs = {**attrs, "seed": options.seed}
+    attrs["created"] = datetime.now(UTC).isoformat(timespec="seconds")
+    writers = []
+    for part, size in parts:
+        writer = StoreWriter(
+            part, **layout, chunk_rows=options.rows_per_chunk, attrs=attrs, overwrite=options.force
+        )
+        writer.integral_labels = True
+        writers.append((stack.enter_context(writer), size))
+    return writers
+
+
+def _fill(
+    reader: Reader,
+    blocks: Iterator[Block],
+    writers: list[tuple[StoreWriter, int | None]],
+    layout: dict[str, Any],
+) -> None:
+    step = max(1, (16 << 20) // (layout["d"] * layout["dtype"].itemsize))
+    waiting = iter(writers)
+    writer, size = next(waiting)
+    for block in blocks:
+        start = 0
+        while start < len(block.rows):
+            if size is not None and writer.n == size:
+                writer, size = next(waiting)
+            room = step if size is None else min(step, size - writer.n)
+            piece = block.take(slice(start, start + room))
+            rows = _as_layout(reader.encode(piece.rows), layout["is_sparse"])
+            writer.append(rows, **piece.columns())
+            found = moments_of(rows)
+            writer.statistics = found if writer.statistics is None else merge(writer.statistics, found)
+            start += room
+
+
+def _as_layout(rows: Rows, is_sparse: bool) -> Rows:
+    if is_sparse and not rows.is_sparse:
+        return Rows(sparse.csr_array(rows.X))
+    return rows if is_sparse else Rows(rows.dense())

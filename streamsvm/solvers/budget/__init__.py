@@ -1,0 +1,16 @@
+"""Budget maintenance and the sequential steps of budgeted SGD, on numbers alone.
+
+A support set s_1..s_n with coefficients A (n, k) stands for f_c(x) = sum_j A_jc K(s_j, x). All that the steps need
+of the vectors are "values": gamma |a - b|^2 for rbf, K(a, b) for the other kernels. Values between supports, between
+supports and the rows of a block, and inside the block are known before the first step. A new support brings its
+values along; for a merged point z = sum_i c_i s_i, sum_i c_i = 1,
+
+    |z - x|^2 = sum_i c_i |s_i - x|^2 - 1/2 sum_ij c_i c_j |s_i - s_j|^2,
+
+so no kernel is ever evaluated on vectors (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018).
+
+`steps` is the loop, `merge` and `project` what it does where the budget is full, `values` the kernel values.
+
+A first fit waits for the compiler. So what a strategy does not need is None, whose branches numba leaves out, and
+literal arguments have a type, np.int64(0): numba would compile a function anew for a literal 0 or True.
+"""

@@ -1,0 +1,55 @@
+"""What the steps read and change, by name.
+
+Compiled code has groups of arrays as NamedTuples, which cost nothing there. Its callers pass plain tuples in the same
+order: numba takes 1.8 us longer to see what a NamedTuple holds, and a cache that names a class of ours could not be
+opened by a version where the class has another name.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+STEPS, SUPPORTS, EVENTS, NANOSECONDS, BORN = range(5)  # counts (int64)
+FREE = 0  # what is born later counts from 1
+DEGRADATION, GRADIENT_ERROR = range(2)  # sums (float64)
+
+
+class Supports(NamedTuple):
+    """The learner's arrays, which the steps change; coefficients stand for A / (lambda t)."""
+
+    X: np.ndarray  # (slots, d) supports
+    norms: np.ndarray  # (slots,) their squared norms
+    values: np.ndarray  # (slots, slots) between them; only the later one's row is up to date
+    born: np.ndarray  # (slots,) their ages, or FREE
+    A: np.ndarray  # (slots, k) coefficients
+    U: np.ndarray  # (slots, k) what averaging needs, else (slots, 0)
+    bias: np.ndarray  # (k,)
+    counts: np.ndarray  # (5,) STEPS ...
+    sums: np.ndarray  # (2,) DEGRADATION ...
+
+
+class Met(NamedTuple):
+    """A block of b rows that has met the supports."""
+
+    rows: np.ndarray  # (b, d)
+    W: np.ndarray  # (slots, b) values with the supports
+    entries: np.ndarray  # (b,) V[entries[i]] is of row i; -1: not known yet
+    V: np.ndarray  # (., b) values of a row with itself and those after it
+    F: np.ndarray  # (k, b) sum_j A_j K(s_j, x)
+    Y: np.ndarray  # (b, k) -1 or +1
+    weight: np.ndarray  # (b,) of the loss
+    decisions: np.ndarray  # (b, k) of each row before its step: filled
+
+
+class Options(NamedTuple):
+    """forced: no steps, but rows that become supports whose coefficients are Y."""
+
+    lam: float
+    merge: int
+    budget: int
+    bias: bool
+    is_rbf: bool
+    gamma: np.float32
+    forced: bool

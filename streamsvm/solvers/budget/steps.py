@@ -1,0 +1,155 @@
+"""The loop of budgeted SGD: rows one after the other, and supports brought back to the budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from streamsvm.private.numba import stale_with
+from streamsvm.solvers.budget import merge, project, state, values
+from streamsvm.solvers.budget.merge import partners, unite
+from streamsvm.solvers.budget.project import project_on_others
+from streamsvm.solvers.budget.state import (
+    BORN,
+    DEGRADATION,
+    EVENTS,
+    FREE,
+    GRADIENT_ERROR,
+    STEPS,
+    SUPPORTS,
+    Met,
+    Options,
+    Supports,
+)
+from streamsvm.solvers.budget.values import add_scaled, add_to, copy, dot, exponents_after, refresh
+
+
+@stale_with(merge, project, state, values)
+@nb.njit(nogil=True, cache=True)
+def steps(supports, met, options, tables, together, projects):
+    """One SGD step for each row of a block, in order. supports, met, options: Supports, Met, Options as plain tuples.
+
+    tables: `merge_tables` where supports are merged, else None. together: True where all merge at once, projects: where
+    the weakest is projected on the others; else None. What is None is not compiled.
+    """
+    s, m, o = Supports(*supports), Met(*met), Options(*options)
+    born, bias, counts, F, W, Y = s.born, s.bias, s.counts, m.F, m.W, m.Y
+    b, k = Y.shape
+    delta = np.empty(k)
+    top = counts[SUPPORTS]  # slots in use, or free again in this block
+    for i in range(b):
+        t = counts[STEPS]
+        scale = 1 / (o.lam * t) if t > 0 else 0.0
+        violated = False
+        for c in range(k):
+            f = scale * (F[c, i] + bias[c])
+            m.decisions[i, c] = f
+            delta[c] = Y[i, c] * m.weight[i] if o.forced or Y[i, c] * f < 1 else 0.0
+            violated |= delta[c] != 0
+        counts[STEPS] = t if o.forced else t + 1
+        if violated:
+            if o.bias:
+                add_scaled(bias, 1.0, delta)
+            slot = top
+            if counts[SUPPORTS] < top:
+                slot = 0
+                while born[slot] != FREE:
+                    slot += 1
+            else:
+                top += 1
+            if m.entries[i] < 0:
+                exponents_after(m.rows, i, o.gamma, W[slot])
+            else:
+                copy(W[slot, i:], m.V[m.entries[i], i:])
+            counts[SUPPORTS] += 1
+            counts[BORN] += 1
+            born[slot] = counts[BORN]
+            _insert(s, m, i, delta, t, slot, top)
+            add_to(F, s.A[slot], W[slot], i + 1, o.is_rbf, 1.0)
+            if counts[SUPPORTS] > o.budget:
+                lost = _maintain(s, m, i + 1, o, tables, together, projects)
+                counts[EVENTS] += 1
+                s.sums[DEGRADATION] += lost / (o.lam * (t + 1)) ** 2
+                s.sums[GRADIENT_ERROR] += np.sqrt(lost)
+    _close_up(s, top)
+
+
+@nb.njit(nogil=True, forceinline=True)
+def _insert(s, m, i, delta, t, slot, top):  # row i of the block becomes a support
+    copy(s.X[slot], m.rows[i])
+    s.norms[slot] = dot(m.rows[i], m.rows[i])
+    for j in range(top):
+        s.values[slot, j] = m.W[j, i]
+    copy(s.A[slot], delta)
+    for c in range(s.U.shape[1]):
+        s.U[slot, c] = delta[c] * t
+
+
+@nb.njit(nogil=True, forceinline=True)
+def _maintain(s, m, first, o, tables, together, projects):
+    """Brings the supports back to the budget; returns the squared norm of what w lost, in units of A.
+
+    All slots are in use when it begins. The oldest of equals goes first, so that the order of slots is all one.
+    first: of the rows whose values and F matter still.
+    """
+    born, A, counts = s.born, s.A, s.counts
+    n = counts[SUPPORTS]
+    weakest: Any = np.int64(0)
+    least, second = np.inf, np.inf
+    for j in range(n):
+        size = dot(A[j], A[j])
+        if size < least or (size == least and born[j] < born[weakest]):
+            weakest, least, second = j, size, least
+        elif size < second:
+            second = size
+    refresh(s.values, born, weakest, n)
+    if projects is not None:
+        lost = project_on_others(s, m, first, weakest, o.is_rbf)
+    elif tables is not None:
+        ids = partners(s, weakest, tables, o.merge - 1)
+        if len(ids) > 1:
+            lost, size = unite(s, m, first, ids, second, tables[0], together)
+            counts[BORN] += 1
+            born[weakest] = counts[BORN]
+            for q in ids[1:size]:
+                born[q] = FREE
+            counts[SUPPORTS] -= size - 1
+            return lost
+        lost = _lose(s, m, first, weakest, o.is_rbf)  # nothing points its way
+    else:
+        lost = _lose(s, m, first, weakest, o.is_rbf)
+    born[weakest] = FREE
+    counts[SUPPORTS] -= 1
+    return lost
+
+
+@nb.njit(nogil=True, forceinline=True)
+def _lose(s, m, first, p, is_rbf):  # forgets support p
+    add_to(m.F, s.A[p], m.W[p], first, is_rbf, -1.0)
+    return dot(s.A[p], s.A[p]) * (1.0 if is_rbf else max(np.float64(s.values[p, p]), 0.0))
+
+
+@nb.njit(nogil=True, forceinline=True)
+def _close_up(s, top):  # the last supports take the free slots
+    D, born = s.values, s.born
+    slot = 0
+    for _ in range(top):
+        while top > 0 and born[top - 1] == FREE:
+            top -= 1
+        while slot < top and born[slot] != FREE:
+            slot += 1
+        if slot >= top:
+            return
+        last = top - 1
+        born[slot], born[last] = born[last], FREE
+        s.norms[slot] = s.norms[last]
+        copy(s.X[slot], s.X[last])
+        copy(s.A[slot], s.A[last])
+        copy(s.U[slot], s.U[last])
+        own = D[last, last]
+        for j in range(last):
+            D[slot, j] = D[last, j]
+            D[j, slot] = D[j, last]
+        D[slot, slot] = own

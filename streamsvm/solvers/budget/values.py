@@ -1,0 +1,130 @@
+"""Values of rows with supports, kernel values of them, and the loops over vectors that the steps are made of.
+
+What is called from compiled code alone has no cache of its own: it is kept with what calls it.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def exponents_of_row(X, norms, n, x, gamma, W):
+    """Fills W (slots, 1) with gamma |s_j - x|^2 for one row x (d,)."""
+    own = np.float32(0)
+    for r in range(len(x)):
+        own += x[r] * x[r]
+    for j in range(n):
+        s, product = X[j], np.float32(0)
+        for r in range(len(x)):
+            product += s[r] * x[r]
+        W[j, 0] = max(gamma * (norms[j] + own - 2 * product), np.float32(0))
+
+
+@nb.njit(nogil=True, cache=True)
+def sq_norms(X):
+    """(m,) float32 of rows X (m, d)."""
+    out = np.empty(len(X), np.float32)
+    for i in range(len(X)):
+        out[i] = dot(X[i], X[i])
+    return out
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def exponents(products, a_norms, b_norms, gamma):
+    """Inner products (m, q) -> gamma |a - b|^2, in place."""
+    m, q = products.shape
+    for i in range(m):
+        row, norm = products[i], a_norms[i]
+        for j in range(q):
+            row[j] = max(gamma * (norm + b_norms[j] - 2 * row[j]), np.float32(0))
+
+
+@nb.njit(nogil=True, cache=True)
+def decide(W, n, A, F, rbf):
+    """F (k, b) = sum_j A_j K(s_j, x) from values W (slots, b)."""
+    F[:] = 0
+    if W.shape[1] > 1:
+        for j in range(n):
+            add_to(F, A[j], W[j], np.int64(0), rbf, 1.0)
+        return
+    K = np.empty(n, np.float32)  # of one row with all supports at once
+    kernel_values(W.ravel()[:n], rbf, K)
+    for j in range(n):
+        for c in range(len(F)):
+            F[c, 0] += A[j, c] * K[j]
+
+
+@nb.njit(nogil=True, fastmath=True)
+def exponents_after(block, i, gamma, out):  # gamma |x_i - x_j|^2 for j >= i
+    for j in range(i, len(block)):
+        x, y, square = block[i], block[j], np.float32(0)
+        for r in range(len(x)):
+            square += (x[r] - y[r]) * (x[r] - y[r])
+        out[j] = gamma * square
+
+
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def kernel_values(values, rbf, out):  # K of a row's values; exp as in kernels._rbf
+    if not rbf:
+        for j in range(len(values)):
+            out[j] = values[j]
+        return
+    bits = out.view(np.int32)
+    for j in range(len(values)):
+        x = max(np.float32(-1.4426950408889634) * values[j], np.float32(-127))
+        whole = np.floor(x + np.float32(0.5))
+        f = x - whole
+        p = np.float32(1.32647271e-3)
+        p = p * f + np.float32(9.67151264e-3)
+        p = p * f + np.float32(5.55073374e-2)
+        p = p * f + np.float32(2.40222421e-1)
+        p = p * f + np.float32(6.93146978e-1)
+        out[j] = p * f + np.float32(1)
+        bits[j] += np.int32(whole) << 23
+
+
+@nb.njit(nogil=True, fastmath=True)
+def add_to(F, a, values, first, rbf, sign):  # F[:, first:] += sign a K(values)
+    met = values[first:]  # loops that begin at 0: from another index on, each one might be negative
+    K = np.empty(len(met), np.float32)
+    kernel_values(met, rbf, K)
+    for c in range(len(a)):
+        factor, row = sign * a[c], F[c, first:]
+        if factor != 0:
+            for j in range(len(met)):
+                row[j] += factor * K[j]
+
+
+@nb.njit(nogil=True, fastmath=True)
+def dot(a, b):
+    total = 0.0
+    for c in range(len(a)):
+        total += a[c] * b[c]
+    return total
+
+
+@nb.njit(nogil=True, fastmath=True)
+def add_scaled(out, factor, row):
+    for j in range(len(out)):
+        out[j] += factor * row[j]
+
+
+@nb.njit(nogil=True)
+def scale(out, factor):
+    for j in range(len(out)):
+        out[j] *= factor
+
+
+@nb.njit(nogil=True)
+def copy(out, row):
+    for j in range(len(out)):
+        out[j] = row[j]
+
+
+@nb.njit(nogil=True)
+def refresh(values, born, p, n):  # the whole row of support p
+    for j in range(n):
+        if born[j] > born[p]:
+            values[p, j] = values[j, p]
