@@ -22,7 +22,7 @@ from streamsvm.report.follow import Tail
 from streamsvm.report.html import contents
 from streamsvm.report.read import read_run
 
-RUNS = Path(__file__).parent / "kept" / "runs" / "0.1.0.tar.xz"  # written before events were typed
+RUNS = Path(__file__).parent / "kept" / "records" / "0.1.0.tar.xz"  # written before events were typed
 SECTIONS = {
     "dcsvm": {"convergence", "levels"},
     "bsgd": {"budget"},
