@@ -53,7 +53,7 @@ class Run:
     run_dir: Path | None = None
     resume: bool = False
     performance_report: Path | None = None
-    Cs: Sequence[float] = ()
+    Cs: tuple[float, ...] = ()
 
 
 def train(
@@ -89,7 +89,7 @@ def train_path(
     store: Store, config: FitConfig, Cs: Sequence[float], events: Events = heard
 ) -> list[tuple[Any, Report]]:
     """A model and a report for each C, of a solver that shares its work among them."""
-    return learned(store, with_task(config, store), Run(events, Cs=Cs))
+    return learned(store, with_task(config, store), Run(events, Cs=tuple(Cs)))
 
 
 def plan(store: Store, config: FitConfig) -> dict[str, Any]:
@@ -100,7 +100,9 @@ def plan(store: Store, config: FitConfig) -> dict[str, Any]:
 
 
 def learned(store: Store, config: FitConfig, run: Run) -> list[tuple[Learned, Report]]:
-    """The recipe, of a configuration with its task: models and reports. A large model's parts are in its file alone."""
+    """The recipe: prepare and plan, solve, certify, save. Models, of which a file has the parts where there is one; and
+    reports. config: with its task; probabilities are of fits by the same recipe, on folds.
+    """
     phase = Phases()
     with compiling_told(run.events):
         calibrations = _calibrations(store, config, run, phase)
