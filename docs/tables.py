@@ -10,9 +10,11 @@ from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
 from streamsvm.cli.app import COMMANDS, app
-from streamsvm.config import INDEFINITE, FitConfig, Options
+from streamsvm.config import FitConfig, groups
 from streamsvm.human import human_bytes
 from streamsvm.kernels.table import KERNELS, kernel_names
+from streamsvm.options import Options
+from streamsvm.solvers.catalogue import SOLVERS
 from streamsvm.tune.options import TuneConfig
 
 WORDS = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`", "string": "text"}
@@ -35,19 +37,19 @@ def command_sections() -> str:
 def option_tables() -> str:
     """A table for each group of options: name, what it may be, its default, what it says."""
     lines = ["## All solvers\n", *_table(FitConfig, "")]
-    groups = {name: field.annotation for name, field in FitConfig.model_fields.items() if _is_group(field)}
-    for name, group in {**groups, "tune": TuneConfig}.items():
+    for name, group in {**groups(), "tune": TuneConfig}.items():
         lines += [f"## {name}\n", f"{group.__doc__}\n", *_table(group, f"{name}.")]
     return "\n".join(lines)
 
 
 def kernel_table() -> str:
     """A row for each kernel: its formula, its parameters, who takes it."""
+    takers = ", ".join(f"`{name}`" for name, row in SOLVERS.items() if row.takes_indefinite)
     lines = ["| kernel | k(a, b) | parameters | solvers |\n|---|---|---|---|"]
     for name in kernel_names():
         row = KERNELS[name]
         parameters = ", ".join(f"`{parameter}`" for parameter in row.parameters)
-        solvers = "all" if row.definite else ", ".join(f"`{solver}`" for solver in INDEFINITE)
+        solvers = "all" if row.definite else takers
         lines.append(f"| `{name}` | {_cell(row.formula)} | {parameters} | {solvers} |")
     return "\n".join(lines)
 

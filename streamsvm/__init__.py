@@ -18,17 +18,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "ALFPGMSVC": "streamsvm.estimators.alfpgm",
-    "ALFPGMSVR": "streamsvm.estimators.alfpgm",
-    "BudgetedSVC": "streamsvm.estimators.budgeted",
-    "CuttingPlaneRanker": "streamsvm.estimators.cutting_plane",
-    "CuttingPlaneSVC": "streamsvm.estimators.cutting_plane",
-    "DCSVC": "streamsvm.estimators.dcsvc",
-    "HSSSVC": "streamsvm.estimators.hsssvc",
-    "Store": "streamsvm.data.store",
-    "load_model": "streamsvm.persist",
-}
+_HOMES = {"Store": "streamsvm.data.store", "load_model": "streamsvm.persist"}
 
 __all__ = [
     "ALFPGMSVC",
@@ -46,10 +36,18 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Public names are imported when first used: `import streamsvm` alone stays light."""
-    if name not in _HOMES:
+    home = _HOMES.get(name) or (None if name.startswith("_") else _estimators().get(name))
+    if home is None:
         raise AttributeError(f"module 'streamsvm' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_HOMES, *_estimators()])
+
+
+def _estimators() -> dict[str, str]:
+    """Module by name, of the solvers' rows."""
+    from streamsvm.solvers.catalogue import estimators
+
+    return estimators()

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +23,8 @@ from streamsvm.memory import free_bytes
 from streamsvm.persist import load_model, read_attrs
 from streamsvm.phases import Phases, used_s, whole_command
 from streamsvm.runs import end_with, recorded
+from streamsvm.solvers.catalogue import fit_class, renamed
 from streamsvm.tasks import default_task
-
-FITS = {
-    "dcsvm": "streamsvm.fits.dcsvm:DCSVMFit",
-    "bsgd": "streamsvm.fits.bsgd:BSGDFit",
-    "cutting-plane": "streamsvm.fits.cutting_plane:CuttingPlaneFit",
-    "admm-hss": "streamsvm.fits.admm:ADMMFit",
-    "alfpgm": "streamsvm.fits.alfpgm:ALFPGMFit",
-}
 
 
 def train(
@@ -159,8 +151,7 @@ def open_fit(
     performance_report: Path | None = None,
 ) -> Fit:
     """What `train` does with a store, of a configuration with its task; not begun yet."""
-    module, _, name = FITS[config.solver].partition(":")
-    make = getattr(import_module(module), name)
+    make = fit_class(config.solver)
     checkpoints = Checkpoints(run_dir, store, config, resume, events)
     engine = open_engine(
         config.threads, config.workers, config.scheduler, config.memory_limit, events, performance_report
@@ -188,7 +179,7 @@ def is_made_by(model_path: Path, store: Store, configs: Iterable[FitConfig]) -> 
     model = read_attrs(model_path)
     own = (with_task(config, store).model_dump(mode="json", exclude=set(EXECUTION)) for config in configs)
     options = {
-        name: value for name, value in dict(model.get("config") or {}).items() if name not in EXECUTION
+        name: value for name, value in renamed(model.get("config") or {}).items() if name not in EXECUTION
     }
     return options in own and model.get("fingerprint") == store.fingerprint()
 

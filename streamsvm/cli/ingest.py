@@ -89,7 +89,7 @@ def ingest(
 
 
 def _size(text: str) -> int:
-    from streamsvm.config import parse_size
+    from streamsvm.options import parse_size
 
     try:
         return parse_size(text)

@@ -19,6 +19,7 @@ from streamsvm.errors import DataError
 from streamsvm.events import Events, Rounds
 from streamsvm.fits.base import Fit
 from streamsvm.fits.duals import model_of_duals
+from streamsvm.fits.growth import Growth
 from streamsvm.graph import Engine
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.inner import Precomputed
@@ -46,8 +47,18 @@ class Facts:
     violation: float
 
 
+class _Growth(Growth):
+    """Workers share the subproblems."""
+
+    def is_spread(self, config: FitConfig, problems: int) -> bool:
+        return problems > 1
+
+
 class ALFPGMFit(Fit):
     """The subproblems of its task, side by side or one after the other."""
+
+    growth = _Growth(spread=("solve",))
+    has_bias = True
 
     def __init__(
         self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
@@ -84,6 +95,14 @@ class ALFPGMFit(Fit):
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
         return self.bytes | facts | {"problems": self.task.n_subproblems(len(self.classes))}
 
+    @classmethod
+    def shares_folds(cls, n: int, config: FitConfig) -> bool:
+        return config.alfpgm.max_iter is None
+
+    @property
+    def breaks_ties(self) -> bool:
+        return self.config.alfpgm.break_ties
+
     def model(self) -> tuple[Any, dict[str, Any]]:
         with self.phase("read"):
             rows = self.samples.load().rows
@@ -93,8 +112,8 @@ class ALFPGMFit(Fit):
         for part, found in zip(parts, solved, strict=True):
             alpha[part.places] = found
         intercept = np.array([f.intercept for f in facts])
-        take, break_ties = partial(self.kernel.support, rows), self.config.alfpgm.break_ties
-        model = model_of_duals(self, alpha, intercept, take, break_ties=break_ties)
+        take = partial(self.kernel.support, rows)
+        model = model_of_duals(self, alpha, intercept, take, break_ties=self.breaks_ties)
         certificate, report = self._told(facts, model.n_support)
         return replace(model, header=self.header(certificate)), report
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,13 +25,15 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
 from streamsvm.fits.advice import advice
+from streamsvm.fits.growth import Growth
 from streamsvm.graph import Engine
 from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.options import kernel_of, needs_variance
-from streamsvm.models import Header
+from streamsvm.models import Header, KernelModel
 from streamsvm.persist import save_model
 from streamsvm.phases import Phases
 from streamsvm.tasks import default_task, task_of
+from streamsvm.tasks.scores import Judge
 
 FIRST_ROWS = 1000  # that tell of the features' ranges
 MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times coefficients must not
@@ -43,6 +46,8 @@ class Fit(ABC):
     """
 
     calibration: Calibration | None = None
+    growth: ClassVar[Growth] = Growth()
+    has_bias: ClassVar[bool] = False  # its duals keep y'a = 0
 
     def __init__(
         self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints
@@ -70,6 +75,33 @@ class Fit(ABC):
     @abstractmethod
     def plan(self) -> dict[str, Any]:
         """What the fit would do; nothing is trained."""
+
+    def path(self, Cs: Sequence[float]) -> list[tuple[Any, dict[str, Any]]]:
+        """A model and a report for each C, of a solver that shares its work among them."""
+        raise ConfigError(
+            f"solver {self.config.solver} makes a model of one C at a time, found {len(Cs)} values"
+        )
+
+    @classmethod
+    def shares_folds(cls, n: int, config: FitConfig) -> bool:
+        """Whether a search may decide n rows in pairs of classes, each without its fold, as one problem: by `folds`, or
+        with the duals of all folds side by side, where solving them is all that a fit does."""
+        return False
+
+    def folds(self, Cs: Sequence[float], fold_of: np.ndarray, count: int) -> np.ndarray:
+        """Decision values (n, len(Cs), columns) of each row without those of its fold, fold_of (n,) of `count`."""
+        raise ConfigError(f"solver {self.config.solver} does not share its work among folds")
+
+    def judge(self) -> Judge:
+        """A model without support vectors: it knows what the decision values of `folds`, or of pairs, mean."""
+        none, no_rows = np.empty(0), Rows(np.empty((0, self.store.d), np.float32))
+        header = Header(self.kernel, self.scaling, self.classes, self.config.positive)
+        return KernelModel(header, no_rows, none, none, none, none, self.breaks_ties)
+
+    @property
+    def breaks_ties(self) -> bool:
+        """Whether equal votes of pairs are decided by confidence, see KernelModel."""
+        return True
 
     @cached_property
     def scratch(self) -> Path:

@@ -23,6 +23,7 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.events import Events
 from streamsvm.fits.base import Fit
+from streamsvm.fits.growth import Growth, Seen
 from streamsvm.graph import Engine
 from streamsvm.memory import MiB, require_memory
 from streamsvm.models import BudgetModel
@@ -33,8 +34,20 @@ SHUFFLE = 2  # of the seed's streams: which windows come when, and in which orde
 WINDOW_BYTES = 32 * MiB
 
 
+class _Growth(Growth):
+    """Workers share the partitions, and are sent codes and weights."""
+
+    def is_spread(self, config: FitConfig, problems: int) -> bool:
+        return config.bsgd.partitions > 1
+
+    def network_bytes(self, n: int, seen: Seen) -> float:
+        return n * 12.0
+
+
 class BSGDFit(Fit):
     """One learner over all epochs."""
+
+    growth = _Growth(1.2, ("learn",))
 
     def __init__(
         self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints

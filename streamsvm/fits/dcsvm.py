@@ -21,6 +21,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Rounds
 from streamsvm.fits.base import Fit
+from streamsvm.fits.divided import Divided
 from streamsvm.fits.duals import model_of_duals
 from streamsvm.gather import Table, gather
 from streamsvm.graph import Engine
@@ -53,6 +54,15 @@ REFINE, TOP = 0, -1  # stages after those of the levels, which have their number
 
 class DCSVMFit(Fit):
     """DC-SVM, exact or with early prediction."""
+
+    growth = Divided(spread=("cluster", "levels", "solve", "top"))
+
+    @classmethod
+    def shares_folds(cls, n: int, config: FitConfig) -> bool:
+        """An exact fit of rows that are one part."""
+        options = config.dcsvm
+        whole = options.levels is None and default_levels(n, options.children, early=False) == 0
+        return whole and not options.early
 
     def __init__(
         self, store: Store, config: FitConfig, engine: Engine, events: Events, checkpoints: Checkpoints

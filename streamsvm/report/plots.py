@@ -28,13 +28,13 @@ from streamsvm.report.drawing import (
 )
 from streamsvm.report.read import Run, by_number, columns
 from streamsvm.report.values import Record, number, table
+from streamsvm.solvers.catalogue import phases as phases_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MOST_LETTERS = 50  # of the names below a table of cells, beside each other
-LAST = ("top", "solve", "polish")  # phases of rounds over all rows
 SHORTEST = 0.01  # share of a run's time from which a phase is compared
 LIMIT_SHOWN = 4  # times the most memory that was held, up to which its limit is drawn
 Line = tuple[str, np.ndarray, np.ndarray]  # its name, x and y
@@ -78,8 +78,9 @@ def objective(runs: Sequence[Run]) -> Figure | None:
 
     Where some rows alone are free, as in refine, the others are 0: that is a point of the whole problem, too.
     """
+    some, all_ = phases_of("rounds_on_some"), phases_of("rounds_on_all")
     return over_time(
-        [line(run.name, _whole(run, "refine", *LAST), "t", "objective") for run in runs], "objective"
+        [line(run.name, _whole(run, *some, *all_), "t", "objective") for run in runs], "objective"
     )
 
 
@@ -88,7 +89,7 @@ def gap(runs: Sequence[Run]) -> Figure | None:
     """Gap over the size of the objective."""
     lines = []
     for run in runs:
-        records = _whole(run, *LAST)
+        records = _whole(run, *phases_of("rounds_on_all"))
         t, value, size = columns(records, "t", "gap", "objective")
         if records and records[0]["event"] == "step":  # cutting planes tell it so
             size = np.ones_like(size)

@@ -16,6 +16,7 @@ import numpy as np
 from streamsvm.errors import NotFoundError
 from streamsvm.report.values import Record, number, parse, table, table_rows
 from streamsvm.runs import EVALUATION, EVENTS, RESULT, TUNE, require_run
+from streamsvm.solvers.catalogue import renamed
 
 SCORE = "mean_score"
 NOT_OPTIONS = ("rank", SCORE, "std_score", "fold_scores", "rows", "seconds")  # what else a trial of tune says
@@ -49,7 +50,7 @@ class Run:
     @property
     def config(self) -> Record:
         """The options of a run; of a search, whose first record has those that all share, with the best trial's."""
-        config = table(self.first("start").get("config"))
+        config = renamed(table(self.first("start").get("config")))
         return _with(config, self.tune[0]) if self.tune else config
 
     @property

@@ -18,11 +18,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streamsvm.config import BSGDConfig
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF
 from streamsvm.solvers import budget as core
+from streamsvm.solvers.sections import BSGDConfig
 from streamsvm.strips import strips
 
 Strategy = Literal["sequence", "gradient", "project", "remove"]
