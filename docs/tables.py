@@ -14,7 +14,8 @@ from streamsvm.config import FitConfig, groups
 from streamsvm.human import human_bytes
 from streamsvm.kernels.table import KERNELS, kernel_names
 from streamsvm.options import Options
-from streamsvm.solvers.catalogue import SOLVERS
+from streamsvm.solvers.catalogue import SOLVERS, section_of
+from streamsvm.tasks import task_names, task_of
 from streamsvm.tune.options import TuneConfig
 
 WORDS = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`", "string": "text"}
@@ -51,6 +52,17 @@ def kernel_table() -> str:
         parameters = ", ".join(f"`{parameter}`" for parameter in row.parameters)
         solvers = "all" if row.definite else takers
         lines.append(f"| `{name}` | {_cell(row.formula)} | {parameters} | {solvers} |")
+    return "\n".join(lines)
+
+
+def solver_table() -> str:
+    """A row for each solver: its section of options, its tasks, kernels and estimators."""
+    lines = ["| solver | options | tasks | kernels | estimators |\n|---|---|---|---|---|"]
+    for name, row in SOLVERS.items():
+        tasks = ", ".join(task for task in task_names() if task_of(task).goes_with(name))
+        kernels = "all" if row.takes_indefinite else "all that are definite"
+        made = ", ".join(f"`{place.partition(':')[2]}`" for place in row.estimators)
+        lines.append(f"| `{name}` | `{section_of(name)}` | {tasks} | {kernels} | {made} |")
     return "\n".join(lines)
 
 
