@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +42,7 @@ def store(tmp_path_factory) -> str:
 
 def test_the_command_line_and_its_help_know_it(store):
     help_text = " ".join(command("fit", "--help").stdout.split())
-    assert "admm-hss, alfpgm, toy-descent (default dcsvm)" in help_text
+    assert "alfpgm, toy- descent (default dcsvm)" in help_text
     wrong = command("fit", "--store", store, "--solver", "toy", status=2)
     assert "'alfpgm' or 'toy-descent'" in wrong.stderr
     other = command("fit", "--store", store, "--set", "toy_descent.steps=3", status=2)
@@ -54,7 +55,9 @@ def test_the_command_line_and_its_help_know_it(store):
 
 def test_it_is_planned_with_small_fits(store):
     plan = json.loads(
-        command("fit", "--store", store, *NAME, "--dry-run", "--pilot", "1", "--workers", "2", "--json").stdout
+        command(
+            "fit", "--store", store, *NAME, "--dry-run", "--pilot", "1", "--workers", "2", "--json"
+        ).stdout
     )
     assert plan["matrix_bytes"] == 8 * 300**2
     assert plan["seconds_estimated_by_phase"]["descend"] > 0
@@ -103,7 +106,9 @@ def test_it_is_searched_over(store, tmp_path):
 
 
 def test_the_tables_of_the_documentation_have_it():
-    tables = toy("from tables import option_tables, solver_table\nprint(option_tables(), solver_table())").stdout
+    tables = toy(
+        "from tables import option_tables, solver_table\nprint(option_tables(), solver_table())"
+    ).stdout
     assert "## toy_descent\n\nAccelerated projected gradients" in tables
     assert "| `toy_descent.steps` | whole number, at least 1 | `20000` | Most steps |" in tables
     assert "| `toy-descent` | `toy_descent` | classify | all that are definite | `ToySVC` |" in tables
@@ -113,18 +118,19 @@ def test_its_estimator_is_public():
     toy("import streamsvm\nassert streamsvm.ToySVC is toy_solver.ToySVC\nassert 'ToySVC' in dir(streamsvm)")
 
 
-CONTRACTS = ("fits", "estimators", "kernels")
-
-
-@pytest.mark.slow  # the contracts of one more solver, in processes of pytest
-@pytest.mark.parametrize("contract", CONTRACTS)
-def test_it_keeps_to_the_contracts(contract):
-    words = ["-q", "-p", "no:cacheprovider", "-k", "toy-descent", "-m", "", "-n", "0"]
-    test = HERE / "contracts" / f"test_{contract}.py"
-    said = toy(
-        "import pytest\nsys.exit(pytest.main(sys.argv[1:]))", *words, "-c", HERE.parent / "pyproject.toml", test
-    ).stdout
-    assert " passed" in said
+@pytest.mark.slow  # the contracts of one more solver, in a process of pytest
+def test_it_keeps_to_the_contracts():
+    words = ["-q", "-p", "toy_solver", "-p", "no:cacheprovider", "-n", "0", "-k", "toy-descent", "-m", ""]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, HERE / "contracts"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": f"{HERE}:{HERE.parent}"},
+        cwd=HERE.parent,
+        timeout=280,
+    )
+    assert run.returncode == 0, run.stdout
+    assert int(re.search(r"(\d+) passed", run.stdout)[1]) > 25
 
 
 WRONG = {
@@ -138,9 +144,7 @@ WRONG = {
 
 
 def test_what_is_forgotten_is_an_error_where_it_is_registered():
-    lines = [
-        f"with pytest.raises(ConfigError, match={said!r}): {wrong}" for said, wrong in WRONG.items()
-    ]
+    lines = [f"with pytest.raises(ConfigError, match={said!r}): {wrong}" for said, wrong in WRONG.items()]
     toy(
         "\n".join(
             [

@@ -18,7 +18,7 @@ from streamsvm.options import SolverOptions, Whole
 from streamsvm.solvers.base import run
 from streamsvm.solvers.catalogue import Row, register
 
-STRETCH = 50  # steps that make one of the loop
+STRETCH = 20  # steps that make one of the loop
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class ToyFit(Fit):
             self.checkpoints.offer(lambda: vars(state), last=stop(state))
 
         saved = self.checkpoints.load()
-        with self.phase("descend"):
+        with self.phase("descend"), self.engine.serial_blas():
             state = run(Accelerated(), problem, saved and State(**saved), stop=stop, on_step=on_step)
         alpha = np.zeros((len(rows), self.task.coefficients(len(self.classes))))
         ends = np.cumsum([len(part.ids) for part in parts])[:-1]
