@@ -160,7 +160,9 @@ class TestNamesOfEarlierVersions:
         assert is_made_by(model, store, [asked])
         told = read_run(run).config
         assert told["admm_hss"]["iterations"] == 3
-        shown = [row["option"] for part in summary([read_run(run)]) for row in getattr(part, "rows", [])]
+        shown = [
+            row.get("option", "") for part in summary([read_run(run)]) for row in getattr(part, "rows", [])
+        ]
         assert "admm_hss.iterations" in shown
         assert not any(option.startswith(("hss.", "dcsvm.")) for option in shown)
         for path in run.glob("state-*.npz"):
