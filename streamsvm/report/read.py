@@ -16,7 +16,7 @@ import numpy as np
 from streamsvm.errors import NotFoundError
 from streamsvm.report.values import Record, number, parse, table, table_rows
 from streamsvm.runs import EVALUATION, EVENTS, RESULT, TUNE, require_run
-from streamsvm.solvers.catalogue import renamed
+from streamsvm.solvers.catalogue import renamed, renamed_option
 
 SCORE = "mean_score"
 NOT_OPTIONS = ("rank", SCORE, "std_score", "fold_scores", "rows", "seconds")  # what else a trial of tune says
@@ -134,7 +134,7 @@ def _with(config: Record, trial: Record) -> Record:
     """A configuration with a trial's options, by dotted name, in place of its own."""
     merged = {name: dict(value) if isinstance(value, dict) else value for name, value in config.items()}
     for name in options_of([trial]):
-        group, _, member = name.rpartition(".")
+        group, _, member = renamed_option(name).rpartition(".")
         place = merged[group] if isinstance(merged.get(group), dict) else merged
         place[member if place is not merged else name] = trial[name]
     return merged
