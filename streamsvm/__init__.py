@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store as Store
+    from streamsvm.estimators.admm_hss import HSSSVC as HSSSVC
     from streamsvm.estimators.alfpgm import ALFPGMSVC as ALFPGMSVC
     from streamsvm.estimators.alfpgm import ALFPGMSVR as ALFPGMSVR
     from streamsvm.estimators.budgeted import BudgetedSVC as BudgetedSVC
     from streamsvm.estimators.cutting_plane import CuttingPlaneRanker as CuttingPlaneRanker
     from streamsvm.estimators.cutting_plane import CuttingPlaneSVC as CuttingPlaneSVC
-    from streamsvm.estimators.dcsvc import DCSVC as DCSVC
-    from streamsvm.estimators.hsssvc import HSSSVC as HSSSVC
+    from streamsvm.estimators.dcsvm import DCSVC as DCSVC
     from streamsvm.persist import load_model as load_model
 
 __version__ = "0.1.0"

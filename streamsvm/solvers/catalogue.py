@@ -41,7 +41,7 @@ SOLVERS = {
     "dcsvm": Row(
         "streamsvm.fits.dcsvm:DCSVMFit",
         "streamsvm.solvers.sections:DCSVMConfig",
-        ("streamsvm.estimators.dcsvc:DCSVC",),
+        ("streamsvm.estimators.dcsvm:DCSVC",),
         reads=("tol", "cache_size"),
         rounds_on_all=("top",),
         rounds_on_some=("refine",),
@@ -63,9 +63,9 @@ SOLVERS = {
         needs=("kernel.name=linear",),
     ),
     "admm-hss": Row(
-        "streamsvm.fits.admm:ADMMFit",
+        "streamsvm.fits.admm_hss:ADMMHSSFit",
         "streamsvm.solvers.sections:ADMMHSSConfig",
-        ("streamsvm.estimators.hsssvc:HSSSVC",),
+        ("streamsvm.estimators.admm_hss:HSSSVC",),
         aliases=("hss",),
         rounds_on_all=("polish",),
     ),

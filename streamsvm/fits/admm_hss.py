@@ -67,7 +67,7 @@ class _Problem:
         return self.inverse.solve(V, self.engine.threads)
 
 
-class ADMMFit(Fit):
+class ADMMHSSFit(Fit):
     """One factorisation for all columns: one for two classes, else one for each class against the rest; times Cs."""
 
     growth = Growth(
