@@ -9,7 +9,7 @@ from pathlib import Path
 from streamsvm import __version__
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tables import command_sections, kernel_table, option_tables
+from tables import command_sections, kernel_table, option_tables, solver_table
 
 project = "streamsvm"
 author = "The streamsvm developers"
@@ -43,6 +43,7 @@ GENERATED = {
     "<!-- commands -->": command_sections,
     "<!-- options -->": option_tables,
     "<!-- kernels -->": kernel_table,
+    "<!-- solvers -->": solver_table,
 }
 
 

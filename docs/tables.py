@@ -10,10 +10,13 @@ from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
 from streamsvm.cli.app import COMMANDS, app
-from streamsvm.config import INDEFINITE, FitConfig, Options
+from streamsvm.config import FitConfig, groups
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.human import human_bytes
 from streamsvm.kernels.table import KERNELS, kernel_names
+from streamsvm.options import Options
+from streamsvm.solvers.catalogue import SOLVERS, section_of
+from streamsvm.tasks import task_names, task_of
 from streamsvm.tune.options import TuneConfig
 
 WORDS = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`", "string": "text"}
@@ -36,8 +39,7 @@ def command_sections() -> str:
 def option_tables() -> str:
     """A table for each group of options: name, what it may be, its default, what it says."""
     lines = ["## All solvers\n", *_table(FitConfig, "")]
-    groups = {name: field.annotation for name, field in FitConfig.model_fields.items() if _is_group(field)}
-    for name, group in {**groups, "tune": TuneConfig}.items():
+    for name, group in {**groups(), "tune": TuneConfig}.items():
         lines += [f"## {name}\n", f"{group.__doc__}\n", *_table(group, f"{name}.")]
     lines += ["## ingest\n", f"{IngestOptions.__doc__}\n", *_table(IngestOptions, "")]
     return "\n".join(lines)
@@ -45,12 +47,24 @@ def option_tables() -> str:
 
 def kernel_table() -> str:
     """A row for each kernel: its formula, its parameters, who takes it."""
+    takers = ", ".join(f"`{name}`" for name, row in SOLVERS.items() if row.takes_indefinite)
     lines = ["| kernel | k(a, b) | parameters | solvers |\n|---|---|---|---|"]
     for name in kernel_names():
         row = KERNELS[name]
         parameters = ", ".join(f"`{parameter}`" for parameter in row.parameters)
-        solvers = "all" if row.definite else ", ".join(f"`{solver}`" for solver in INDEFINITE)
+        solvers = "all" if row.definite else takers
         lines.append(f"| `{name}` | {_cell(row.formula)} | {parameters} | {solvers} |")
+    return "\n".join(lines)
+
+
+def solver_table() -> str:
+    """A row for each solver: its section of options, its tasks, kernels and estimators."""
+    lines = ["| solver | options | tasks | kernels | estimators |\n|---|---|---|---|---|"]
+    for name, row in SOLVERS.items():
+        tasks = ", ".join(task for task in task_names() if task_of(task).goes_with(name))
+        kernels = "all" if row.takes_indefinite else "all that are definite"
+        made = ", ".join(f"`{place.partition(':')[2]}`" for place in row.estimators)
+        lines.append(f"| `{name}` | `{section_of(name)}` | {tasks} | {kernels} | {made} |")
     return "\n".join(lines)
 
 

@@ -20,9 +20,17 @@ from typing import Any
 from measure import Failed, Run, Spread, Worker, run, run_here
 from tables import Bytes, Factor, Report, Seconds, Share, Table
 
+from streamsvm.solvers.catalogue import solver_row
+
 HERE = Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"
 STREAMSVM = (sys.executable, "-m", "streamsvm")
+
+
+def asking_for(solver: str) -> list[str]:
+    """Words of the command line that choose a solver, and what it needs."""
+    needs = solver_row(solver).needs
+    return ["--solver", solver, *(word for need in needs for word in ("--set", need))]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from bench import CONFIGS, Bench, from_arguments
 from tables import Bytes, Report, Seconds, Share, Table
 
 CONFIG = CONFIGS / "c_path.toml"
-SOLVERS = {"admm-hss": ("--set", "hss.storage=float32"), "dcsvm": ()}
+SOLVERS = {"admm-hss": ("--set", "admm_hss.storage=float32"), "dcsvm": ()}
 
 
 def search(bench: Bench, solver: str, name: str, keep: Path) -> dict[str, Any]:

@@ -37,24 +37,27 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-from bench import STREAMSVM
+from bench import STREAMSVM, asking_for
 from processes import WORKER_BYTES, Cluster
 from tables import Report, Seconds, Table
 
 from streamsvm.data.store import Store
 from streamsvm.demo import write_stores
 from streamsvm.persist import load_model
+from streamsvm.solvers.catalogue import SOLVERS as CATALOGUE
 
 EVEN = ["--positive", "0,2,4,6,8"]  # two classes: decision values that can be compared, no votes
 KERNEL = [*EVEN, "--gamma", "2e-2", "--C", "10", "--scale", "maxabs"]
-SOLVERS: dict[str, list[str]] = {
-    "dcsvm": [*KERNEL, "--set", "dcsvm.levels=2", "--set", "dcsvm.part_rows=600"],
-    "early": [*KERNEL, "--early", "--set", "dcsvm.levels=2", "--set", "dcsvm.part_rows=600"],
-    "alfpgm": [*KERNEL, "--solver", "alfpgm"],
-    "bsgd": [*KERNEL, "--solver", "bsgd", "--set", "bsgd.partitions=2", "--budget", "300", "--epochs", "2"],
-    "cutting-plane": [*EVEN, "--solver", "cutting-plane", "--kernel", "linear", "--tol", "1e-4"],
-    "admm-hss": [*KERNEL, "--solver", "admm-hss"],
+PARTS = ["--set", "dcsvm.levels=2", "--set", "dcsvm.part_rows=600"]
+MORE = {
+    "dcsvm": PARTS,
+    "bsgd": ["--set", "bsgd.partitions=2", "--budget", "300", "--epochs", "2"],
+    "cutting-plane": ["--tol", "1e-4"],
 }
+SOLVERS: dict[str, list[str]] = {
+    name: [*(EVEN if row.needs else KERNEL), *asking_for(name), *MORE.get(name, [])]
+    for name, row in CATALOGUE.items()
+} | {"early": [*KERNEL, "--early", *PARTS]}
 LONGEST_S = 600  # a fit that takes longer hangs
 CLOSE = 2e-2  # difference of decision values, over their size, that tolerances explain
 

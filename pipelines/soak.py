@@ -31,20 +31,20 @@ from statistics import median
 from typing import Any
 
 import psutil
-from bench import STREAMSVM, Bench, from_arguments
+from bench import STREAMSVM, Bench, asking_for, from_arguments
 from measure import Failed
 from processes import Cluster
 from tables import Bytes, Report, Share, Table
 
+from streamsvm.solvers.catalogue import SOLVERS as CATALOGUE
+
 RBF = ("--gamma", "2", "--C", "8")
+PARTS = ("--set", "dcsvm.levels=1", "--set", "dcsvm.part_rows=500")
+MORE = {"dcsvm": PARTS, "bsgd": ("--set", "bsgd.partitions=2", "--budget", "200")}
 SOLVERS: dict[str, tuple[str, ...]] = {
-    "dcsvm": (*RBF, "--set", "dcsvm.levels=1", "--set", "dcsvm.part_rows=500"),
-    "early": (*RBF, "--early", "--set", "dcsvm.levels=1", "--set", "dcsvm.part_rows=500"),
-    "alfpgm": (*RBF, "--solver", "alfpgm"),
-    "bsgd": (*RBF, "--solver", "bsgd", "--set", "bsgd.partitions=2", "--budget", "200"),
-    "cutting-plane": ("--solver", "cutting-plane", "--kernel", "linear"),
-    "admm-hss": (*RBF, "--solver", "admm-hss"),
-}
+    name: (*(() if row.needs else RBF), *asking_for(name), *MORE.get(name, ()))
+    for name, row in CATALOGUE.items()
+} | {"early": (*RBF, "--early", *PARTS)}
 FIT_ROWS = 3_000
 EVENTS = 140_000  # before they come again
 STREAM = ("--gamma", "2", "--lam", "1e-5", "--budget", "500", "--scale", "none", "--snapshot-every", "5000")

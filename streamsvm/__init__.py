@@ -7,28 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store as Store
+    from streamsvm.estimators.admm_hss import HSSSVC as HSSSVC
     from streamsvm.estimators.alfpgm import ALFPGMSVC as ALFPGMSVC
     from streamsvm.estimators.alfpgm import ALFPGMSVR as ALFPGMSVR
     from streamsvm.estimators.budgeted import BudgetedSVC as BudgetedSVC
     from streamsvm.estimators.cutting_plane import CuttingPlaneRanker as CuttingPlaneRanker
     from streamsvm.estimators.cutting_plane import CuttingPlaneSVC as CuttingPlaneSVC
-    from streamsvm.estimators.dcsvc import DCSVC as DCSVC
-    from streamsvm.estimators.hsssvc import HSSSVC as HSSSVC
+    from streamsvm.estimators.dcsvm import DCSVC as DCSVC
     from streamsvm.persist import load_model as load_model
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "ALFPGMSVC": "streamsvm.estimators.alfpgm",
-    "ALFPGMSVR": "streamsvm.estimators.alfpgm",
-    "BudgetedSVC": "streamsvm.estimators.budgeted",
-    "CuttingPlaneRanker": "streamsvm.estimators.cutting_plane",
-    "CuttingPlaneSVC": "streamsvm.estimators.cutting_plane",
-    "DCSVC": "streamsvm.estimators.dcsvc",
-    "HSSSVC": "streamsvm.estimators.hsssvc",
-    "Store": "streamsvm.data.store",
-    "load_model": "streamsvm.persist",
-}
+_HOMES = {"Store": "streamsvm.data.store", "load_model": "streamsvm.persist"}
 
 __all__ = [
     "ALFPGMSVC",
@@ -46,10 +36,18 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Public names are imported when first used: `import streamsvm` alone stays light."""
-    if name not in _HOMES:
+    home = _HOMES.get(name) or (None if name.startswith("_") else _estimators().get(name))
+    if home is None:
         raise AttributeError(f"module 'streamsvm' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_HOMES, *_estimators()])
+
+
+def _estimators() -> dict[str, str]:
+    """Module by name, of the solvers' rows."""
+    from streamsvm.solvers.catalogue import estimators
+
+    return estimators()

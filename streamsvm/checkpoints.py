@@ -24,6 +24,7 @@ from streamsvm.data.target import storage_errors
 from streamsvm.errors import ConfigError, CorruptDataError, StorageError
 from streamsvm.events import Events, Warned, ignore
 from streamsvm.machine import InUse, is_locked, locked, sync_folder
+from streamsvm.solvers.catalogue import renamed_option
 
 KEPT = 2
 LOCK = "lock"  # a file of the run directory
@@ -111,7 +112,7 @@ def has_state(run_dir: Path) -> bool:
 def require_own(path: Path, found: str, own: Mapping[str, Any]) -> None:
     """Raises ConfigError where a state's identity, as JSON, is of other data, options or another version."""
     try:
-        named = dict(json.loads(found))
+        named = {renamed_option(name): was for name, was in dict(json.loads(found)).items()}
     except (ValueError, TypeError):
         named = {}
     for name, expected in own.items():

@@ -19,34 +19,20 @@ from streamsvm.config import FitConfig
 from streamsvm.data.sources import ArraySource
 from streamsvm.data.store import Store
 from streamsvm.events import Event, Events, Phase, Record, Round
+from streamsvm.fits.growth import Growth
 from streamsvm.graph import Engine
-from streamsvm.memory import MiB, free_bytes, stay_in_memory, vector_bytes
+from streamsvm.memory import MiB, free_bytes, stay_in_memory
 from streamsvm.phases import usage_so_far
-from streamsvm.solvers.dcsvm import default_levels
+from streamsvm.solvers.catalogue import fit_class
 from streamsvm.tasks import task_of
 from streamsvm.train import train_in_memory, with_task
 
-LEAST_ROWS = 500  # of a pilot
-LEAST_PART_ROWS = {True: 128, False: 512}  # on average, of a pilot's parts, with early prediction or without
+LEAST_ROWS = Growth.least_rows  # of a pilot
 STRETCHES = 64  # of neighbouring rows, from which pilots are drawn: a large store is not read whole
 SAMPLE_SHARE = 1 / 8  # of the memory limit, for the rows of pilots
-STEEPEST = {  # power of n
-    "dcsvm": 2.5,
-    "alfpgm": 2.5,
-    "admm-hss": 1.5,  # linear where ranks have settled, which those of small pilots have not
-    "cutting-plane": 1.5,
-    "bsgd": 1.2,
-}
 MOST_LOADING_S = 2.0  # of compiled code
 TASK_S = 2e-3  # of the leading process, for a task on a cluster
 PROCESSES_S = 5.0  # until local processes have started
-SPREAD = {  # phases that the workers of a cluster share, next to `scale`
-    "dcsvm": {"cluster", "levels", "solve", "top"},
-    "cutting-plane": {"planes"},
-    "admm-hss": {"compress"},
-    "alfpgm": {"solve"},  # pairs of classes
-    "bsgd": {"learn"},  # partitions
-}
 
 
 @dataclass(frozen=True)
@@ -118,24 +104,25 @@ class Costs:
             "seconds_estimated_by_phase": by_phase,
             "peak_rss_bytes_estimated": self.base_bytes
             + (last.peak_rss_bytes - self.base_bytes) * n // last.n,
-            "n_support_estimated": int(self._grown(n, [p.n_support for p in self.pilots])),
+            "n_support_estimated": int(self.grown(n, "n_support")),
             "store_read_bytes_estimated": int(self._rows_read(n, site) * self.row_bytes),
             "scratch_bytes_estimated": self._scratch_bytes(n, site),
             "network_bytes_estimated": int(self.network_bytes(n)) if site.workers else 0,
             "pilots": [{"n": p.n, "seconds": p.total_s} for p in self.pilots],
         }
 
+    @property
+    def growth(self) -> Growth:
+        """What the solver says of itself."""
+        return fit_class(self.solver).growth
+
     def least_bytes(self, n: int) -> int:
-        """That no limit makes smaller: of DC-SVM, vectors of all rows, and an exact model's support vectors twice over
-        (gathered, then whole); what else grows with the rows is in the plan, which refuses a limit that is too low."""
-        if self.solver != "dcsvm":
-            return self.base_bytes
-        support = 0 if self.divided else self._grown(n, [p.n_support for p in self.pilots])
-        return self.base_bytes + vector_bytes(n, self.columns) + int(2 * support * self.spooled_row_bytes)
+        """That no limit makes smaller; what else grows with the rows is in the plan, which refuses a limit too low."""
+        return self.growth.least_bytes(n, self)
 
     def _seconds(self, n: int, site: Site) -> dict[str, float]:
         faster = self.threads / site.slots if site.workers else 1.0
-        spread = {"scale", *(SPREAD[self.solver] if self.is_spread else ())}
+        spread = {"scale", *(self.growth.spread if self.is_spread else ())}
         seconds = {}
         for name in dict.fromkeys(name for pilot in self.pilots for name in pilot.seconds):
             alone = self._grown(n, [pilot.seconds.get(name, 0.0) for pilot in self.pilots])
@@ -144,30 +131,17 @@ class Costs:
         seconds["read store"] = self._rows_read(n, site) * self.row_bytes / rate
         seconds["scratch"] = 2 * self._scratch_bytes(n, site) / rate
         if site.workers:
-            tasks = self._grown(n, [p.n_parts for p in self.pilots])
+            tasks = self.grown(n, "n_parts")
             tasks += self._rows_read(n, site) / self.block_rows
             seconds["lead"] = PROCESSES_S + tasks * TASK_S + self.network_bytes(n) / site.network_bytes_s
         return seconds | {"start": self.start_s}
 
     def network_bytes(self, n: int) -> float:
         """Between the leading process and the workers of a cluster, rows among them; what is small is left out."""
-        support = self._grown(n, [p.n_support for p in self.pilots])
-        read = self._grown(n, [p.rows_read for p in self.pilots])
-        return {
-            # passes take the rows' parts there and back, a part its rows' numbers, labels, bounds and coefficients,
-            # rounds of the top the products of all rows
-            "dcsvm": 8
-            * (read + 3 * n + n * self.columns + self._grown(n, [p.rows_of_rounds for p in self.pilots]))
-            + support * (4 * self.d + 8 + 16 * self.columns),
-            # codes and weights there once, scores back from each pass (a rank's slopes there, every other time)
-            "cutting-plane": n * 12.0 + read * 8 * self.columns,
-            "admm-hss": n * 4.0 * self.d,
-            "alfpgm": n * 4.0 * self.d,
-            "bsgd": n * 12.0,
-        }[self.solver]
+        return self.growth.network_bytes(n, self)
 
     def _rows_read(self, n: int, site: Site) -> float:
-        return self._grown(n, [p.rows_read for p in self.pilots]) + (n if self._regroups(n, site) else 0)
+        return self.grown(n, "rows_read") + (n if self._regroups(n, site) else 0)
 
     def _scratch_bytes(self, n: int, site: Site) -> int:
         """Of the rows in files by part."""
@@ -175,12 +149,19 @@ class Costs:
 
     def _regroups(self, n: int, site: Site) -> bool:
         """Whether rows are written in the order of their parts: for workers, or as memory does not hold them."""
-        held = stay_in_memory(n, self.spooled_row_bytes, self.columns, self.limit_bytes, self.threads)
-        return self.solver == "dcsvm" and (bool(site.workers) or not held)
+        return self.growth.regroups(n, self, on_workers=bool(site.workers))
+
+    def is_held(self, n: int) -> bool:
+        """Whether n rows stay in memory."""
+        return stay_in_memory(n, self.spooled_row_bytes, self.columns, self.limit_bytes, self.threads)
+
+    def grown(self, n: int, what: str) -> float:
+        """A count of the pilots at n rows."""
+        return self._grown(n, [getattr(pilot, what) for pilot in self.pilots])
 
     def _grown(self, n: int, values: Sequence[float]) -> float:
         most = min(n, self.divided or n)
-        return grown([p.n for p in self.pilots], values, most, STEEPEST[self.solver]) * n / most
+        return grown([p.n for p in self.pilots], values, most, self.growth.steepest) * n / most
 
 
 def grown(sizes: Sequence[int], values: Sequence[float], n: int, steepest: float = 2.5) -> float:
@@ -208,7 +189,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
     sizes = [m for m in _sizes(store.n, config) if LEAST_ROWS <= m <= most] or [min(store.n, most)]
     rows, read_bytes_s = _drawn(store, sizes[-1], np.random.default_rng(config.seed))
     first, again = (_pilot(rows, config, store.n, min(LEAST_ROWS, sizes[0])) for _ in range(2))
-    pilots: list[Pilot] = []
+    pilots, growth = list[Pilot](), growth_of(config)
     until = time.perf_counter() + seconds
     for m, following in zip(sizes, [*sizes[1:], None], strict=True):
         pilots.append(_pilot(rows, config, store.n, m))
@@ -216,7 +197,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
         seen = [p.n for p in pilots]
         if following is None:
             break
-        if time.perf_counter() + grown(seen, took, following, STEEPEST[config.solver]) > until:
+        if time.perf_counter() + grown(seen, took, following, growth.steepest) > until:
             break
     task = task_of(str(config.task))
     k = len(store.coded[0]) if task.has_classes else 0
@@ -233,8 +214,8 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
         Engine(config.threads).threads,
         start_s + loading,
         again.peak_rss_bytes,
-        _is_spread(config, task.n_subproblems(k)),
-        store.n if config.dcsvm.early and _levels(store.n, config) else None,
+        growth.is_spread(config, task.n_subproblems(k)),
+        growth.divided(store.n, config),
         pilots,
     )
 
@@ -246,24 +227,14 @@ def _spooled_row_bytes(store: Store, config: FitConfig) -> float:
     return store.d * (1.0 if config.scale == "none" and store.dtype == np.uint8 else 4.0)
 
 
-def _is_spread(config: FitConfig, problems: int) -> bool:
-    alone = {"alfpgm": problems == 1, "bsgd": config.bsgd.partitions == 1}
-    return not alone.get(config.solver, False)
+def growth_of(config: FitConfig) -> Growth:
+    return fit_class(config.solver).growth
 
 
 def _sizes(n: int, config: FitConfig) -> list[int]:
     """Rows of pilots, rising: halves of halves, as far down as parts allow."""
-    least = LEAST_ROWS
-    if levels := _levels(n, config):
-        least = max(least, LEAST_PART_ROWS[config.dcsvm.early] * config.dcsvm.children**levels)
+    least = growth_of(config).rows_of_pilot(n, config)
     return [n >> j for j in range(n.bit_length(), 0, -1) if n >> j >= min(least, n // 4)]
-
-
-def _levels(n: int, config: FitConfig) -> int:
-    options = config.dcsvm
-    if config.solver != "dcsvm":
-        return 0
-    return options.levels or default_levels(n, options.children, early=options.early)
 
 
 def _drawn(store: Store, m: int, rng: np.random.Generator) -> tuple[Store, float]:
@@ -316,7 +287,7 @@ def _pilot(rows: Store, config: FitConfig, n: int, m: int) -> Pilot:
 
     began = time.perf_counter()
     store = Store(source, {name: values[:m] for name, values in rows.columns().items()})
-    _, report = train_in_memory(store, _smaller(config, n, m), Events(count))
+    _, report = train_in_memory(store, growth_of(config).smaller(config, n, m), Events(count))
     phases = dict(report["seconds_by_phase"])
     total = time.perf_counter() - began - phases.pop("compile", 0.0)  # which the fit will not do again
     return Pilot(
@@ -328,16 +299,6 @@ def _pilot(rows: Store, config: FitConfig, n: int, m: int) -> Pilot:
         report.get("n_parts", 0),
         usage_so_far()["peak_rss_bytes"],
     )
-
-
-def _smaller(config: FitConfig, n: int, m: int) -> FitConfig:
-    """The configuration for m rows instead of n, with the same division."""
-    options, levels = config.dcsvm, _levels(n, config)
-    if levels == 0:
-        return config
-    part_rows = max(2, (options.part_rows or 2 * n // options.children**levels) * m // n)
-    same = {"levels": levels, "part_rows": part_rows if options.early else options.part_rows}
-    return config.model_copy(update={"dcsvm": options.model_copy(update=same)})
 
 
 def site_of(config: FitConfig) -> Site:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -29,15 +28,8 @@ from streamsvm.memory import free_bytes
 from streamsvm.persist import load_model, read_attrs
 from streamsvm.phases import Phases, used_s, whole_command
 from streamsvm.runs import end_with, recorded
+from streamsvm.solvers.catalogue import fit_class, renamed
 from streamsvm.tasks import default_task
-
-FITS = {
-    "dcsvm": "streamsvm.fits.dcsvm:DCSVMFit",
-    "bsgd": "streamsvm.fits.bsgd:BSGDFit",
-    "cutting-plane": "streamsvm.fits.cutting_plane:CuttingPlaneFit",
-    "admm-hss": "streamsvm.fits.admm:ADMMFit",
-    "alfpgm": "streamsvm.fits.alfpgm:ALFPGMFit",
-}
 
 
 @dataclass(frozen=True)
@@ -130,12 +122,6 @@ def planned(
         yield fit_class(config.solver)(prepared, context)
 
 
-def fit_class(solver: str) -> type[Fit]:
-    """What fits with the solver of this name."""
-    module, _, name = FITS[solver].partition(":")
-    return getattr(import_module(module), name)
-
-
 def _solved(fit: Fit, draft: Draft, Cs: Sequence[float]) -> list[Solution]:
     if not Cs:
         return [fit.solve(draft)]
@@ -200,7 +186,7 @@ def is_made_by(model_path: Path, store: Store, configs: Iterable[FitConfig]) -> 
     model = read_attrs(model_path)
     own = (with_task(config, store).model_dump(mode="json", exclude=set(EXECUTION)) for config in configs)
     options = {
-        name: value for name, value in dict(model.get("config") or {}).items() if name not in EXECUTION
+        name: value for name, value in renamed(model.get("config") or {}).items() if name not in EXECUTION
     }
     return options in own and model.get("fingerprint") == store.fingerprint()
 

@@ -1,27 +1,39 @@
 """The small configuration of each solver, and small estimators: what tests of whole fits share.
 
-A new solver is one more line in SOLVERS, and its own sections and plots in PAGES. The recipes that fit all solvers
-(pipelines/faults.py, pipelines/soak.py) keep lists of their own: sizes of real data, as words of the command line.
+Every solver of the catalogue is here; what makes one small is a line in SMALL, its own sections and plots in PAGES. So
+is what a test registers before it runs these: `pytest -p toy_solver`.
 """
 
 from __future__ import annotations
 
+from collections import ChainMap
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from streamsvm import ALFPGMSVC, DCSVC, HSSSVC, BudgetedSVC, CuttingPlaneSVC
-from streamsvm.config import FitConfig, build_config
+from streamsvm.config import FitConfig, build_config, parse_set
+from streamsvm.solvers.catalogue import imported, section_of, solver_names, solver_row
 
 EARLY = {"levels": 1, "part_rows": 90, "early": True}
+SMALL = {
+    "dcsvm": {"levels": 2, "part_rows": 200},
+    "bsgd": {"budget": 30, "epochs": 2, "partitions": 3},
+    "alfpgm": {"pairs": 20},
+    "admm-hss": {"leaf": 32, "polish": 50},
+}
+
+
+def small(name: str) -> dict[str, Any]:
+    """A solver with what it needs, small."""
+    needs = (parse_set(text)[1] for text in solver_row(name).needs)
+    return {"solver": name, section_of(name): SMALL.get(name, {})} | dict(ChainMap(*needs))
+
+
 SOLVERS: dict[str, dict[str, Any]] = {
-    "dcsvm": {"dcsvm": {"levels": 2, "part_rows": 200}},
+    **{name: small(name) for name in solver_names()},
     "dcsvm early": {"dcsvm": EARLY},
-    "bsgd": {"solver": "bsgd", "bsgd": {"budget": 30, "epochs": 2, "partitions": 3}},
-    "alfpgm": {"solver": "alfpgm", "alfpgm": {"pairs": 20}},
-    "admm-hss": {"solver": "admm-hss", "hss": {"leaf": 32, "polish": 50}},
-    "cutting-plane": {"solver": "cutting-plane", "kernel": {"name": "linear"}},
     "landmarks": {"solver": "cutting-plane", "cutting_plane": {"landmarks": 40}},
 }
 VARIANTS = {  # of early prediction, each with another kind of model
@@ -47,6 +59,7 @@ PAGES = {  # sections of a report beside summary and warnings, and plots beside 
     "cutting-plane": ({"convergence", "planes", "cost"}, {"objective", "gap", "planes"}),
     "landmarks": ({"convergence", "planes", "cost"}, {"objective", "gap", "planes"}),
 }
+PLAIN = ({"cost"}, set[str]())  # of a solver whose fit tells of its progress alone
 
 
 def config(name: str, **values: Any) -> FitConfig:
@@ -96,3 +109,6 @@ ESTIMATORS = {
     "many pairs": ALFPGMSVC(C=5.0, gamma=0.5, pairs=20),
     "landmarks": CuttingPlaneSVC(C=5.0, kernel="rbf", gamma=0.5, landmarks=50, random_state=0),
 } | PROBABLE
+ESTIMATORS |= {
+    name: imported(solver_row(name).estimators[0])() for name in solver_names() if name not in PAGES
+}

@@ -20,10 +20,10 @@ from streamsvm.config import (
     load_config,
     option_names,
     parse_set,
-    parse_size,
     read_layer,
 )
 from streamsvm.errors import ConfigError, NotFoundError
+from streamsvm.options import parse_size
 
 positive_floats = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 labels = st.text(min_size=1).map(str.strip).filter(bool)
@@ -194,7 +194,7 @@ def test_a_configuration_is_frozen():
         FitConfig().C = 2.0
 
 
-GROUPS = ("kernel", "dcsvm", "bsgd", "cutting_plane", "hss", "alfpgm", "probability")
+GROUPS = ("kernel", "dcsvm", "bsgd", "cutting_plane", "admm_hss", "alfpgm", "probability")
 
 
 def test_every_option_has_a_description_and_a_default():

@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamsvm import HSSSVC, Store
-from streamsvm.config import HSSConfig, build_config
+from streamsvm.config import ADMMHSSConfig, build_config
 from streamsvm.events import Events, Warned
 from streamsvm.train import plan, train, train_in_memory
 
@@ -32,9 +32,9 @@ def test_scikit_learn_checks(estimator, check):
 
 def test_defaults_are_those_of_the_configuration():
     given = {name: p.default for name, p in inspect.signature(HSSSVC).parameters.items()}
-    own = set(HSSConfig.model_fields)
+    own = set(ADMMHSSConfig.model_fields)
     assert own <= set(given)
-    assert HSSConfig().model_dump() == {name: given[name] for name in own}
+    assert ADMMHSSConfig().model_dump() == {name: given[name] for name in own}
 
 
 def two_moons(n: int = 900, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -161,7 +161,7 @@ class TestInput:
         config = build_config(("t", {"solver": "admm-hss", "kernel": {"gamma": 1e-3}, "hss": values}))
         train_in_memory(Store.from_arrays(X, y), config, Events(said.append))
         messages = [event.message for _, event in said if isinstance(event, Warned)]
-        assert any("compressed again, with hss.definite" in message for message in messages)
+        assert any("compressed again, with admm_hss.definite" in message for message in messages)
 
     def test_a_limit_too_small_for_anything(self):
         X, y = two_moons(3000)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import reference
-from cases import VARIANTS, config
+from cases import SOLVERS, VARIANTS, config
 from scipy import sparse
 
 from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
+from streamsvm.errors import ModelError
 from streamsvm.models import LocalModel
 from streamsvm.persist import load_model, save_model
 from streamsvm.tasks.pairs import vote
@@ -127,3 +128,27 @@ def test_codes_of_labels(y, classes, codes):
 def test_whole_floats_are_written_as_integers():
     assert label_texts(np.array([1.0, -2.0])).tolist() == ["1", "-2"]
     assert label_texts(np.array([1.5, 2.0])).tolist() == ["1.5", "2.0"]
+
+
+@pytest.mark.parametrize("name", SOLVERS | VARIANTS)
+@pytest.mark.parametrize("k", [2, 3])
+def test_every_model_says_what_its_decisions_are_made_of(name, k):
+    """Sums over support rows, or the mean of those of the parts that a row is sent to; else why it has none."""
+    model, rows, _ = trained(name, "dense", k, "maxabs")
+    if name == "committee":
+        with pytest.raises(ModelError, match="asks all parts about every row"):
+            model.as_routes()
+        return
+    expected, routes = model.binary_decisions(rows), model.as_routes()
+    if routes is None:
+        made = model.as_expansion()
+        found = made.kernel.apply(made.scaling.apply(rows), made.support, made.coef) + made.intercept
+    else:
+        with pytest.raises(ModelError, match="early prediction: each part of the data decides"):
+            model.as_expansion()
+        found = np.zeros_like(expected)
+        for i, parts in enumerate(routes.partition.nearest(routes.scaling.apply(rows), routes.neighbours)):
+            row = routes.scaling.apply(rows.take(slice(i, i + 1)))
+            sums = [routes.kernel.apply(row, *routes.part(p))[0] + routes.one_sided[p] for p in parts]
+            found[i] = np.mean(sums, axis=0)
+    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())

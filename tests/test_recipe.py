@@ -27,7 +27,8 @@ from streamsvm.fits.base import Context
 from streamsvm.fits.prepare import FIRST_ROWS, prepare
 from streamsvm.graph import Engine
 from streamsvm.phases import Phases
-from streamsvm.train import fit_class, train_path, with_task
+from streamsvm.solvers.catalogue import fit_class
+from streamsvm.train import train_path, with_task
 from streamsvm.tune.options import TuneConfig, points
 from streamsvm.tune.search import tune
 

@@ -21,11 +21,11 @@ from streamsvm.data.labels import label_texts
 from streamsvm.data.rows import Rows
 from streamsvm.data.target import whole_file
 from streamsvm.errors import ModelError
-from streamsvm.exchange.expansion import Expansion, expansion
+from streamsvm.exchange.expansion import expansion
 from streamsvm.exchange.ranges import range_lines
 from streamsvm.kernels.base import Kernel, has_graph, kernel_class
 from streamsvm.kernels.table import KERNELS
-from streamsvm.models import KernelModel
+from streamsvm.models.shapes import Expansion
 from streamsvm.tasks import task_of
 
 BLOCK_ROWS = 4096
@@ -77,7 +77,7 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
     if len(svm.labels) > 2:
         notes.append(
             "equal votes are the first class's in LIBSVM, and a pair's value is positive for its first class"
-            if isinstance(model, KernelModel)
+            if model.is_pairwise
             else "classes against the rest became pairs: each class has its own support vectors, and the value of a "
             "pair is the difference of theirs"
         )
@@ -106,10 +106,11 @@ def _svm(model: Any, expanded: Expansion, numbers: Any) -> SVM:
     task = task_of(model.task)
     if not task.has_labels:
         return SVM(task.libsvm_type, kernel, support, coef, -intercept)
-    if isinstance(model, KernelModel) and len(labels) > 2:
-        order = np.argsort(model.codes, kind="stable")
-        counts = np.bincount(model.codes, minlength=len(labels)).tolist()
-        compact = signed(model.alpha.astype(np.float32), model.codes)
+    if expanded.compact is not None and len(labels) > 2:
+        alpha, codes = expanded.compact.alpha, expanded.compact.codes
+        order = np.argsort(codes, kind="stable")
+        counts = np.bincount(codes, minlength=len(labels)).tolist()
+        compact = signed(alpha.astype(np.float32), codes)
         return SVM(
             task.libsvm_type, kernel, support.take(order), compact[order], intercept, labels, tuple(counts)
         )

@@ -25,7 +25,6 @@ from streamsvm.errors import ModelError
 from streamsvm.exchange.expansion import expansion
 from streamsvm.exchange.graph import Graph
 from streamsvm.exchange.routes import routed
-from streamsvm.models import KernelModel, LocalModel
 from streamsvm.tasks import task_of
 from streamsvm.tasks.pairs import n_pairs
 
@@ -48,9 +47,10 @@ def write_onnx(model: Any, out: Path) -> dict[str, Any]:
 def onnx_model(model: Any) -> ModelProto:
     """The graph of a model. Raises ModelError."""
     graph = Graph()
-    if isinstance(model, LocalModel):
-        _require_room(model.n_support, model.d, n_pairs(len(model.classes)))
-        decisions = routed(graph, _scaled(graph, model.header.scaling), model)
+    routes = model.as_routes()
+    if routes is not None:
+        _require_room(int(routes.bounds[-1]), model.d, n_pairs(len(model.classes)))
+        decisions = routed(graph, _scaled(graph, routes.scaling), routes)
     else:
         decisions = _sums(graph, model)
     outputs = _outputs(graph, decisions, model)
@@ -106,7 +106,7 @@ def _scaled(graph: Graph, scaling: Scaling) -> str:
 def _outputs(graph: Graph, decisions: str, model: Any) -> list[Any]:
     """The last nodes, and what comes out of them."""
     k, task = len(model.classes), task_of(model.task)
-    by_votes = isinstance(model, KernelModel | LocalModel) and k > 2
+    by_votes = model.is_pairwise and k > 2
     one_column = not by_votes and task.columns(k) == 1
     values = _votes(graph, decisions, k) if by_votes else decisions
     scores = graph.op("Squeeze", values, graph.constant([1])) if one_column else values

@@ -14,20 +14,14 @@ import numpy as np
 from onnx import GraphProto, TensorProto, helper
 from scipy.linalg import block_diag
 
-from streamsvm.errors import ModelError
 from streamsvm.exchange.graph import Graph
 from streamsvm.kernels.base import Kernel
 from streamsvm.kmeans import Centres, Partition
-from streamsvm.models import LocalModel
+from streamsvm.models.shapes import Routes
 
 
-def routed(graph: Graph, x: str, model: LocalModel) -> str:
-    """(N, pairs) decision values of scaled rows x. Raises ModelError."""
-    if model.combine != "nearest":
-        raise ModelError(
-            f"combine = {model.combine!r} asks all parts about every row, which is not exported; fit with "
-            "dcsvm.combine=nearest, or without --early"
-        )
+def routed(graph: Graph, x: str, model: Routes) -> str:
+    """(N, pairs) decision values of scaled rows x."""
     parts = _route(graph, x, model.partition, model.neighbours)
     support, coef, bounds = _support(model)
     outer = [
@@ -38,13 +32,13 @@ def routed(graph: Graph, x: str, model: LocalModel) -> str:
     ]
     distinct = graph.op("Unique", graph.op("Reshape", parts, graph.constant([-1])))
     start = graph.zeros(x, coef.shape[1], np.float64)
-    body = _body(graph, x, parts, distinct, outer, model.header.kernel)
+    body = _body(graph, x, parts, distinct, outer, model.kernel)
     total = graph.op("Loop", graph.op("Size", distinct), graph.constant(np.array(True)), start, body=body)
     m = graph.cast(graph.op("Shape", parts, start=1), np.float64)
     return graph.op("Div", total, m)
 
 
-def _support(model: LocalModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _support(model: Routes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Support rows, coefficients and bounds of all parts; an empty part has a row that counts for nothing."""
     sizes = np.diff(model.bounds)
     empty = model.bounds[:-1][sizes == 0]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
 from streamsvm.errors import DataError
@@ -17,6 +18,7 @@ from streamsvm.events import Phase, Rounds
 from streamsvm.fits.base import Context, Fit, Solution
 from streamsvm.fits.drafts import Draft
 from streamsvm.fits.duals import model_of_duals
+from streamsvm.fits.growth import Growth
 from streamsvm.fits.prepare import Prepared
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.inner import Precomputed
@@ -44,8 +46,18 @@ class Facts:
     violation: float
 
 
+class _Growth(Growth):
+    """Workers share the subproblems."""
+
+    def is_spread(self, config: FitConfig, problems: int) -> bool:
+        return problems > 1
+
+
 class ALFPGMFit(Fit):
     """The subproblems of its task, side by side or one after the other."""
+
+    growth = _Growth(spread=("solve",))
+    has_bias = True
 
     def __init__(self, prepared: Prepared, context: Context) -> None:
         super().__init__(prepared, context)
@@ -81,6 +93,14 @@ class ALFPGMFit(Fit):
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
         return self.bytes | facts | {"problems": self.task.n_subproblems(len(self.classes))}
 
+    @classmethod
+    def shares_folds(cls, n: int, config: FitConfig) -> bool:
+        return config.alfpgm.max_iter is None
+
+    @property
+    def breaks_ties(self) -> bool:
+        return self.config.alfpgm.break_ties
+
     def solve(self, draft: Draft) -> Solution:
         with self.phase("read"):
             rows = self.samples.load().rows
@@ -90,8 +110,8 @@ class ALFPGMFit(Fit):
         for part, found in zip(parts, solved, strict=True):
             alpha[part.places] = found
         intercept = np.array([f.intercept for f in facts])
-        take, break_ties = partial(self.kernel.support, rows), self.config.alfpgm.break_ties
-        model = model_of_duals(self, alpha, intercept, take, break_ties=break_ties)
+        take = partial(self.kernel.support, rows)
+        model = model_of_duals(self, alpha, intercept, take, break_ties=self.breaks_ties)
         worst = max(f.violation for f in facts)
         rounds, tol = [f.rounds for f in facts], self.config.tol
         return Solution(

@@ -11,15 +11,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from streamsvm import persist
 from streamsvm.calibration import Calibration
 from streamsvm.checkpoints import Checkpoints
+from streamsvm.config import FitConfig
+from streamsvm.data.rows import Rows
+from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned
 from streamsvm.fits.drafts import Draft
+from streamsvm.fits.growth import Growth
 from streamsvm.fits.prepare import Prepared
 from streamsvm.graph import Engine
-from streamsvm.models import Header
+from streamsvm.models.base import Header
+from streamsvm.models.kernel import KernelModel
 from streamsvm.phases import Phases
+from streamsvm.tasks.scores import Judge
 
 Report = dict[str, Any]  # what `fit --json` prints
 
@@ -75,6 +83,9 @@ class Solution:
 class Fit(ABC):
     """One fit of prepared data. Making one plans its memory, and reads nothing. Raises MemoryLimitError."""
 
+    growth: ClassVar[Growth] = Growth()
+    has_bias: ClassVar[bool] = False  # its duals keep y'a = 0
+
     def __init__(self, prepared: Prepared, context: Context) -> None:
         self.prepared, self.context = prepared, context
         self.store, self.config, self.task = prepared.store, prepared.config, prepared.task
@@ -124,6 +135,27 @@ class Fit(ABC):
             **solution.facts,
             **self.engine.facts(),
         }
+
+    @classmethod
+    def shares_folds(cls, n: int, config: FitConfig) -> bool:
+        """Whether a search may decide n rows in pairs of classes, each without its fold, as one problem: by `folds`, or
+        with the duals of all folds side by side, where solving them is all that a fit does."""
+        return False
+
+    def folds(self, Cs: Sequence[float], fold_of: np.ndarray, count: int) -> np.ndarray:
+        """Decision values (n, len(Cs), columns) of each row without those of its fold, fold_of (n,) of `count`."""
+        raise ConfigError(f"solver {self.config.solver} does not share its work among folds")
+
+    def judge(self) -> Judge:
+        """A model without support vectors: it knows what the decision values of `folds`, or of pairs, mean."""
+        none, no_rows = np.empty(0), Rows(np.empty((0, self.store.d), np.float32))
+        header = Header(self.kernel, self.scaling, self.classes, self.config.positive)
+        return KernelModel(header, no_rows, none, none, none, none, self.breaks_ties)
+
+    @property
+    def breaks_ties(self) -> bool:
+        """Whether equal votes of pairs are decided by confidence, see KernelModel."""
+        return True
 
 
 class PathFit(Fit):

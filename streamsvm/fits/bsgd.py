@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.ahead import ahead
+from streamsvm.config import FitConfig
 from streamsvm.data.check import require_finite
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
@@ -22,6 +23,7 @@ from streamsvm.data.store import Store
 from streamsvm.events import Epoch, Window
 from streamsvm.fits.base import Context, Fit, Solution
 from streamsvm.fits.drafts import Draft
+from streamsvm.fits.growth import Growth, Seen
 from streamsvm.fits.prepare import Prepared
 from streamsvm.memory import MiB, require_memory
 from streamsvm.models import BudgetModel
@@ -32,8 +34,20 @@ SHUFFLE = 2  # of the seed's streams: which windows come when, and in which orde
 WINDOW_BYTES = 32 * MiB
 
 
+class _Growth(Growth):
+    """Workers share the partitions, and are sent codes and weights."""
+
+    def is_spread(self, config: FitConfig, problems: int) -> bool:
+        return config.bsgd.partitions > 1
+
+    def network_bytes(self, n: int, seen: Seen) -> float:
+        return n * 12.0
+
+
 class BSGDFit(Fit):
     """One learner over all epochs."""
+
+    growth = _Growth(1.2, ("learn",))
 
     def __init__(self, prepared: Prepared, context: Context) -> None:
         super().__init__(prepared, context)

@@ -14,6 +14,7 @@ from streamsvm.errors import DataError
 from streamsvm.events import Approach, Step
 from streamsvm.fits.base import Context, Fit, Solution
 from streamsvm.fits.drafts import Draft
+from streamsvm.fits.growth import Growth, Seen
 from streamsvm.fits.prepare import Prepared
 from streamsvm.gather import gather
 from streamsvm.memory import free_bytes, process_bytes, require_memory
@@ -27,8 +28,17 @@ LANDMARKS = 3  # of the seed's streams: which rows are landmarks
 LEAST_IDLE = 10  # see CuttingPlane: where memory is short
 
 
+class _Growth(Growth):
+    """Codes and weights go there once, scores back from each pass (a rank's slopes there, every other time)."""
+
+    def network_bytes(self, n: int, seen: Seen) -> float:
+        return n * 12.0 + seen.grown(n, "rows_read") * 8 * seen.columns
+
+
 class CuttingPlaneFit(Fit):
     """One bundle of planes for each column, all fed by the same passes."""
+
+    growth = _Growth(1.5, ("planes",))
 
     def __init__(self, prepared: Prepared, context: Context) -> None:
         super().__init__(prepared, context)

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm.config import FitConfig
 from streamsvm.errors import ConfigError
 from streamsvm.events import LevelSolved, Phase, Rounds, SupportCompared, Warned
 from streamsvm.fits.base import Context, Fit, Solution
 from streamsvm.fits.divided import DividedProblem
+from streamsvm.fits.divided_growth import DividedGrowth
 from streamsvm.fits.drafts import Draft
 from streamsvm.fits.duals import model_of_duals
 from streamsvm.fits.early import EarlyParts
@@ -26,6 +28,15 @@ from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Stage, default_levels, su
 
 class DCSVMFit(Fit):
     """DC-SVM, exact or with early prediction."""
+
+    growth = DividedGrowth(spread=("cluster", "levels", "solve", "top"))
+
+    @classmethod
+    def shares_folds(cls, n: int, config: FitConfig) -> bool:
+        """An exact fit of rows that are one part."""
+        options = config.dcsvm
+        whole = options.levels is None and default_levels(n, options.children, early=False) == 0
+        return whole and not options.early
 
     def __init__(self, prepared: Prepared, context: Context) -> None:
         super().__init__(prepared, context)

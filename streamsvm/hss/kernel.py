@@ -257,7 +257,7 @@ class _Budget:
             raise MemoryLimitError(
                 f"a memory limit of {human_bytes(self._limit)} is too small for the compressed kernel "
                 f"matrix of {self._n} rows ({when}): give about {-(-total // MiB)} MiB, a larger "
-                "hss.rtol, a smaller hss.max_rank or hss.storage float32"
+                "admm_hss.rtol, a smaller admm_hss.max_rank or admm_hss.storage float32"
             )
 
 

@@ -115,6 +115,6 @@ def factorise(matrix: HSSMatrix, beta: float, engine: Engine, events: Events = i
             raise ConfigError(
                 f"the compressed kernel matrix plus beta = {beta:g} is not positive definite (found at level "
                 f"{number} of {tree.depth}): the error of the compression is larger than beta; expected a smaller "
-                "hss.rtol, a larger hss.max_rank or a larger beta"
+                "admm_hss.rtol, a larger admm_hss.max_rank or a larger beta"
             ) from None
     return ULVFactor(matrix, beta, [nodes[i] for i in range(tree.size)])

@@ -18,6 +18,7 @@ from streamsvm.events import Done, Event, Failed, Record, Started
 from streamsvm.records import number, parse
 from streamsvm.report.values import Row, table, table_rows
 from streamsvm.runs import EVALUATION, EVENTS, RESULT, TUNE, require_run
+from streamsvm.solvers.catalogue import renamed, renamed_option
 
 E = TypeVar("E", bound=Event)
 T = TypeVar("T")
@@ -56,7 +57,7 @@ class Run:
     @property
     def config(self) -> Row:
         """The options of a run; of a search, whose first record has those that all share, with the best trial's."""
-        config = table(self.started.config)
+        config = renamed(table(self.started.config))
         return _with(config, self.tune[0]) if self.tune else config
 
     @property
@@ -145,7 +146,7 @@ def _with(config: Row, trial: Row) -> Row:
     """A configuration with a trial's options, by dotted name, in place of its own."""
     merged = {name: dict(value) if isinstance(value, dict) else value for name, value in config.items()}
     for name in options_of([trial]):
-        group, _, member = name.rpartition(".")
+        group, _, member = renamed_option(name).rpartition(".")
         place = merged[group] if isinstance(merged.get(group), dict) else merged
         place[member if place is not merged else name] = trial[name]
     return merged

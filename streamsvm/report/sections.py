@@ -15,6 +15,7 @@ from streamsvm.report.heat_map import axes_of, heat_map
 from streamsvm.report.hss import rank_blocks
 from streamsvm.report.read import NOT_OPTIONS, Run, options_of
 from streamsvm.report.values import Row, table, table_rows
+from streamsvm.solvers.catalogue import section_of, solver_names
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,13 +25,6 @@ LEVEL_NAMES = {"objective": "sum of the parts' objectives"}  # which is not that
 MOST_TRIALS = 12
 MOST_CLASSES = 12  # whose table is unfolded
 SIZES = ("memory_limit", "cache_size")  # options in bytes
-SOLVERS = {  # the options of each, beside those of all
-    "dcsvm": "dcsvm",
-    "bsgd": "bsgd",
-    "cutting-plane": "cutting_plane",
-    "admm-hss": "hss",
-    "alfpgm": "alfpgm",
-}
 
 
 @dataclass(frozen=True)
@@ -167,7 +161,7 @@ def _flat(config: Row) -> Row:
 
 def _settings(run: Run) -> Row:
     """The options that its solver reads."""
-    others = set(SOLVERS.values()) - {SOLVERS.get(run.solver)}
+    others = {section_of(name) for name in solver_names() if name != run.solver}
     flat = _flat({name: value for name, value in run.config.items() if name not in others})
     sizes = {name: human_bytes(size) for name in SIZES if (size := number(flat.get(name))) is not None}
     return flat | sizes

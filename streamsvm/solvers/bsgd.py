@@ -19,7 +19,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streamsvm.config import BSGDConfig
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF
@@ -37,6 +36,7 @@ from streamsvm.solvers.budget.state import (
 )
 from streamsvm.solvers.budget.steps import steps
 from streamsvm.solvers.budget.values import decide, exponents, exponents_of_row, sq_norms
+from streamsvm.solvers.sections import BSGDConfig
 from streamsvm.strips import strips
 
 Strategy = Literal["sequence", "gradient", "project", "remove"]

@@ -11,6 +11,7 @@ import numpy as np
 
 from streamsvm.errors import ConfigError
 from streamsvm.sizes import Weighed
+from streamsvm.solvers.catalogue import takers
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
@@ -70,7 +71,7 @@ class Task(ABC):
     """What differs between tasks. It holds no state: all that it is about is given to it."""
 
     name: ClassVar[str]
-    solvers: ClassVar[tuple[str, ...]] = ()  # that take it; none: every one
+    solvers: ClassVar[tuple[str, ...]] = ()  # that take it, beside those whose rows in the catalogue name it
     options: ClassVar[tuple[str, ...]] = ()  # dotted names of those that it alone reads
     scoring: ClassVar[str]  # what `tune` compares where nobody says
     has_classes: ClassVar[bool] = True  # its targets are labels; so rows can be weighed by them, or grouped
@@ -82,12 +83,12 @@ class Task(ABC):
     libsvm_type: ClassVar[str] = "c_svc"
 
     def goes_with(self, solver: str) -> bool:
-        return not self.solvers or solver in self.solvers
+        return solver in self.solvers or solver in takers(self.name)
 
     def require(self, solver: str, *, names_classes: bool) -> None:
         """Raises ConfigError for a solver that does not take it, and for classes that it does not know."""
         if not self.goes_with(solver):
-            solvers = " or ".join(self.solvers)
+            solvers = " or ".join(dict.fromkeys([*self.solvers, *takers(self.name)]))
             raise ConfigError(f"task is {self.name!r}, which goes with solver {solvers} alone")
         if names_classes and not self.has_classes:
             raise ConfigError(

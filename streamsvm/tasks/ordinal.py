@@ -19,7 +19,6 @@ MOST_RANKS = 1000
 
 class Ordinal(Task):
     name = "ordinal"
-    solvers = ("cutting-plane",)
     scoring = "neg_mean_absolute_error"
 
     def targets(self, store: Store, config: Any) -> Targets:

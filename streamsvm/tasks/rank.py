@@ -16,7 +16,6 @@ from streamsvm.tasks.scores import Judge, ValueScores, ranked
 
 class Rank(Task):
     name = "rank"
-    solvers = ("cutting-plane",)
     scoring = "ndcg"
     needs_queries = True
     answer = "score"

@@ -22,7 +22,6 @@ class Regress(Task):
     """
 
     name = "regress"
-    solvers = ("alfpgm",)
     options = ("alfpgm.epsilon",)
     scoring = "r2"
     has_classes = False

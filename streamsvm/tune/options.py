@@ -11,11 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from streamsvm.config import (
-    Count,
     FitConfig,
     Layer,
-    Options,
-    Whole,
     build_config,
     option_names,
     read_layer,
@@ -23,6 +20,8 @@ from streamsvm.config import (
     validated,
 )
 from streamsvm.errors import ConfigError
+from streamsvm.options import Count, Options, Whole
+from streamsvm.solvers.catalogue import renamed_option
 from streamsvm.unread import require_read
 
 Point = dict[str, Any]  # values by dotted option name
@@ -50,7 +49,7 @@ def _grid(table: Any) -> Any:
 def _entries(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, list[Any]]]:
     known = list(option_names())
     for key, found in table.items():
-        name = prefix + key
+        name = renamed_option(f"{prefix}{key}")
         is_range = isinstance(found, Mapping) and "low" in found
         if isinstance(found, Mapping) and not is_range:
             yield from _entries(found, f"{name}.")

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -21,20 +20,17 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
 from streamsvm.data.store import Store
 from streamsvm.events import Events
-from streamsvm.fits.admm import ADMMFit
 from streamsvm.fits.base import Fit
 from streamsvm.graph import Engine
 from streamsvm.memory import free_bytes, process_bytes
-from streamsvm.models import ExpansionModel, Header, KernelModel
 from streamsvm.predict import assess
 from streamsvm.problems import KeptGram, KernelColumns
 from streamsvm.solvers.blockws import BlockSolver
-from streamsvm.solvers.dcsvm import default_levels
+from streamsvm.solvers.catalogue import fit_class
 from streamsvm.solvers.lockstep import BLOCK, WHOLE, Lockstep, LockstepState
 from streamsvm.tasks import task_of
 from streamsvm.tasks.base import Subproblem
 from streamsvm.tasks.pairs import vote
-from streamsvm.tasks.scores import Judge
 from streamsvm.train import Run, planned, progress_of, with_task
 from streamsvm.tune.plain import Job, Outcome, Score, slots_of
 
@@ -46,15 +42,15 @@ def can_share(store: Store, config: FitConfig, folds: int) -> bool:
     """Whether the folds of this configuration can be one problem."""
     if config.workers or config.scheduler or not task_of(str(with_task(config, store).task)).in_pairs:
         return False
-    if config.solver == "admm-hss":
-        return not config.hss.polish
-    if config.solver == "alfpgm":
-        exact = config.alfpgm.max_iter is None
-    else:
-        children = config.dcsvm.children
-        whole = config.dcsvm.levels is None and default_levels(store.n, children, early=False) == 0
-        exact = config.solver == "dcsvm" and not config.dcsvm.early and whole
-    return exact and _fit_at_a_time(store, config, folds) >= 1
+    fit = fit_class(config.solver)
+    return fit.shares_folds(store.n, config) and (
+        has_own_way(fit) or _fit_at_a_time(store, config, folds) >= 1
+    )
+
+
+def has_own_way(fit: type[Fit]) -> bool:
+    """Whether a fit decides all folds itself; else its duals are solved side by side here."""
+    return fit.folds is not Fit.folds
 
 
 def _fit_at_a_time(store: Store, config: FitConfig, folds: int) -> int:
@@ -101,8 +97,8 @@ def along_C(store: Store, folds: Folds, jobs: list[Job], score: Score, events: E
         planned(here, with_task(jobs[0].config, here), Run(progress_of(events))) as fit,
         fit.engine.serial_blas(),
     ):
-        judge = _judge(fit)
-        decide = _factorised if isinstance(fit, ADMMFit) else _solved
+        judge = fit.judge()
+        decide = _factorised if has_own_way(type(fit)) else _solved
         for point, decisions in decide(fit, Cs, fold_of, folds.count):
             seconds, began = (time.perf_counter() - began) / folds.count, time.perf_counter()
             for job in (job for job in jobs if job.point == point):
@@ -111,20 +107,10 @@ def along_C(store: Store, folds: Folds, jobs: list[Job], score: Score, events: E
                 yield Outcome(point, job.fold, score(found), seconds)
 
 
-def _judge(fit: Fit) -> Judge:
-    """A model without support vectors: it knows what decision values mean."""
-    header = Header(fit.kernel, fit.scaling, fit.classes, fit.config.positive)
-    none, no_rows = np.empty(0), Rows(np.empty((0, fit.store.d), np.float32))
-    if isinstance(fit, ADMMFit):
-        return ExpansionModel(header, no_rows, none, none, none)
-    break_ties = fit.config.solver == "dcsvm" or fit.config.alfpgm.break_ties
-    return KernelModel(header, no_rows, none, none, none, none, break_ties)
-
-
 Decided = Iterator[tuple[int, np.ndarray]]  # a point, and decision values (n,) or (n, k) of held-out rows
 
 
-def _factorised(fit: Any, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> Decided:
+def _factorised(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> Decided:
     decisions = fit.folds(list(Cs.values()), fold_of, folds)
     for number, point in enumerate(Cs):
         own = decisions[:, number]
@@ -134,7 +120,7 @@ def _factorised(fit: Any, Cs: dict[int, float], fold_of: np.ndarray, folds: int)
 def _solved(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> Decided:
     k, rows = len(fit.classes), StoreSamples(fit.store, fit.scaling).load().rows
     weights = np.where(fold_of == np.arange(folds)[:, None], 0.0, fit.upper / fit.config.C)
-    solver = Lockstep(BlockSolver(fit.config.tol, BLOCK, fit.config.solver == "alfpgm"), fit.engine.threads)
+    solver = Lockstep(BlockSolver(fit.config.tol, BLOCK, fit.has_bias), fit.engine.threads)
     kept = KeptGram(BLOCK)
     parts = [_Part(fit, rows, part, weights, kept) for part in fit.task.subproblems(fit.targets)]
     for point, C in Cs.items():

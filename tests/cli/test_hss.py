@@ -49,8 +49,8 @@ def test_trained_evaluated_and_repeated(store, capfd):
 def test_wrong_options_are_one_line(store, capfd):
     for option, message in (
         ("hss.rtol=2", "hss.rtol: found 2, expected"),
-        ("hss.beta=fast", "hss.beta: found 'fast'"),
-        ("hss.ranks=3", "unknown option; did you mean hss.max_rank"),
+        ("hss.beta=fast", "admm_hss.beta: found 'fast'"),
+        ("hss.ranks=3", "unknown option; did you mean admm_hss.max_rank"),
         ("hss.max_rank=0", "hss.max_rank: found 0, expected a number at least 1"),
     ):
         capfd.readouterr()
@@ -73,7 +73,7 @@ def test_a_factorisation_that_has_no_room_ends_no_run(store, capfd, monkeypatch)
     def full(model, path):
         raise StorageError(f"writing {path} failed: No space left on device; nothing was kept")
 
-    monkeypatch.setattr("streamsvm.fits.admm.save_model", full)
+    monkeypatch.setattr("streamsvm.fits.admm_hss.save_model", full)
     status, model = fit(store, "--gamma", 1, "--run-dir", store.parent / "run")
     assert status == 0
     assert "factor.zarr failed: No space left on device" in capfd.readouterr().err

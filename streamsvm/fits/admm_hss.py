@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
 from streamsvm.errors import ConfigError, NotFoundError, StorageError
 from streamsvm.events import Compressed, Events, Phase, Rounds, Step, Warned
 from streamsvm.fits.base import Context, PathFit, Solution
+from streamsvm.fits.growth import Growth
 from streamsvm.fits.prepare import Prepared
 from streamsvm.graph import Engine
 from streamsvm.hss.compress import Tolerances
@@ -28,13 +30,14 @@ from streamsvm.hss.kernel import (
 )
 from streamsvm.hss.state import Factorisation
 from streamsvm.memory import free_bytes, require_memory
-from streamsvm.models import ExpansionModel
+from streamsvm.models import ExpansionModel, Header
 from streamsvm.persist import load_factorisation, save_model
 from streamsvm.problems import KernelDual
 from streamsvm.solvers import blockws
 from streamsvm.solvers.admm import ADMM, ADMMState, balanced, draw_margin, intercept, paper_beta
 from streamsvm.solvers.base import run
 from streamsvm.tasks.pairs import n_columns, signs
+from streamsvm.tasks.scores import Judge
 
 BALANCE_EVERY = 10  # steps between looks at beta
 BIAS_ROWS = 1000  # of each column's margin support vectors: their exact decision values make its intercept
@@ -63,13 +66,17 @@ class _Problem:
         return self.inverse.solve(V, self.engine.threads)
 
 
-class ADMMFit(PathFit):
+class ADMMHSSFit(PathFit):
     """One factorisation for all columns: one for two classes, else one for each class against the rest; times Cs."""
+
+    growth = Growth(
+        1.5, ("compress",)
+    )  # linear where ranks have settled, which those of small pilots have not
 
     def __init__(self, prepared: Prepared, context: Context) -> None:
         super().__init__(prepared, context)
         store, config = prepared.store, prepared.config
-        options = config.hss
+        options = config.admm_hss
         self.options = HSSOptions(
             Tolerances(options.rtol, options.atol, options.max_rank, options.definite),
             options.leaf,
@@ -114,11 +121,20 @@ class ADMMFit(PathFit):
             own = slice(number * self.columns, (number + 1) * self.columns)
             solved = _Solved(coef[:, own], bias[own], *_objective(z, y, f, upper, bias, own))
             own_facts: dict[str, Any] = {"C": C, "dropped_bound": float(dropped[own].max())}
-            if self.config.hss.polish:
+            if self.config.admm_hss.polish:
                 solved, more = self._polished(rows, y[:, own], upper[:, own], z[:, own], solved)
                 own_facts |= more
             solutions.append(self._solution(rows, order, solved, facts | own_facts))
         return solutions
+
+    @classmethod
+    def shares_folds(cls, n: int, config: FitConfig) -> bool:
+        return not config.admm_hss.polish
+
+    def judge(self) -> Judge:
+        none, no_rows = np.empty(0), Rows(np.empty((0, self.store.d), np.float32))
+        header = Header(self.kernel, self.scaling, self.classes, self.config.positive)
+        return ExpansionModel(header, no_rows, none, none, none)
 
     def folds(self, Cs: Sequence[float], fold_of: np.ndarray, count: int) -> np.ndarray:
         """Decision values (n, len(Cs), columns) of each row without those of its fold, fold_of (n,) of `count`.
@@ -192,13 +208,13 @@ class ADMMFit(PathFit):
         except ConfigError as error:
             if options.tolerances.definite is not None:
                 raise
-            self.events(Warned(f"{error}; compressed again, with hss.definite"))
+            self.events(Warned(f"{error}; compressed again, with admm_hss.definite"))
         definite = replace(options, tolerances=replace(options.tolerances, definite=True))
         return self._made(rows, definite)
 
     def _beta(self, rows: Rows) -> float:
         """The given one, or the paper's, which is for kernels with a diagonal of 1."""
-        beta = self.config.hss.beta
+        beta = self.config.admm_hss.beta
         return (
             beta if isinstance(beta, float) else paper_beta(len(rows)) * float(self.kernel.diag(rows).mean())
         )
@@ -206,7 +222,7 @@ class ADMMFit(PathFit):
     def _warn_of_ranks(self, matrix: KernelMatrix) -> None:
         if matrix.H.tree.depth < 3:  # too few blocks to tell, and nothing to save
             return
-        share = matrix.H.fullness(self.config.hss.max_rank)
+        share = matrix.H.fullness(self.config.admm_hss.max_rank)
         if share > INCOMPRESSIBLE:
             other = "cutting-plane with a linear kernel, or dcsvm" if self.store.is_sparse else "dcsvm"
             self.events(
@@ -217,7 +233,7 @@ class ADMMFit(PathFit):
             )
 
     def _solve(self, problem: _Problem) -> ADMMState:
-        options = self.config.hss
+        options = self.config.admm_hss
         solver = ADMM(problem.inverse.factor.beta, BALANCE_EVERY if options.beta == "balance" else 0)
         saved = self.checkpoints.load()
         state = ADMMState.from_arrays(saved) if saved is not None else None
@@ -261,7 +277,7 @@ class ADMMFit(PathFit):
         solver = blockws.BlockSolver(self.config.tol, bias=True)
 
         def stop(state: blockws.BlockState) -> bool:
-            return solver.is_solved(state) or state.rounds >= self.config.hss.polish
+            return solver.is_solved(state) or state.rounds >= self.config.admm_hss.polish
 
         tell = Rounds(self.events, Phase.POLISH, y.shape[1], self.config.tol)
 
@@ -309,7 +325,7 @@ class ADMMFit(PathFit):
             solved.objective,
             solved.gap,
             len(kept),
-            exact=bool(self.config.hss.polish),
+            exact=bool(self.config.admm_hss.polish),
             converged=relative <= CONVERGED if solved.converged is None else solved.converged,
             advice=f"the gap is {relative:.2g} times the objective at C = {facts['C']:g} after {facts['steps']} steps; "
             "take a smaller C or more iterations, or let the exact solver finish (polish, 1000 say)",

@@ -203,4 +203,4 @@ class HSSSVC(StoreClassifier):
 
     def _values(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in HSS_OPTIONS}
-        return {"solver": "admm-hss", "C": self._Cs()[0], "tol": self.tol, "hss": options}
+        return {"solver": "admm-hss", "C": self._Cs()[0], "tol": self.tol, "admm_hss": options}

@@ -1,0 +1,71 @@
+"""How what a fit takes grows with its rows: what `cost` asks a solver, to carry small fits on to large ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from streamsvm.config import FitConfig
+
+
+class Seen(Protocol):
+    """What small fits have shown: a `cost.Costs`."""
+
+    @property
+    def d(self) -> int: ...
+
+    @property
+    def columns(self) -> int: ...
+
+    @property
+    def spooled_row_bytes(self) -> float: ...
+
+    @property
+    def base_bytes(self) -> int: ...
+
+    @property
+    def divided(self) -> int | None: ...
+
+    def grown(self, n: int, what: str) -> float:
+        """A count of the small fits at n rows."""
+
+    def is_held(self, n: int) -> bool:
+        """Whether n rows stay in memory."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """steepest: most power of n. spread: phases that the workers of a cluster share, next to `scale`."""
+
+    steepest: float = 2.5
+    spread: tuple[str, ...] = ()
+
+    least_rows: ClassVar[int] = 500  # of a small fit
+
+    def is_spread(self, config: FitConfig, problems: int) -> bool:
+        """Whether workers share more than reading."""
+        return True
+
+    def network_bytes(self, n: int, seen: Seen) -> float:
+        """Between the leading process and the workers: here the rows, there once as float32."""
+        return n * 4.0 * seen.d
+
+    def least_bytes(self, n: int, seen: Seen) -> int:
+        """Of memory, that no limit makes smaller; what else grows with the rows is in the plan."""
+        return seen.base_bytes
+
+    def regroups(self, n: int, seen: Seen, *, on_workers: bool) -> bool:
+        """Whether rows are written once more, in an order of its own."""
+        return False
+
+    def rows_of_pilot(self, n: int, config: FitConfig) -> int:
+        """Least rows of a small fit that is to be as one of n rows."""
+        return self.least_rows
+
+    def smaller(self, config: FitConfig, n: int, m: int) -> FitConfig:
+        """The configuration for m rows instead of n, with the same division."""
+        return config
+
+    def divided(self, n: int, config: FitConfig) -> int | None:
+        """Rows beyond which there are more parts, not larger ones; None where a fit is not of parts alone."""
+        return None

@@ -1,0 +1,9 @@
+"""Trained models: arrays and a decision function. Rows go in raw; the model scales them itself."""
+
+from streamsvm.models.base import Header as Header
+from streamsvm.models.base import Model as Model
+from streamsvm.models.budget import BudgetModel as BudgetModel
+from streamsvm.models.expansion import ExpansionModel as ExpansionModel
+from streamsvm.models.kernel import KernelModel as KernelModel
+from streamsvm.models.linear import LinearModel as LinearModel
+from streamsvm.models.local import LocalModel as LocalModel

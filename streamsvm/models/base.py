@@ -1,0 +1,187 @@
+"""What every model knows, and what follows from it and the decision values of binary problems."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from streamsvm.calibration import Calibration
+from streamsvm.data.check import require_finite
+from streamsvm.data.labels import encode
+from streamsvm.data.names import Named, Names
+from streamsvm.data.rows import Rows
+from streamsvm.data.scaling import Scaling
+from streamsvm.data.store import Store
+from streamsvm.errors import ModelError
+from streamsvm.kernels.base import Kernel, kernel_from
+from streamsvm.models.shapes import Expansion, Routes
+from streamsvm.sizes import Weighed
+from streamsvm.tasks import task_names, task_of
+from streamsvm.tasks.base import Task
+from streamsvm.tasks.pairs import vote
+
+
+@dataclass(frozen=True)
+class Header(Weighed):
+    """What every model knows: kernel, scaling, classes, where it comes from, and what makes its probabilities."""
+
+    kernel: Kernel
+    scaling: Scaling
+    classes: np.ndarray  # (k,) labels, sorted, or as a stream brought them
+    positive: tuple[str, ...] = ()  # the labels that class 1 stands for, against the rest
+    config: dict[str, Any] | None = None
+    fingerprint: str = ""
+    certificate: dict[str, Any] | None = None
+    calibration: Calibration | None = None
+    feature_names: Names | None = None  # (d,) of the columns of raw rows
+
+    @property
+    def d(self) -> int:
+        return len(self.scaling.offset)
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        attrs = {
+            "kernel": self.kernel.to_attrs(),
+            "scaling": self.scaling.kind,
+            "positive": list(self.positive),
+            "config": self.config or {},
+            "fingerprint": self.fingerprint,
+            "certificate": self.certificate or {},
+        }
+        arrays = {"classes": self.classes, **self.scaling.to_arrays()}
+        if self.feature_names is not None:
+            arrays["feature_names"] = np.array(self.feature_names)
+        if self.calibration is None:
+            return arrays, attrs
+        maps, method = self.calibration.to_state()
+        return arrays | maps, attrs | method
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Header:
+        names = tuple(arrays["feature_names"].tolist()) if "feature_names" in arrays else None
+        header = cls(
+            kernel=kernel_from(attrs["kernel"]),
+            scaling=Scaling.from_arrays(attrs["scaling"], arrays),  # type: ignore[arg-type]
+            classes=np.asarray(arrays["classes"]),
+            positive=tuple(attrs["positive"]),
+            config=attrs["config"],
+            fingerprint=attrs["fingerprint"],
+            certificate=attrs["certificate"],
+            calibration=Calibration.from_state(arrays, attrs),
+            feature_names=names,
+        )
+        if names is not None and len(names) != header.d:
+            raise ValueError(f"found {len(names)} feature names, expected {header.d}")
+        return header
+
+
+class Model(Named, Weighed, ABC):
+    """What follows from a header and the decision values of binary problems."""
+
+    header: Header
+    task: str = "classify"
+    thresholds: np.ndarray = np.empty(0)  # of tasks that need them to tell labels apart
+    is_pairwise: ClassVar[bool] = (
+        False  # a problem for each pair of classes, else for each class against the rest
+    )
+
+    @property
+    def learned(self) -> Task:
+        """The task, which knows what decision values mean."""
+        return task_of(self.task)
+
+    @property
+    def feature_names(self) -> Names | None:
+        """(d,) of the columns of raw rows, where the training rows had any."""
+        return self.header.feature_names
+
+    @property
+    def d(self) -> int:
+        return self.header.d
+
+    @property
+    def classes(self) -> np.ndarray:
+        return self.header.classes
+
+    def labels(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray:
+        """The label of each row from what `answers` gives; the values themselves where the task has no classes."""
+        return self.classes[self.codes_of(decision, proba)] if self.learned.has_labels else decision
+
+    def codes_of(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray:
+        """(m,) positions in `classes`: of the largest probability where there are any, else by decision values."""
+        return self._decided(decision) if proba is None else np.argmax(proba, axis=1)
+
+    def _decided(self, decision: np.ndarray) -> np.ndarray:
+        return self.learned.codes(decision, self.thresholds)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(m,) labels of raw rows: `Rows`, an array or a data frame, the names of whose columns are compared."""
+        return self.labels(*self.answers(self._rows(X)))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """(m, k) probabilities of raw rows. Raises ModelError where the model has none."""
+        self.require_probabilities()
+        return self._probabilities(self.binary_decisions(self._rows(X)))
+
+    def require_probabilities(self) -> None:
+        """Raises ModelError where the model is not calibrated."""
+        if self.header.calibration is None:
+            raise ModelError(
+                "the model has no probabilities: `streamsvm calibrate --model M --store HELDOUT` adds them, "
+                "`streamsvm fit --probability sigmoid` makes them"
+            )
+
+    def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]:
+        """Decision values as `decision_function` gives them, and (m, k) probabilities where the model is calibrated."""
+        binary = self.binary_decisions(rows)
+        return self._scores(binary), None if self.header.calibration is None else self._probabilities(binary)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Decision values of raw rows, (m,) for two classes (positive: the second one), else (m, k)."""
+        return self._scores(self.binary_decisions(self._rows(X)))
+
+    def _rows(self, X: Any) -> Rows:
+        if isinstance(X, Rows):
+            return X
+        store = X if isinstance(X, Store) else Store.from_arrays(X)
+        columns, _ = self.columns_in(store)
+        rows = store.read(0, store.n)
+        require_finite(store, rows, 0)
+        return rows.arranged(columns, self.d)
+
+    @abstractmethod
+    def binary_decisions(self, rows: Rows) -> np.ndarray:
+        """(m, problems) decision values of raw rows, of each pair of classes, or of each class against the rest."""
+
+    @abstractmethod
+    def as_expansion(self) -> Expansion:
+        """The sums of kernel values behind its decision values. Raises ModelError where there are none."""
+
+    def as_routes(self) -> Routes | None:
+        """The parts that decide for their own rows, of a model of parts. Raises ModelError where all decide."""
+        return None
+
+    def encode_labels(self, y: np.ndarray) -> np.ndarray:
+        """(n,) class codes of labels; -1 for one the model does not know."""
+        return encode(y, self.classes, self.header.positive)
+
+    def _scores(self, decisions: np.ndarray) -> np.ndarray:
+        """(m,) for one problem, else (m, k): votes where problems are pairs."""
+        if decisions.shape[1] == 1:
+            return decisions[:, 0]
+        return vote(decisions, len(self.classes)) if self.is_pairwise else decisions
+
+    def _probabilities(self, decisions: np.ndarray) -> np.ndarray:
+        assert self.header.calibration is not None  # or there is nothing to ask for
+        return self.header.calibration.probabilities(decisions, len(self.classes), pairwise=self.is_pairwise)
+
+
+def known_task(name: Any) -> str:
+    """The task that a file names. Raises ValueError where there is none of that name."""
+    if name not in task_names():
+        raise ValueError(f"found task {name!r}, expected one of {', '.join(task_names())}")
+    return str(name)

@@ -1,0 +1,80 @@
+"""Models of learners on a budget, which can go on learning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from streamsvm.data.names import Names
+from streamsvm.data.rows import Rows
+from streamsvm.models.base import Header, Model
+from streamsvm.models.shapes import Expansion
+from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
+
+
+@dataclass(frozen=True)
+class BudgetModel(Model):
+    """f_c(x) = sum_j coef_jc K(x, s_j) + bias_c, one column for two classes, else one for each class against the rest.
+
+    It carries the learner's whole state, so that learning can go on from a saved model.
+    """
+
+    kind: ClassVar[str] = "budget"
+    header: Header
+    support: Rows
+    coef: np.ndarray  # (s, columns)
+    bias: np.ndarray  # (columns,)
+    options: BudgetOptions
+    state: Mapping[str, Any]  # of the learner, see BudgetLearner.to_state
+    stream: dict[str, Any] | None = None  # what an online learner adds: features, labels, calibration
+
+    @classmethod
+    def of(cls, header: Header, learner: BudgetLearner, stream: dict[str, Any] | None = None) -> BudgetModel:
+        """What a learner knows now; it may go on learning."""
+        state = {name: array.copy() for name, array in learner.to_state().items()}
+        return cls(header, learner.supports(), *learner.coefficients(), learner.options, state, stream)
+
+    @property
+    def n_support(self) -> int:
+        return len(self.support)
+
+    @property
+    def by_name(self) -> bool:  # type: ignore[override]
+        return self.stream is not None
+
+    @property
+    def feature_names(self) -> Names | None:
+        """Of a stream those it has met, in the order of their columns; there may be more columns, for those to come."""
+        return self.header.feature_names if self.stream is None else tuple(map(str, self.stream["features"]))
+
+    def learner(self) -> BudgetLearner:
+        """A learner that goes on where the model was taken."""
+        learner = BudgetLearner(self.header.kernel, self.d, len(self.bias), self.options)
+        learner.restore(self.state)
+        return learner
+
+    def binary_decisions(self, rows: Rows) -> np.ndarray:
+        """(m, columns) decision values; rows are raw."""
+        rows = self.header.scaling.apply(rows)
+        return self.header.kernel.apply(rows, self.support, self.coef) + self.bias
+
+    def as_expansion(self) -> Expansion:
+        own = self.header.kernel, self.header.scaling
+        return Expansion(*own, self.support, self.coef, self.bias)
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays, attrs = self.header.to_state()
+        arrays |= {f"learner_{name}": np.asarray(array) for name, array in self.state.items()}
+        attrs |= {"options": asdict(self.options), "stream": self.stream}
+        return arrays | {"coef": self.coef, "bias": self.bias}, attrs
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> BudgetModel:
+        header, options = Header.from_state(arrays, attrs), BudgetOptions(**attrs["options"])
+        state = {name: arrays[f"learner_{name}"] for name in (*BudgetLearner.ARRAYS, "values")}
+        support = Rows(np.asarray(state["X"]))
+        coef, bias = np.asarray(arrays["coef"]), np.asarray(arrays["bias"])
+        return cls(header, support, coef, bias, options, state, attrs["stream"])

@@ -1,0 +1,55 @@
+"""Models of each class against the rest, of ranks and of values: support rows with a coefficient a column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from streamsvm.data.rows import Rows, rows_from_state, rows_state
+from streamsvm.models.base import Header, Model, known_task
+from streamsvm.models.shapes import Expansion
+
+
+@dataclass(frozen=True)
+class ExpansionModel(Model):
+    """f_c(x) = sum_i coef_ic K(x_i, x) + b_c, one column for two classes, else one for each class against the rest.
+
+    Of a task without labels: one column, and its value is the answer.
+    """
+
+    kind: ClassVar[str] = "expansion"
+    header: Header
+    support: Rows  # already scaled
+    coef: np.ndarray  # (s, columns) y_i alpha_i
+    intercept: np.ndarray  # (columns,)
+    ids: np.ndarray  # (s,) int64 rows of the training store that they were
+    task: str = "classify"
+
+    @property
+    def n_support(self) -> int:
+        return len(self.support)
+
+    def binary_decisions(self, rows: Rows) -> np.ndarray:
+        """(m, columns) decision values; rows are raw."""
+        rows = self.header.scaling.apply(rows)
+        return self.header.kernel.apply(rows, self.support, self.coef) + self.intercept
+
+    def as_expansion(self) -> Expansion:
+        own = self.header.kernel, self.header.scaling
+        return Expansion(*own, self.support, self.coef, self.intercept)
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays, attrs = self.header.to_state()
+        arrays |= rows_state("support", self.support)
+        arrays |= {"coef": self.coef, "intercept": self.intercept, "ids": self.ids}
+        return arrays, attrs | {"task": self.task}
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> ExpansionModel:
+        header = Header.from_state(arrays, attrs)
+        support = rows_from_state("support", arrays, header.d)
+        coef, intercept, ids = (np.asarray(arrays[name]) for name in ("coef", "intercept", "ids"))
+        return cls(header, support, coef, intercept, ids, known_task(attrs["task"]))

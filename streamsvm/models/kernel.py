@@ -1,0 +1,72 @@
+"""Models of exact fits: support rows with a coefficient for each pair of classes that they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from streamsvm.data.rows import Rows, rows_from_state, rows_state
+from streamsvm.models.base import Header, Model
+from streamsvm.models.shapes import Compact, Expansion
+from streamsvm.tasks.pairs import pair_coefficients
+
+
+@dataclass(frozen=True)
+class KernelModel(Model):
+    """f(x) = sum_i y_i alpha_i K(x_i, x) + b of each pair of classes, over support rows already scaled."""
+
+    kind: ClassVar[str] = "kernel"
+    is_pairwise: ClassVar[bool] = True
+    header: Header
+    support: Rows
+    alpha: np.ndarray  # (s, k - 1) compact, see tasks.pairs
+    codes: np.ndarray  # (s,) class codes of the support rows
+    ids: np.ndarray  # (s,) int64 rows of the training store that they were
+    intercept: np.ndarray  # (n_pairs,)
+    break_ties: bool = True  # by confidence; else equal votes are the first class's, as in LIBSVM
+
+    @property
+    def n_support(self) -> int:
+        return len(self.support)
+
+    @cached_property
+    def coefficients(self) -> np.ndarray:
+        """(s, n_pairs) float32 y_i alpha_i of each pair."""
+        return pair_coefficients(self.alpha, self.codes, len(self.classes))
+
+    def _decided(self, decision: np.ndarray) -> np.ndarray:
+        # votes are whole numbers, and confidence below 1/3 is added
+        return super()._decided(decision if self.break_ties or decision.ndim == 1 else np.rint(decision))
+
+    def binary_decisions(self, rows: Rows) -> np.ndarray:
+        """(m, n_pairs) decision values of each pair (i, j), positive for j; rows are raw."""
+        rows = self.header.scaling.apply(rows)
+        return self.header.kernel.apply(rows, self.support, self.coefficients) + self.intercept
+
+    def as_expansion(self) -> Expansion:
+        own = self.header.kernel, self.header.scaling
+        return Expansion(
+            *own, self.support, self.coefficients, self.intercept, Compact(self.alpha, self.codes)
+        )
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays, attrs = self.header.to_state()
+        return arrays | rows_state("support", self.support) | {
+            "alpha": self.alpha,
+            "codes": self.codes,
+            "ids": self.ids,
+            "intercept": self.intercept,
+        }, attrs | {"break_ties": self.break_ties}
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> KernelModel:
+        header = Header.from_state(arrays, attrs)
+        support = rows_from_state("support", arrays, header.d)
+        alpha, codes, ids, intercept = (
+            np.asarray(arrays[name]) for name in ("alpha", "codes", "ids", "intercept")
+        )
+        return cls(header, support, alpha, codes, ids, intercept, attrs["break_ties"])

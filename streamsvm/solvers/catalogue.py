@@ -1,0 +1,189 @@
+"""The solvers there are, a row each: what is known of them before any is loaded.
+
+A new solver is an algorithm, a fit, a section of options and a row here; configuration, command line, cost model,
+search, reports, estimators and documentation read it. Names alone, for help and configurations, need no NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from streamsvm.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a solver declares.
+
+    fit, options, estimators: module:class. fit: of a `fits.base.Fit`. options: of the `options.SolverOptions` that are
+    its section of a configuration, under its own name; aliases: older names of this section.
+    tasks: that it takes; a task may name solvers, too. reads: of the options that only some solvers read, its own.
+    needs: options without which it takes no defaults, as `--set` has them.
+    """
+
+    fit: str
+    options: str
+    estimators: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ("classify",)
+    takes_indefinite: bool = False  # its steps end under kernels that are not positive semidefinite, too
+    reads: tuple[str, ...] = ("tol",)
+    needs: tuple[str, ...] = ()
+
+
+SOLVERS = {
+    "dcsvm": Row(
+        "streamsvm.fits.dcsvm:DCSVMFit",
+        "streamsvm.solvers.sections:DCSVMConfig",
+        ("streamsvm.estimators.dcsvm:DCSVC",),
+        reads=("tol", "cache_size"),
+    ),
+    "bsgd": Row(
+        "streamsvm.fits.bsgd:BSGDFit",
+        "streamsvm.solvers.sections:BSGDConfig",
+        ("streamsvm.estimators.budgeted:BudgetedSVC",),
+        reads=(),
+    ),
+    "cutting-plane": Row(
+        "streamsvm.fits.cutting_plane:CuttingPlaneFit",
+        "streamsvm.solvers.sections:CuttingPlaneConfig",
+        (
+            "streamsvm.estimators.cutting_plane:CuttingPlaneSVC",
+            "streamsvm.estimators.cutting_plane:CuttingPlaneRanker",
+        ),
+        tasks=("classify", "ordinal", "rank"),
+        needs=("kernel.name=linear",),
+    ),
+    "admm-hss": Row(
+        "streamsvm.fits.admm_hss:ADMMHSSFit",
+        "streamsvm.solvers.sections:ADMMHSSConfig",
+        ("streamsvm.estimators.admm_hss:HSSSVC",),
+        aliases=("hss",),
+    ),
+    "alfpgm": Row(
+        "streamsvm.fits.alfpgm:ALFPGMFit",
+        "streamsvm.solvers.sections:ALFPGMConfig",
+        ("streamsvm.estimators.alfpgm:ALFPGMSVC", "streamsvm.estimators.alfpgm:ALFPGMSVR"),
+        tasks=("classify", "regress"),
+        takes_indefinite=True,
+        reads=("tol", "cache_size"),
+    ),
+}
+OF_SOME = ("tol", "cache_size")  # options that solvers read which say so in `reads`
+Use = Callable[[str, Row], None]
+_users: list[Use] = []  # that are told of solvers to come
+
+
+def solver_names() -> tuple[str, ...]:
+    return tuple(SOLVERS)
+
+
+def solver_row(name: str) -> Row:
+    """The row of the solver with this name. Raises ConfigError where there is none."""
+    if name not in SOLVERS:
+        raise ConfigError(f"found solver {name!r}, expected one of {', '.join(SOLVERS)}")
+    return SOLVERS[name]
+
+
+def section_of(name: str) -> str:
+    """The section of a configuration that has a solver's options."""
+    return name.replace("-", "_")
+
+
+def readers(option: str) -> list[str]:
+    """Names of the solvers that read an option which only some do."""
+    return [name for name, row in SOLVERS.items() if option in row.reads]
+
+
+def takers(task: str) -> list[str]:
+    """Names of the solvers that take a task by themselves."""
+    return [name for name, row in SOLVERS.items() if task in row.tasks]
+
+
+def fit_class(name: str) -> Any:
+    """The fit of the solver with this name."""
+    return imported(solver_row(name).fit)
+
+
+def options_class(name: str) -> Any:
+    """The section of options of the solver with this name."""
+    return imported(solver_row(name).options)
+
+
+def estimators() -> dict[str, str]:
+    """Module by name of every solver's estimators."""
+    places = (place.partition(":") for row in SOLVERS.values() for place in row.estimators)
+    return {name: module for module, _, name in places}
+
+
+def imported(place: str) -> Any:
+    """What `module:name` says."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values of a configuration, sections under the names of today, which win over older ones."""
+    found = dict(values)
+    for old, new in _renamed().items():
+        if old in found:
+            table, over = found.pop(old), found.get(new, {})
+            both = isinstance(table, Mapping) and isinstance(over, Mapping)
+            found[new] = {**table, **over} if both else table
+    return found
+
+
+def renamed_option(option: str) -> str:
+    """The name today of an option by its dotted name."""
+    section, dot, member = option.partition(".")
+    return f"{_renamed().get(section, section)}{dot}{member}" if dot else option
+
+
+def _renamed() -> dict[str, str]:
+    return {alias: section_of(name) for name, row in SOLVERS.items() for alias in row.aliases}
+
+
+def register(name: str, row: Row) -> None:
+    """Adds a solver of its own to those that come with the package. Raises ConfigError for what is wrong with it."""
+    sections = {section_of(other) for other in SOLVERS} | set(_renamed())
+    if name in SOLVERS or section_of(name) in sections:
+        raise ConfigError(f"there is a solver {name!r} already; expected another name")
+    if unknown := set(row.reads) - set(OF_SOME):
+        raise ConfigError(
+            f"solver {name!r}: found {min(unknown)!r} in reads, expected some of {', '.join(OF_SOME)}"
+        )
+    for what, place in (
+        ("fit", row.fit),
+        ("options", row.options),
+        *(("estimator", e) for e in row.estimators),
+    ):
+        _require(name, what, place)
+    SOLVERS[name] = row
+    try:
+        for use in _users:
+            use(name, row)
+    except Exception:
+        del SOLVERS[name]
+        raise
+
+
+def _require(name: str, what: str, place: str) -> None:
+    """Raises ConfigError where a class is not there, or does not say all that it has to."""
+    try:
+        found = imported(place)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"solver {name!r}: {what} {place!r} is not there ({error}); expected module:class"
+        ) from None
+    if missing := sorted(getattr(found, "__abstractmethods__", ())):
+        raise ConfigError(f"solver {name!r}: {what} {place} has no {' and no '.join(missing)}")
+
+
+def for_each(use: Use) -> None:
+    """Calls `use` with the name and row of every solver there is, and of every one that is registered later."""
+    for name, row in SOLVERS.items():
+        use(name, row)
+    _users.append(use)
