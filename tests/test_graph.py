@@ -86,3 +86,10 @@ def test_items_may_be_tuples_and_callables():
     """Neither is taken for a task of the graph."""
     assert list(Engine(1).map(lambda item: item, [(1, 2), (3,)])) == [(1, 2), (3,)]
     assert list(Engine(1).map(lambda item: item, [(len, "abc")])) == [(len, "abc")]
+
+
+def test_an_engine_with_other_threads_leaves_the_first_as_it_is():
+    """DC-SVM takes fewer where memory is short: once it changed the engine that it was given."""
+    given = Engine(2)
+    assert (given.on(1).threads, given.threads) == (1, 2)
+    assert list(given.on(1).map(str, range(3))) == ["0", "1", "2"]

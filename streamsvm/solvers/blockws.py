@@ -246,8 +246,7 @@ class BlockSolver:
                 chosen[[np.argmax(np.where(sides == side, v, 0.0)) for side in (1.0, -1.0)]] = True
             v[~chosen] = 0.0
             kept, free = kept[chosen[kept]], np.flatnonzero(chosen & is_free)
-        by_side = np.stack([np.where(sides == side, v, 0.0) for side in (1.0, -1.0)])
-        block = mixed(kept, by_side, self.block_rows)
+        block = mixed(kept, v, [(v, sides == 1.0), (v, sides == -1.0)], self.block_rows)
         room = self.block_rows - len(block)
         return np.union1d(block, np.setdiff1d(free, block)[:room]) if len(free) else block
 
@@ -371,15 +370,18 @@ def caught_up(
     return [replace(state, gradient=g, active=None, shrunk=()) for state, g in both]
 
 
-def mixed(kept: np.ndarray, v: np.ndarray, rows: int) -> np.ndarray:
-    """A working set: the worse half of kept ids, and from each side its worst, a quarter of the rows; rising.
+def mixed(
+    kept: np.ndarray, v: np.ndarray, sides: Sequence[tuple[np.ndarray, np.ndarray | bool]], rows: int
+) -> np.ndarray:
+    """A working set: half of it the worst of kept ids, by v (n,), and from each side a quarter of its worst; rising.
 
-    v (2, n): violations of each side, changed in place.
+    sides: violations (n,), changed in place, and which rows are of the side.
     """
-    kept = largest(kept, v.max(axis=0), rows // 2)
-    v[:, kept] = 0.0
+    kept = largest(kept, v, rows // 2)
     quarter = (rows - len(kept)) // 2
-    fresh = [largest(np.flatnonzero(side > 0), side, quarter) for side in v]
+    for own, _ in sides:
+        own[kept] = 0.0
+    fresh = [largest(np.flatnonzero(members & (own > 0)), own, quarter) for own, members in sides]
     return np.union1d(kept, np.concatenate(fresh))
 
 

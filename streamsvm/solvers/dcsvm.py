@@ -104,7 +104,8 @@ class DCSVMState:
     """What is under way, and what it began with: coefficients start (n, columns); at the end, the solution.
 
     level: whose parts are solved. division: the latest. solutions: of its first parts. turns: of the last two stages.
-    bottom (n,): parts of the lowest level. found: support vectors of each level, as bits.
+    support: rows of the refinement, which follow from its start. bottom (n,): parts of the lowest level. found: support
+    vectors of each level, as bits.
     """
 
     stage: Stage
@@ -113,6 +114,7 @@ class DCSVMState:
     bottom: np.ndarray
     division: Division | None = None
     solutions: tuple[PartSolution, ...] = ()
+    support: np.ndarray | None = None
     turns: InTurnState | None = None
     found: Mapping[int, np.ndarray] = field(default_factory=dict)
     objective: float = 0.0
@@ -162,7 +164,8 @@ class DCSVMState:
         start = unpacked("start", arrays, tuple(arrays["shape"]))
         division, turns = unprefixed("division_", arrays), unprefixed("turns_", arrays)
         stage = Stage(str(arrays["stage"]))
-        own = start[support_of(start)] if stage is Stage.REFINE else start
+        support = support_of(start) if stage is Stage.REFINE else None
+        own = start if support is None else start[support]
         return cls(
             stage,
             int(arrays["level"]),
@@ -170,6 +173,7 @@ class DCSVMState:
             arrays["bottom"],
             Division.from_arrays(division) if division else None,
             _separated(arrays) if "part_sizes" in arrays else (),
+            support,
             InTurnState.from_arrays(turns, own) if turns else None,
             {int(level): bits for level, bits in unprefixed("found", arrays).items()},
             float(arrays["objective"]),
@@ -224,16 +228,16 @@ class DCSVM:
 
     def _refined(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
         """A round on the support vectors alone."""
-        support = support_of(state.start)
+        support = support_of(state.start) if state.support is None else state.support
         duals = problem.among(support, state.bottom)
         if duals is None:
             return replace(state, stage=Stage.TOP)
         turns = self._turned(duals, state, state.start[support])
         if not turns.ended:
-            return replace(state, turns=turns)
+            return replace(state, turns=turns, support=support)
         start = state.start.copy()
         start[support] = turns.solved
-        return replace(state, stage=Stage.TOP, start=start, turns=None)
+        return replace(state, stage=Stage.TOP, start=start, turns=None, support=None)
 
     def _top(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
         turns = self._turned(problem.whole(state.division, state.bottom), state, state.start)

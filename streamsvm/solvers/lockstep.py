@@ -191,4 +191,4 @@ class Lockstep:
             share = violation / columns[c].violation
             np.maximum(v, np.where([rises, ~rises], share, 0.0), out=v)
         kept = np.flatnonzero(np.isin(ids, columns[0].block))
-        return ids[mixed(kept, v, self.solver.block_rows)]
+        return ids[mixed(kept, v.max(axis=0), [(v[0], True), (v[1], True)], self.solver.block_rows)]

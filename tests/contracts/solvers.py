@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+import pytest
 import reference
 
 from streamsvm.data.held import HeldSamples
@@ -136,6 +137,13 @@ class Quarters:
         return One(np.arange(N))
 
 
+class Crowded(Quarters):
+    """Support vectors that do not fit in memory."""
+
+    def among(self, ids: np.ndarray, bottom: np.ndarray) -> None:  # type: ignore[override]
+        return None
+
+
 @dataclass
 class Inverse:
     """Two columns, and (K + beta I)^-1 by whole matrices."""
@@ -149,7 +157,7 @@ class Inverse:
 
 def planes() -> HingeRisk:
     X, y, upper = data()
-    held = HeldSamples(MemorySamples(Rows(X)), 1 << 30, Quarters)  # type: ignore[arg-type]  # all rows are held
+    held = HeldSamples(MemorySamples(Rows(X)), 1 << 30, lambda: pytest.fail("all rows are held"))
     return HingeRisk(Passes(held, Engine(1), 1.0), (y > 0).astype(int), 2, upper)
 
 
@@ -276,6 +284,7 @@ CASES = {
     ),
     "dcsvm": of(DCSVM(TOL, 2), Quarters, DCSVMState, levels_and_whole),
     "dcsvm, not refined": of(DCSVM(TOL, 2, refine=False), Quarters, DCSVMState, levels_and_whole),
+    "dcsvm, not enough memory to refine": of(DCSVM(TOL, 2), Crowded, DCSVMState, levels_and_whole),
     "dcsvm, early": of(DCSVM(TOL, 2, early=1), Quarters, DCSVMState, parts_are_optimal),
     "dcsvm, no levels": of(DCSVM(TOL, 0), Quarters, DCSVMState, is_optimal),
     "alfpgm": of(ALFPGM(TOL, 32), dual, ALFPGMState, is_optimal_with_bias),
