@@ -153,6 +153,10 @@ def _add_section(name: str, row: Row) -> None:
         raise ConfigError(
             f"solver {name!r}: found options {row.options}, expected a SolverOptions, and a name that no option has"
         )
+    known = {*option_names(), *(f"{section}.{member}" for member in options.model_fields)}
+    asked = {name for rule in options.rules for name in (rule.option, rule.decider)}
+    if asked - known:
+        raise ConfigError(f"solver {name!r}: its rules name {min(asked - known)}, expected names of options")
     FitConfig.model_fields[section] = FieldInfo(annotation=options, default=options())
     FitConfig.model_rebuild(force=True)
 
