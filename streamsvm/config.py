@@ -153,6 +153,10 @@ def _add_section(name: str, row: Row) -> None:
         raise ConfigError(
             f"solver {name!r}: found options {row.options}, expected a SolverOptions, and a name that no option has"
         )
+    known = {*option_names(), *(f"{section}.{member}" for member in options.model_fields)}
+    asked = {name for rule in options.rules for name in (rule.option, rule.decider)}
+    if asked - known:
+        raise ConfigError(f"solver {name!r}: its rules name {min(asked - known)}, expected names of options")
     FitConfig.model_fields[section] = FieldInfo(annotation=options, default=options())
     FitConfig.model_rebuild(force=True)
 
@@ -239,16 +243,18 @@ def groups() -> dict[str, type[Options]]:
 
 def option_names() -> Iterator[str]:
     """Dotted names of every option, groups' members included."""
+    tables = groups()
     for name in FitConfig.model_fields:
         yield name
-        if name in groups():
-            yield from (f"{name}.{member}" for member in groups()[name].model_fields)
+        if name in tables:
+            yield from (f"{name}.{member}" for member in tables[name].model_fields)
 
 
 def option_field(option: str) -> FieldInfo:
     """Description, default and range of the option with this dotted name."""
     group, _, member = option.rpartition(".")
-    return (groups()[group] if group else FitConfig).model_fields[member]
+    table: Any = FitConfig.model_fields[group].annotation if group else FitConfig
+    return table.model_fields[member]
 
 
 def option_values(option: str) -> tuple[str, ...]:

@@ -139,6 +139,7 @@ WRONG = {
     "has no model and no plan": "register('new', Row('streamsvm.fits.base:Fit', 'toy_solver:ToyConfig'))",
     "expected a SolverOptions": "register('new', Row('toy_solver:ToyFit', 'toy_solver:State'))",
     "and a name that no option has": "register('kernel', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
+    "rules name wrong.shape": "register('wrong', Row('toy_solver:ToyFit', '__main__:Wrong'))",
     "found 'tool' in reads": "register('new', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig', reads=('tool',)))",
 }
 
@@ -151,6 +152,9 @@ def test_what_is_forgotten_is_an_error_where_it_is_registered():
                 "import pytest",
                 "from streamsvm.errors import ConfigError",
                 "from streamsvm.solvers.catalogue import Row, register, solver_names",
+                "from streamsvm.options import Rule, SolverOptions",
+                "class Wrong(SolverOptions):",
+                "    rules = (Rule('C', 'wrong of one shape', 'wrong.shape', bool),)",
                 *lines,
                 "assert solver_names()[-1] == 'toy-descent'",
             ]

@@ -5,11 +5,10 @@ A new kernel is a class and a row here; configuration, command line, estimators,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """where: module:class. parameters: options of the section `kernel` that it reads, the fields of its class."""
 
     where: str

@@ -7,15 +7,13 @@ search, reports, estimators and documentation read it. Names alone, for help and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from streamsvm.errors import ConfigError
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """What a solver declares.
 
     fit, options, estimators: module:class. fit: of a `fits.base.Fit`. options: of the `options.SolverOptions` that are
