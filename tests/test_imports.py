@@ -110,7 +110,7 @@ BEHIND = ("dask", "distributed", "zarr") + tuple(  # oracles
     for name in "cluster data fits gather graph groups kernels kmeans models store".split()
 )
 ORACLES = ("streamsvm.problems", "streamsvm.risks")  # whose protocols solvers may know
-SOLVERS = sorted((ROOT / "solvers").glob("*.py"))
+SOLVERS = sorted(path for path in (ROOT / "solvers").glob("*.py") if path.name != "sections.py")
 
 
 def is_protocol(name: str) -> bool:

@@ -145,6 +145,7 @@ class TestNamesOfEarlierVersions:
         assert (found.admm_hss.leaf, found.admm_hss.polish) == (32, 100)
         assert found.admm_hss.model_dump(mode="json") == about["hss"]
 
+    @pytest.mark.filterwarnings("ignore:not converged")  # after three steps
     def test_a_run_goes_on_and_is_shown(self, tmp_path):
         """As a run directory of an earlier version, whose first record and state name the section so."""
         store = Store.from_arrays(*labelled(2, n=120))
