@@ -149,7 +149,8 @@ def _add_section(name: str, row: Row) -> None:
     section, options = section_of(name), options_class(name)
     if section in FitConfig.model_fields and FitConfig.model_fields[section].annotation is options:
         return
-    if section in FitConfig.model_fields or not issubclass(options, SolverOptions):
+    is_taken = section in FitConfig.model_fields or hasattr(FitConfig, section) or not section.isidentifier()
+    if is_taken or not issubclass(options, SolverOptions):
         raise ConfigError(
             f"solver {name!r}: found options {row.options}, expected a SolverOptions, and a name that no option has"
         )

@@ -140,6 +140,8 @@ WRONG = {
     "expected a SolverOptions": "register('new', Row('toy_solver:ToyFit', 'toy_solver:State'))",
     "and a name that no option has": "register('kernel', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
     "rules name wrong.shape": "register('wrong', Row('toy_solver:ToyFit', '__main__:Wrong'))",
+    "solver 'own': found options": "register('own', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
+    "solver 'a b': found options": "register('a b', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
     "found 'tool' in reads": "register('new', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig', reads=('tool',)))",
 }
 
