@@ -84,6 +84,15 @@ def test_who_calls_compiled_functions_of_another_file_says_so():
     assert callers >= 1
 
 
+def test_compiled_functions_take_few_arguments():
+    """A swap of two arrays of one type is silent."""
+    for path in ROOT.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = set() if path.name == "blockws.py" else jitted(tree).keys()
+        many = [f.name for f in tree.body if getattr(f, "name", "") in names and len(f.args.args) > 7]
+        assert not many, f"{path}: more than 7 arguments: {many}"
+
+
 def test_what_is_kept_of_the_steps_names_no_class_of_ours():
     """numba could not open a cache with a class that a later version has renamed; tuples have no names."""
     learner = BudgetLearner(RBF(1.0), 2, 1, BudgetOptions(1e-2, budget=5))

@@ -79,7 +79,6 @@ class BSGDClassifier(base.MiniBatchClassifier):
     >>> model = preprocessing.StandardScaler() | BSGDClassifier(lam=1e-3, budget=100)
     >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.Accuracy())
     Accuracy: 88.55%
-
     """
 
     def __init__(
@@ -383,7 +382,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
         return self._learner.kernel.apply(rows, self._learner.supports(), A) + bias
 
     def _winner(self, decisions: np.ndarray) -> int:
-        if len(self._labels) == 1:
+        if self.n_labels == 1:
             return 0
         return int(decisions[0] > 0) if len(decisions) == 1 else int(np.argmax(decisions))
 
