@@ -179,10 +179,10 @@ class TestResume:
     def test_streamed_and_stopped_after_every_step_it_is_the_same(self, tmp_path, early, from_disk):
         """At the whole problem, too, whose rows stay in the same groups."""
         chosen = config(dcsvm=early, checkpoint_every="1 step")
-        there = store(tmp_path, 3)
+        there = store(tmp_path)
         train(there, chosen, model_path=tmp_path / "whole")
         assert train_by_single_steps(there, chosen, tmp_path / "m", tmp_path / "run") > 10
-        rows = data(3)[0]
+        rows = data()[0]
         np.testing.assert_array_equal(decisions(tmp_path / "m", rows), decisions(tmp_path / "whole", rows))
 
     def test_state_of_another_configuration_is_refused(self, tmp_path):
