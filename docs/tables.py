@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 from streamsvm.cli.app import COMMANDS, app
 from streamsvm.config import FitConfig, groups
 from streamsvm.data.ingest.options import IngestOptions
-from streamsvm.human import human_bytes
 from streamsvm.kernels.table import KERNELS, kernel_names
-from streamsvm.options import Options
+from streamsvm.options.base import Options
+from streamsvm.search.options import TuneConfig
 from streamsvm.solvers.catalogue import SOLVERS, section_of
+from streamsvm.storage.human import human_bytes
 from streamsvm.tasks import task_names, task_of
-from streamsvm.tune.options import TuneConfig
 
 WORDS = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`", "string": "text"}
 WORDS |= {"array": "list", "object": "table", "size": "size, as `2GiB`"}

@@ -32,11 +32,11 @@ from tables import Factor, Share, Table
 
 from streamsvm import ALFPGMSVC
 from streamsvm.data.rows import Rows
-from streamsvm.graph import Engine
 from streamsvm.kernels.distance import RBF
-from streamsvm.problems import KernelDual
-from streamsvm.solvers.base import run
+from streamsvm.parallel.engine import Engine
+from streamsvm.problems.dual import KernelDual
 from streamsvm.solvers.blockws import BlockSolver
+from streamsvm.solvers.loop import run
 
 SETS = ("phishing", "magic04", "electricity", "ijcnn1", "skin", "covtype-50k")
 EQUAL = ("magic04", "phishing", "ijcnn1", "a9a", "w8a", "letter")

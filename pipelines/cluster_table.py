@@ -28,9 +28,9 @@ from measure import CORES, Spread, run_here
 from tables import Bytes, Factor, Seconds, Share, Table
 
 from streamsvm import DCSVC
-from streamsvm.cluster import ENVIRONMENT
 from streamsvm.data.store import Store
-from streamsvm.persist import load_model
+from streamsvm.models.files import load_model
+from streamsvm.parallel.cluster import ENVIRONMENT
 
 WORKERS = (1, 2, 4)
 MOST_OVERHEAD = 0.15

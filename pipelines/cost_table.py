@@ -22,8 +22,8 @@ from measure import Spread
 from tables import Bytes, Factor, Seconds, Table
 
 from streamsvm.config import build_config, read_layer
-from streamsvm.cost import Site, measure
 from streamsvm.data.store import Store
+from streamsvm.dry_run import Site, measure
 
 MOST_OFF = 0.3
 PILOT_S = 20

@@ -34,8 +34,8 @@ from sklearn.preprocessing import FunctionTransformer
 from tables import Bytes, Report, Seconds, Share, Table
 
 from streamsvm import DCSVC
-from streamsvm.machine import peak_rss_bytes
 from streamsvm.metrics import roc_auc
+from streamsvm.parallel.machine import peak_rss_bytes
 
 LABEL, WEIGHT = "income_50k", "unknown"
 GROUP_ROWS = 16_384

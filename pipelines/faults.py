@@ -43,7 +43,7 @@ from tables import Report, Seconds, Table
 
 from streamsvm.data.store import Store
 from streamsvm.demo import write_stores
-from streamsvm.persist import load_model
+from streamsvm.models.files import load_model
 from streamsvm.solvers.catalogue import SOLVERS as CATALOGUE
 
 EVEN = ["--positive", "0,2,4,6,8"]  # two classes: decision values that can be compared, no votes

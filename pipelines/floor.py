@@ -17,7 +17,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from streamsvm import Store
-from streamsvm.machine import cores
+from streamsvm.parallel.machine import cores
 
 CORES = cores()
 WINDOW = 16_384  # rows that one core reads at once

@@ -44,11 +44,11 @@ from tables import Bytes, Factor, Seconds, Share, Table
 
 from streamsvm import HSSSVC, Store
 from streamsvm.data.rows import Rows
-from streamsvm.graph import Engine
 from streamsvm.hss.compress import Tolerances
-from streamsvm.hss.kernel import HSSOptions, approximate, estimated_errors
+from streamsvm.hss.kernel_matrix import HSSOptions, approximate, estimated_errors
 from streamsvm.kernels.distance import RBF
-from streamsvm.problems import KernelDual
+from streamsvm.parallel.engine import Engine
+from streamsvm.problems.dual import KernelDual
 from streamsvm.report.hss import draw_ranks
 from streamsvm.solvers import blockws
 

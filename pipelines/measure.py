@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import psutil
 
-from streamsvm.machine import cores, peak_rss_bytes
+from streamsvm.parallel.machine import cores, peak_rss_bytes
 
 CORES = cores()
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes

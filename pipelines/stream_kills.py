@@ -26,8 +26,8 @@ from bench import STREAMSVM, Bench, from_arguments
 from measure import Failed
 from tables import Bytes, Report, Share, Table
 
-from streamsvm.machine import rss_bytes
-from streamsvm.persist import load_model
+from streamsvm.models.files import load_model
+from streamsvm.parallel.machine import rss_bytes
 
 EVERY = 5_000  # events from snapshot to snapshot
 PARTS = 10

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from streamsvm.ahead import ahead
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
+from streamsvm.parallel.prefetch import ahead
 
 ROWS, FEATURES, WORDS = 804_414, 47_236, 66
 BLOCK_ROWS = 10_000

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from streamsvm._version import __version__
+
 if TYPE_CHECKING:
     from streamsvm.data.store import Store as Store
     from streamsvm.estimators.admm_hss import HSSSVC as HSSSVC
@@ -14,11 +16,9 @@ if TYPE_CHECKING:
     from streamsvm.estimators.cutting_plane import CuttingPlaneRanker as CuttingPlaneRanker
     from streamsvm.estimators.cutting_plane import CuttingPlaneSVC as CuttingPlaneSVC
     from streamsvm.estimators.dcsvm import DCSVC as DCSVC
-    from streamsvm.persist import load_model as load_model
+    from streamsvm.models.files import load_model as load_model
 
-__version__ = "0.1.0"
-
-_HOMES = {"Store": "streamsvm.data.store", "load_model": "streamsvm.persist"}
+_HOMES = {"Store": "streamsvm.data.store", "load_model": "streamsvm.models.files"}
 
 __all__ = [
     "ALFPGMSVC",

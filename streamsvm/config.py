@@ -16,10 +16,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from streamsvm.choices import OneOf, choices
 from streamsvm.errors import ConfigError, NotFoundError
 from streamsvm.kernels.table import kernel_row
-from streamsvm.options import (
+from streamsvm.options.base import (
     Bytes,
     ClassWeight,
     Count,
@@ -33,6 +32,14 @@ from streamsvm.options import (
     SolverOptions,
     Whole,
 )
+from streamsvm.options.choices import OneOf, choices
+from streamsvm.options.solvers import (
+    ADMMHSSConfig,
+    ALFPGMConfig,
+    BSGDConfig,
+    CuttingPlaneConfig,
+    DCSVMConfig,
+)
 from streamsvm.solvers.catalogue import (
     SOLVERS,
     Row,
@@ -42,13 +49,6 @@ from streamsvm.solvers.catalogue import (
     section_of,
     solver_names,
     solver_row,
-)
-from streamsvm.solvers.sections import (
-    ADMMHSSConfig,
-    ALFPGMConfig,
-    BSGDConfig,
-    CuttingPlaneConfig,
-    DCSVMConfig,
 )
 from streamsvm.tasks import task_names, task_of
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import DCSVMConfig, FitConfig, KernelConfig
-from streamsvm.data.place import require_place
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.events import Events, heard, ignore
+from streamsvm.storage.place import require_place
 
 SIDE = 8  # pixels
 BLOCK_ROWS = 8192
@@ -102,8 +102,8 @@ def run_demo(folder: Path, rows: int, events: Events = heard, *, force: bool = F
 
     Raises StorageError where stores or a model of these names are in `folder` already, unless `force`.
     """
-    from streamsvm.graph import Engine
-    from streamsvm.persist import load_model
+    from streamsvm.models.files import load_model
+    from streamsvm.parallel.engine import Engine
     from streamsvm.predict import evaluate
     from streamsvm.train import train
 

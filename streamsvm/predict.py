@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from streamsvm.compiling import compiling_told
-from streamsvm.data.check import require_finite
 from streamsvm.data.columns import Column
+from streamsvm.data.finite import require_finite
 from streamsvm.data.growing import GrowingArray
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.data.target import Target, whole_file
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned, heard, ignore
+from streamsvm.parallel.compiling import compiling_told
+from streamsvm.storage.atomic import Target, whole_file
 from streamsvm.tasks import task_of
 from streamsvm.tasks.scores import Judge
 
 if TYPE_CHECKING:
-    from streamsvm.graph import Engine
+    from streamsvm.parallel.engine import Engine
 
 PREDICTIONS = "streamsvm_predictions"  # group attribute of what `predict` writes as zarr
 

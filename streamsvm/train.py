@@ -13,23 +13,23 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from streamsvm.calibration import Calibration, require_classes
-from streamsvm.checkpoints import EXECUTION, Checkpoints
-from streamsvm.compiling import compiling_told
 from streamsvm.config import FitConfig, ProbabilityConfig
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Event, Events, Planned, Progress, Record, heard, ignore
-from streamsvm.fits.base import Context, Fit, Learned, PathFit, Report, Solution
-from streamsvm.fits.drafts import Draft, opened_draft
-from streamsvm.fits.prepare import prepare
-from streamsvm.graph import open_engine
-from streamsvm.memory import free_bytes
-from streamsvm.persist import load_model, read_attrs
-from streamsvm.phases import Phases, used_s, whole_command
-from streamsvm.runs import end_with, recorded
+from streamsvm.models.calibration import Calibration, require_classes
+from streamsvm.models.files import load_model, read_attrs
+from streamsvm.parallel.compiling import compiling_told
+from streamsvm.parallel.memory import free_bytes
+from streamsvm.parallel.open import open_engine
+from streamsvm.runs.checkpoints import EXECUTION, Checkpoints
+from streamsvm.runs.directory import end_with, recorded
+from streamsvm.runs.phases import Phases, used_s, whole_command
 from streamsvm.solvers.catalogue import fit_class, renamed
 from streamsvm.tasks import default_task
+from streamsvm.training.base import Context, Fit, Learned, PathFit, Report, Solution
+from streamsvm.training.drafts import Draft, opened_draft
+from streamsvm.training.prepare import prepare
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _calibrations(store: Store, config: FitConfig, run: Run, phase: Phases) -> l
     """Of each model that is to come, from folds that are learned by the same recipe; none where nobody asks."""
     if config.probability.method is None:
         return []
-    from streamsvm.probability import cross_validated
+    from streamsvm.training.probabilities import cross_validated
 
     learn = partial(_of_fold, run, without_probabilities(config))
     with phase("folds"):

@@ -10,7 +10,7 @@ from typing import Any
 from streamsvm.config import FitConfig, KernelConfig, Layer, Resolved, groups, option_field
 from streamsvm.errors import ConfigError
 from streamsvm.kernels import table
-from streamsvm.options import Rule
+from streamsvm.options.base import Rule
 from streamsvm.solvers import catalogue
 from streamsvm.tasks import task_names, task_of
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from streamsvm.checkpoints import Checkpoints
 from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
+from streamsvm.runs.checkpoints import Checkpoints
 from streamsvm.train import train
 
 

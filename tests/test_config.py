@@ -23,7 +23,7 @@ from streamsvm.config import (
     read_layer,
 )
 from streamsvm.errors import ConfigError, NotFoundError
-from streamsvm.options import parse_size
+from streamsvm.options.base import parse_size
 
 positive_floats = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 labels = st.text(min_size=1).map(str.strip).filter(bool)

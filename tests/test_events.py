@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsvm import records
 from streamsvm.events import Approach, Events, Phase, Progress, Round, Rounds
-from streamsvm.records import JsonLines
+from streamsvm.runs import records
+from streamsvm.runs.records import JsonLines
 
 
 def lines(path):

@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 from making import samples, write
 
 import streamsvm
-from streamsvm.check import check
 from streamsvm.config import build_config, load_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
+from streamsvm.data.verify import check
 from streamsvm.errors import StreamSVMError
-from streamsvm.graph import Engine
-from streamsvm.persist import load_model
+from streamsvm.models.files import load_model
+from streamsvm.parallel.engine import Engine
 from streamsvm.train import train
 
 SECONDS = 20.0

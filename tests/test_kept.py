@@ -10,7 +10,7 @@ import pytest
 
 from streamsvm import Store, load_model
 from streamsvm.cli.app import app, exit_status
-from streamsvm.data.check import require_finite
+from streamsvm.data.finite import require_finite
 
 ARCHIVES = sorted((Path(__file__).parent / "kept").glob("*.tar.xz"))
 

@@ -17,20 +17,20 @@ from making import write
 from scipy import sparse
 
 from streamsvm import BudgetedSVC
-from streamsvm.checkpoints import Checkpoints
 from streamsvm.cli.app import app
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import ignore
-from streamsvm.fits.base import Context
-from streamsvm.fits.prepare import FIRST_ROWS, prepare
-from streamsvm.graph import Engine
-from streamsvm.phases import Phases
+from streamsvm.parallel.engine import Engine
+from streamsvm.runs.checkpoints import Checkpoints
+from streamsvm.runs.phases import Phases
+from streamsvm.search.options import TuneConfig, points
+from streamsvm.search.search import tune
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.train import train_path, with_task
-from streamsvm.tune.options import TuneConfig, points
-from streamsvm.tune.search import tune
+from streamsvm.training.base import Context
+from streamsvm.training.prepare import FIRST_ROWS, prepare
 
 N = 3 * FIRST_ROWS
 DESIGN = Path(__file__).parents[1] / "docs" / "design.md"
@@ -75,7 +75,7 @@ def test_the_first_rows_of_a_pass_are_those_that_are_read_alone(store, monkeypat
     """Advice and shifts do not depend on who reads them."""
     seen: list[Any] = []
     monkeypatch.setattr(
-        "streamsvm.fits.prepare.advice", lambda kernel, scaling, first, names: seen.append(first)
+        "streamsvm.training.prepare.advice", lambda kernel, scaling, first, names: seen.append(first)
     )
     for options in ({}, {"kernel": {"gamma": "scale"}}):
         prepare(store, config("dcsvm", **options), Engine(2))
@@ -117,7 +117,7 @@ def test_several_C_are_for_those_that_share_them():
 
 
 def test_a_search_looks_at_the_first_rows_once(store, reads, monkeypatch):
-    monkeypatch.setattr("streamsvm.tune.search._Search.ranked", lambda self: ([0], [{"mean_score": 0.0}]))
+    monkeypatch.setattr("streamsvm.search.search._Search.ranked", lambda self: ([0], [{"mean_score": 0.0}]))
     options = TuneConfig(grid={"C": [1.0]}, folds=2)
     tune(store, options, points(options))
     assert sum(reads) == FIRST_ROWS

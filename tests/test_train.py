@@ -19,10 +19,10 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, CorruptDataError, DataError, MemoryLimitError
 from streamsvm.events import Events, LevelSolved, Progress
-from streamsvm.fits import dcsvm as recipe
-from streamsvm.fits import divided
-from streamsvm.persist import load_model
+from streamsvm.models.files import load_model
 from streamsvm.train import plan, train, train_in_memory
+from streamsvm.training import dcsvm as recipe
+from streamsvm.training import divided
 
 N, D = 900, 5
 EARLY = {"early": True, "levels": 2, "early_level": 1}

@@ -18,8 +18,8 @@ from streamsvm.config import (
 )
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
+from streamsvm.search.options import TuneConfig, points
 from streamsvm.solvers.catalogue import section_of, solver_names
-from streamsvm.tune.options import TuneConfig, points
 from streamsvm.unread import require_read
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streamsvm.events import Event, Record
-from streamsvm.records import parse
+from streamsvm.runs.records import parse
 
 CONFIG = {
     "solver": "dcsvm",

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from streamsvm import __version__
+from streamsvm._version import __version__
 from streamsvm.cli.help import Command
 from streamsvm.cli.imports import importing
 from streamsvm.errors import StreamSVMError

@@ -22,7 +22,7 @@ from streamsvm.cli.options import (
     require_model_place,
 )
 from streamsvm.cli.output import emit, progress
-from streamsvm.phases import usage_so_far
+from streamsvm.runs.phases import usage_so_far
 
 
 def calibrate(
@@ -47,8 +47,8 @@ def calibrate(
 ) -> None:
     """Add probabilities to a model, in place of those it may have."""
     with importing():
-        from streamsvm.persist import load_model, save_model
-        from streamsvm.probability import held_out
+        from streamsvm.models.files import load_model, save_model
+        from streamsvm.training.probabilities import held_out
 
     rows, target = open_store(store, x, y), out or model
     if target != model:  # in its place, a model loses nothing but probabilities

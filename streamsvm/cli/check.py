@@ -29,7 +29,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Read every chunk: checksums, NaN and infinity, labels. Exits 2 at the first thing wrong."""
-    from streamsvm.check import check as check_store
+    from streamsvm.data.verify import check as check_store
 
     opened = open_store(store, x, y)
     with progress() as events, engine(workers, scheduler, performance_report, events) as tasks:

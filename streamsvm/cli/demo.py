@@ -11,8 +11,8 @@ import typer
 
 from streamsvm.cli.options import AsJson
 from streamsvm.cli.output import emit, progress
-from streamsvm.human import human_bytes
-from streamsvm.phases import usage_so_far
+from streamsvm.runs.phases import usage_so_far
+from streamsvm.storage.human import human_bytes
 
 
 def demo(

@@ -20,7 +20,7 @@ from streamsvm.cli.options import (
     open_store,
 )
 from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress
-from streamsvm.phases import usage_so_far
+from streamsvm.runs.phases import usage_so_far
 
 CURVES = ("roc", "precision_recall")  # for reports, too long for people
 
@@ -41,9 +41,9 @@ def evaluate(
 ) -> None:
     """Score a model: accuracy, precision and recall by class, confusion, ROC AUC; probabilities where it has any."""
     with importing():
-        from streamsvm.persist import load_model
+        from streamsvm.models.files import load_model
         from streamsvm.predict import evaluate as score
-        from streamsvm.runs import EVALUATION, require_run, write_result
+        from streamsvm.runs.directory import EVALUATION, require_run, write_result
 
     if run_dir is not None:
         require_run(run_dir)

@@ -22,7 +22,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a model for other systems; what the format cannot say is said here, and put in files next to it."""
-    from streamsvm.persist import load_model
+    from streamsvm.models.files import load_model
 
     loaded = load_model(model)
     facts = _writer(format)(loaded, out)
@@ -41,7 +41,7 @@ def export(
 
 def _writer(format: str) -> Any:
     if format == "libsvm":
-        from streamsvm.exchange.libsvm import write_libsvm
+        from streamsvm.exchange.libsvm_write import write_libsvm
 
         return write_libsvm
     try:

@@ -37,8 +37,8 @@ from streamsvm.cli.options import (
 from streamsvm.cli.output import emit, progress
 from streamsvm.config import FitConfig, build_config, parse_set, read_layer
 from streamsvm.errors import ConfigError
-from streamsvm.human import number_or_text
-from streamsvm.phases import usage_so_far
+from streamsvm.runs.phases import usage_so_far
+from streamsvm.storage.human import number_or_text
 from streamsvm.unread import require_read
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def fit(
     rows = open_store(store, x, y)
     require_model_place(model, force=force, of=(rows, [resolved]) if resume else None)
     with importing():
-        from streamsvm.checkpoints import has_state
+        from streamsvm.runs.checkpoints import has_state
         from streamsvm.train import train
 
     with hint_to_resume(run_dir, has_state), progress() as events:
@@ -185,7 +185,7 @@ def _print_plan(rows: Store, config: FitConfig, pilot_s: float, as_json: bool) -
     start_s = usage_so_far()["seconds"]
     found = plan(rows, config)
     if pilot_s > 0:
-        from streamsvm.cost import does_not_fit, estimate
+        from streamsvm.dry_run import does_not_fit, estimate
 
         found |= estimate(rows, config, pilot_s, start_s)
         if not found["fits"]:

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from streamsvm.cli.options import CLUSTER, RUN
 from streamsvm.config import Layer, Options, field_values, option_field, option_names, option_values
-from streamsvm.human import human_bytes, number_or_text
+from streamsvm.storage.human import human_bytes, number_or_text
 
 _OPTIONS: dict[str, str] = {}  # by the name of a command's parameter
 

@@ -31,7 +31,7 @@ def import_(
 ) -> None:
     """Read a model that LIBSVM or `streamsvm export` wrote."""
     from streamsvm.exchange.libsvm_read import import_libsvm
-    from streamsvm.persist import save_model
+    from streamsvm.models.files import save_model
 
     require_model_place(model, force=force)
     with progress() as events:

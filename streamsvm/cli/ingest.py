@@ -12,7 +12,7 @@ from streamsvm.cli.options import AsJson
 from streamsvm.cli.output import emit, progress
 from streamsvm.config import validated
 from streamsvm.data.ingest.options import IngestOptions
-from streamsvm.phases import usage_so_far
+from streamsvm.runs.phases import usage_so_far
 
 
 def flag(name: str, **more: Any) -> Any:

@@ -16,7 +16,7 @@ from streamsvm.events import Events
 if TYPE_CHECKING:
     from streamsvm.config import FitConfig
     from streamsvm.data.store import Store
-    from streamsvm.graph import Engine
+    from streamsvm.parallel.engine import Engine
 
 DATA, KERNEL, SOLVER, RUN, CLUSTER = (
     "Data",
@@ -79,7 +79,7 @@ def engine(
     workers: int | None, scheduler: str | None, performance_report: Path | None, events: Events
 ) -> Iterator[Engine]:
     """Threads, processes or a cluster, for as long as the command needs them."""
-    from streamsvm.graph import open_engine
+    from streamsvm.parallel.open import open_engine
 
     opened = open_engine(
         workers=workers, scheduler=scheduler, events=events, performance_report=performance_report
@@ -92,7 +92,7 @@ def open_store(url: str, x: str | None = None, y: str | None = None) -> Store:
     """The store at `url`, its arrays by other names where they are given."""
     with importing():
         from streamsvm.data.store import Store
-        from streamsvm.persist import is_model
+        from streamsvm.models.files import is_model
 
     if is_model(Path(url)):
         raise DataError(f"{url}: found a model, expected a store of rows; a model is given by --model")
@@ -102,7 +102,7 @@ def open_store(url: str, x: str | None = None, y: str | None = None) -> Store:
 
 def model_beside(store: str) -> Path:
     """Where a model goes that is given no place: next to its store, `data.zarr` -> `data.model.zarr`."""
-    from streamsvm.data.target import local_path
+    from streamsvm.storage.atomic import local_path
 
     path = local_path(store)
     if path is None:
@@ -123,8 +123,8 @@ def require_model_place(
 
     of: what a run that is resumed makes its model of; that model may be there.
     """
-    from streamsvm.data.place import require_place
-    from streamsvm.persist import is_model, require_local
+    from streamsvm.models.files import is_model, require_local
+    from streamsvm.storage.place import require_place
 
     require_local(model)
     if of is not None and not force and is_model(model):

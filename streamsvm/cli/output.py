@@ -13,9 +13,9 @@ import typer
 
 from streamsvm.cli.interrupts import answered
 from streamsvm.events import Event, Events, Joined, Record, Warned
-from streamsvm.human import heading, human
-from streamsvm.jsonable import jsonable
 from streamsvm.progress.lines import Minutes
+from streamsvm.storage.human import heading, human
+from streamsvm.storage.jsonable import jsonable
 
 MOST_CLASSES_IN_A_TABLE = 30
 

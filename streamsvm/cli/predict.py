@@ -19,7 +19,7 @@ from streamsvm.cli.options import (
     open_store,
 )
 from streamsvm.cli.output import emit, progress
-from streamsvm.phases import usage_so_far
+from streamsvm.runs.phases import usage_so_far
 
 
 def predict(
@@ -38,7 +38,7 @@ def predict(
 ) -> None:
     """Write the predicted label of every row, block by block."""
     with importing():
-        from streamsvm.persist import load_model
+        from streamsvm.models.files import load_model
         from streamsvm.predict import write_predictions
 
     rows = open_store(store, x)

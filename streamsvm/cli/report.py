@@ -9,7 +9,7 @@ import typer
 
 from streamsvm.cli.options import AsJson
 from streamsvm.cli.output import emit
-from streamsvm.phases import usage_so_far
+from streamsvm.runs.phases import usage_so_far
 
 
 def report(
@@ -24,9 +24,9 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Show runs as one HTML page: convergence, levels, time, memory, scores; several side by side."""
-    from streamsvm.data.target import whole_file
     from streamsvm.report.html import contents, page
     from streamsvm.report.read import read_run
+    from streamsvm.storage.atomic import whole_file
 
     read = [read_run(folder) for folder in runs]
     shown = contents(read)
@@ -43,9 +43,9 @@ def report(
 
 
 def _write_plots(folder: Path, shown: list) -> list[str]:
-    from streamsvm.data.target import storage_errors
     from streamsvm.report.drawing import write_plot
     from streamsvm.report.sections import Plot
+    from streamsvm.storage.atomic import storage_errors
 
     names = []
     with storage_errors(str(folder)):

@@ -18,11 +18,11 @@ from streamsvm.cli.options import require_model_place
 from streamsvm.cli.output import progress, spoken
 from streamsvm.config import parse_set
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
-from streamsvm.human import number_or_text
+from streamsvm.storage.human import number_or_text
 
 if TYPE_CHECKING:
     from streamsvm.online import BSGDClassifier
-    from streamsvm.stream import Lines, Parse, Stream, Teller
+    from streamsvm.online.pipe import Lines, Parse, Stream, Teller
 
 Given = dict[str, tuple[str, Any]]  # parameter of the learner -> (as it was given, its value)
 SETTABLE = {f"kernel.{name}": name for name in ("gamma", "degree", "coef0")}
@@ -101,7 +101,7 @@ def stream(
     if force:
         require_model_place(model, force=True)
 
-    from streamsvm.stream import Lines, Stream, events
+    from streamsvm.online.pipe import Lines, Stream, events
 
     with _alone(model):
         is_new = force or not model.exists()
@@ -180,8 +180,8 @@ def _require_same(state: Stream, given: Given) -> None:
 @contextmanager
 def _alone(model: Path) -> Iterator[None]:
     """Keeps a second stream from the same model. Raises StorageError."""
-    from streamsvm.data.target import storage_errors
-    from streamsvm.machine import InUse, locked
+    from streamsvm.storage.atomic import storage_errors
+    from streamsvm.storage.locks import InUse, locked
 
     with ExitStack() as held:
         with storage_errors(str(model)):
@@ -231,10 +231,10 @@ def _run(
 @contextmanager
 def _told(state: Stream, run_dir: Path | None, source: str) -> Iterator[Teller]:
     """Who tells of the stream: a bar where stderr is a terminal that the answers do not go to; the run directory."""
-    from streamsvm.compiling import compiling_told
     from streamsvm.events import Events
-    from streamsvm.runs import end_with, recorded
-    from streamsvm.stream import Teller
+    from streamsvm.online.pipe import Teller
+    from streamsvm.parallel.compiling import compiling_told
+    from streamsvm.runs.directory import end_with, recorded
 
     bars: AbstractContextManager[Events] = nullcontext(spoken()) if sys.stdout.isatty() else progress()
     with bars as events, compiling_told(events):

@@ -27,14 +27,14 @@ from streamsvm.events import (
     Warned,
     Window,
 )
-from streamsvm.human import heading, human, human_bytes
 from streamsvm.kernels.table import has_gamma
 from streamsvm.report.values import table
+from streamsvm.storage.human import heading, human, human_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
-    from streamsvm.report.follow import Tail
+    from streamsvm.runs.follow import Tail
 
 WIDTH = 120  # of what is not a terminal
 WARNINGS = 3  # last ones shown
@@ -63,8 +63,8 @@ def top(
     """Follow a run that was started elsewhere: phases, rates, gap, memory, warnings. Ends when the run has ended."""
     from rich.console import Console
 
-    from streamsvm.report.follow import Tail
-    from streamsvm.runs import require_run
+    from streamsvm.runs.directory import require_run
+    from streamsvm.runs.follow import Tail
 
     require_run(run_dir)
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)

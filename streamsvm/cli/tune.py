@@ -69,9 +69,9 @@ def tune(
     with importing():
         from streamsvm.report.drawing import write_plot
         from streamsvm.report.heat_map import heat_map as draw_heat_map
-        from streamsvm.tune.options import load_search
-        from streamsvm.tune.results import has_scores, require_free, require_suffix, write_records
-        from streamsvm.tune.search import tune as search
+        from streamsvm.search.options import load_search
+        from streamsvm.search.score_table import has_scores, require_free, require_suffix, write_records
+        from streamsvm.search.search import tune as search
 
     for option, path, suffixes in (("--out", out, TABLE), ("--heat-map", heat_map, PICTURE)):
         if path is not None:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import zarr
 
-from streamsvm.data.checked import CheckedArray
 from streamsvm.errors import DataError
+from streamsvm.storage.checked_array import CheckedArray
 
 PIECE_ROWS = 1 << 16  # labels that are looked at together
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.store import Store
-from streamsvm.data.target import local_path
+from streamsvm.storage.atomic import local_path
 
 MAX_CLASSES = 1000  # more different labels than this are numbers to predict rather than classes
 MAX_LISTED_FEATURES = 1000

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.rows import Rows
-from streamsvm.sizes import Weighed
+from streamsvm.parallel.sizes import Weighed
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import zarr
 
-from streamsvm.data.checked import CheckedArray
 from streamsvm.errors import DataError, ModelError
+from streamsvm.storage.checked_array import CheckedArray
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from streamsvm.sizes import Weighed
+from streamsvm.parallel.sizes import Weighed
 
 
 @dataclass(frozen=True)

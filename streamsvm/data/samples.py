@@ -7,11 +7,11 @@ from typing import Protocol
 
 import numpy as np
 
-from streamsvm.data.check import require_finite
+from streamsvm.data.finite import require_finite
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
-from streamsvm.sizes import Weighed
+from streamsvm.parallel.sizes import Weighed
 
 Block = tuple[int, int]
 

@@ -11,7 +11,7 @@ from scipy import sparse
 from streamsvm.data.moments import Moments
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
-from streamsvm.sizes import Weighed
+from streamsvm.parallel.sizes import Weighed
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import numpy as np
 import zarr
 from scipy import sparse
 
-from streamsvm.data.checked import CheckedArray
 from streamsvm.data.rows import Rows, concat
 from streamsvm.errors import CorruptDataError, DataError
+from streamsvm.parallel.sizes import Weighed
 from streamsvm.private.dask import meta
-from streamsvm.sizes import Weighed
+from streamsvm.storage.checked_array import CheckedArray
 
 CHUNK_BYTES = 4 << 20  # measured: zarr decodes 4 MiB chunks at 1.3 GB/s, 0.5 MiB ones at half that
 MAX_CHUNK_ROWS = 1 << 16

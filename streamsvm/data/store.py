@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import zarr
 
-from streamsvm.ahead import ahead
 from streamsvm.data.beside import (
     PIECE_ROWS,
     check_column,
@@ -21,10 +20,8 @@ from streamsvm.data.beside import (
     open_column,
     values_of,
 )
-from streamsvm.data.checked import CheckedArray, whole_metadata
 from streamsvm.data.labels import coded
 from streamsvm.data.names import Names, names_in_attrs, names_of, names_of_others, numbers_of
-from streamsvm.data.place import STORE_MARK
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.sources import (
     CSRSource,
@@ -35,10 +32,13 @@ from streamsvm.data.sources import (
     is_dask_frame,
     source_of,
 )
-from streamsvm.data.target import PARTIAL, is_remote_failure, local_path
 from streamsvm.errors import ConfigError, CorruptDataError, DataError, NotFoundError, StorageError
+from streamsvm.parallel.prefetch import ahead
+from streamsvm.parallel.sizes import Weighed
 from streamsvm.private.zarr import has_key
-from streamsvm.sizes import Weighed
+from streamsvm.storage.atomic import PARTIAL, is_remote_failure, local_path
+from streamsvm.storage.checked_array import CheckedArray, whole_metadata
+from streamsvm.storage.place import STORE_MARK
 
 READERS = 2  # threads that read ahead: more gain nothing where zarr packs and unpacks in one
 

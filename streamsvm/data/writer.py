@@ -11,11 +11,11 @@ import zarr
 from streamsvm.data.columns import Column
 from streamsvm.data.growing import GrowingArray, create_array
 from streamsvm.data.moments import Moments
-from streamsvm.data.place import STORE_MARK, found_at
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import CHUNK_BYTES, default_chunk_rows
-from streamsvm.data.target import Target
 from streamsvm.errors import ConfigError, DataError
+from streamsvm.storage.atomic import Target
+from streamsvm.storage.place import STORE_MARK, found_at
 
 
 class StoreWriter:

@@ -15,7 +15,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.estimators.base import StoreClassifier, StoreEstimator
-from streamsvm.estimators.support import SupportVectors, given_rows
+from streamsvm.estimators.support_vectors import SupportVectors, given_rows
 from streamsvm.models import KernelModel
 
 ALFPGM_OPTIONS = (

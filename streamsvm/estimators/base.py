@@ -25,9 +25,9 @@ from streamsvm.data.sources import computed, frame_array, is_dask, is_dask_frame
 from streamsvm.data.store import Store
 from streamsvm.estimators.callbacks import CallbackSupport, watched
 from streamsvm.events import Events, Sink, warn
-from streamsvm.graph import Engine
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
-from streamsvm.persist import save_model
+from streamsvm.models.files import save_model
+from streamsvm.parallel.engine import Engine
 from streamsvm.predict import answers_of, decisions_of, predict_blocks
 from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.progress.shown import shown

@@ -14,12 +14,12 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.estimators.base import StoreClassifier, threads, warn
 from streamsvm.events import Events
-from streamsvm.fits.prepare import prepare, row_weights
-from streamsvm.graph import Engine
 from streamsvm.models import BudgetModel
-from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
+from streamsvm.models.learner import BudgetLearner, BudgetOptions
+from streamsvm.parallel.engine import Engine
 from streamsvm.tasks.base import Targets
 from streamsvm.tasks.pairs import n_columns, signs
+from streamsvm.training.prepare import prepare, row_weights
 
 BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
 STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambda = 1 / (n C)

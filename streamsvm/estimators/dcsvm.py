@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from streamsvm.estimators.base import StoreClassifier
-from streamsvm.estimators.support import SupportVectors
+from streamsvm.estimators.support_vectors import SupportVectors
 from streamsvm.events import Event, Phase, Record, Round
 
 DCSVM_OPTIONS = (

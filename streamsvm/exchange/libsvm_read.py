@@ -21,8 +21,8 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.data.sources import csr
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Warned, heard
-from streamsvm.exchange.libsvm import LARGEST_LABEL, SVM, libsvm_names, signed
-from streamsvm.exchange.ranges import MOST_FEATURES, read_range
+from streamsvm.exchange.libsvm_write import LARGEST_LABEL, SVM, libsvm_names, signed
+from streamsvm.exchange.svm_scale import MOST_FEATURES, read_range
 from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.kernels.table import kernel_row
 from streamsvm.models import ExpansionModel, Header, KernelModel, LinearModel

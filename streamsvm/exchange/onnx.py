@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
-from streamsvm import __version__
+from streamsvm._version import __version__
 from streamsvm.data.scaling import Scaling
-from streamsvm.data.target import whole_file
 from streamsvm.errors import ModelError
 from streamsvm.exchange.expansion import expansion
-from streamsvm.exchange.graph import Graph
-from streamsvm.exchange.routes import routed
+from streamsvm.exchange.onnx_early import routed
+from streamsvm.exchange.onnx_graph import Graph
+from streamsvm.storage.atomic import whole_file
 from streamsvm.tasks import task_of
 from streamsvm.tasks.pairs import n_pairs
 

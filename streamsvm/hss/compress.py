@@ -11,9 +11,9 @@ import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
 
 from streamsvm.events import Events, ignore
-from streamsvm.graph import Engine
 from streamsvm.hss.matrix import HSSMatrix
 from streamsvm.hss.tree import ClusterTree
+from streamsvm.parallel.engine import Engine
 
 COLUMNS = (
     128  # sampled at first, and as many more each time as there are, while those not seen tell of an error

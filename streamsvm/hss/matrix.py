@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamsvm.hss.tree import ClusterTree
-from streamsvm.strips import strips
+from streamsvm.parallel.strips import strips
 
 SUBTREES = 4  # tasks of a sweep for each thread
 WORTH_THREADS = (

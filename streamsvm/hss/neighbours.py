@@ -7,9 +7,9 @@ import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.events import Event, Events, Progress, Record, ignore
-from streamsvm.graph import Engine
 from streamsvm.hss.tree import ClusterTree, order_rows, random_direction
 from streamsvm.kernels.base import inner_products
+from streamsvm.parallel.engine import Engine
 
 LEAF_ROWS = 256
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.events import Events, ignore
-from streamsvm.graph import Engine
+from streamsvm.parallel.engine import Engine
 
 SAMPLE = 1000  # rows that a split's direction is found from
 POWER_STEPS = 10

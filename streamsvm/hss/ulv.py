@@ -9,8 +9,8 @@ from scipy.linalg import solve_triangular
 
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
-from streamsvm.graph import Engine
 from streamsvm.hss.matrix import HSSMatrix, sweep
+from streamsvm.parallel.engine import Engine
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, ModelError
 from streamsvm.kernels.table import KERNELS, Row, kernel_names, kernel_row
 from streamsvm.kernels.tiles import COLUMNS, Keep, Tile, accumulate, height
-from streamsvm.strips import strips
+from streamsvm.parallel.strips import strips
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from streamsvm.calibration import Calibration
-from streamsvm.data.check import require_finite
+from streamsvm.data.finite import require_finite
 from streamsvm.data.labels import encode
 from streamsvm.data.names import Named, Names
 from streamsvm.data.rows import Rows
@@ -18,8 +17,9 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.kernels.base import Kernel, kernel_from
+from streamsvm.models.calibration import Calibration
 from streamsvm.models.shapes import Expansion, Routes
-from streamsvm.sizes import Weighed
+from streamsvm.parallel.sizes import Weighed
 from streamsvm.tasks import task_names, task_of
 from streamsvm.tasks.base import Task
 from streamsvm.tasks.pairs import vote

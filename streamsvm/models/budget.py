@@ -11,8 +11,8 @@ import numpy as np
 from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.models.base import Header, Model
+from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.models.shapes import Expansion
-from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from streamsvm.data.rows import Rows, rows_from_state, rows_state
 from streamsvm.kernels.inner import Linear
 from streamsvm.models.base import Header, Model, known_task
 from streamsvm.models.shapes import Expansion
-from streamsvm.products import times
+from streamsvm.problems.products import times
 
 
 @dataclass(frozen=True)

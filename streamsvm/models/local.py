@@ -11,7 +11,7 @@ import numpy as np
 
 from streamsvm.data.rows import Rows, rows_from_state
 from streamsvm.errors import ModelError
-from streamsvm.kmeans import Partition, partition_from_state, partition_state
+from streamsvm.kernels.kmeans import Partition, partition_from_state, partition_state
 from streamsvm.models.base import Header, Model
 from streamsvm.models.shapes import Expansion, Routes
 from streamsvm.tasks.pairs import n_pairs, pair_coefficients

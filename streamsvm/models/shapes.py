@@ -13,7 +13,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.inner import InnerProducts
-from streamsvm.kmeans import Partition
+from streamsvm.kernels.kmeans import Partition
 
 
 @dataclass(frozen=True)

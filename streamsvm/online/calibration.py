@@ -8,7 +8,7 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from streamsvm.calibration import LARGEST_EXPONENT, Calibration, with_decisions
+from streamsvm.models.calibration import LARGEST_EXPONENT, Calibration, with_decisions
 
 WIDE = 16  # classes up to which each one's probability sees all decisions: its cost grows with their cube
 FORGET = 0.999  # of the curvature, an event: about 1,000 events count

@@ -18,10 +18,10 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.kernels.options import as_arguments, kernel_of
 from streamsvm.kernels.table import kernel_row, mergers
 from streamsvm.models import BudgetModel, Header
+from streamsvm.models.learner import BudgetLearner, BudgetOptions, BudgetStats
 from streamsvm.online.calibration import OnlineCalibration
 from streamsvm.online.columns import Columns, Spread, numbers
 from streamsvm.online.labels import Labels
-from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions, BudgetStats
 from streamsvm.tasks.pairs import n_columns
 
 if TYPE_CHECKING:

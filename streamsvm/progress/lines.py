@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from streamsvm.events import STEPS, Event, Progress, Record
-from streamsvm.human import heading
+from streamsvm.storage.human import heading
 
 Say = Callable[[str], None]
 

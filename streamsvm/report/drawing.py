@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from streamsvm.data.target import whole_file
+from streamsvm.storage.atomic import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsvm.records import number
 from streamsvm.report.drawing import new, number_text, plot
 from streamsvm.report.plots import cells
 from streamsvm.report.read import SCORE
 from streamsvm.report.values import Row
+from streamsvm.runs.records import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

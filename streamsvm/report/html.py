@@ -11,12 +11,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from streamsvm import __version__
-from streamsvm.human import heading, human
-from streamsvm.jsonable import jsonable
+from streamsvm._version import __version__
 from streamsvm.report.drawing import inline
 from streamsvm.report.read import Run
 from streamsvm.report.sections import SECTIONS, Part, Plot, Section
+from streamsvm.storage.human import heading, human
+from streamsvm.storage.jsonable import jsonable
 
 TILE_LETTERS = 12  # that a tile of one column holds
 LABELS = {

@@ -21,7 +21,6 @@ from streamsvm.events import (
     SupportCompared,
     Window,
 )
-from streamsvm.records import number
 from streamsvm.report.drawing import (
     ALERT,
     DASHES,
@@ -42,6 +41,7 @@ from streamsvm.report.drawing import (
 )
 from streamsvm.report.read import Run, by_number, columns
 from streamsvm.report.values import table, table_rows
+from streamsvm.runs.records import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

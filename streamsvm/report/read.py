@@ -15,9 +15,9 @@ import numpy as np
 
 from streamsvm.errors import NotFoundError
 from streamsvm.events import Done, Event, Failed, Record, Started
-from streamsvm.records import number, parse
 from streamsvm.report.values import Row, table, table_rows
-from streamsvm.runs import EVALUATION, EVENTS, RESULT, TUNE, require_run
+from streamsvm.runs.directory import EVALUATION, EVENTS, RESULT, TUNE, require_run
+from streamsvm.runs.records import number, parse
 from streamsvm.solvers.catalogue import renamed, renamed_option
 
 E = TypeVar("E", bound=Event)

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamsvm.events import Compressed, Failed, LevelSolved, Memory, Planned, SupportCompared, Warned
-from streamsvm.human import human, human_bytes
 from streamsvm.kernels.table import has_gamma
-from streamsvm.records import number
 from streamsvm.report import plots, scores
 from streamsvm.report.heat_map import axes_of, heat_map
 from streamsvm.report.hss import rank_blocks
 from streamsvm.report.read import NOT_OPTIONS, Run, options_of
 from streamsvm.report.values import Row, table, table_rows
+from streamsvm.runs.records import number
 from streamsvm.solvers.catalogue import section_of, solver_names
+from streamsvm.storage.human import human, human_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numba as nb
 import numpy as np
 
-from streamsvm.problems import Block, DualQP
+from streamsvm.problems.dual import Block, DualQP
 from streamsvm.solvers.blockws import BlockSolver, BlockState, free_rows, levels, row_violations
 
 INNER_TOL = 0.1  # of the largest violation: more in one block would be undone by the next

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from streamsvm.errors import ConfigError
-from streamsvm.problems import Block, Bounds, DualQP
-from streamsvm.solvers.base import run
+from streamsvm.problems.dual import Block, Bounds, DualQP
 from streamsvm.solvers.descent import block_descent
+from streamsvm.solvers.loop import run
 
 BLOCK = 2048  # rows of a working set: on ijcnn1 and a9a 1024 and 3072 take as long or longer
 SUBBLOCK = 512  # rows of a sub-block: its Gram matrix (1 MiB) stays in L2

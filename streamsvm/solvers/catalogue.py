@@ -34,20 +34,20 @@ class Row(NamedTuple):
 
 SOLVERS = {
     "dcsvm": Row(
-        "streamsvm.fits.dcsvm:DCSVMFit",
-        "streamsvm.solvers.sections:DCSVMConfig",
+        "streamsvm.training.dcsvm:DCSVMFit",
+        "streamsvm.options.solvers:DCSVMConfig",
         ("streamsvm.estimators.dcsvm:DCSVC",),
         reads=("tol", "cache_size"),
     ),
     "bsgd": Row(
-        "streamsvm.fits.bsgd:BSGDFit",
-        "streamsvm.solvers.sections:BSGDConfig",
+        "streamsvm.training.bsgd:BSGDFit",
+        "streamsvm.options.solvers:BSGDConfig",
         ("streamsvm.estimators.budgeted:BudgetedSVC",),
         reads=(),
     ),
     "cutting-plane": Row(
-        "streamsvm.fits.cutting_plane:CuttingPlaneFit",
-        "streamsvm.solvers.sections:CuttingPlaneConfig",
+        "streamsvm.training.cutting_plane:CuttingPlaneFit",
+        "streamsvm.options.solvers:CuttingPlaneConfig",
         (
             "streamsvm.estimators.cutting_plane:CuttingPlaneSVC",
             "streamsvm.estimators.cutting_plane:CuttingPlaneRanker",
@@ -56,14 +56,14 @@ SOLVERS = {
         needs=("kernel.name=linear",),
     ),
     "admm-hss": Row(
-        "streamsvm.fits.admm_hss:ADMMHSSFit",
-        "streamsvm.solvers.sections:ADMMHSSConfig",
+        "streamsvm.training.admm_hss:ADMMHSSFit",
+        "streamsvm.options.solvers:ADMMHSSConfig",
         ("streamsvm.estimators.admm_hss:HSSSVC",),
         aliases=("hss",),
     ),
     "alfpgm": Row(
-        "streamsvm.fits.alfpgm:ALFPGMFit",
-        "streamsvm.solvers.sections:ALFPGMConfig",
+        "streamsvm.training.alfpgm:ALFPGMFit",
+        "streamsvm.options.solvers:ALFPGMConfig",
         ("streamsvm.estimators.alfpgm:ALFPGMSVC", "streamsvm.estimators.alfpgm:ALFPGMSVR"),
         tasks=("classify", "regress"),
         takes_indefinite=True,

@@ -21,8 +21,8 @@ from typing import Any, Literal
 import numpy as np
 import piqp
 
-from streamsvm.products import dense_times, dense_transposed_times
-from streamsvm.risks import LinearRisk
+from streamsvm.problems.passes import LinearRisk
+from streamsvm.problems.products import dense_times, dense_transposed_times
 
 Method = Literal["ocas", "plain"]
 NEAREST, FARTHEST = 0.01, 0.2  # of the way from the predicted best point to w: where planes are taken

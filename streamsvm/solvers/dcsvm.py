@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from streamsvm.sizes import Weighed
+from streamsvm.parallel.sizes import Weighed
 from streamsvm.solvers.in_turn import Duals, InTurn, InTurnState, packed, prefixed, unpacked, unprefixed
 
 PART_ROWS = (

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from streamsvm.problems import DualQP
+from streamsvm.problems.dual import DualQP
 from streamsvm.solvers import blockws
 
 

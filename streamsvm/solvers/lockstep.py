@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.problems import ColumnsQP
-from streamsvm.solvers.base import run
+from streamsvm.parallel.strips import strips
+from streamsvm.problems.dual import ColumnsQP
 from streamsvm.solvers.blockws import (
     MOST_ROUNDS,
     BlockSolver,
@@ -24,7 +24,7 @@ from streamsvm.solvers.blockws import (
     mixed,
     shrunk,
 )
-from streamsvm.strips import strips
+from streamsvm.solvers.loop import run
 
 BLOCK = 3072  # rows of a working set: what several columns want; on ijcnn1 2048 takes longer, and 4096
 WHOLE = 8192  # rows whose Q is kept (256 MiB): on ijcnn1 6144 takes longer, and 12288

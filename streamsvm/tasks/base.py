@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from streamsvm.errors import ConfigError
-from streamsvm.sizes import Weighed
+from streamsvm.parallel.sizes import Weighed
 from streamsvm.solvers.catalogue import takers
 
 if TYPE_CHECKING:

@@ -197,7 +197,7 @@ def test_main_exits_with_the_status(monkeypatch):
 
 def test_seconds_and_memory_are_of_the_whole_process():
     code = (
-        "import json, time; time.sleep(0.5); from streamsvm.phases import usage_so_far; "
+        "import json, time; time.sleep(0.5); from streamsvm.runs.phases import usage_so_far; "
         "print(json.dumps(usage_so_far()))"
     )
     # from a shell: the peak of a process starts with that of the one it is a copy of, and this one may be large

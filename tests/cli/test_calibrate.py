@@ -12,7 +12,7 @@ from making import write
 
 from streamsvm.cli.app import app, exit_status
 from streamsvm.data.rows import Rows
-from streamsvm.persist import load_model
+from streamsvm.models.files import load_model
 
 
 def run(*args):

@@ -203,7 +203,7 @@ class TestStreams:
 
 def _learner_says(path: Path, store: Store) -> list[str]:
     """Of events with the store's names, as the stream itself would scale and predict them."""
-    from streamsvm.stream import Stream
+    from streamsvm.online.pipe import Stream
 
     state = Stream.open(path, lambda: None, scale=True, label="y")
     rows = (dict(zip(NAMES, x, strict=True)) for x in store.read(0, store.n).X.tolist())

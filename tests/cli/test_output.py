@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from streamsvm.cli.output import emit, emit_table
-from streamsvm.human import human, human_bytes
-from streamsvm.jsonable import jsonable
+from streamsvm.storage.human import human, human_bytes
+from streamsvm.storage.jsonable import jsonable
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from streamsvm.cli.options import model_beside
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, StorageError
-from streamsvm.persist import is_model
+from streamsvm.models.files import is_model
 
 TABLE = "a,b,label\n" + "".join(f"{i % 7},{i % 3},{i % 2}\n" for i in range(40))
 

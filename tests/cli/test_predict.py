@@ -9,12 +9,12 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from streamsvm import persist
 from streamsvm.cli.app import app, exit_status
 from streamsvm.data.names import Named
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
-from streamsvm.persist import save_model
+from streamsvm.models import files
+from streamsvm.models.files import save_model
 
 
 @dataclass
@@ -52,7 +52,7 @@ def run(*args):
 
 @pytest.fixture
 def model(tmp_path, monkeypatch):
-    monkeypatch.setitem(persist.HOMES, "first-column", f"{__name__}:FirstColumn")
+    monkeypatch.setitem(files.HOMES, "first-column", f"{__name__}:FirstColumn")
     save_model(FirstColumn(np.array(["no", "yes"])), tmp_path / "m")
     return tmp_path / "m"
 

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from streamsvm.checkpoints import run_folder
 from streamsvm.cli.app import app
 from streamsvm.cli.top import Watch
 from streamsvm.errors import NotFoundError
 from streamsvm.progress.bars import Bars
-from streamsvm.report.follow import Tail
+from streamsvm.runs.checkpoints import run_folder
+from streamsvm.runs.follow import Tail
 
 
 def progress(t, done, total=10, phase="level 2", **more):

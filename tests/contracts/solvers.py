@@ -11,18 +11,19 @@ import numpy as np
 import pytest
 import reference
 
-from streamsvm.data.held import HeldSamples
+from streamsvm.data.pass_cache import HeldSamples
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
-from streamsvm.graph import Engine
 from streamsvm.kernels.distance import RBF
-from streamsvm.problems import KernelColumns, MatrixDual
-from streamsvm.risks import HingeRisk, Passes
+from streamsvm.models.learner import BudgetLearner, BudgetOptions
+from streamsvm.parallel.engine import Engine
+from streamsvm.problems.dual import KernelColumns, MatrixDual
+from streamsvm.problems.hinge_risk import HingeRisk
+from streamsvm.problems.passes import Passes
 from streamsvm.solvers import budget as core
 from streamsvm.solvers.admm import ADMM, ADMMState
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
 from streamsvm.solvers.blockws import BlockSolver, BlockState
-from streamsvm.solvers.bsgd import BudgetLearner, BudgetOptions
 from streamsvm.solvers.cutting_plane import BundleState, CuttingPlane
 from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Division, PartSolution, support_of
 from streamsvm.solvers.in_turn import InTurn, InTurnState

@@ -20,7 +20,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.events import STEPS, Event, Events, Planned, Record, Round
-from streamsvm.persist import load_model
+from streamsvm.models.files import load_model
 from streamsvm.report.html import contents
 from streamsvm.report.read import read_run
 from streamsvm.report.sections import Plot

@@ -14,8 +14,8 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.kernels.base import kernel_from
 from streamsvm.kernels.table import KERNELS, kernel_names, mergers
+from streamsvm.models.files import save_model
 from streamsvm.online import BSGDClassifier
-from streamsvm.persist import save_model
 from streamsvm.solvers.catalogue import solver_row
 from streamsvm.train import plan, train_in_memory
 

@@ -13,16 +13,16 @@ import reference
 from contracts.solvers import CASES, KERNEL, TOL, Case, N, data
 from scipy import sparse
 
+from streamsvm.data.regroup import MemoryGroups
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
-from streamsvm.graph import Engine
-from streamsvm.groups import MemoryGroups
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import Matern
 from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.kernels.laplacian import Laplacian
-from streamsvm.problems import DualQP, KernelDual, StreamedDual
-from streamsvm.solvers import base, blockws
+from streamsvm.parallel.engine import Engine
+from streamsvm.problems.dual import DualQP, KernelDual, StreamedDual
+from streamsvm.solvers import blockws, loop
 
 MOST_STEPS = 3000
 
@@ -53,7 +53,7 @@ def solved(case: Case, on_step: Callable[[Any], None]) -> Any:
         assert steps < MOST_STEPS
         on_step(state)
 
-    return base.run(case.solver, case.problem(), stop=case.is_solved, on_step=counted)
+    return loop.run(case.solver, case.problem(), stop=case.is_solved, on_step=counted)
 
 
 @cache
@@ -91,7 +91,7 @@ def test_two_runs_are_one(name):
 
 def small_blocks(problem: DualQP, alpha: np.ndarray | None) -> np.ndarray:
     solver = blockws.BlockSolver(TOL, 32)
-    return base.run(solver, problem, solver.init(problem, alpha), stop=solver.is_solved).alpha
+    return loop.run(solver, problem, solver.init(problem, alpha), stop=solver.is_solved).alpha
 
 
 SOLVERS: dict[str, Callable[[DualQP, np.ndarray | None], np.ndarray]] = {

@@ -12,13 +12,13 @@ import zarr
 from making import samples, write
 from scipy import sparse
 
-from streamsvm.check import check as check_store
-from streamsvm.data.check import first_nonfinite
+from streamsvm.data.finite import first_nonfinite
 from streamsvm.data.info import describe
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
+from streamsvm.data.verify import check as check_store
 from streamsvm.errors import CorruptDataError, DataError
-from streamsvm.graph import Engine
+from streamsvm.parallel.engine import Engine
 
 N = 40
 Y = np.arange(N) % 2
@@ -301,7 +301,7 @@ def test_check_and_describe(tmp_path):
 
 
 def test_check_warns_of_chunks_too_large(monkeypatch):
-    monkeypatch.setattr("streamsvm.check.MOST_CHUNK_BYTES", 1 << 20)
+    monkeypatch.setattr("streamsvm.data.verify.MOST_CHUNK_BYTES", 1 << 20)
     assert "rechunk" in check(Store.from_arrays(np.ones((1 << 16, 4)), np.arange(1 << 16) % 2))["warnings"][0]
 
 

@@ -162,7 +162,7 @@ _MEASURED_INGEST = """
 import sys
 from streamsvm.data.ingest.files import ingest
 from streamsvm.data.ingest.options import IngestOptions
-from streamsvm.machine import peak_rss_bytes
+from streamsvm.parallel.machine import peak_rss_bytes
 def peak():
     return peak_rss_bytes() >> 20
 limit = 32 << 20

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from making import DTYPES, LABELS, samples, write
 from scipy import sparse
 
-from streamsvm.data.check import require_finite
+from streamsvm.data.finite import require_finite
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter

@@ -11,7 +11,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.kernels.distance import RBF, Cauchy, Matern
 from streamsvm.kernels.inner import Linear, Poly, Precomputed, Sigmoid
-from streamsvm.kmeans import Centres, Partition
+from streamsvm.kernels.kmeans import Centres, Partition
 from streamsvm.models import BudgetModel, ExpansionModel, Header, KernelModel, LinearModel, LocalModel
 from streamsvm.tasks.pairs import n_columns, n_pairs
 

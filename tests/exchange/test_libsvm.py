@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsvm.errors import ModelError, StorageError
-from streamsvm.exchange.libsvm import write_libsvm
 from streamsvm.exchange.libsvm_read import import_libsvm
-from streamsvm.exchange.ranges import read_range
+from streamsvm.exchange.libsvm_write import write_libsvm
+from streamsvm.exchange.svm_scale import read_range
 from streamsvm.models import KernelModel
 
 SCALES = ("none", "minmax", "maxabs")

@@ -15,8 +15,8 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ModelError
 from streamsvm.exchange import onnx as ours
 from streamsvm.exchange.onnx import onnx_model, write_onnx
+from streamsvm.kernels.kmeans import Partition
 from streamsvm.kernels.laplacian import Laplacian
-from streamsvm.kmeans import Partition
 from streamsvm.models import KernelModel
 
 SCALES = ("none", "minmax", "maxabs")

@@ -10,13 +10,13 @@ from sklearn.datasets import load_breast_cancer, make_swiss_roll
 from sklearn.preprocessing import minmax_scale, scale
 
 from streamsvm.data.rows import Rows
-from streamsvm.graph import Engine
 from streamsvm.hss.compress import Sampling, Tolerances, compress
 from streamsvm.hss.matrix import HSSMatrix
 from streamsvm.hss.neighbours import nearest_neighbours
 from streamsvm.hss.tree import ClusterTree, order_rows, principal_direction
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF
+from streamsvm.parallel.engine import Engine
 
 ENGINE = Engine(2)
 LEAF = 32

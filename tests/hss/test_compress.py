@@ -23,9 +23,9 @@ from hss.compressed import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsvm.graph import Engine
 from streamsvm.hss.compress import row_interpolation
 from streamsvm.hss.matrix import HSSMatrix
+from streamsvm.parallel.engine import Engine
 
 DATA = {"roll": roll, "cancer": cancer}
 RTOLS = [1e-1, 1e-2, 1e-4, 1e-6, 1e-8]

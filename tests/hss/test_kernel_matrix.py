@@ -12,8 +12,7 @@ from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, MemoryLimitError
-from streamsvm.graph import Engine
-from streamsvm.hss.kernel import (
+from streamsvm.hss.kernel_matrix import (
     HSSOptions,
     KernelMatrix,
     ShiftedKernel,
@@ -23,7 +22,8 @@ from streamsvm.hss.kernel import (
 )
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.inner import Linear, Poly
-from streamsvm.memory import MiB
+from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.memory import MiB
 
 LANDMARKS = 64
 SMOOTH, NARROW = rbf(2.0), rbf(0.05)
@@ -168,7 +168,7 @@ def test_a_limit_too_small_is_refused_at_once():
 
 def test_a_limit_that_the_ranks_do_not_meet_is_refused_after_them(monkeypatch):
     """A process of constant size, so that only the bytes of the matrix count."""
-    monkeypatch.setattr("streamsvm.hss.kernel.process_bytes", lambda: 64 * MiB)
+    monkeypatch.setattr("streamsvm.hss.kernel_matrix.process_bytes", lambda: 64 * MiB)
     wanted = options(1e-6, landmarks=0)
     limit = 64 * MiB + least_bytes(300, wanted) + 1
     with pytest.raises(MemoryLimitError, match=r"ranks of \d+ in the mean, \d+ at most.*about \d+ MiB"):

@@ -11,8 +11,8 @@ from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 
 from streamsvm.data.rows import Rows
-from streamsvm.graph import Engine
 from streamsvm.hss.neighbours import nearest_neighbours
+from streamsvm.parallel.engine import Engine
 
 
 def digits(n: int = 1500) -> Rows:

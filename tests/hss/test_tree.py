@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
-from streamsvm.graph import Engine
 from streamsvm.hss.tree import ClusterTree, order_rows, principal_direction, random_direction
+from streamsvm.parallel.engine import Engine
 
 DIRECTIONS = [principal_direction, random_direction]
 

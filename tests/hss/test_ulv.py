@@ -7,9 +7,9 @@ import pytest
 from hss.compressed import ANY_RANK, ENGINE, cancer, compressed, dense, in_order, rbf, roll, tolerances
 
 from streamsvm.errors import ConfigError
-from streamsvm.graph import Engine
 from streamsvm.hss.matrix import HSSMatrix
 from streamsvm.hss.ulv import factorise
+from streamsvm.parallel.engine import Engine
 
 BETAS = [1e-2, 1.0, 100.0]
 

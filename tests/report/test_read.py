@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from streamsvm.errors import NotFoundError
 from streamsvm.events import Round
-from streamsvm.records import number
 from streamsvm.report.drawing import thinned
 from streamsvm.report.heat_map import grid
 from streamsvm.report.html import contents
 from streamsvm.report.read import by_number, columns, matrix, read_run
+from streamsvm.runs.records import number
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats() | st.text(max_size=5),

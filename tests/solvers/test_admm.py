@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 
 from streamsvm.kernels.distance import RBF
 from streamsvm.solvers.admm import ADMM, RELAX, ADMMState, balanced, draw_margin, intercept, paper_beta
-from streamsvm.solvers.base import run
+from streamsvm.solvers.loop import run
 
 N, COLUMNS = 200, 3
 KERNEL = RBF(0.02)

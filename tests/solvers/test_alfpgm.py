@@ -7,14 +7,14 @@ import pytest
 import reference
 from sklearn.svm import SVR
 
+from streamsvm.data.regroup import MemoryGroups
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
-from streamsvm.graph import Engine
-from streamsvm.groups import MemoryGroups
 from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.inner import Linear, Poly
-from streamsvm.problems import KernelDual, RepeatedDual, StreamedDual
-from streamsvm.solvers import base, blockws
+from streamsvm.parallel.engine import Engine
+from streamsvm.problems.dual import KernelDual, RepeatedDual, StreamedDual
+from streamsvm.solvers import blockws, loop
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState, Piece, augmented_lagrangian, spectral_norm
 
 KERNELS = {"rbf": RBF(1.0), "poly": Poly(0.5, 3, 1.0), "linear": Linear()}
@@ -32,7 +32,7 @@ def Q_of(p: KernelDual) -> np.ndarray:
 
 
 def solve(p, solver: ALFPGM, on_step=lambda state: None) -> ALFPGMState:
-    return base.run(
+    return loop.run(
         solver,
         p,
         solver.init(p),
@@ -110,7 +110,7 @@ def test_a_saved_state_goes_on_bit_by_bit():
     for state in (states[0], states[len(states) // 2]):
         again = ALFPGMState.from_arrays({name: np.asarray(v) for name, v in state.to_arrays().items()})
         s = solver(most_uses=3)
-        found = base.run(s, p, again, stop=s.is_solved)
+        found = loop.run(s, p, again, stop=s.is_solved)
         np.testing.assert_array_equal(found.alpha, wanted.alpha)
         assert (found.bias, found.rounds) == (wanted.bias, wanted.rounds)
 

@@ -16,8 +16,8 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.inner import Linear, Poly
-from streamsvm.problems import KernelDual
-from streamsvm.solvers import base, blockws
+from streamsvm.problems.dual import KernelDual
+from streamsvm.solvers import blockws, loop
 from streamsvm.solvers.blockws import BlockSolver
 
 KERNELS = {
@@ -42,7 +42,7 @@ def Q_of(p: KernelDual) -> np.ndarray:
 
 def solve(p: KernelDual, tol=1e-3, block_rows=blockws.BLOCK, alpha=None, max_rounds=20_000, bias=False):
     solver = BlockSolver(tol, block_rows, bias)
-    return base.run(
+    return loop.run(
         solver,
         p,
         solver.init(p, alpha),

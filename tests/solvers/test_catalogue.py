@@ -16,10 +16,10 @@ import streamsvm
 from streamsvm.config import FitConfig, build_config, load_config, parse_set
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.fits.base import Fit
-from streamsvm.options import SolverOptions
+from streamsvm.options.base import SolverOptions
 from streamsvm.report.read import read_run
 from streamsvm.report.sections import summary
+from streamsvm.search.options import TuneConfig, points
 from streamsvm.solvers.catalogue import (
     SOLVERS,
     fit_class,
@@ -31,7 +31,7 @@ from streamsvm.solvers.catalogue import (
 )
 from streamsvm.tasks import task_names, task_of
 from streamsvm.train import is_made_by, train
-from streamsvm.tune.options import TuneConfig, points
+from streamsvm.training.base import Fit
 from streamsvm.unread import require_read
 
 ROOT = Path(streamsvm.__file__).parent

@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.svm import LinearSVC
 
-from streamsvm.data.held import HeldSamples
+from streamsvm.data.pass_cache import HeldSamples
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
-from streamsvm.graph import Engine
-from streamsvm.risks import HingeRisk, PairRisk, Passes
-from streamsvm.solvers.base import run
+from streamsvm.parallel.engine import Engine
+from streamsvm.problems.hinge_risk import HingeRisk
+from streamsvm.problems.pair_risk import PairRisk
+from streamsvm.problems.passes import Passes
 from streamsvm.solvers.cutting_plane import BundleState, CuttingPlane, simplex_qp
+from streamsvm.solvers.loop import run
 from streamsvm.tasks.ordinal import rank_thresholds
 
 N = 300

@@ -8,7 +8,7 @@ import pytest
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.kernels.distance import RBF
-from streamsvm.problems import KernelColumns, KernelDual
+from streamsvm.problems.dual import KernelColumns, KernelDual
 from streamsvm.solvers import blockws
 from streamsvm.solvers.blockws import BlockSolver
 from streamsvm.solvers.lockstep import Lockstep

@@ -15,12 +15,12 @@ from making import write
 
 import streamsvm
 from streamsvm import Store, load_model, tasks
-from streamsvm.choices import choices
 from streamsvm.cli.app import app, exit_status
 from streamsvm.config import FitConfig, build_config, option_field
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, CorruptDataError
-from streamsvm.persist import save_model
+from streamsvm.models.files import save_model
+from streamsvm.options.choices import choices
 from streamsvm.tasks import default_task, register, task_names, task_of
 from streamsvm.tasks.base import Subproblem
 from streamsvm.tasks.classify import Classify
@@ -193,7 +193,7 @@ def test_divide_and_conquer_solves_whatever_a_task_is_made_of(monkeypatch, strea
         register(task)
     X, y = three(400)
     if streamed:  # no rows are held, and products come part by part
-        monkeypatch.setattr("streamsvm.memory.stay_in_memory", lambda *_: False)
+        monkeypatch.setattr("streamsvm.training.memory_plan.stay_in_memory", lambda *_: False)
     common = {"kernel": {"gamma": 0.5}, "C": 5.0, "tol": 1e-4}
     levels = {"levels": 1, "part_rows": 150}
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from streamsvm.data.check import first_nonfinite
+from streamsvm.data.finite import first_nonfinite
 from streamsvm.data.ingest.streams import Stream
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError

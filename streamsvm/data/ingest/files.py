@@ -19,13 +19,13 @@ from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.spool import Shuffler, Spool
 from streamsvm.data.ingest.streams import Stream, detect_format, source_bytes
 from streamsvm.data.moments import merge, moments_of
-from streamsvm.data.place import require_place
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.data.target import local_path, storage_errors
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, ignore
+from streamsvm.storage.atomic import local_path, storage_errors
+from streamsvm.storage.place import require_place
 
 SHUFFLE = 0x5F1E  # a stream of its own: labels that a user drew from the plain seed must not line up with it
 
@@ -52,7 +52,7 @@ def ingest(
     reader = _reader(format_, options, like, partial(_progress, events, sum(map(source_bytes, paths))))
     with ExitStack() as stack:
         if format_ == "svmlight":
-            from streamsvm.compiling import compiling_told  # numba, which other formats do without
+            from streamsvm.parallel.compiling import compiling_told  # numba, which other formats do without
 
             stack.enter_context(compiling_told(events))
         blocks, n = _arrange(reader, paths, options, os.fspath(store_url), stack)

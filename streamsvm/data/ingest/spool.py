@@ -11,7 +11,7 @@ import numpy as np
 from streamsvm.data.ingest.block import Block
 from streamsvm.data.rows import concat
 from streamsvm.data.scratch import ArrayPlace, RowsPlace, put_array, put_rows
-from streamsvm.data.target import storage_errors
+from streamsvm.storage.atomic import storage_errors
 
 _BUCKETS = 32
 _Column = ArrayPlace | None

@@ -1,0 +1,63 @@
+"""Reading everything of a store and saying what is wrong, by chunk, row and column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.finite import require_finite
+from streamsvm.data.store import Store
+from streamsvm.errors import DataError
+from streamsvm.events import Events, ignore
+from streamsvm.parallel.engine import Engine
+
+MOST_CHUNK_BYTES = 256 << 20
+
+
+def check(store: Store, engine: Engine, events: Events = ignore) -> dict[str, Any]:
+    """Reads every array of a store; returns what was read, with warnings.
+
+    Raises CorruptDataError for a chunk that is damaged or missing and for a broken CSR structure; DataError for NaN,
+    infinity, missing labels and bad weights. Each names array, chunk and row.
+    """
+    warnings = _check_labels(store)
+    blocks = store.blocks()
+    sorted_ = engine.map(_check_block, blocks, shared=(engine.share(store),), phase="check", events=events)
+    unsorted = [start for (start, _), is_sorted in zip(blocks, sorted_, strict=True) if not is_sorted]
+    if unsorted:
+        warnings.append(
+            f"CSR indices unsorted or duplicate, first from row {unsorted[0]} on; reads sort them"
+        )
+    chunk_bytes = store.nbytes // store.n * store.chunk_rows
+    if chunk_bytes > MOST_CHUNK_BYTES:
+        warnings.append(
+            f"a chunk holds {chunk_bytes >> 20} MiB and every read decodes it whole; rechunk by rows"
+        )
+    return {
+        "store": store.url,
+        "rows": store.n,
+        "features": store.d,
+        "bytes": store.nbytes,
+        "blocks": len(blocks),
+        "warnings": warnings,
+    }
+
+
+def _check_block(store: Store, block: tuple[int, int]) -> bool:
+    """Whether the rows' indices are in order. Raises as `check`."""
+    require_finite(store, store.read(*block), block[0])
+    return store.is_canonical(*block)
+
+
+def _check_labels(store: Store) -> list[str]:
+    """Reads labels, weights and query ids; returns warnings. Raises DataError."""
+    warnings = []
+    weight, _, _ = store.sample_weight, store.qid, store.statistics
+    if weight is not None and not weight.any():
+        raise DataError(f"{store.url or 'the data'}: every sample_weight is 0; expected some positive ones")
+    if not store.has_y:
+        warnings.append("no labels: good for prediction only")
+    elif np.all(store.y == store.y[0]):
+        warnings.append(f"one class only: every label is {store.y[0]}")
+    return warnings

@@ -1,0 +1,329 @@
+"""What a fit will take, from a few small ones: seconds by phase, memory, what is read, written and sent.
+
+The fit's own code runs on rising random subsets of the rows, as many as the given seconds allow. What it took is
+carried on to n rows: by the line through the last two where it grows no faster than the rows, by their power of n where
+it does. DC-SVM divides them into as many parts as all rows: parts of the same regions, thinner ones.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.sources import ArraySource
+from streamsvm.data.store import Store
+from streamsvm.events import Event, Events, Phase, Record, Round
+from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.memory import MiB, free_bytes
+from streamsvm.runs.phases import usage_so_far
+from streamsvm.solvers.catalogue import fit_class
+from streamsvm.tasks import task_of
+from streamsvm.train import train_in_memory, with_task
+from streamsvm.training.growth import Growth
+from streamsvm.training.memory_plan import stay_in_memory
+
+LEAST_ROWS = Growth.least_rows  # of a pilot
+STRETCHES = 64  # of neighbouring rows, from which pilots are drawn: a large store is not read whole
+SAMPLE_SHARE = 1 / 8  # of the memory limit, for the rows of pilots
+MOST_LOADING_S = 2.0  # of compiled code
+TASK_S = 2e-3  # of the leading process, for a task on a cluster
+PROCESSES_S = 5.0  # until local processes have started
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """A small fit: its rows, seconds by phase, rows read in all passes, rounds of the whole problem times its rows,
+    support vectors, parts, and the most memory of the process so far."""
+
+    n: int
+    seconds: dict[str, float]
+    rows_read: int
+    rows_of_rounds: int
+    n_support: int
+    n_parts: int
+    peak_rss_bytes: int
+
+    @property
+    def total_s(self) -> float:
+        return sum(self.seconds.values())
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a fit is to run. workers: processes, 0 for the threads of one; threads: of each.
+
+    network_bytes_s: between the leading process and all workers. store_bytes_s: of the store, to all of them.
+    """
+
+    workers: int
+    threads: int
+    network_bytes_s: float = 1.25e9
+    store_bytes_s: float = math.inf
+
+    @property
+    def slots(self) -> int:
+        return max(1, self.workers) * self.threads
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The cost model of a configuration on data of one kind.
+
+    columns: coefficients of a row. row_bytes: of a row as stored, spooled_row_bytes: in scratch files. read_bytes_s:
+    of one process, decoding included. limit_bytes, threads: of the pilots. start_s: until a process is ready, the
+    loading of compiled code included; base_bytes: its memory then. is_spread: whether workers share more than reading.
+    divided: rows beyond which there are more parts, not larger ones, and all grows with the rows; None where a fit is
+    not of parts alone.
+    """
+
+    solver: str
+    d: int
+    columns: int
+    row_bytes: float
+    spooled_row_bytes: float
+    block_rows: int
+    read_bytes_s: float
+    limit_bytes: int
+    threads: int
+    start_s: float
+    base_bytes: int
+    is_spread: bool
+    divided: int | None
+    pilots: Sequence[Pilot]
+
+    def at(self, n: int, site: Site) -> dict[str, Any]:
+        """Estimates for n rows: seconds, seconds by phase, bytes."""
+        by_phase, last = self._seconds(n, site), self.pilots[-1]
+        return {
+            "seconds_estimated": sum(by_phase.values()),
+            "seconds_estimated_by_phase": by_phase,
+            "peak_rss_bytes_estimated": self.base_bytes
+            + (last.peak_rss_bytes - self.base_bytes) * n // last.n,
+            "n_support_estimated": int(self.grown(n, "n_support")),
+            "store_read_bytes_estimated": int(self._rows_read(n, site) * self.row_bytes),
+            "scratch_bytes_estimated": self._scratch_bytes(n, site),
+            "network_bytes_estimated": int(self.network_bytes(n)) if site.workers else 0,
+            "pilots": [{"n": p.n, "seconds": p.total_s} for p in self.pilots],
+        }
+
+    @property
+    def growth(self) -> Growth:
+        """What the solver says of itself."""
+        return fit_class(self.solver).growth
+
+    def least_bytes(self, n: int) -> int:
+        """That no limit makes smaller; what else grows with the rows is in the plan, which refuses a limit too low."""
+        return self.growth.least_bytes(n, self)
+
+    def _seconds(self, n: int, site: Site) -> dict[str, float]:
+        faster = self.threads / site.slots if site.workers else 1.0
+        spread = {"scale", *(self.growth.spread if self.is_spread else ())}
+        seconds = {}
+        for name in dict.fromkeys(name for pilot in self.pilots for name in pilot.seconds):
+            alone = self._grown(n, [pilot.seconds.get(name, 0.0) for pilot in self.pilots])
+            seconds[name] = alone * (faster if name in spread else 1.0)
+        rate = min(self.read_bytes_s * max(1, site.workers), site.store_bytes_s)
+        seconds["read store"] = self._rows_read(n, site) * self.row_bytes / rate
+        seconds["scratch"] = 2 * self._scratch_bytes(n, site) / rate
+        if site.workers:
+            tasks = self.grown(n, "n_parts")
+            tasks += self._rows_read(n, site) / self.block_rows
+            seconds["lead"] = PROCESSES_S + tasks * TASK_S + self.network_bytes(n) / site.network_bytes_s
+        return seconds | {"start": self.start_s}
+
+    def network_bytes(self, n: int) -> float:
+        """Between the leading process and the workers of a cluster, rows among them; what is small is left out."""
+        return self.growth.network_bytes(n, self)
+
+    def _rows_read(self, n: int, site: Site) -> float:
+        return self.grown(n, "rows_read") + (n if self._regroups(n, site) else 0)
+
+    def _scratch_bytes(self, n: int, site: Site) -> int:
+        """Of the rows in files by part."""
+        return int(self.spooled_row_bytes * n) if self._regroups(n, site) else 0
+
+    def _regroups(self, n: int, site: Site) -> bool:
+        """Whether rows are written in the order of their parts: for workers, or as memory does not hold them."""
+        return self.growth.regroups(n, self, on_workers=bool(site.workers))
+
+    def is_held(self, n: int) -> bool:
+        """Whether n rows stay in memory."""
+        return stay_in_memory(n, self.spooled_row_bytes, self.columns, self.limit_bytes, self.threads)
+
+    def grown(self, n: int, what: str) -> float:
+        """A count of the pilots at n rows."""
+        return self._grown(n, [getattr(pilot, what) for pilot in self.pilots])
+
+    def _grown(self, n: int, values: Sequence[float]) -> float:
+        most = min(n, self.divided or n)
+        return grown([p.n for p in self.pilots], values, most, self.growth.steepest) * n / most
+
+
+def grown(sizes: Sequence[int], values: Sequence[float], n: int, steepest: float = 2.5) -> float:
+    """What rose with the sizes, at n: on the line through the last two values, or on their power if that is above 1."""
+    if len(values) == 1:
+        return values[0] * n / sizes[0]
+    (m0, m1), (v0, v1) = sizes[-2:], values[-2:]
+    if v1 <= v0:
+        return v1
+    power = math.log(v1 / v0) / math.log(m1 / m0) if v0 > 0 else 1.0
+    if power <= 1.0:
+        return v1 + (v1 - v0) / (m1 - m0) * (n - m1)
+    return v1 * (n / m1) ** min(power, steepest)
+
+
+def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.0) -> Costs:
+    """The cost model of a fit of `config` on rows like those of `store`, from pilots that take about `seconds` in all.
+
+    start_s: what a process takes to be ready.
+    """
+    limit = config.memory_limit or free_bytes()
+    here = {"workers": None, "scheduler": None, "memory_limit": None}  # pilots are small: SAMPLE_SHARE
+    config = with_task(config, store).model_copy(update=here)
+    most = int(SAMPLE_SHARE * limit / (store.nbytes / store.n))
+    sizes = [m for m in _sizes(store.n, config) if LEAST_ROWS <= m <= most] or [min(store.n, most)]
+    rows, read_bytes_s = _drawn(store, sizes[-1], np.random.default_rng(config.seed))
+    first, again = (_pilot(rows, config, store.n, min(LEAST_ROWS, sizes[0])) for _ in range(2))
+    pilots, growth = list[Pilot](), growth_of(config)
+    until = time.perf_counter() + seconds
+    for m, following in zip(sizes, [*sizes[1:], None], strict=True):
+        pilots.append(_pilot(rows, config, store.n, m))
+        took = [p.total_s for p in pilots]
+        seen = [p.n for p in pilots]
+        if following is None:
+            break
+        if time.perf_counter() + grown(seen, took, following, growth.steepest) > until:
+            break
+    task = task_of(str(config.task))
+    k = len(store.coded[0]) if task.has_classes else 0
+    loading = min(max(first.total_s - again.total_s, 0.0), MOST_LOADING_S)
+    return Costs(
+        config.solver,
+        store.d,
+        task.coefficients(k),
+        store.nbytes / store.n,
+        _spooled_row_bytes(store, config),
+        store.blocks()[0][1],
+        read_bytes_s,
+        limit,
+        Engine(config.threads).threads,
+        start_s + loading,
+        again.peak_rss_bytes,
+        growth.is_spread(config, task.n_subproblems(k)),
+        growth.divided(store.n, config),
+        pilots,
+    )
+
+
+def _spooled_row_bytes(store: Store, config: FitConfig) -> float:
+    """Of a row in scratch files: float32, bytes that nothing scales as they are, 12 bytes for a sparse entry."""
+    if store.is_sparse:
+        return 12 * (store.nbytes / store.n - 8) / (store.dtype.itemsize + 4) + 8
+    return store.d * (1.0 if config.scale == "none" and store.dtype == np.uint8 else 4.0)
+
+
+def growth_of(config: FitConfig) -> Growth:
+    return fit_class(config.solver).growth
+
+
+def _sizes(n: int, config: FitConfig) -> list[int]:
+    """Rows of pilots, rising: halves of halves, as far down as parts allow."""
+    least = growth_of(config).rows_of_pilot(n, config)
+    return [n >> j for j in range(n.bit_length(), 0, -1) if n >> j >= min(least, n // 4)]
+
+
+def _drawn(store: Store, m: int, rng: np.random.Generator) -> tuple[Store, float]:
+    """m random rows in random order, in memory, two of each class first; and the bytes a second at which they came.
+
+    Of a store with queries, random queries.
+    """
+    blocks = store.blocks()
+    chosen = np.sort(rng.permutation(len(blocks))[: max(STRETCHES, -(-len(blocks) * m // store.n))])
+    ids = np.concatenate([np.arange(*blocks[b]) for b in chosen])
+    key = rng.permutation(len(ids))
+    if store.qid is not None:
+        queries = np.unique(store.qid[ids], return_inverse=True)[1]
+        key = rng.permutation(queries.max() + 1)[queries] * len(ids) + key
+    elif store.has_y and len(classes := np.unique(store.y[ids])) <= m // 4:
+        for c in classes:
+            key[np.flatnonzero(store.y[ids] == c)[:2]] -= len(ids)
+    ids = ids[np.argsort(key, kind="stable")][:m]
+    began = time.perf_counter()
+    rows = store.take(ids)
+    nbytes = sum(blocks[b][1] - blocks[b][0] for b in chosen) * store.nbytes / store.n
+    rate = nbytes / max(time.perf_counter() - began, 1e-6)
+    return Store(ArraySource(rows.X), {name: values[ids] for name, values in store.columns().items()}), rate
+
+
+class _Counted(ArraySource):
+    """Rows in memory that count how many were read."""
+
+    def __init__(self, X: Any) -> None:
+        super().__init__(X)
+        self.rows_read = 0
+
+    def read(self, start: int, stop: int) -> Any:
+        self.rows_read += stop - start
+        return super().read(start, stop)
+
+    def take(self, ids: np.ndarray) -> Any:
+        self.rows_read += len(ids)
+        return super().take(ids)
+
+
+def _pilot(rows: Store, config: FitConfig, n: int, m: int) -> Pilot:
+    """A fit of the first m rows as if they were n."""
+    source = _Counted(rows.read(0, m).X)
+    rounds = 0
+
+    def count(record: Record[Event]) -> None:
+        nonlocal rounds
+        rounds += isinstance(record.event, Round) and record.event.phase == Phase.TOP
+
+    began = time.perf_counter()
+    store = Store(source, {name: values[:m] for name, values in rows.columns().items()})
+    _, report = train_in_memory(store, growth_of(config).smaller(config, n, m), Events(count))
+    phases = dict(report["seconds_by_phase"])
+    total = time.perf_counter() - began - phases.pop("compile", 0.0)  # which the fit will not do again
+    return Pilot(
+        m,
+        phases | {"other": max(total - sum(phases.values()), 0.0)},
+        source.rows_read,
+        rounds * m,
+        report["n_support"],
+        report.get("n_parts", 0),
+        usage_so_far()["peak_rss_bytes"],
+    )
+
+
+def site_of(config: FitConfig) -> Site:
+    """Threads here, or as many local processes as the configuration asks for."""
+    threads = Engine(config.threads).threads
+    return Site(config.workers or 0, max(1, threads // config.workers) if config.workers else threads)
+
+
+def estimate(store: Store, config: FitConfig, seconds: float, start_s: float) -> dict[str, Any]:
+    """What a fit of the whole store will take where the configuration says.
+
+    peak_rss_bytes_estimated: where memory is no concern. Below it a fit reads again what it cannot hold, down to
+    least_bytes_estimated; `fits` says whether the limit is above that.
+    """
+    costs, limit = measure(store, config, seconds, start_s), config.memory_limit or free_bytes()
+    least = costs.least_bytes(store.n)
+    memory = {"limit_bytes": limit, "least_bytes_estimated": least, "fits": least <= limit}
+    return costs.at(store.n, site_of(config)) | memory
+
+
+def does_not_fit(found: dict[str, Any]) -> str:
+    """What to do about an estimate that does not fit."""
+    limit, least = found["limit_bytes"] / MiB, -(-found["least_bytes_estimated"] // MiB)
+    return (
+        f"does not fit --memory-limit {limit:.0f} MiB, with about {found['n_support_estimated']:,} support vectors: "
+        f"give at least {least} MiB, or --early, whose model is written as it comes, or --solver bsgd --budget B"
+    )

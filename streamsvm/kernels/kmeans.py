@@ -1,0 +1,391 @@
+"""Two-step kernel k-means: cluster a sample in feature space, then every row goes to its nearest centre.
+
+|phi(x) - c|^2 = K(x,x) - 2/|V_c| sum_{j in V_c} K(x, x_j) + 1/|V_c|^2 sum_{i,j in V_c} K(x_i, x_j)
+(Ghitta et al. 2011; Hsieh et al. 2014, section 3). k-means in input space is the same with the linear kernel,
+where a centre is one vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from streamsvm.data.gather import Table
+from streamsvm.data.rows import Rows, rows_state
+from streamsvm.events import Events, ignore
+from streamsvm.kernels.base import Kernel, Stationary, kernel_from
+from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.sizes import Weighed
+
+RESTARTS = 3
+DISTANCE_BYTES = 4 << 20  # of distances that one thread holds
+MOST_CENTRES = 64  # of one node: a sample of a thousand rows places no more of them well
+ITERATIONS = 30
+FLAT = 1e-2  # reach of a kernel that hardly tells rows apart
+
+
+@dataclass(frozen=True)
+class Centres(Weighed):
+    """k centres c = sum_j weights[j, c] phi(x_j), with offsets[c] = |c|^2."""
+
+    kernel: Kernel
+    rows: Rows
+    weights: np.ndarray  # (m, k) float32
+    offsets: np.ndarray  # (k,) float64
+
+    @property
+    def k(self) -> int:
+        return len(self.offsets)
+
+    def assign(self, rows: Rows) -> np.ndarray:
+        """(n,) int32: the nearest centre of each row."""
+        out = np.empty(len(rows), np.int32)
+        for here in _tiles(len(rows), self.k):
+            out[here] = np.argmin(self.distances(rows.take(here)), axis=1)
+        return out
+
+    def distances(self, rows: Rows) -> np.ndarray:
+        """(n, k) |phi(x) - c|^2 - K(x, x)."""
+        return self.offsets - 2.0 * self._products(rows)
+
+    def _products(self, rows: Rows) -> np.ndarray:
+        """<phi(x), c>, (m, k); with the linear kernel a centre is a row of its own."""
+        if self.kernel.is_linear:
+            return self.kernel.block(rows, self.rows)
+        return self.kernel.apply(rows, self.rows, self.weights)
+
+
+def _tiles(n: int, k: int) -> Iterator[slice]:
+    """Strips of n rows whose distances to k centres take DISTANCE_BYTES."""
+    step = max(1, DISTANCE_BYTES // (8 * k))
+    return (slice(start, start + step) for start in range(0, n, step))
+
+
+def fit_centres(sample: Rows, k: int, kernel: Kernel, rng: np.random.Generator) -> Centres:
+    """k-means of a sample in the feature space of `kernel`; at most k clusters, none of them empty.
+
+    A kernel too narrow for its sample sends every far row to the most diffuse centre. It is widened to twice the length
+    until, on the other half of the sample, no cluster takes more than half of the rows.
+    """
+    half = np.array_split(rng.permutation(len(sample)), 2)
+    while isinstance(kernel, Stationary) and k > 2:
+        trial = _fit(sample.take(half[0]), k, kernel, rng)
+        counts = np.bincount(trial.assign(sample.take(half[1])), minlength=k)
+        if counts.max() <= max(0.5 * len(half[1]), 1) or kernel.reach(sample) < FLAT:
+            break
+        kernel = kernel.widened()
+    return _fit(sample, k, kernel, rng)
+
+
+def _fit(sample: Rows, k: int, kernel: Kernel, rng: np.random.Generator) -> Centres:
+    labels = kernel_kmeans(kernel.block(sample, sample), k, rng)
+    members = (labels[:, None] == np.unique(labels)).astype(np.float32)
+    weights = members / members.sum(axis=0)
+    if kernel.is_linear:
+        means = np.ascontiguousarray(weights.T @ sample.dense().astype(np.float32))
+        sample, weights = Rows(means), np.eye(len(means), dtype=np.float32)
+    products = kernel.apply(sample, sample, weights)
+    return Centres(kernel, sample, weights, np.einsum("jc,jc->c", weights.astype(np.float64), products))
+
+
+def kernel_kmeans(K: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
+    """Labels (m,) in 0..k-1 that (locally) minimise the within-cluster scatter in feature space; best of RESTARTS.
+
+    K: (m, m) kernel matrix of the sample.
+    """
+    k = min(k, len(K))
+    runs = [_lloyd(K, _seed(K, k, rng), k) for _ in range(RESTARTS)]
+    return min(runs, key=lambda run: run[1])[0]
+
+
+def _seed(K: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
+    """k-means++ in feature space: centres drawn with probability by squared distance to the nearest one so far."""
+    diag = np.diag(K).astype(np.float64)
+    chosen = [int(rng.integers(len(K)))]
+    nearest = np.maximum(diag + diag[chosen[0]] - 2 * K[:, chosen[0]], 0)
+    while len(chosen) < k and nearest.sum() > 0:
+        chosen.append(int(rng.choice(len(K), p=nearest / nearest.sum())))
+        nearest = np.minimum(nearest, np.maximum(diag + diag[chosen[-1]] - 2 * K[:, chosen[-1]], 0))
+    distances = diag[chosen] - 2 * K[:, chosen]
+    return np.argmin(distances, axis=1)
+
+
+def _lloyd(K: np.ndarray, labels: np.ndarray, k: int) -> tuple[np.ndarray, float]:
+    """Labels and scatter after at most ITERATIONS rounds; a cluster that runs empty takes the worst-placed row."""
+    for _ in range(ITERATIONS):
+        members = (labels[:, None] == np.arange(k)).astype(np.float32)
+        sizes = np.maximum(members.sum(axis=0), 1)
+        products = K @ members / sizes  # (m, k)
+        offsets = np.einsum("jc,jc->c", members, products) / sizes
+        distances = np.diag(K)[:, None] + offsets - 2 * products
+        updated = _fill_empty(np.argmin(distances, axis=1), distances, k)
+        if np.array_equal(updated, labels):
+            break
+        labels = updated
+    return labels, float(distances[np.arange(len(K)), labels].sum())
+
+
+def _fill_empty(labels: np.ndarray, distances: np.ndarray, k: int) -> np.ndarray:
+    sizes = np.bincount(labels, minlength=k)
+    own = distances[np.arange(len(labels)), labels]
+    for empty in np.flatnonzero(sizes == 0):
+        candidates = np.where(sizes[labels] > 1, own, -np.inf)
+        worst = int(np.argmax(candidates))
+        if not candidates[worst] > 1e-7:  # fewer distinct rows than clusters
+            break
+        sizes[labels[worst]] -= 1
+        labels[worst], sizes[empty], own[worst] = empty, 1, 0.0
+    return labels
+
+
+@dataclass(frozen=True)
+class Partition(Weighed):
+    """A tree of centres: each row ends in one part, 0..n_parts-1.
+
+    nodes[i] is the i-th inner node; children[i][c] is a part (>= 0) or, where negative, inner node ~children[i][c].
+    """
+
+    nodes: tuple[Centres, ...]
+    children: tuple[tuple[int, ...], ...]
+
+    def assign(self, rows: Rows) -> np.ndarray:
+        """(n,) int32: the part of each row."""
+        parts = np.zeros(len(rows), np.int32)
+        if self.nodes:
+            self._descend(0, rows, np.arange(len(rows)), parts)
+        return parts
+
+    def nearest(self, rows: Rows, m: int) -> np.ndarray:
+        """(n, m) int32: the part of each row, then those with the nearest centres, all centres being in input space.
+
+        Fewer columns where there are fewer parts.
+        """
+        parts = self.assign(rows)[:, None]
+        leaves = [
+            (node, c, part)
+            for node, children in zip(self.nodes, self.children, strict=True)
+            for c, part in enumerate(children)
+            if part >= 0 and np.isfinite(node.offsets[c])
+        ]
+        m = min(m, len(leaves))
+        if m <= 1:
+            return parts
+        numbers = np.array([part for _, _, part in leaves], np.int32)
+        centres = _together([(node, c) for node, c, _ in leaves])
+        out = np.empty((len(rows), m), np.int32)
+        for here in _tiles(len(rows), centres.k):
+            distances = centres.distances(rows.take(here))
+            distances[numbers == parts[here]] = -np.inf
+            out[here] = numbers[np.argsort(distances, axis=1, kind="stable")[:, :m]]
+        return out
+
+    def _descend(self, node: int, rows: Rows, ids: np.ndarray, parts: np.ndarray) -> None:
+        below = self.nodes[node].assign(rows)
+        targets = np.asarray(self.children[node], np.int32)[below]
+        parts[ids] = targets
+        for child in (c for c in self.children[node] if c < 0):
+            here = np.flatnonzero(targets == child)
+            if len(here):
+                self._descend(~child, rows.take(here), ids[here], parts)
+
+
+def _together(chosen: list[tuple[Centres, int]]) -> Centres:
+    """Centres in input space out of several nodes."""
+    rows = np.stack([node.rows.X[c] for node, c in chosen])
+    offsets = np.array([node.offsets[c] for node, c in chosen])
+    return Centres(chosen[0][0].kernel, Rows(rows), np.eye(len(rows), dtype=np.float32), offsets)
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """About n_parts parts of at most max_rows rows, by k-means with this kernel on `sample` rows at first."""
+
+    n_parts: int
+    max_rows: int
+    sample: int
+    kernel: Kernel
+
+
+def partition(
+    table: Table,
+    engine: Engine,
+    wanted: Cuts,
+    rng: np.random.Generator,
+    candidates: np.ndarray | None = None,
+    events: Events = ignore,
+) -> tuple[Partition, np.ndarray]:
+    """The parts, and the part of each row, (n,) int32.
+
+    k-means with n_parts centres first (at most MOST_CENTRES), from a sample of `candidates` (row ids; None: all);
+    then every part that is too large is split on, from a sample of its own. Each round is one pass. Rows that no
+    centres tell apart are cut by position, so the bound always holds; such pieces share a centre, which routes to
+    the first of them.
+    """
+    tree, n_parts, max_rows = _Tree(), wanted.n_parts, wanted.max_rows
+    every = partial(engine.map, events=events)
+    parts = np.zeros(table.n, np.int32)
+    if candidates is None or len(candidates) < n_parts:
+        candidates = np.arange(table.n)
+    todo = {0: min(n_parts, MOST_CENTRES)} if n_parts > 1 else _too_large(parts, max_rows, tree.solid)
+    while todo:
+        centres = _fit_parts(table, every, parts, todo, wanted, rng, candidates)
+        todo_parts, before = list(todo), np.bincount(parts, minlength=tree.n_leaves)
+        leaves = [tree.split(part, c) for part, c in zip(todo_parts, centres, strict=True)]
+        routes = dict(zip(todo_parts, zip(centres, leaves, strict=True), strict=True))
+
+        old = (parts[slice(*block)] for block in table.blocks)
+        shared = (engine.share(routes),)
+        new = every(_relabel, table.rows, old, shared=shared, phase="assign")
+        parts = np.concatenate(list(new))
+        counts = np.bincount(parts, minlength=tree.n_leaves)
+        for part, children in zip(todo_parts, leaves, strict=True):
+            tree.note(children, int(before[part]), counts[children])
+        candidates = None
+        todo = _too_large(parts, max_rows, tree.solid)
+    return tree.finish(parts, max_rows)
+
+
+Routes = dict[int, tuple[Centres, np.ndarray]]
+
+
+def _relabel(routes: Routes, rows: Rows, parts: np.ndarray) -> np.ndarray:
+    out = parts.copy()
+    for part, (centres, leaves) in routes.items():
+        here = np.flatnonzero(parts == part)
+        if len(here):
+            out[here] = leaves[centres.assign(rows if len(here) == len(rows) else rows.take(here))]
+    return out
+
+
+def _too_large(parts: np.ndarray, max_rows: int, solid: set[int]) -> dict[int, int]:
+    """Parts above the bound, and how many centres each gets."""
+    counts = np.bincount(parts)
+    large = [int(p) for p in np.flatnonzero(counts > max_rows) if int(p) not in solid]
+    return {p: int(np.clip(-(-3 * counts[p] // (2 * max_rows)), 2, MOST_CENTRES)) for p in large}
+
+
+def _fit_parts(
+    table: Table,
+    every: Callable[..., Iterator[Any]],
+    parts: np.ndarray,
+    todo: dict[int, int],
+    wanted: Cuts,
+    rng: np.random.Generator,
+    candidates: np.ndarray | None,
+) -> list[Centres]:
+    """Centres for each part to split, from samples that are gathered in one pass."""
+    drawn = []
+    for part, k in todo.items():
+        ids = candidates if candidates is not None else np.flatnonzero(parts == part)
+        m = min(len(ids), wanted.sample if candidates is not None else min(wanted.sample, 64 * k))
+        drawn.append(np.sort(rng.choice(ids, m, replace=False)))
+    gathered = table.take(np.concatenate(drawn))
+    bounds = np.cumsum([0, *map(len, drawn)])
+    sampled = [gathered.take(slice(lo, hi)) for lo, hi in pairwise(bounds)]
+    jobs = (sampled, todo.values(), rng.spawn(len(todo)))
+    return list(every(partial(_fit_part, wanted.kernel), *jobs, phase="centres"))
+
+
+def _fit_part(kernel: Kernel, sample: Rows, k: int, rng: np.random.Generator) -> Centres:
+    return fit_centres(sample, min(k, len(sample)), kernel, rng)
+
+
+class _Tree:
+    """A partition under construction; leaves are numbered as they appear."""
+
+    def __init__(self) -> None:
+        self.n_leaves = 1
+        self.solid: set[int] = set()  # leaves that splitting does not make smaller
+        self._poor: dict[int, int] = {}
+        self._nodes: list[Centres] = []
+        self._children: list[list[int]] = []
+
+    def split(self, leaf: int, centres: Centres) -> np.ndarray:
+        """Turns a leaf into an inner node; returns the new leaves."""
+        leaves = np.arange(self.n_leaves, self.n_leaves + centres.k, dtype=np.int32)
+        self.n_leaves += centres.k
+        for children in self._children:
+            children[:] = [~len(self._nodes) if child == leaf else child for child in children]
+        self._nodes.append(centres)
+        self._children.append(leaves.tolist())
+        self._poor[int(leaves[0])] = self._poor.get(leaf, 0)
+        return leaves
+
+    def note(self, leaves: np.ndarray, before: int, counts: np.ndarray) -> None:
+        """Marks what three splits in a row have hardly made smaller; an empty leaf routes nothing."""
+        largest = int(leaves[np.argmax(counts)])
+        poor = self._poor[int(leaves[0])] + 1 if counts.max() > 0.9 * before else 0
+        self._poor[largest] = poor
+        if poor >= 3 or counts.max() == before:
+            self.solid.add(largest)
+        for i, children in enumerate(self._children):
+            if children and children[0] == leaves[0]:
+                node = self._nodes[i]
+                offsets = np.where(counts > 0, node.offsets, np.inf)
+                self._nodes[i] = replace(node, offsets=offsets)
+
+    def finish(self, parts: np.ndarray, max_rows: int) -> tuple[Partition, np.ndarray]:
+        """The tree over its non-empty leaves, numbered from the largest down, and the rows' parts."""
+        counts = np.bincount(parts, minlength=self.n_leaves)
+        pieces = [
+            np.array_split(np.flatnonzero(parts == leaf), -(-counts[leaf] // max_rows)) for leaf in self.solid
+        ]
+        cuts = {leaf: cut for leaf, cut in zip(self.solid, pieces, strict=True) if len(cut) > 1}
+        counts[list(cuts)] = max_rows
+        numbers = np.empty(self.n_leaves, np.int32)
+        numbers[np.argsort(-counts, kind="stable")] = np.arange(self.n_leaves)
+        parts = numbers[parts]
+        n_parts = int(np.count_nonzero(counts))
+        for cut in cuts.values():
+            for piece in cut[1:]:
+                parts[piece] = n_parts
+                n_parts += 1
+        children = tuple(tuple(c if c < 0 else int(numbers[c]) for c in row) for row in self._children)
+        return Partition(tuple(self._nodes), children), parts
+
+
+def partition_state(partition: Partition) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Arrays of all nodes one after another, and what tells them apart."""
+    nodes = partition.nodes
+    if not nodes:
+        return {}, []
+    blocks = [rows_state("node_rows", node.rows) for node in nodes]
+    arrays = {key: np.concatenate([block[key] for block in blocks]) for key in blocks[0]}
+    arrays["node_weights"] = np.concatenate([node.weights.ravel() for node in nodes])
+    arrays["node_offsets"] = np.concatenate([node.offsets for node in nodes])
+    attrs = [
+        {"kernel": node.kernel.to_attrs(), "m": len(node.rows), "children": list(children)}
+        for node, children in zip(nodes, partition.children, strict=True)
+    ]
+    return arrays, attrs
+
+
+def partition_from_state(arrays: Mapping[str, Any], attrs: list[dict[str, Any]], d: int) -> Partition:
+    loaded = {key: np.asarray(arrays[key]) for key in arrays if key.startswith("node_")}
+    nodes = tuple(_nodes_from(loaded, attrs, d))
+    return Partition(nodes, tuple(tuple(node["children"]) for node in attrs))
+
+
+def _nodes_from(loaded: dict[str, np.ndarray], attrs: list[dict[str, Any]], d: int) -> Iterator[Centres]:
+    row = entry = weight = offset = 0
+    for number, node in enumerate(attrs):
+        m, k = node["m"], len(node["children"])
+        if "node_rows" in loaded:
+            rows = Rows(loaded["node_rows"][row : row + m])
+        else:
+            indptr = loaded["node_rows_indptr"][row + number : row + number + m + 1]
+            entries = slice(entry, entry + int(indptr[-1]))
+            data, indices = loaded["node_rows_data"][entries], loaded["node_rows_indices"][entries]
+            rows = Rows(sparse.csr_array((data, indices, indptr), shape=(m, d)))
+        weights = loaded["node_weights"][weight : weight + m * k].reshape(m, k)
+        kernel = kernel_from(node["kernel"])
+        yield Centres(kernel, rows, weights, loaded["node_offsets"][offset : offset + k])
+        if rows.is_sparse:
+            entry = entries.stop
+        row, weight, offset = row + m, weight + m * k, offset + k

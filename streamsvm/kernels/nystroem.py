@@ -1,0 +1,56 @@
+"""Features whose inner products approximate a kernel, from rows that stand for all (Williams and Seeger 2001)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import Block, Samples
+from streamsvm.kernels.base import Kernel
+from streamsvm.parallel.sizes import Weighed
+
+NOISE = 1e-6  # of the largest eigenvalue: smaller ones are rounding of float32 kernel values
+
+
+@dataclass(frozen=True)
+class Nystroem(Weighed):
+    """phi(x) = M' K(Z, x), with M M' the pseudo-inverse of K(Z, Z): landmarks Z (s, d), M (s, r) float32, r <= s."""
+
+    kernel: Kernel
+    landmarks: Rows
+    M: np.ndarray
+
+    @classmethod
+    def of(cls, kernel: Kernel, landmarks: Rows) -> Nystroem:
+        K = kernel.block(landmarks, landmarks).astype(np.float64)
+        values, vectors = np.linalg.eigh((K + K.T) / 2)
+        kept = values > NOISE * values[-1]
+        return cls(kernel, landmarks, (vectors[:, kept] / np.sqrt(values[kept])).astype(np.float32))
+
+    def __call__(self, rows: Rows) -> Rows:
+        """(m, r) float32 features of scaled rows."""
+        return Rows(self.kernel.block(rows, self.landmarks) @ self.M)
+
+    def coefficients(self, W: np.ndarray) -> np.ndarray:
+        """(s, q) over the landmarks' kernel values, that weights W (r, q) of the features stand for."""
+        return self.M.astype(np.float64) @ W
+
+
+class NystroemSamples(Weighed):
+    """Samples as their features; each read makes them again."""
+
+    def __init__(self, samples: Samples, features: Nystroem, blocks: list[Block]) -> None:
+        self.n, self.d = samples.n, features.M.shape[1]
+        self.nbytes = 4.0 * self.n * self.d
+        self._samples, self._features, self._blocks = samples, features, blocks
+
+    def blocks(self) -> list[Block]:
+        return self._blocks
+
+    def read(self, start: int, stop: int) -> Rows:
+        return self._features(self._samples.read(start, stop))
+
+    def take(self, ids: np.ndarray) -> Rows:
+        return self._features(self._samples.take(ids))

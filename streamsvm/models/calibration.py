@@ -1,0 +1,261 @@
+"""Probabilities from decision values: a map for each binary problem, joined where there are more than two classes.
+
+The map is Platt's sigmoid (1999), found as Lin, Lin and Weng (2007) do, or an isotonic one (Zadrozny and Elkan 2002).
+A learner of streams brings one of its own (see `online.calibration`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from streamsvm.errors import ConfigError, DataError, ModelError
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.tasks import task_names, task_of
+from streamsvm.tasks.pairs import n_columns, n_pairs
+
+COUPLING_BYTES = 8 << 20  # of the linear systems that are solved at once
+EDGE = 4e-16  # by which the winner's probability is larger than an equal one
+LARGEST_EXPONENT = 500.0  # probabilities stay above 0, and have a sum to be divided by
+
+
+@dataclass(frozen=True)
+class Calibration(Weighed):
+    """One map from decision value to probability for each binary problem of a model.
+
+    points (s, 2) float64: of a sigmoid (slope, offset), one row; of an isotonic map (decision value, probability),
+    between which it is linear and beyond which it is constant. bounds (problems + 1,): where each map's rows begin.
+    stream: one map of all problems, see `OnlineCalibration`; a row for each: coefficients of its own decision or of
+    all, an offset, and the size of decisions that they are measured by.
+    """
+
+    method: str  # "sigmoid", "isotonic" or "stream"
+    points: np.ndarray
+    bounds: np.ndarray
+
+    @classmethod
+    def of(cls, method: str, maps: list[np.ndarray]) -> Calibration:
+        return cls(method, np.concatenate(maps), np.cumsum([0, *map(len, maps)], dtype=np.int64))
+
+    def probabilities(self, decisions: np.ndarray, n_classes: int, *, pairwise: bool) -> np.ndarray:
+        """(m, n_classes) from the decision values (m, problems) of each pair or each class. Raises ModelError."""
+        if decisions.shape[1] != len(self.bounds) - 1:
+            raise ModelError(
+                f"the calibration has {len(self.bounds) - 1} maps, the model {decisions.shape[1]} problems: damaged"
+            )
+        if self.method == "stream":
+            return self._of_stream(decisions.astype(np.float64))
+        maps = zip(decisions.T.astype(np.float64), self.bounds, self.bounds[1:], strict=False)
+        p = np.column_stack([self._map(f, self.points[start:stop]) for f, start, stop in maps])
+        return coupled(p, n_classes) if pairwise and n_classes > 2 else against_rest(p)
+
+    def _map(self, f: np.ndarray, points: np.ndarray) -> np.ndarray:
+        if self.method == "isotonic":
+            return np.interp(f, points[:, 0], points[:, 1])
+        [(slope, offset)] = points
+        return sigmoid(slope * f + offset)
+
+    def _of_stream(self, f: np.ndarray) -> np.ndarray:
+        slopes, offsets, size = self.points[:, :-2], self.points[:, -2], self.points[0, -1]
+        u = f / size
+        if u.shape[1] == 1:
+            p = against_rest(sigmoid(slopes[0, 0] * u / np.sqrt(1 + u * u) + offsets))
+            return with_decisions(p, f)
+        z = (u * slopes[:, 0] if slopes.shape[1] == 1 else u @ slopes.T) + offsets
+        p = np.exp(np.maximum(z - z.max(axis=1, keepdims=True), -LARGEST_EXPONENT))
+        return with_decisions(p / p.sum(axis=1, keepdims=True), f)
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays = {"calibration_points": self.points, "calibration_bounds": self.bounds}
+        return arrays, {"calibration": self.method}
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: Mapping[str, Any]) -> Calibration | None:
+        """None where a model has none. Raises ValueError for what `to_state` did not make."""
+        method = attrs.get("calibration")
+        if method is None:
+            return None
+        points, bounds = (np.asarray(arrays[f"calibration_{name}"]) for name in ("points", "bounds"))
+        sizes, y = np.diff(bounds), points[:, 1]
+        whole = (
+            bounds.dtype == np.int64 and bounds[0] == 0 and bounds[-1] == len(points) and np.all(sizes > 0)
+        )
+        one_each, inside = bool(np.all(sizes == 1)), bool(np.all((y > 0) & (y < 1)))
+        columns = (3, len(points) + 2) if method == "stream" else (2,)
+        fits = {"sigmoid": one_each, "isotonic": inside, "stream": one_each and np.all(points[:, -1] > 0)}[
+            method
+        ]
+        fits = fits and points.shape[1] in columns and np.isfinite(points).all()
+        if not (whole and fits and points.dtype == np.float64):
+            raise ValueError("the maps of the calibration are not whole")
+        return cls(method, points, bounds)
+
+
+def require_classes(task: str | None) -> None:
+    """Raises ConfigError for a task that has no probabilities."""
+    if task is not None and not task_of(task).has_probabilities:
+        able = " or ".join(name for name in task_names() if task_of(name).has_probabilities)
+        raise ConfigError(f"probabilities go with task {able} alone, found task {task!r}")
+
+
+def sigmoid(u: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-u)), between exp(-500) and 1."""
+    return 1.0 / (1.0 + np.exp(-np.clip(u, -LARGEST_EXPONENT, LARGEST_EXPONENT)))
+
+
+def against_rest(p: np.ndarray) -> np.ndarray:
+    """(m, k) from the probabilities (m, k) of each class against the rest, or (m, 1) of the second of two."""
+    return np.hstack([1 - p, p]) if p.shape[1] == 1 else p / p.sum(axis=1, keepdims=True)
+
+
+def with_decisions(p: np.ndarray, f: np.ndarray) -> np.ndarray:
+    """p (m, k), changed so that none is above the class that wins by decision values f (m, columns).
+
+    Those that were above it share evenly with it, as a fit under that constraint would have it.
+    """
+    winners = (f[:, 0] > 0).astype(np.intp) if f.shape[1] == 1 else np.argmax(f, axis=1)
+    for row in np.flatnonzero(np.argmax(p, axis=1) != winners):
+        own, winner = p[row], int(winners[row])
+        shared = [winner]
+        for c in np.argsort(-own, kind="stable").tolist():
+            if own[c] < own[shared].mean():
+                break
+            if c != winner:
+                shared.append(c)
+        own[shared] = own[shared].mean()
+        own[winner] *= 1 + EDGE
+    return p
+
+
+def coupled(p: np.ndarray, k: int) -> np.ndarray:
+    """(m, k) from the probabilities (m, n_pairs) of j among i and j, for each pair i < j.
+
+    Minimises sum_i sum_{j != i} (r_ji p_i - r_ij p_j)^2 over sum p = 1, r_ij that of i among i and j: the second method
+    of Wu, Lin and Weng (2004), whose solution is never negative.
+    """
+    rows = max(1, COUPLING_BYTES // (8 * (k + 1) ** 2))
+    return np.concatenate([_coupled(p[i : i + rows], k) for i in range(0, max(len(p), 1), rows)])
+
+
+def _coupled(p: np.ndarray, k: int) -> np.ndarray:
+    first, second = np.triu_indices(k, 1)
+    r = np.zeros((len(p), k, k))
+    r[:, second, first], r[:, first, second] = p, 1 - p
+    system = np.ones((len(p), k + 1, k + 1))
+    system[:, :k, :k] = -r.transpose(0, 2, 1) * r
+    system[:, range(k), range(k)] = np.square(r).sum(axis=1)
+    system[:, k, k] = 0
+    right = np.zeros((len(p), k + 1, 1))
+    right[:, k] = 1
+    found = np.maximum(np.linalg.solve(system, right)[:, :k, 0], 0)
+    return found / found.sum(axis=1, keepdims=True)
+
+
+def own_problems(decisions: np.ndarray, codes: np.ndarray, k: int, *, pairwise: bool) -> np.ndarray:
+    """Of the decision values (n, problems) those that calibrating reads: of pairs the k - 1 of a row's own class.
+
+    They stand as coefficients do, see `tasks.pairs`; codes (n,) in 0..k-1.
+    """
+    if not pairwise or k == 2:
+        return decisions
+    pair = np.zeros((k, k), np.intp)
+    pair[np.triu_indices(k, 1)] = np.arange(n_pairs(k))
+    table = (pair + pair.T)[~np.eye(k, dtype=bool)].reshape(k, k - 1)
+    return np.take_along_axis(decisions, table[codes], axis=1)
+
+
+def calibrate(
+    decisions: np.ndarray,
+    codes: np.ndarray,
+    k: int,
+    *,
+    method: str,
+    pairwise: bool,
+    weight: np.ndarray | None = None,
+) -> Calibration:
+    """The maps that fit the decision values of rows that no model of them was trained on.
+
+    decisions: (n, own problems), see `own_problems`; codes (n,) in 0..k-1; weight (n,), of which the
+    mean counts as one row. Raises DataError where a class has no rows.
+    """
+    weight = np.ones(len(codes)) if weight is None else weight
+    used = weight > 0
+    decisions, codes, weight = decisions[used].astype(np.float64), codes[used], weight[used]
+    if len(np.unique(codes)) < k:
+        raise DataError(f"probabilities need rows of all {k} classes, found {len(np.unique(codes))}")
+    weight = weight / weight.mean()
+    problems = _problems(decisions, codes, weight, k, pairwise)
+    return Calibration.of(
+        method, [FITS[method](f, _targets(is_second, w), w) for f, is_second, w in problems]
+    )
+
+
+def _problems(
+    decisions: np.ndarray, codes: np.ndarray, weight: np.ndarray, k: int, pairwise: bool
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Decision values, whether a row is of the positive class, and weights, of each binary problem."""
+    if pairwise and k > 2:
+        for i, j in combinations(range(k), 2):
+            first, second = np.flatnonzero(codes == i), np.flatnonzero(codes == j)
+            f = np.concatenate([decisions[first, j - 1], decisions[second, i]])
+            yield f, np.arange(len(f)) >= len(first), weight[np.concatenate([first, second])]
+    else:
+        for column in range(n_columns(k)):
+            yield decisions[:, column], codes == (1 if k == 2 else column), weight
+
+
+def _targets(positive: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Platt's: 0 and 1 as far as so many rows can tell."""
+    n_positive = float(weight[positive].sum())
+    n_negative = float(weight.sum()) - n_positive
+    return np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
+
+
+def fit_sigmoid(f: np.ndarray, t: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """(1, 2) slope and offset of the p = sigmoid(slope f + offset) nearest to targets t, (n,) in (0, 1) like f and w.
+
+    Minimises -sum_i w_i (t_i log p_i + (1 - t_i) log(1 - p_i)) by Newton's method with backtracking (Lin, Lin and Weng
+    2007, algorithm 1), on decision values scaled to at most 1.
+    """
+    scale = float(np.abs(f).max()) or 1.0
+    Z = np.column_stack([f / scale, np.ones(len(f))])
+    total = weight.sum()
+    rate = float(weight @ t / total)
+    at = np.array([0.0, np.log(rate / (1 - rate))])
+
+    def loss(at: np.ndarray) -> float:
+        u = Z @ at
+        return float(weight @ (np.logaddexp(0, u) - t * u))
+
+    value = loss(at)
+    for _ in range(100):
+        p = sigmoid(Z @ at)
+        gradient = Z.T @ (weight * (p - t))
+        if np.abs(gradient).max() <= 1e-10 * total:
+            break
+        H = Z.T @ (Z * (weight * p * (1 - p))[:, None]) + 1e-12 * total * np.eye(2)
+        step, size = -np.linalg.solve(H, gradient), 1.0
+        while (lower := loss(at + size * step)) > value + 1e-4 * size * (gradient @ step) and size > 1e-10:
+            size /= 2
+        if lower >= value:  # as low as rounding lets it be
+            break
+        at, value = at + size * step, lower
+    return np.array([[at[0] / scale, at[1]]])
+
+
+def fit_isotonic(f: np.ndarray, t: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """(s, 2) points of the rising function of f that is nearest to t in weighted squares."""
+    from sklearn.isotonic import IsotonicRegression
+
+    fitted = IsotonicRegression().fit(f, t, sample_weight=weight)
+    return np.column_stack([fitted.X_thresholds_, fitted.y_thresholds_])
+
+
+FITS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] = {
+    "sigmoid": fit_sigmoid,
+    "isotonic": fit_isotonic,
+}

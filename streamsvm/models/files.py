@@ -1,0 +1,270 @@
+"""Models on disk: a zarr group of arrays with JSON attributes. No pickle, no code on load, a closed list of kinds.
+
+A model class has `kind`, `to_state() -> (arrays, attrs)` and `from_state(arrays, attrs)`. `arrays` maps names to
+NumPy arrays; loaded ones are read from disk when sliced or converted, so a large model can be read part by part.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+import zarr
+
+from streamsvm.data.growing import GrowingArray
+from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StreamSVMError
+from streamsvm.storage.atomic import Target
+from streamsvm.storage.checked_array import CheckedArray, whole_metadata
+from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.place import MODEL_FORMAT, STORE_MARK
+
+KEEP_BYTES = 64 << 20
+VERSION = 1
+HOMES = {
+    "kernel": "streamsvm.models:KernelModel",
+    "local": "streamsvm.models:LocalModel",
+    "budget": "streamsvm.models:BudgetModel",
+    "linear": "streamsvm.models:LinearModel",
+    "expansion": "streamsvm.models:ExpansionModel",
+}
+FACTORISATIONS = {"hss": "streamsvm.hss.files:Factorisation"}
+_RESERVED = ("format", "version", "kind", "strings")
+
+
+class Model(Protocol):
+    """What persistence asks of a model."""
+
+    kind: ClassVar[str]
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]: ...
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Self: ...
+
+
+def save_model(model: Model, path: str | Path) -> None:
+    """Writes the model whole or not at all; an older model at `path` is replaced. Raises StorageError.
+
+    Arrays that are on disk, even at `path`, are copied in stretches.
+    """
+    arrays, attrs = model.to_state()
+    with ModelWriter(path, model.kind) as writer:
+        for name, array in arrays.items():
+            step = max(1, KEEP_BYTES // max(1, array.dtype.itemsize * math.prod(array.shape[1:])))
+            for start in range(0, max(1, len(array)), step):
+                writer.append(name, array[start : start + step])
+        writer.attrs = attrs
+
+
+def load_model(path: str | Path) -> Any:
+    """The model saved at `path`. Raises NotFoundError, ModelError, CorruptDataError.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from streamsvm import DCSVC, load_model
+    >>> DCSVC().fit(*load_iris(return_X_y=True)).save("iris.model.zarr")
+    >>> model = load_model("iris.model.zarr")
+    >>> model.kind, model.d, model.classes
+    ('kernel', 4, array([0, 1, 2]))
+    """
+    return _load(Path(path), HOMES)
+
+
+def load_factorisation(path: str | Path) -> Any:
+    """The factorisation that `save_model` wrote to `path`. Raises NotFoundError, ModelError, CorruptDataError."""
+    return _load(Path(path), FACTORISATIONS)
+
+
+def _load(path: Path, homes: Mapping[str, str]) -> Any:
+    attrs = read_attrs(path)
+    model_class = _resolve(path, attrs, homes)
+    with whole_metadata(str(path)):
+        arrays = _Arrays(path, {name: _text(values) for name, values in attrs["strings"].items()})
+        return model_class.from_state(arrays, {k: v for k, v in attrs.items() if k not in _RESERVED})
+
+
+def read_attrs(path: Path) -> dict[str, Any]:
+    """A model's attributes, its format and version checked, no array touched."""
+    attrs = _group_attrs(path)
+    if STORE_MARK in attrs:
+        raise ModelError(f"{path}: found a store of data, expected a model; a store is given by --store")
+    if attrs.get("format") != MODEL_FORMAT:
+        raise ModelError(
+            f"{path}: found a zarr group that is no model, expected one written by streamsvm fit"
+        )
+    if attrs.get("version") != VERSION:
+        raise ModelError(
+            f"{path}: found model version {attrs.get('version')!r}, this streamsvm reads version {VERSION}; "
+            "use the streamsvm that wrote it, or a newer one"
+        )
+    if not isinstance(attrs.setdefault("strings", {}), dict):
+        raise CorruptDataError(f"{path}: the attribute 'strings' is damaged")
+    return attrs
+
+
+def is_model(path: Path) -> bool:
+    """Whether `path` holds a model of any version."""
+    try:
+        return _group_attrs(path).get("format") == MODEL_FORMAT
+    except StreamSVMError:
+        return False
+
+
+def require_local(path: Path) -> None:
+    """Raises ModelError for a URL."""
+    if re.match(r"[a-z0-9+]+:/", str(path)):
+        raise ModelError(
+            f"{path}: a model is a local folder, found a URL; copy the folder there or from there"
+        )
+
+
+def _group_attrs(path: Path) -> dict[str, Any]:
+    require_local(path)
+    if not path.exists():
+        raise NotFoundError(f"{path}: no such model")
+    try:
+        metadata = json.loads((path / "zarr.json").read_text(encoding="utf-8"))
+    except OSError:
+        raise ModelError(f"{path}: found no zarr.json, expected a model written by streamsvm fit") from None
+    except (ValueError, RecursionError) as error:
+        raise CorruptDataError(f"{path}/zarr.json: damaged: {error}") from None
+    attrs = metadata.get("attributes", {}) if isinstance(metadata, dict) else None
+    if not isinstance(attrs, dict):
+        raise CorruptDataError(f"{path}/zarr.json: damaged: expected the metadata of a zarr group")
+    return attrs
+
+
+def _resolve(path: Path, attrs: dict[str, Any], homes: Mapping[str, str]) -> type[Model]:
+    kind = attrs.get("kind")
+    if not isinstance(kind, str) or kind not in homes:
+        raise ModelError(f"{path}: found a model of kind {kind!r}, supported are {', '.join(homes)}")
+    module, _, name = homes[kind].partition(":")
+    return getattr(import_module(module), name)
+
+
+def _text(values: Any) -> np.ndarray:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError("expected a list of texts")
+    return np.array(values, dtype=str)
+
+
+class StoredArray:
+    """An array of a stored model: shape, dtype, len; rows are read when sliced, all by `np.asarray`.
+
+    An array of at most KEEP_BYTES is kept after its first use; a larger one is read anew for every slice.
+    """
+
+    def __init__(self, checked: CheckedArray) -> None:
+        self._checked = checked
+        self.shape, self.dtype = checked.shape, np.dtype(checked.dtype)
+        self._is_small = math.prod(self.shape) * self.dtype.itemsize <= KEEP_BYTES
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        start, stop, step = rows.indices(len(self))
+        if step != 1:
+            raise IndexError(f"stored rows are read in order, found a step of {step}")
+        return self._whole[start:stop] if self._is_small else self._read(start, stop)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self[:], dtype=dtype, copy=copy)
+
+    @cached_property
+    def _whole(self) -> np.ndarray:
+        return self._read(0, len(self))
+
+    def _read(self, start: int, stop: int) -> np.ndarray:
+        if 0 in self.shape:  # no chunk is stored
+            return np.empty((max(0, stop - start), *self.shape[1:]), self.dtype)
+        return self._checked.read(start, stop)
+
+
+class _Arrays(Mapping[str, Any]):
+    """The arrays of a stored model, opened when asked for."""
+
+    def __init__(self, path: Path, strings: dict[str, np.ndarray]) -> None:
+        self._path, self._strings = path, strings
+        self._group = zarr.open_group(path, mode="r", zarr_format=3, use_consolidated=False)
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._strings:
+            return self._strings[name]
+        try:
+            array = self._group[name]
+        except KeyError:
+            raise CorruptDataError(f"{self._path}: array {name!r} is missing") from None
+        except (ValueError, TypeError) as error:
+            raise CorruptDataError(f"{self._path}/{name}: damaged metadata: {error}") from None
+        if not isinstance(array, zarr.Array):
+            raise CorruptDataError(f"{self._path}/{name}: found a group, expected an array")
+        return StoredArray(CheckedArray(array, f"{self._path}/{name}"))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (name in self._strings or name in self._group)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._strings
+        yield from self._group.array_keys()
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class ModelWriter:
+    """Writes a model piece by piece: `append` grows an array's first axis, `attrs` is set before the end.
+
+    A context manager: on a clean exit the model appears at `path`, on an exception nothing does.
+    """
+
+    def __init__(self, path: str | Path, kind: str) -> None:
+        self.attrs: dict[str, Any] = {}
+        require_local(Path(path))
+        self._kind = kind
+        self._target = Target(str(path), overwrite=is_model(Path(path)))
+        self._columns: dict[str, GrowingArray] = {}
+        self._strings: dict[str, list[str]] = {}
+
+    def __enter__(self) -> Self:
+        with self._target.errors():
+            self._group = self._target.begin()
+        return self
+
+    def append(self, name: str, block: np.ndarray) -> None:
+        """Adds the rows of `block` (m, ...) to the array `name`; labels that are text (m,) go into the attributes."""
+        block = np.asarray(block)
+        if block.dtype.kind == "U":
+            self._strings.setdefault(name, []).extend(block.tolist())
+            return
+        if name not in self._columns:
+            self._columns[name] = GrowingArray(self._group, name)
+        with self._target.errors():
+            self._columns[name].append(block)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                with self._target.errors():
+                    self._finish()
+        finally:
+            self._target.discard()
+
+    def _finish(self) -> None:
+        for column in self._columns.values():
+            column.close()
+        clash = set(self.attrs) & set(_RESERVED)
+        if clash:
+            raise ValueError(f"model attributes may not be named {', '.join(sorted(clash))}")
+        head = {"format": MODEL_FORMAT, "version": VERSION, "kind": self._kind, "strings": self._strings}
+        self._group.attrs.put(jsonable({**head, **self.attrs}))
+        self._target.commit()

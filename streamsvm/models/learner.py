@@ -1,0 +1,364 @@
+"""Budgeted stochastic gradient descent (Wang, Crammer and Vucetic 2012), with multi-merge budget maintenance.
+
+Minimises, for each column c of labels,
+
+    lambda/2 |w_c|^2 + 1/n sum_i weight_i max(0, 1 - y_ic f_c(x_i)),    f_c(x) = w_c'phi(x) + b_c,
+
+one row at a time with step 1 / (lambda t). Coefficients are kept times lambda t: a step adds y to them, and the
+shrinking of w costs nothing. A bias is the weight of a constant feature, regularised like the others.
+All columns share one support set of at most `budget` points, so that kernel work is paid once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any, Literal
+
+import numpy as np
+
+from streamsvm.data.rows import Rows
+from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.distance import RBF
+from streamsvm.options.solvers import BSGDConfig
+from streamsvm.parallel.strips import strips
+from streamsvm.solvers.budget.merge import merge_tables
+from streamsvm.solvers.budget.state import (
+    DEGRADATION,
+    EVENTS,
+    GRADIENT_ERROR,
+    NANOSECONDS,
+    STEPS,
+    SUPPORTS,
+    Met,
+    Options,
+    Supports,
+)
+from streamsvm.solvers.budget.steps import steps
+from streamsvm.solvers.budget.values import decide, exponents, exponents_of_row, sq_norms
+
+Strategy = Literal["sequence", "gradient", "project", "remove"]
+MERGING = ("sequence", "gradient")
+THREADS_FROM = 3_000_000  # products: fewer take less than waking a thread
+STRIP = 256  # supports that one thread meets with a block: results do not depend on the threads
+INSIDE = 64  # the same for rows of the block itself, with those after them
+LIKELY = 1.2  # margin below which a row will probably be inside the margin (of 1) when its turn comes
+
+_FIRST = np.zeros(1, int)
+_supports = attrgetter(*Supports._fields)  # of a learner, as a tuple
+
+
+@dataclass(frozen=True)
+class BudgetOptions:
+    """lam: lambda; merge: points that become one, M; average: decide by the mean of all w_t, not by the last.
+
+    The mean weighs w_t by t (Lacoste-Julien, Schmidt and Bach 2012). Merges fit the last w, not the mean, so it pays
+    only where the budget is rarely full.
+    """
+
+    lam: float
+    budget: int = 500
+    merge: int = 3
+    strategy: Strategy = "sequence"
+    bias: bool = False
+    average: bool = False
+
+    @classmethod
+    def of(cls, config: BSGDConfig, C: float, n: int) -> BudgetOptions:
+        """lambda is 1 / (n C) where the options name none."""
+        lam = config.lam if config.lam is not None else 1.0 / (n * C)
+        return cls(lam, config.budget, config.merge, config.strategy, config.bias, config.average)
+
+
+@dataclass
+class BudgetStats:
+    """What a learner has seen and done."""
+
+    steps: int
+    supports: int
+    maintenances: int
+    step_seconds: float  # of the steps one after the other, maintenance in them
+    degradation: float  # sum of |w' - w|^2 over maintenances
+    mean_gradient_error: (
+        float  # sum of |w' - w| / eta_t over steps, E-bar of theorem 1 in Qaadan and Glasmachers 2018
+    )
+
+
+class BudgetLearner:
+    """The state of the descent: supports, their mutual values, coefficients, counters. It learns in place.
+
+    The state is arrays (`to_state`), and learning from a restored state is bitwise the same as never having stopped,
+    where the rows come in the same blocks; in other blocks it is the same to rounding.
+    """
+
+    def __init__(self, kernel: Kernel, d: int, columns: int, options: BudgetOptions) -> None:
+        self.options = options
+        self.is_rbf = isinstance(kernel, RBF)  # what is known of supports is gamma |a - b|^2, else K(a, b)
+        self._take_kernel(kernel)
+        slots = options.budget + 1
+        self.X = np.zeros((slots, d), np.float32)
+        self.norms = np.zeros(slots, np.float32)
+        self.born = np.zeros(slots, np.int64)
+        self.values = np.zeros((slots, slots), np.float32)
+        self._room = np.empty(slots * self.block_rows, np.float32)  # for values of a block, each in its turn
+        self.A = np.zeros((slots, columns))
+        self.U = np.zeros((slots, columns if options.average else 0))
+        self.bias = np.zeros(columns)
+        self.counts = np.zeros(5, np.int64)
+        self.sums = np.zeros(2)
+
+    def _take_kernel(self, kernel: Kernel) -> None:
+        self.kernel, o = kernel, self.options
+        self.gamma = np.float32(kernel.gamma if isinstance(kernel, RBF) else 0)
+        self._of_steps = Options(o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, forced=False)
+        self._of_step = tuple(self._of_steps)
+
+    @property
+    def n_support(self) -> int:
+        return int(self.counts[SUPPORTS])
+
+    @property
+    def t(self) -> int:
+        """Rows learnt."""
+        return int(self.counts[STEPS])
+
+    @property
+    def block_rows(self) -> int:
+        """Rows that are met with the supports at once: few against the budget, as they are met with each other too."""
+        return int(np.clip(self.options.budget // 2, 32, 512))
+
+    def stats(self) -> BudgetStats:
+        counts, sums = self.counts, self.sums
+        return BudgetStats(
+            steps=self.t,
+            supports=self.n_support,
+            maintenances=int(counts[EVENTS]),
+            step_seconds=float(counts[NANOSECONDS] * 1e-9),
+            degradation=float(sums[DEGRADATION]),
+            mean_gradient_error=float(sums[GRADIENT_ERROR] / max(self.t, 1)),
+        )
+
+    def learn(
+        self, rows: Rows, Y: np.ndarray, weight: np.ndarray | None = None, threads: int = 1
+    ) -> np.ndarray:
+        """One step for each row (m, d), in order; its decision values before its step, (m, columns).
+
+        Y (m, columns): -1 or +1. weight (m,): of each row's loss.
+        """
+        weight = np.ones(len(rows)) if weight is None else weight
+        decisions = np.empty((len(rows), self.A.shape[1]))
+        for start in range(0, len(rows), self.block_rows):
+            here = slice(start, start + self.block_rows)
+            self._learn_block(rows.take(here), Y[here], weight[here], threads, decisions[here])
+        return decisions
+
+    def absorb(self, others: Sequence[BudgetLearner]) -> None:
+        """Becomes the mean of itself and other learners, within the budget. Supports that they share count once.
+
+        Raises ValueError with `average`, whose sums over steps have no common order.
+        """
+        if self.options.average:
+            raise ValueError("learners that average their steps cannot be merged")
+        every = (self, *others)
+        t = round(sum(learner.t for learner in every) / len(every))
+        scales = np.array([t / (max(learner.t, 1) * len(every)) for learner in every])
+        self.bias = scales @ [learner.bias for learner in every]
+        X = np.concatenate([learner.X[: learner.n_support] for learner in every])
+        A = np.concatenate(
+            [s * learner.A[: learner.n_support] for s, learner in zip(scales, every, strict=True)]
+        )
+        _, first, place = np.unique(X, axis=0, return_index=True, return_inverse=True)
+        sums = np.zeros((len(first), A.shape[1]))
+        np.add.at(sums, place.ravel(), A)
+        order = np.argsort(first)
+        X, A = X[first[order]], sums[order]
+        self.counts[[STEPS, SUPPORTS]] = t, 0
+        for start in range(0, len(X), self.block_rows):
+            here = slice(start, start + self.block_rows)
+            Y = A[here]
+            self._learn_block(Rows(X[here]), Y, np.ones(len(Y)), 1, np.empty(Y.shape), forced=True)
+
+    def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
+        """(n_support, columns) coefficients and (columns,) bias of the function learnt so far."""
+        n, t = self.n_support, self.t
+        if t == 0:
+            return self.A[:n].copy(), self.bias.copy()
+        if self.options.average:
+            mean = (self.A[:n] * t - self.U[:n]) * 2 / (self.options.lam * t * (t + 1))
+            return mean, self.bias / (self.options.lam * t)
+        return self.A[:n] / (self.options.lam * t), self.bias / (self.options.lam * t)
+
+    def supports(self) -> Rows:
+        return Rows(self.X[: self.n_support].copy())
+
+    def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(columns,) decision values of one row x (d,) float32; and its W and F, for `learn_one`.
+
+        W (slots, 1) are its values with the supports, F (columns, 1) its decisions in units of A.
+        """
+        n = self.n_support
+        if self.is_rbf:
+            W = np.empty((len(self.X), 1), np.float32)
+            exponents_of_row(self.X, self.norms, n, x, self.gamma, W)
+        else:
+            W = np.zeros((len(self.X), 1), np.float32)
+            W[:n] = self.kernel.block(Rows(self.X[:n]), Rows(x[None]))
+        F = np.empty((self.A.shape[1], 1))
+        decide(W, n, self.A, F, self.is_rbf)
+        return self._decided(W, F), W, F
+
+    def _decided(self, W: np.ndarray, F: np.ndarray) -> np.ndarray:
+        """(columns,) decision values of the row whose values are W: by the mean of all w where that decides."""
+        if not self.t:
+            return np.zeros(len(self.bias))
+        if not self.options.average:
+            return (F[:, 0] + self.bias) / (self.options.lam * self.t)
+        (A, bias), mean = self.coefficients(), np.empty(F.shape)
+        decide(W, self.n_support, A, mean, self.is_rbf)
+        return mean[:, 0] + bias
+
+    def learn_one(
+        self, x: np.ndarray, W: np.ndarray, F: np.ndarray, y: np.ndarray, weight: float = 1.0
+    ) -> None:
+        """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
+        own = 0.0 if self.is_rbf else self.kernel.diag(Rows(x[None]))[0]
+        V, decisions = np.array([[own]], np.float32), np.empty((1, len(y)))
+        self._steps(Met(x[None], W, _FIRST, V, F, y[None], np.array([weight]), decisions))
+
+    def set_gamma(self, gamma: float) -> None:
+        """Goes on with another gamma: supports and coefficients stay, the values between supports become its own."""
+        before, n = self.gamma, self.n_support
+        self._take_kernel(replace(self.kernel, **{"gamma": gamma}))
+        if self.is_rbf:
+            self.values[:n, :n] *= self.gamma / before
+        else:
+            self.values[:n, :n] = self.kernel.block(Rows(self.X[:n]), Rows(self.X[:n]))
+
+    def nearest(self) -> np.ndarray:
+        """(n_support,) gamma |a - b|^2 of each support with the nearest other one; rbf with two at least, else (0,)."""
+        if not self.is_rbf or self.n_support < 2:
+            return np.empty(0)
+        values = self._values_now()
+        np.fill_diagonal(values, np.inf)
+        return values.min(axis=0)
+
+    def widen(self, d: int) -> None:
+        """Room for d features; rows so far have 0 in the new ones."""
+        X = np.zeros((len(self.X), d), np.float32)
+        X[:, : self.X.shape[1]] = self.X
+        self.X = X
+
+    def add_column(self) -> None:
+        """One more class against the rest; the third one turns the single column into one for each class.
+
+        So far nothing was of the new class: it starts as the constant -1.
+        """
+        if self.A.shape[1] == 1:
+            both = (np.concatenate([-array, array], axis=-1) for array in (self.A, self.U, self.bias))
+            self.A, self.U, self.bias = both
+        self.A = np.hstack([self.A, np.zeros((len(self.A), 1))])
+        self.U = np.hstack([self.U, np.zeros((len(self.U), 1 if self.options.average else 0))])
+        self.bias = np.append(self.bias, -self.options.lam * self.t)
+
+    def _learn_block(
+        self,
+        rows: Rows,
+        Y: np.ndarray,
+        weight: np.ndarray,
+        threads: int,
+        decisions: np.ndarray,
+        *,
+        forced: bool = False,
+    ) -> None:
+        block = np.ascontiguousarray(rows.dense(), np.float32)
+        norms = sq_norms(block)
+        Y, weight = np.ascontiguousarray(Y, np.float64), np.ascontiguousarray(weight, np.float64)
+        W, F = self._meet(block, norms, threads)
+        entries, V = self._meet_inside(block, norms, Y, F, threads)
+        self._steps(Met(block, W, entries, V, F, Y, weight, decisions), forced=forced)
+
+    def _steps(self, met: Met, *, forced: bool = False) -> None:
+        start, strategy = time.perf_counter_ns(), self.options.strategy
+        options = tuple(self._of_steps._replace(bias=False, forced=True)) if forced else self._of_step
+        tables = merge_tables() if strategy in MERGING else None
+        together, projects = strategy == "gradient" or None, strategy == "project" or None
+        steps(_supports(self), tuple(met), options, tables, together, projects)
+        self.counts[NANOSECONDS] += time.perf_counter_ns() - start
+
+    def _meet(self, block: np.ndarray, norms: np.ndarray, threads: int) -> tuple[np.ndarray, np.ndarray]:
+        """Values of the supports with a block of b rows (slots, b), and its decisions in units of A (columns, b)."""
+        n, b = self.n_support, len(block)
+        slots, columns = self.A.shape
+        W, F = self._room[: slots * b].reshape(slots, b), np.zeros((-(-n // STRIP), columns, b))
+
+        def meet(start: int, stop: int) -> None:
+            self._values(self.X[start:stop], self.norms[start:stop], block, norms, W[start:stop])
+            decide(W[start:stop], stop - start, self.A[start:stop], F[start // STRIP], self.is_rbf)
+
+        strips(meet, n, STRIP, self._worth(threads, n * b))
+        return W, F.sum(axis=0)
+
+    def _meet_inside(
+        self, block: np.ndarray, norms: np.ndarray, Y: np.ndarray, F: np.ndarray, threads: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Values of the rows that will probably become supports with those after them in the block.
+
+        entries (b,): where in V (., b) a row's values are, or -1: the steps find them themselves, where missed.
+        """
+        scale = 1 / (self.options.lam * self.t) if self.t else 0.0
+        likely = (Y.T * scale * (F + self.bias[:, None]) < LIKELY).any(axis=0)
+        ids = np.flatnonzero(likely | (not self.is_rbf))
+        entries = np.full(len(block), -1)
+        entries[ids] = np.arange(len(ids))
+        V = np.empty((len(ids), len(block)), np.float32)
+
+        def meet(start: int, stop: int) -> None:
+            first = ids[start]
+            some = ids[start:stop]
+            tile = np.empty((len(some), len(block) - first), np.float32)
+            self._values(block[some], norms[some], block[first:], norms[first:], tile)
+            V[start:stop, first:] = tile
+
+        strips(meet, len(ids), INSIDE, self._worth(threads, V.size / 2))
+        if self.is_rbf:
+            V[np.arange(len(ids)), ids] = 0
+        return entries, V
+
+    def _worth(self, threads: int, values: float) -> int:
+        return threads if values * self.X.shape[1] > THREADS_FROM else 1
+
+    def _values(
+        self, a: np.ndarray, a_norms: np.ndarray, b: np.ndarray, b_norms: np.ndarray, out: np.ndarray
+    ) -> None:
+        """gamma |a - b|^2 for rbf, else K(a, b), into out (m, q) float32."""
+        if not self.is_rbf:
+            out[:] = self.kernel.block(Rows(a), Rows(b))
+            return
+        np.matmul(a, b.T, out=out)
+        exponents(out, a_norms, b_norms, self.gamma)
+
+    ARRAYS = ("X", "norms", "born", "A", "U", "bias", "counts", "sums")
+
+    def to_state(self) -> dict[str, np.ndarray]:
+        """Arrays that `from_state` restores, of the supports in use."""
+        n = self.n_support
+        state = {name: getattr(self, name) for name in self.ARRAYS}
+        state |= {name: state[name][:n] for name in ("X", "norms", "born", "A", "U")}
+        return state | {"values": self._values_now()}
+
+    def _values_now(self) -> np.ndarray:
+        """(n, n) between supports: what only the earlier one's row holds is out of date."""
+        n = self.n_support
+        later = self.born[:n, None] >= self.born[:n]
+        return np.where(later, self.values[:n, :n], self.values[:n, :n].T)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Takes up a state that `to_state` gave."""
+        n = int(np.asarray(state["counts"])[SUPPORTS])
+        for name in ("X", "norms", "born", "A", "U"):
+            getattr(self, name)[:n] = np.asarray(state[name])
+        for name in ("bias", "counts", "sums"):
+            getattr(self, name)[:] = np.asarray(state[name])
+        self.values[:n, :n] = np.asarray(state["values"])

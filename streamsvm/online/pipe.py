@@ -1,0 +1,316 @@
+"""A learner in a pipe: each event is predicted, then learnt, and answered with one JSON line.
+
+An event is a line: a JSON object of features and a label, or a CSV row under a header. Its number counts the lines of
+the stream from its very beginning, bad ones too, over all restarts; the model carries it, so that a stream taken up
+again knows which event comes next.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from river.preprocessing import StandardScaler
+
+from streamsvm.data.scaling import Scaling
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.events import Events, Stretch, Warned
+from streamsvm.models import BudgetModel
+from streamsvm.models.files import load_model, save_model
+from streamsvm.online import BSGDClassifier
+from streamsvm.storage.human import number_or_text
+
+BUFFER_BYTES = 1 << 16
+LEAST_STRETCH = 100  # events learnt from record to record
+STRETCH = 0.005  # and at least this share of all so far
+PROGRESS_S = 0.2
+Parse = Callable[[str], dict[str, Any]]
+
+
+@dataclass
+class Stream:
+    """A learner, its scaler, and how many events it has seen; `answer` takes the next one.
+
+    label: the field that holds the label; without it an event is predicted only.
+    """
+
+    path: Path
+    learner: BSGDClassifier
+    scaler: StandardScaler | None = None
+    label: str = "y"
+    events: int = 0
+    learnt: int = 0
+    bad: int = 0
+    right: int = 0
+    saved: int = 0  # events in the last snapshot
+
+    @classmethod
+    def open(
+        cls, path: Path, make: Callable[[], BSGDClassifier], *, scale: bool, label: str, anew: bool = False
+    ) -> Stream:
+        """The stream whose snapshot is at `path`; where none is, or `anew`, a new one. Raises what loading does."""
+        if anew or not path.exists():
+            return cls(path, make(), StandardScaler() if scale else None, label)
+        model = load_model(path)
+        if not isinstance(model, BudgetModel):
+            raise ConfigError(
+                f"{path}: found a model of kind {model.kind!r}, expected one of fit --solver bsgd or stream"
+            )
+        if model.stream is None and model.header.scaling.kind != "none":
+            raise ConfigError(
+                f"{path}: was fitted with scaling, which a stream cannot go on with; fit with --scale none"
+            )
+        counts = (model.stream or {}).get("counts", {})
+        scaler = _scaler_from((model.stream or {}).get("scaler"))
+        stream = cls(path, BSGDClassifier.from_model(model), scaler, label, **counts)
+        stream.saved = stream.events
+        return stream
+
+    def answer(self, line: str, parse: Parse) -> dict[str, Any]:
+        """Predicts and learns one line; what to say of it. A bad line is told and changes nothing."""
+        self.events += 1
+        try:
+            event = parse(line)
+            x, y = _features(event, self.label)
+            return {"event": self.events} | self._learn(x, y) | {"snapshot": self.saved}
+        except DataError as error:
+            self.bad += 1
+            return {"event": self.events, "error": str(error), "snapshot": self.saved}
+
+    def _learn(self, x: dict[str, Any], y: Any) -> dict[str, Any]:
+        y = self._label(y)
+        self.learner.check(x, y)
+        if self.scaler is not None:
+            self.scaler.learn_one(x)
+            x = self.scaler.transform_one(x)
+        prediction = self.learner.predict_one(x)
+        said = {"prediction": prediction, "probabilities": _by_text(self.learner.predict_proba_one(x))}
+        if y is not None:
+            self.learner.learn_one(x, y)
+            self.learnt += 1
+            self.right += prediction == y
+            said["label"] = y
+        return said
+
+    def _label(self, y: Any) -> Any:
+        """A label that a model can keep; whole numbers are integers: pandas writes 1.0 for 1 where some are missing."""
+        if isinstance(y, float) and y.is_integer():
+            y = int(y)
+        if y is not None and not isinstance(y, bool | int | str):
+            raise DataError(f"label {self.label!r}: found {y!r}, expected a boolean, an integer or a text")
+        if isinstance(y, int) and not -(1 << 63) <= y < 1 << 63:
+            raise DataError(f"label {self.label!r}: found {str(y)[:40]}, expected an integer of 64 bits")
+        labels = self.learner.labels
+        if y is not None and y not in labels:
+            for known in labels:
+                if str(known) == str(y):  # answers name a label by its text
+                    raise DataError(
+                        f"label {self.label!r}: found {y!r} beside {known!r}, expected one of the two"
+                    )
+        return y
+
+    def save(self) -> None:
+        """A snapshot at `path`, in place of the one before. Raises StorageError."""
+        if self.learner.n_labels == 0:
+            return  # nothing to keep: no label was seen
+        counts = {"events": self.events, "learnt": self.learnt, "bad": self.bad, "right": self.right}
+        model = self.learner.to_model(self._scaling(), counts=counts, scaler=_scaler_state(self.scaler))
+        save_model(model, self.path)
+        self.saved = self.events
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "events": self.events,
+            "learnt": self.learnt,
+            "bad": self.bad,
+            "accuracy": self.right / self.learnt if self.learnt else None,
+            "n_support": self.learner.n_support,
+            "maintenances": self.learner.stats.maintenances,
+            "snapshot": self.saved,
+        }
+
+    def _scaling(self) -> Scaling | None:
+        """The running standardisation as a model's own, so that the snapshot predicts raw rows."""
+        if self.scaler is None:
+            return None
+        scaling = Scaling.none(self.learner.n_columns)
+        for column, name in enumerate(self.learner.features):
+            spread = self.scaler.vars[name] ** 0.5
+            scaling.offset[column] = self.scaler.means[name]
+            scaling.scale[column] = 1 / spread if spread > 0 else 0.0
+        return Scaling("standard", scaling.offset, scaling.scale)
+
+
+class Teller:
+    """Tells of a stream: progress a few times a second, and a `stretch` record every so many events learnt.
+
+    A stretch has its own accuracy, of predictions before they were learnt, and what the learner has come to.
+    """
+
+    def __init__(self, stream: Stream, tell: Events) -> None:
+        self._stream, self._tell = stream, tell
+        self._began = self._told = time.perf_counter()
+        self._first = stream.events
+        self._learnt, self._right = stream.learnt, stream.right
+
+    def __call__(self, share: float | None) -> None:
+        """After an event. share: of the input that was read, where that is known."""
+        learnt = self._stream.learnt - self._learnt
+        if learnt >= max(LEAST_STRETCH, STRETCH * self._stream.learnt):
+            self._stretch()
+        now = time.perf_counter()
+        if now - self._told >= PROGRESS_S:
+            self._told = now
+            self._progress(now, share)
+
+    def warn(self, message: str) -> None:
+        self._tell(Warned(message))
+
+    def end(self) -> None:
+        if self._stream.learnt > self._learnt:
+            self._stretch()
+
+    def _stretch(self) -> None:
+        stream, learnt = self._stream, self._stream.learnt - self._learnt
+        accuracy = (stream.right - self._right) / learnt
+        facts = asdict(stream.learner.stats) | {"steps": stream.learnt}
+        self._tell(Stretch(events=stream.events, bad=stream.bad, accuracy=accuracy, **facts))
+        self._learnt, self._right = stream.learnt, stream.right
+
+    def _progress(self, now: float, share: float | None) -> None:
+        stream = self._stream
+        done, total = (stream.events, None) if share is None else (share, 1)
+        facts: dict[str, Any] = {"events": stream.events} if total else {}
+        if stream.learnt:
+            facts |= {"accuracy": stream.right / stream.learnt, "supports": stream.learner.n_support}
+        rate = (stream.events - self._first) / (now - self._began)
+        self._tell.progress("stream", done, total, rows_s=rate, **facts)
+
+
+@dataclass
+class Lines:
+    """Lines of a file descriptor, as they come; before it waits for more, `before_waiting` is called.
+
+    Held back are at most one buffer and one line, so a slow reader of the answers slows the writer of the events.
+    """
+
+    source: int
+    before_waiting: Callable[[], None]
+    waiting: bool = field(default=False, init=False)
+    read_bytes: int = field(default=0, init=False)
+
+    @property
+    def share(self) -> float | None:
+        """Of the file that was read; None where its end is not known."""
+        size = self._size
+        return min(self.read_bytes / size, 0.999) if size else None
+
+    @cached_property
+    def _size(self) -> int:
+        found = os.fstat(self.source)
+        return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+    def __iter__(self) -> Iterator[str]:
+        rest, is_first = b"", True
+        while True:
+            self.before_waiting()
+            self.waiting = True
+            block = os.read(self.source, BUFFER_BYTES)
+            self.waiting = False
+            self.read_bytes += len(block)
+            if not block:
+                break
+            if is_first:  # a byte order mark is no part of the first name
+                block, is_first = block.removeprefix(codecs.BOM_UTF8), False
+            *lines, rest = (rest + block).split(b"\n")
+            yield from (line.decode("utf-8", errors="replace") for line in lines)
+        if rest:
+            yield rest.decode("utf-8", errors="replace")
+
+
+def json_event(line: str) -> dict[str, Any]:
+    """The event of a JSON line. Raises DataError."""
+    try:
+        event = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"broken JSON: {error}") from None
+    except RecursionError:
+        raise DataError("broken JSON: too many brackets inside each other") from None
+    if not isinstance(event, dict):
+        raise DataError(f"found {line.strip()[:40]!r}, expected a JSON object")
+    return event
+
+
+def csv_event(header: list[str]) -> Parse:
+    """What turns a CSV row under this header into an event; empty fields are absent. Raises DataError."""
+
+    def parse(line: str) -> dict[str, Any]:
+        values = _fields(line)
+        if len(values) != len(header):
+            raise DataError(f"found {len(values)} fields, expected {len(header)}")
+        return {name: number_or_text(text) for name, text in zip(header, values, strict=True) if text != ""}
+
+    return parse
+
+
+def events(lines: Iterable[str], kind: str) -> Iterator[tuple[int, str, Parse]]:
+    """(line number, line, its parser) of each event; empty lines and a CSV header are none."""
+    parse: Parse | None = None if kind == "csv" else json_event
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            if parse is None:
+                parse = csv_event(_header(line))
+            else:
+                yield number, line, parse
+
+
+def _fields(line: str) -> list[str]:
+    """The fields of a CSV line. Raises DataError."""
+    try:
+        return next(csv.reader([line]))
+    except csv.Error as error:
+        raise DataError(f"broken CSV: {error}") from None
+
+
+def _header(line: str) -> list[str]:
+    """The names in a CSV header. Raises DataError."""
+    names = _fields(line)
+    for name in names:
+        if names.count(name) > 1:
+            raise DataError(f"header: found column {name!r} twice, expected names that differ")
+    return names
+
+
+def _features(event: dict[str, Any], label: str) -> tuple[dict[str, Any], Any]:
+    """(features, label or None): `{"x": {...}, "y": ...}`, or features and the label side by side."""
+    if isinstance(event.get("x"), dict):
+        return event["x"], event.get(label)
+    return {name: value for name, value in event.items() if name != label}, event.get(label)
+
+
+def _by_text(probabilities: dict[Any, float]) -> dict[str, float]:
+    return {str(label): round(p, 6) for label, p in probabilities.items()}
+
+
+def _scaler_state(scaler: StandardScaler | None) -> dict[str, list[float]] | None:
+    if scaler is None:
+        return None
+    return {name: [scaler.counts[name], scaler.means[name], scaler.vars[name]] for name in scaler.counts}
+
+
+def _scaler_from(state: dict[str, list[float]] | None) -> StandardScaler | None:
+    if state is None:
+        return None
+    scaler = StandardScaler()
+    for name, (count, mean, variance) in state.items():
+        scaler.counts[name], scaler.means[name], scaler.vars[name] = int(count), mean, variance
+    return scaler

@@ -1,0 +1,157 @@
+"""What options are made of: types that judge a value, tables of options, and what a solver's own table says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
+
+from streamsvm.kernels.table import KERNELS, given_kernels, kernel_names, kernel_row
+from streamsvm.options.choices import OneOf
+
+SIZE_UNITS = {"b": 1} | {
+    prefix + unit: base**power
+    for unit, base in (("b", 1000), ("ib", 1024))
+    for power, prefix in enumerate("kmgt", start=1)
+}
+
+
+def parse_size(value: int | str) -> int:
+    """Bytes of a memory size: `2GiB`, `500MB`, `1.5 gib` or a number of bytes. Raises ValueError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", str(value).strip().lower())
+    unit = match and (match[2] or "b")
+    if isinstance(value, bool | float) or match is None or unit not in SIZE_UNITS:
+        raise ValueError("expected a memory size like 2GiB or 500MB, or a number of bytes")
+    return int(float(match[1]) * SIZE_UNITS[unit]) if "." in match[1] else int(match[1]) * SIZE_UNITS[unit]
+
+
+def _plain_number(value: Any) -> Any:
+    """A NumPy scalar as the Python number it holds; booleans are no numbers."""
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, bool | str | bytes):
+        raise ValueError("expected a number")
+    return value
+
+
+def _gamma(value: Any) -> Any:
+    if isinstance(value, str):
+        if value not in ("scale", "auto"):
+            raise ValueError("expected a number above 0, 'scale' or 'auto'")
+        return value
+    number = _plain_number(value)
+    if not isinstance(number, int | float) or not 0 < number < float("inf"):
+        raise ValueError("expected a number above 0, 'scale' or 'auto'")
+    return float(number)
+
+
+def _smoothness(nu: float) -> float:
+    if nu not in (0.5, 1.5, 2.5):
+        raise ValueError("expected 0.5, 1.5 or 2.5")
+    return nu
+
+
+def _class_weight(value: Any) -> Any:
+    if value is None or value == "balanced":
+        return value
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError("expected 'balanced' or a table of label = weight")
+    weights = {str(label): _plain_number(weight) for label, weight in value.items()}
+    if not all(isinstance(w, int | float) and 0 < w < float("inf") for w in weights.values()):
+        raise ValueError("expected weights above 0")
+    return {label: float(weight) for label, weight in weights.items()}
+
+
+def _every(value: Any) -> Any:
+    """Seconds as a number, steps as text."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)s?|([1-9]\d*) ?steps?", str(value).strip())
+    if isinstance(value, bool) or match is None:
+        raise ValueError("expected seconds like 30 or 2.5s, or steps like '5 steps'")
+    return f"{match[2]} steps" if match[2] else float(match[1])
+
+
+def _labels(value: Any) -> Any:
+    values = value.split(",") if isinstance(value, str) else value
+    if not isinstance(values, list | tuple):
+        values = (values,)
+    labels = tuple(str(label).strip() for label in values)
+    if not all(labels) or len(set(labels)) != len(labels):
+        raise ValueError("expected labels, each named once")
+    return labels
+
+
+Real = Annotated[float, BeforeValidator(_plain_number), Field(allow_inf_nan=False)]
+Whole = Annotated[int, BeforeValidator(_plain_number)]
+Gamma = Annotated[float | Literal["scale", "auto"], BeforeValidator(_gamma)]
+Count = Annotated[Whole, Field(ge=1)] | None
+Size = Annotated[int, BeforeValidator(parse_size), Field(json_schema_extra={"format": "size"})]
+Bytes = Annotated[Size, Field(gt=0)] | None
+Labels = Annotated[tuple[str, ...], BeforeValidator(_labels)]
+ClassWeight = Annotated[dict[str, float] | Literal["balanced"] | None, BeforeValidator(_class_weight)]
+Every = Annotated[float | str, BeforeValidator(_every)]
+Scale = Literal["none", "minmax", "standard", "maxabs"]
+
+
+class Options(BaseModel):
+    """A table of options: frozen, and unknown ones are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KernelConfig(Options):
+    __doc__ = f"k(a, b): {'; '.join(f'{name} {KERNELS[name].formula}' for name in kernel_names())}."
+
+    name: Annotated[
+        Annotated[str, OneOf(lambda: tuple(kernel_names()), tuple(given_kernels()))],
+        Field(description="Kernel"),
+    ] = "rbf"
+    gamma: Annotated[
+        Gamma,
+        Field(
+            description="Number, 'scale' (so that units of X do not matter: 1 / (d var(X))) or 'auto' (1 / d)"
+        ),
+    ] = "scale"
+    degree: Annotated[Whole, Field(ge=1, description="Degree of the polynomial")] = 3
+    coef0: Annotated[Real, Field(description="Constant inside poly, at least 0, and sigmoid")] = 0.0
+    nu: Annotated[
+        Real, AfterValidator(_smoothness), Field(description="Smoothness of matern: 0.5, 1.5 or 2.5")
+    ] = 1.5
+
+    @field_validator("coef0")
+    @classmethod
+    def _keeps_definite(cls, coef0: float, info: ValidationInfo) -> float:
+        if coef0 < 0 and kernel_row(info.data.get("name", "rbf")).definite:
+            raise ValueError("expected a number at least 0")
+        return coef0
+
+
+class Rule(NamedTuple):
+    """Who reads an option (its dotted name), and the other option that decides it."""
+
+    option: str
+    readers: str
+    decider: str
+    reads: Callable[[Any], bool]  # of the decider's value
+
+
+class SolverOptions(Options):
+    """The options of a solver, which its row in the catalogue names.
+
+    rules: options that it reads under other options of its own only. parameters: those whose names its estimator
+    changes, by the name here.
+    """
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    parameters: ClassVar[Mapping[str, str]] = {}
+
+    def require(self, kernel: KernelConfig) -> None:
+        """Raises ValueError, where the solver is chosen, for a kernel that these options do not go with."""

@@ -1,0 +1,197 @@
+"""The options of each solver, in a section of the configuration that has its name.
+
+A section says what goes with it, too: kernels, and its options with each other.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import eq, is_, lt, not_
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from streamsvm.kernels.table import kernel_row, mergers
+from streamsvm.options.base import Count, KernelConfig, Real, Rule, SolverOptions, Whole
+
+
+class DCSVMConfig(SolverOptions):
+    """Divide and conquer (Hsieh, Si and Dhillon 2014)."""
+
+    rules = (
+        Rule("dcsvm.early_level", "early prediction", "dcsvm.early", bool),
+        Rule("dcsvm.combine", "early prediction", "dcsvm.early", bool),
+        Rule("dcsvm.neighbours", "early prediction", "dcsvm.early", bool),
+        Rule("dcsvm.refine", "an exact fit", "dcsvm.early", not_),
+    )
+
+    early: Annotated[bool, Field(description="Stop at a level; each part predicts its own rows")] = False
+    children: Annotated[Whole, Field(ge=2, description="Parts that a part is divided into")] = 4
+    levels: Annotated[Count, Field(description="Levels of division; else from n")] = None
+    early_level: Annotated[Count, Field(description="Level of early prediction; else from n")] = None
+    sample: Annotated[Whole, Field(ge=2, description="Rows that k-means clusters")] = 1000
+    clustering: Annotated[Literal["kernel", "input"], Field(description="Space of k-means")] = "input"
+    part_rows: Annotated[Count, Field(description="Most rows of a part; else from the memory limit")] = None
+    adaptive: Annotated[bool, Field(description="Sample k-means rows among the support vectors")] = True
+    refine: Annotated[bool, Field(description="Solve on level 1's support vectors before the top")] = True
+    combine: Annotated[
+        Literal["nearest", "naive", "committee"], Field(description="How parts predict together, with early")
+    ] = "nearest"
+    neighbours: Annotated[
+        Whole,
+        Field(ge=1, description="Nearest parts whose mean decides; of combine nearest, input clustering"),
+    ] = 1
+
+    @model_validator(mode="after")
+    def _levels_agree(self) -> DCSVMConfig:
+        if self.levels is not None and self.early_level is not None and self.early_level > self.levels:
+            raise ValueError(f"early_level is {self.early_level}, expected at most levels, {self.levels}")
+        if self.neighbours > 1 and (self.combine != "nearest" or self.clustering != "input"):
+            raise ValueError(
+                f"neighbours is {self.neighbours}, which goes with combine nearest and clustering input alone"
+            )
+        return self
+
+
+class BSGDConfig(SolverOptions):
+    """Budgeted stochastic gradient descent (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018)."""
+
+    rules = (
+        Rule("C", "bsgd without a lambda of its own", "bsgd.lam", partial(is_, None)),
+        Rule("bsgd.rounds", "several partitions", "bsgd.partitions", partial(lt, 1)),
+    )
+
+    budget: Annotated[Whole, Field(ge=2, description="Most support vectors")] = 500
+    merge: Annotated[
+        Whole, Field(ge=2, description="Support vectors that become one where the budget is full")
+    ] = 3
+    strategy: Annotated[
+        Literal["sequence", "gradient", "project", "remove"],
+        Field(description="How: merged one by one or at once, projected on the others, or removed"),
+    ] = "sequence"
+    epochs: Annotated[Whole, Field(ge=1, description="Passes over the rows")] = 1
+    lam: Annotated[Annotated[Real, Field(gt=0)] | None, Field(description="lambda; else 1 / (n C)")] = None
+    bias: Annotated[bool, Field(description="Learn a constant too, regularised like the rest")] = False
+    average: Annotated[
+        bool, Field(description="Decide by the mean of all steps weighted by t, not the last")
+    ] = False
+    partitions: Annotated[
+        Whole,
+        Field(ge=1, description="Learners side by side, whose mean goes on; 1: the sequential algorithm"),
+    ] = 1
+    rounds: Annotated[
+        Whole, Field(ge=1, description="Times in an epoch that they become one, where there are partitions")
+    ] = 10
+
+    @model_validator(mode="after")
+    def _merge_fits(self) -> BSGDConfig:
+        if self.merge > self.budget:
+            raise ValueError(f"merge is {self.merge}, expected at most the budget, {self.budget}")
+        if self.partitions > 1 and self.average:
+            raise ValueError(f"partitions is {self.partitions}, which does not go with average")
+        return self
+
+    def require(self, kernel: KernelConfig) -> None:
+        if not kernel_row(kernel.name).merges and self.strategy in ("sequence", "gradient"):
+            raise ValueError(
+                f"bsgd.strategy is {self.strategy!r}, and points merge under the {' or '.join(mergers())} kernel "
+                f"only; expected 'project' or 'remove' with {kernel.name}"
+            )
+
+
+class CuttingPlaneConfig(SolverOptions):
+    """Cutting planes (Joachims 2006; Franc and Sonnenburg 2009)."""
+
+    parameters = {"passes": "max_passes", "bias": "intercept_scaling"}
+
+    method: Annotated[
+        Literal["ocas", "plain"],
+        Field(description="Planes near the best point of a line search, or at the last minimum"),
+    ] = "ocas"
+    bias: Annotated[
+        Real, Field(ge=0, description="Value of the constant feature that makes an intercept; 0: none")
+    ] = 1.0
+    passes: Annotated[Whole, Field(ge=1, description="Most passes over the rows")] = 1000
+    landmarks: Annotated[Count, Field(description="Rows by which a kernel is approximated (Nystroem)")] = None
+
+    def require(self, kernel: KernelConfig) -> None:
+        is_linear = kernel_row(kernel.name).is_linear
+        if not is_linear and self.landmarks is None:
+            raise ValueError(
+                f"solver is 'cutting-plane', which is linear; expected kernel.name 'linear', or "
+                f"cutting_plane.landmarks (1000, say) to approximate {kernel.name}"
+            )
+        if is_linear and self.landmarks is not None:
+            raise ValueError(
+                f"cutting_plane.landmarks go with kernels to approximate; found kernel.name {kernel.name!r}"
+            )
+
+
+class ADMMHSSConfig(SolverOptions):
+    """ADMM on a kernel matrix compressed and factorised once (Cipolla and Gondzio 2021; Chavez et al. 2020)."""
+
+    rtol: Annotated[Real, Field(gt=0, lt=1, description="Pivot over the first at which a basis ends")] = 1e-3
+    atol: Annotated[
+        Real, Field(ge=0, description="Size of entries, over the diagonal's, at which a basis ends")
+    ] = 1e-3
+    max_rank: Annotated[Whole, Field(ge=1, description="Most columns of a basis")] = 300
+    definite: Annotated[
+        bool | None,
+        Field(
+            description="Bases that keep the matrix positive semidefinite, or least squares; else by landmarks"
+        ),
+    ] = None
+    leaf: Annotated[Whole, Field(ge=2, description="Most rows of a leaf of the cluster tree")] = 128
+    neighbours: Annotated[
+        Whole, Field(ge=1, description="Near rows of each row, whose columns are compressed")
+    ] = 32
+    landmarks: Annotated[
+        Whole, Field(ge=0, description="Rows that explain the smooth part of the kernel first; 0: none")
+    ] = 256
+    storage: Annotated[Literal["float64", "float32"], Field(description="Numbers of matrix and factor")] = (
+        "float64"
+    )
+    beta: Annotated[
+        Annotated[Real, Field(gt=0)] | Literal["paper", "balance"],
+        Field(description="Shift of ADMM: number, 'paper' (from the rows) or 'balance' (by residuals)"),
+    ] = "paper"
+    iterations: Annotated[Whole, Field(ge=1, description="Most steps of ADMM")] = 50
+    residual: Annotated[
+        Real, Field(ge=0, description="Relative primal and dual residual at which ADMM ends sooner; 0: never")
+    ] = 0.0
+    polish: Annotated[
+        Whole, Field(ge=0, description="Most rounds of the exact solver afterwards, to tol; 0: none")
+    ] = 0
+
+
+class ALFPGMConfig(SolverOptions):
+    """Decomposition by many pairs at a time (Aregbesola and Griva 2022)."""
+
+    rules = (Rule("alfpgm.mu", "subproblem fpg", "alfpgm.subproblem", partial(eq, "fpg")),)
+
+    pairs: Annotated[
+        Whole, Field(ge=1, description="Pairs that join a working set, of rows or of kept ones")
+    ] = 500
+    subproblem: Annotated[
+        Literal["pairs", "fpg"],
+        Field(
+            description="Two-variable steps, or the paper's augmented Lagrangian with fast projected gradient"
+        ),
+    ] = "pairs"
+    mu: Annotated[Real, Field(gt=0, description="Scaling parameter of the augmented Lagrangian")] = 0.1
+    min_alpha_check: Annotated[Count, Field(description="Rows among which partners are sought; else all")] = (
+        2000
+    )
+    min_alpha_opt: Annotated[
+        Count, Field(description="Working sets after which a row that has settled is left out; else never")
+    ] = None
+    max_alpha_opt: Annotated[
+        Count, Field(description="Working sets after which any row is left out; else never")
+    ] = None
+    delta_alpha: Annotated[Real, Field(ge=0, description="Change below which a row has settled")] = 1e-6
+    shrinking: Annotated[bool, Field(description="Leave out rows that are sure to stay at a bound")] = True
+    max_iter: Annotated[Count, Field(description="Most rounds of a problem; else until tol")] = None
+    break_ties: Annotated[
+        bool, Field(description="Equal votes are decided by confidence, not for the first class")
+    ] = False
+    epsilon: Annotated[Real, Field(ge=0, description="Error without loss, of task regress")] = 0.1

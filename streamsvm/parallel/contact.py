@@ -1,0 +1,176 @@
+"""How the leading process reaches a scheduler and its workers, and what it does where one of them is silent.
+
+Raises ClusterError, in one line, where the scheduler is gone, and OSError where a worker is, so that the caller tries
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from dask.sizeof import sizeof
+from distributed import Client
+
+from streamsvm.errors import ClusterError
+from streamsvm.events import Events, Warned
+from streamsvm.private.distributed import run, scatter, silent
+
+T = TypeVar("T")
+WAIT_S = 10.0  # for a result, before a look at the cluster
+CONNECT_S = 20.0
+REACH_S = 5.0  # until a worker that is well has answered
+MOVE_S = (
+    30.0  # for a value, and as long as it takes at SLOWEST, before a look at the worker that has or gets it
+)
+SLOWEST = 4e6  # bytes a second
+FEW = 3  # silent workers that the scheduler is asked about
+LOADED = "import streamsvm.kernels.tiles, streamsvm.data.regroup"  # numba, scipy and zarr with them
+
+
+class Contact:
+    """To a cluster, by a client. Data goes to workers directly, unless the scheduler alone reaches them."""
+
+    def __init__(self, client: Client, events: Events) -> None:
+        self.client, self._events = client, events
+        self.address = getattr(client.scheduler, "address", "")
+        self._direct, self._frozen = True, set[str]()
+        self.renew()
+
+    def renew(self) -> None:
+        """Waits for a worker, and finds out how to reach them. Raises ClusterError where one lacks a package."""
+        self.wait_for_workers()
+        self._require_package()
+        self._choose_way()
+
+    def require_scheduler(self) -> None:
+        if self.client.status != "running":
+            raise ClusterError(f"the scheduler at {self.address} is gone")
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """What the scheduler answers; whatever the client raises where there is none is a ClusterError."""
+        self.require_scheduler()
+        try:
+            return question()
+        except TimeoutError:
+            self.require_scheduler()
+            raise
+        except Exception as error:
+            if self.client.status == "running" and not isinstance(error, OSError):
+                raise
+            raise ClusterError(f"the scheduler at {self.address} is gone ({brief(error)})") from None
+
+    def workers(self) -> dict[str, int]:
+        """Threads of each worker, by address."""
+        while True:
+            with suppress(
+                TimeoutError
+            ):  # a dead scheduler is called for longer than it takes to know that it is
+                return self.ask(partial(self.client.nthreads, callback_timeout=REACH_S))
+
+    def wait_for_workers(self) -> None:
+        """Until there is one. A task waits too: a cluster that starts workers on demand starts one for it."""
+        if self.workers():
+            return
+        demand = self.ask(partial(self.client.submit, int, key=f"demand-{uuid4().hex}"))
+        come = partial(self.client.wait_for_workers, 1, timeout=CONNECT_S)
+        with suppress(TimeoutError):
+            self.ask(come)
+            return
+        self._events(Warned("the cluster has no workers; waiting for one"))
+        while not self.workers():
+            with suppress(TimeoutError):
+                self.ask(come)
+        del demand  # which held its place until now
+
+    def send(self, values: list[Any]) -> list[Any]:
+        """Futures of values that one worker holds each.
+
+        The others fetch it from each other when they need it. To send it to all at once would save nothing, and the
+        scheduler tries for ever where one of them has left (distributed 2026.8).
+        """
+        self.wait_for_workers()
+        awake = [address for address in self.workers() if address not in self._frozen]
+        seconds = MOVE_S + sum(map(sizeof, values)) / SLOWEST
+        try:
+            return scatter(
+                self.client, values, seconds, direct=self._direct, workers=awake if self._frozen else None
+            )
+        except KeyError as error:  # the scheduler's own, of an address that it has just forgotten
+            raise ConnectionError(f"{error} is gone") from error
+        except TimeoutError:
+            self._frozen = self._silent(self.workers())
+            who = next(iter(self._frozen), "a worker")
+            raise ConnectionError(f"{who} took no data for {seconds:.0f} s") from None
+
+    def result(self, future: Any) -> Any:
+        """Of a task. Raises what it raised."""
+        while not future.done():
+            with suppress(TimeoutError):
+                future.exception(timeout=WAIT_S)  # fetches nothing
+            self.require_scheduler()
+        patience = MOVE_S
+        while True:
+            try:
+                return future.result(timeout=patience)
+            except TimeoutError:
+                if future.status == "error":  # it is the task's own
+                    raise
+                self._require_awake(future)
+                patience *= 2
+
+    def _require_awake(self, future: Any) -> None:
+        """Raises ConnectionError where none that has a result answers."""
+        holders = self.ask(partial(self.client.who_has, [future])).get(future.key, ())
+        if len(self._silent(holders)) == len(holders):
+            raise ConnectionError(f"{', '.join(holders) or 'the worker'} does not answer")
+
+    def _require_package(self) -> None:
+        """Raises ClusterError where the scheduler or a worker cannot load what tasks are made of."""
+        try:
+            self.ask(partial(self.client.run_on_scheduler, exec, LOADED, {}))
+        except ImportError as error:
+            raise lacking(f"the scheduler at {self.address}", error) from None
+        with suppress(TimeoutError):  # of one that is frozen
+            found = self.ask(partial(run, self.client, CONNECT_S, exec, LOADED, {}, on_error="return"))
+            for address, answer in found.items():
+                if isinstance(answer, ImportError):
+                    raise lacking(f"the worker at {address}", answer)
+
+    def _choose_way(self) -> None:
+        """Through the scheduler from now on, where it reaches a worker that this process does not."""
+        for address in islice(self._silent(self.workers()) if self._direct else (), FEW):
+            if self._is_reached_by_scheduler(address):
+                self._direct = self.client.direct_to_workers = False
+                self._events(
+                    Warned(
+                        f"this process cannot reach the worker at {address}, and the scheduler can: all data goes "
+                        "through the scheduler, which is slower; open the workers' ports to this machine"
+                    )
+                )
+                return
+
+    def _silent(self, addresses: Iterable[str]) -> set[str]:
+        """Those of the workers that do not answer, the way that data goes."""
+        if self._direct:
+            return silent(self.client, addresses, REACH_S)
+        return {address for address in addresses if not self._is_reached_by_scheduler(address)}
+
+    def _is_reached_by_scheduler(self, address: str) -> bool:
+        try:
+            found = run(self.client, REACH_S, int, workers=[address], on_error="return")
+        except OSError:
+            return False
+        return found.get(address) == 0
+
+
+def lacking(who: str, error: ImportError) -> ClusterError:
+    return ClusterError(f"{who} lacks a package ({brief(error)}): expected the same ones there as here")
+
+
+def brief(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

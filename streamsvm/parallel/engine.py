@@ -1,0 +1,194 @@
+"""Map and reduce over row blocks and parts: the only builder of dask graphs.
+
+`Engine` runs tasks on the threads of this machine, `parallel.cluster.ClusterEngine` on the workers of a cluster; what
+calls them does not know which. Functions that are mapped are plain ones: all they need is in their arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import dask.threaded
+from threadpoolctl import ThreadpoolController
+
+from streamsvm.events import Events, ignore
+from streamsvm.parallel.machine import cores
+from streamsvm.parallel.prefetch import ahead
+from streamsvm.progress import Meter
+
+T = TypeVar("T")
+
+
+class Later:
+    """A value that a task makes for itself, by calling this: see `Engine.hold`."""
+
+    def __init__(self, read: Callable[..., Any], *args: Any) -> None:
+        self.read, self.args = read, args
+
+    def __call__(self) -> Any:
+        return self.read(*self.args)
+
+
+class Engine:
+    """Runs plain functions as the tasks of dask graphs on the threads of this machine.
+
+    Both cores stay busy with one BLAS thread each: every task sees a BLAS that does not thread itself.
+    threads: of this process. slots: tasks that run at a time.
+    """
+
+    is_local = True
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads or cores()
+        self._blas = ThreadpoolController()
+
+    @property
+    def slots(self) -> int:
+        return self.threads
+
+    def on(self, threads: int) -> Engine:
+        """This engine with so many threads of this process."""
+        other = copy(self)
+        other.threads = threads
+        return other
+
+    @property
+    def local(self) -> Engine:
+        """The threads of this process, for work on memory that tasks share."""
+        return self
+
+    def map(
+        self,
+        fn: Callable[..., Any],
+        items: Sequence[Any],
+        *more: Iterable[Any],
+        shared: Sequence[Any] = (),
+        phase: str = "map",
+        events: Events = ignore,
+        window: int | None = None,
+    ) -> Iterator[Any]:
+        """fn(*shared, item, ...) for each item and what `more` has beside it, in order.
+
+        At most `window` results (default: two a slot) wait to be taken while as many are being made.
+        """
+        jobs = ((*shared, *job) for job in zip(items, *more, strict=True))
+        yield from self._results(fn, jobs, window or 2 * self.slots, Meter(events, phase, len(items)))
+
+    def map_reduce(
+        self,
+        fn: Callable[..., tuple[T, Any]],
+        merge: Callable[[Any, Any], Any],
+        items: Sequence[Any],
+        *more: Iterable[Any],
+        shared: Sequence[Any] = (),
+        phase: str = "map",
+        events: Events = ignore,
+    ) -> tuple[list[T], Any]:
+        """Where fn, as of `map`, returns (own, part): every own in order, and the parts merged in a fixed tree.
+
+        The tree follows from the number of items alone, so the result does not depend on who computes it.
+        """
+        owns: list[T] = []
+
+        def parts() -> Iterator[Any]:
+            for own, part in self.map(fn, items, *more, shared=shared, phase=phase, events=events):
+                owns.append(own)
+                yield part
+
+        merged = merged_in_tree(merge, parts())
+        return owns, merged
+
+    def share(self, value: Any) -> Any:
+        """`value` for the `shared` of many calls: on a cluster it is sent to the workers once."""
+        return value
+
+    def hold(
+        self,
+        read: Callable[..., Any],
+        items: Sequence[Any],
+        *more: Iterable[Any],
+        shared: Sequence[Any] = (),
+        nbytes: float = 0.0,
+    ) -> Sequence[Any]:
+        """What `map` would give, as items for many calls of it: on a cluster workers keep it, here it is read anew.
+
+        nbytes: of all of it. Workers keep no more than they have memory for.
+        """
+        return [Later(read, *shared, *job) for job in zip(items, *more, strict=True)]
+
+    def wide(self, count: int) -> tuple[int, int]:
+        """(threads of a task, window) for `count` large tasks: few ones come one after the other on all threads."""
+        return (self.threads, 1) if count < 4 * self.threads else (1, 16 * self.threads)
+
+    def worker_memory(self) -> tuple[int | None, int]:
+        """(memory limit of the process that runs tasks in bytes, None where it has none; its threads)."""
+        return None, self.threads
+
+    def require_folder(self, folder: Path) -> None:
+        """Raises ConfigError where tasks would not see a folder of this process."""
+
+    def close(self) -> None:
+        """Lets go of what the engine started."""
+
+    def facts(self) -> dict[str, Any]:
+        """What computed, for reports."""
+        return {"threads": self.threads}
+
+    def serial_blas(self) -> Any:
+        """A context in which BLAS uses one thread."""
+        return self._blas.limit(limits=1)
+
+    def _results(
+        self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int, meter: Meter
+    ) -> Iterator[Any]:
+        def counted(number: int, *args: Any) -> Any:
+            if meter.is_closed:
+                return None
+            with meter.task(number):
+                return call(fn, *args)
+
+        def compute(jobs: list[tuple[int, tuple[Any, ...]]]) -> list[Any]:
+            # bound, not given as arguments: dask would look for tasks and keys inside them
+            graph = {f"{name_of(fn)}-{i:06d}": (partial(counted, i, *job),) for i, job in jobs}
+            with self.serial_blas():
+                return list(dask.threaded.get(graph, list(graph), num_workers=self.threads))
+
+        numbered = enumerate(jobs)
+        try:
+            for results in ahead(compute, iter(lambda: list(islice(numbered, window)), [])):
+                yield from results
+        finally:
+            meter.close()  # a window that nobody takes ends with the tasks at work
+
+
+def call(fn: Callable[..., Any], *args: Any) -> Any:
+    return fn(*(arg() if isinstance(arg, Later) else arg for arg in args))
+
+
+def name_of(fn: Any) -> str:
+    """What a task does, as dashboards show it."""
+    if isinstance(fn, partial):
+        return name_of(fn.func)
+    return str(getattr(fn, "__name__", type(fn).__name__)).strip("_<>")
+
+
+def merged_in_tree(merge: Callable[[T, T], T], parts: Iterable[T]) -> T:
+    """All parts merged, neighbours with neighbours, in a binary tree whose shape follows from their number."""
+    sizes: list[int] = []
+    trees: list[T] = []
+    for part in parts:
+        sizes.append(1)
+        trees.append(part)
+        while len(sizes) > 1 and sizes[-1] == sizes[-2]:
+            right = trees.pop()
+            trees.append(merge(trees.pop(), right))
+            sizes.append(sizes.pop() + sizes.pop())
+    while len(trees) > 1:
+        right = trees.pop()
+        trees.append(merge(trees.pop(), right))
+    return trees[0]

@@ -1,0 +1,38 @@
+"""This machine and this process, the same on every system: cores and memory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+import psutil
+
+_PEAK_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of ru_maxrss
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    allowed = getattr(os, "process_cpu_count", None)  # Python 3.13
+    if allowed is not None:
+        return allowed() or 1
+    with suppress(AttributeError):  # macOS ties no process to cores
+        return len(psutil.Process().cpu_affinity())
+    return os.cpu_count() or 1
+
+
+def rss_bytes(pid: int | None = None) -> int:
+    """The memory that a process, by default this one, holds now."""
+    return int(psutil.Process(pid).memory_info().rss)
+
+
+def peak_rss_bytes() -> int:
+    """The most memory that this process has held."""
+    held = psutil.Process().memory_info()
+    if hasattr(held, "peak_wset"):  # Windows
+        return int(held.peak_wset)
+    try:
+        import resource
+    except ImportError:
+        return int(held.rss)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _PEAK_UNIT

@@ -1,0 +1,31 @@
+"""Memory as a number of bytes: what a fit may use, and what that allows."""
+
+from __future__ import annotations
+
+import psutil
+
+from streamsvm.errors import MemoryLimitError
+from streamsvm.parallel.machine import rss_bytes
+from streamsvm.storage.human import human_bytes
+
+MiB = 1 << 20
+
+
+def free_bytes() -> int:
+    """What a fit without a limit may use: 80 % of what is free now."""
+    return int(0.8 * psutil.virtual_memory().available)
+
+
+def process_bytes() -> int:
+    """What the process holds, and compiled kernels and libraries still to come."""
+    return rss_bytes() + 64 * MiB
+
+
+def require_memory(limit_bytes: int | None, needed_bytes: int, what: str) -> None:
+    """Raises MemoryLimitError where this much does not fit beside what the process holds already."""
+    limit = limit_bytes or free_bytes()
+    total = process_bytes() + needed_bytes
+    if total > limit:
+        raise MemoryLimitError(
+            f"a memory limit of {human_bytes(limit)} is too small for {what}: give at least {-(-total // MiB)} MiB"
+        )

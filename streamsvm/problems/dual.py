@@ -1,0 +1,364 @@
+"""The problems that solvers see: oracles over Q or over the data, never stores, kernels or graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from streamsvm.data.latest import Latest
+from streamsvm.data.regroup import Groups, PartReader
+from streamsvm.data.rows import Rows, concat
+from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.row_cache import WIDE, RowCache
+from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.strips import strips
+from streamsvm.tasks.base import Subproblem
+
+MATRIX_STRIP = 1024  # columns of a given matrix that are multiplied at once, as float64
+
+
+class Bounds(Protocol):
+    """Labels y (n,) and bounds upper (n,) of a dual: what its coefficients are judged by."""
+
+    y: np.ndarray
+    upper: np.ndarray
+
+
+class Block(Bounds, Protocol):
+    """What solving a block takes."""
+
+    def gram(self, ids: np.ndarray) -> np.ndarray:
+        """Q[ids, ids], (q, q) float32."""
+
+
+class DualQP(Block, Protocol):
+    """min over a of 1/2 a'Qa + p'a, 0 <= a_i <= upper_i, with Q_ij = y_i y_j K(x_i, x_j).
+
+    y: (n,) float64, -1 or +1. upper: (n,) float64, C times the weights. linear: p (n,), or -1 for classification
+    (Hsieh et al. 2014, (1)). parts: (n,) a part of each row, where it is known that rows of different parts are far
+    from each other; None elsewhere.
+    """
+
+    linear: np.ndarray | float
+    parts: np.ndarray | None
+
+    def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """K(x_a, x_b), (len(a), len(b)) float32: no labels in it."""
+
+    def diagonal(self, ids: np.ndarray) -> np.ndarray:
+        """K(x_i, x_i), (len(ids),) float64."""
+
+    def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """Q[rows, ids] @ delta, (len(rows),) float64; rows None: all."""
+
+
+class ColumnsQP(Protocol):
+    """min over a of 1/2 a'Qa + p'a, 0 <= a <= upper_c, for each column c: duals of the same rows and labels.
+
+    y: (n,) float64, -1 or +1. upper: (columns, n) float64. linear: p (n,), or a number.
+    """
+
+    y: np.ndarray
+    upper: np.ndarray
+    linear: np.ndarray | float
+
+    def gram(self, ids: np.ndarray) -> np.ndarray:
+        """Q[ids, ids], (q, q) float32, in memory that the next call uses again."""
+
+    def apply(self, ids: np.ndarray, deltas: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """deltas @ Q[ids, rows], (columns, len(rows)) float64, for deltas (columns, len(ids)); rows None: all."""
+
+
+@dataclass
+class KernelDual:
+    """The dual of one binary problem whose rows are in memory; kernel rows of wide data are kept in cache_bytes."""
+
+    kernel: Kernel
+    rows: Rows
+    y: np.ndarray
+    upper: np.ndarray
+    threads: int = 1
+    parts: np.ndarray | None = None
+    cache_bytes: int = 0
+    linear: np.ndarray | float = -1.0
+    _taken: Latest[Rows] = field(default_factory=Latest, repr=False)
+
+    def __post_init__(self) -> None:
+        few = self.rows.take(slice(1000)).X
+        wide = np.count_nonzero(few.data if self.rows.is_sparse else few) >= WIDE * few.shape[0]
+        self._cache = RowCache(len(self.y), self.cache_bytes if wide else 0)
+
+    def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self.kernel.block(self.rows.take(a), self.rows.take(b), self.threads)
+
+    def diagonal(self, ids: np.ndarray) -> np.ndarray:
+        return self.kernel.diag(self.rows.take(ids))
+
+    def gram(self, ids: np.ndarray) -> np.ndarray:
+        K = np.empty((len(ids), len(ids)), np.float32)
+        known = self._cache.block(ids, K, self.threads)
+        new, rows = ~known, self.rows.take(ids[~known])
+        block = self.kernel.block(rows, rows, self.threads)
+        if not known.any():
+            return signed(block, self.y[ids])
+        K[np.ix_(new, new)] = block
+        K[np.ix_(new, known)] = K[np.ix_(known, new)].T
+        return signed(K, self.y[ids])
+
+    def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        coef = delta * self.y[ids]
+        if self._cache.focus(rows):
+            product = self._apply_cached(ids, coef, self._rows(rows))
+        else:
+            product = self.kernel.apply(self._rows(rows), self.rows.take(ids), coef, self.threads)
+        return product * (self.y if rows is None else self.y[rows])
+
+    def _apply_cached(self, ids: np.ndarray, coef: np.ndarray, active: Rows) -> np.ndarray:
+        places = self._cache.find(ids)
+        known, new = places >= 0, places < 0
+        product = self._cache.product(places[known], coef[known], self.threads)
+        places = self._cache.admit(ids[new])
+
+        def keep(columns: slice, start: int, tile: np.ndarray) -> None:
+            self._cache.store(places[columns], start, tile)
+
+        return product + self.kernel.apply(active, self.rows.take(ids[new]), coef[new], self.threads, keep)
+
+    def _rows(self, ids: np.ndarray | None) -> Rows:
+        """The rows of an active set, gathered once for the rounds that share it."""
+        return self.rows if ids is None else self._taken.of(ids, self.rows.take)
+
+
+class MatrixDual:
+    """The dual of one binary problem whose kernel matrix K (n, n), symmetric, is given."""
+
+    linear: np.ndarray | float = -1.0
+    parts: np.ndarray | None = None
+
+    def __init__(self, K: np.ndarray, y: np.ndarray, upper: np.ndarray, threads: int = 1) -> None:
+        self.y, self.upper = y, upper
+        self._K, self._threads = K.astype(np.float32, copy=False), threads
+
+    def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self._K[np.ix_(a, b)]
+
+    def diagonal(self, ids: np.ndarray) -> np.ndarray:
+        return self._K[ids, ids].astype(np.float64)
+
+    def gram(self, ids: np.ndarray) -> np.ndarray:
+        return signed(self.cross(ids, ids), self.y[ids])
+
+    def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        coef, out = delta * self.y[ids], np.empty(len(self.y))
+
+        def add(start: int, stop: int) -> None:
+            out[start:stop] = coef @ self._K[ids, start:stop]
+
+        strips(add, len(out), MATRIX_STRIP, self._threads)
+        out *= self.y
+        return out if rows is None else out[rows]
+
+
+class KeptGram:
+    """The Gram matrix of the last rows that were asked for; problems that take turns can share its memory.
+
+    rows: it has room for so many at first.
+    """
+
+    def __init__(self, rows: int = 0) -> None:
+        self._rows = rows
+        self._space = np.empty(0, np.float32)  # used again and again: fresh pages cost more than values
+        self._owner: KernelColumns | None = None
+        self._latest: Latest[np.ndarray] = Latest()
+
+    def of(
+        self, owner: KernelColumns, ids: np.ndarray, make: Callable[[np.ndarray], np.ndarray]
+    ) -> np.ndarray:
+        """make(out (q, q) float32) of q ids of a problem, or what it made of them the time before."""
+        if owner is not self._owner:  # the same ids are other rows there
+            self._owner, self._latest = owner, Latest()
+        return self._latest.of(ids, lambda ids: make(self._room(len(ids))))
+
+    def _room(self, q: int) -> np.ndarray:
+        if len(self._space) < q * q:
+            self._space = np.empty(max(q, self._rows) ** 2, np.float32)
+        return self._space[: q * q].reshape(q, q)
+
+
+@dataclass
+class KernelColumns:
+    """Duals of the same rows, in memory, that differ in their bounds upper (columns, n) alone: see `ColumnsQP`."""
+
+    kernel: Kernel
+    rows: Rows
+    y: np.ndarray
+    upper: np.ndarray
+    threads: int = 1
+    linear: np.ndarray | float = -1.0
+    kept: KeptGram = field(default_factory=KeptGram, repr=False)
+    _active: Latest[Rows] = field(default_factory=Latest, repr=False)
+
+    def gram(self, ids: np.ndarray) -> np.ndarray:
+        """Q[ids, ids], (q, q) float32, in memory that the next call uses again."""
+
+        def make(out: np.ndarray) -> np.ndarray:
+            some = self.rows.take(ids)
+            return signed(self.kernel.block(some, some, self.threads, out), self.y[ids])
+
+        return self.kept.of(self, ids, make)
+
+    def apply(self, ids: np.ndarray, deltas: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """deltas @ Q[ids, rows], (columns, len(rows)) float64, for deltas (columns, len(ids)); rows None: all."""
+        coef = np.ascontiguousarray((deltas * self.y[ids]).T)
+        product = self.kernel.apply(self._taken(rows), self.rows.take(ids), coef, self.threads)
+        return np.ascontiguousarray(product.T) * (self.y if rows is None else self.y[rows])
+
+    def _taken(self, ids: np.ndarray | None) -> Rows:
+        """The rows of an active set, gathered once for the rounds that share it."""
+        return self.rows if ids is None else self._active.of(ids, self.rows.take)
+
+
+class RepeatedDual:
+    """A dual with several variables for each row: of y, linear (c n,) the first n are the first ones of all rows.
+
+    once: the problem of the n rows, labels all 1; its bounds are those of every variable of a row.
+    """
+
+    parts: np.ndarray | None = None
+
+    def __init__(self, once: DualQP, y: np.ndarray, linear: np.ndarray | float) -> None:
+        self.y, self.linear, self._n = y, linear, len(once.y)
+        self.upper = np.tile(once.upper, len(y) // self._n)
+        self._once = once
+        self._of_rows: Latest[tuple[np.ndarray, np.ndarray]] = Latest()
+
+    def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self._once.cross(a % self._n, b % self._n)
+
+    def diagonal(self, ids: np.ndarray) -> np.ndarray:
+        return self._once.diagonal(ids % self._n)
+
+    def gram(self, ids: np.ndarray) -> np.ndarray:
+        return signed(self._once.gram(ids % self._n), self.y[ids])
+
+    def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        base, place = np.unique(ids % self._n, return_inverse=True)
+        coef = np.bincount(place, weights=delta * self.y[ids], minlength=len(base))
+        if rows is None:
+            return np.tile(self._once.apply(base, coef), len(self.y) // self._n) * self.y
+        once, all_of_them = self._of_rows.of(rows, self._once_each)
+        return self._once.apply(base, coef, once)[all_of_them] * self.y[rows]
+
+    def _once_each(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that an active set is of, each once; and where in them each of its variables is."""
+        once, all_of_them = np.unique(rows % self._n, return_inverse=True)
+        return once, all_of_them
+
+
+def dual_of(part: Subproblem, of_rows: Callable[[np.ndarray], Any]) -> DualQP:
+    """The dual of a subproblem. of_rows: that of its rows with one variable each, of labels y (m,)."""
+    if part.copies > 1:
+        return RepeatedDual(of_rows(np.ones(len(part.ids))), part.y, part.linear)
+    dual: DualQP = of_rows(part.y)
+    dual.linear = part.linear
+    return dual
+
+
+class StreamedDual:
+    """The dual of one binary problem whose rows are read part by part, once for each product.
+
+    ids (n,): the problem's rows among those of `groups`; y and upper (n,) follow their order.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        groups: Groups,
+        ids: np.ndarray,
+        y: np.ndarray,
+        upper: np.ndarray,
+        engine: Engine,
+        parts: np.ndarray | None = None,
+    ) -> None:
+        self.y, self.upper, self.parts = y, upper, parts
+        self.linear: np.ndarray | float = -1.0
+        self._kernel, self._engine = kernel, engine
+        position = np.full(max(int(ids.max()) + 1, 1), -1)
+        position[ids] = np.arange(len(ids))
+        self._members = [_members(groups.ids(p), position) for p in range(groups.n_parts)]
+        shared = (engine.share(groups.reader),)
+        self._rows = engine.hold(_part, range(groups.n_parts), shared=shared, nbytes=groups.nbytes)
+
+    def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self._kernel.block(self._gather(a), self._gather(b), self._engine.threads)
+
+    def diagonal(self, ids: np.ndarray) -> np.ndarray:
+        return self._kernel.diag(self._gather(ids))
+
+    def gram(self, ids: np.ndarray) -> np.ndarray:
+        rows = self._gather(ids)
+        return signed(self._kernel.block(rows, rows, self._engine.threads), self.y[ids])
+
+    def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        if len(ids) == 0:
+            return np.zeros(len(self.y) if rows is None else len(rows))
+        wanted = np.ones(len(self.y), bool)
+        if rows is not None:
+            wanted[:] = False
+            wanted[rows] = True
+        right = self._engine.share((self._gather(ids), delta * self.y[ids]))
+        out = np.zeros(len(self.y))
+        held, chosen, members = self._chosen(wanted)
+        products = self._engine.map(partial(_multiply, self._kernel), held, chosen, shared=(right,))
+        for here, product in zip(members, products, strict=True):
+            out[here] = product
+        out *= self.y
+        return out if rows is None else out[rows]
+
+    def _gather(self, ids: np.ndarray) -> Rows:
+        """Rows by problem ids, in their order; an id may come more than once."""
+        wanted = np.zeros(len(self.y), bool)
+        wanted[ids] = True
+        held, chosen, members = self._chosen(wanted)
+        found = list(self._engine.map(Rows.take, held, chosen))
+        order = np.argsort(np.concatenate(members))
+        _, place = np.unique(ids, return_inverse=True)
+        return concat(found).take(order[place])
+
+    def _chosen(self, wanted: np.ndarray) -> tuple[list[Any], list[np.ndarray], list[np.ndarray]]:
+        """Of the parts that have wanted rows of the problem: their rows, which of them, and these in the problem."""
+        held, chosen, found = [], [], []
+        for rows, (local, members) in zip(self._rows, self._members, strict=True):
+            here = wanted[members]
+            if here.any():
+                held.append(rows)
+                chosen.append(local[here])
+                found.append(members[here])
+        return held, chosen, found
+
+
+def _part(reader: PartReader, part: int) -> Rows:
+    return reader.rows(part)
+
+
+def _multiply(kernel: Kernel, right: tuple[Rows, np.ndarray], rows: Rows, chosen: np.ndarray) -> np.ndarray:
+    return kernel.apply(rows.take(chosen), *right)
+
+
+def signed(K: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Q from K, in place."""
+    signs = y.astype(np.float32)
+    K *= signs
+    K *= signs[:, None]
+    return K
+
+
+def _members(ids: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows of a part belong to the problem: positions inside the part, and in the problem."""
+    inside = np.flatnonzero(ids < len(position))
+    members = position[ids[inside]]
+    return inside[members >= 0], members[members >= 0]

@@ -1,0 +1,195 @@
+"""The state of an unfinished run in its folder: numbered files, each written whole or not at all, the last two kept.
+
+A state is named arrays and numbers in an uncompressed .npz; reading one takes no pickle and no more memory than the
+file has bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from streamsvm._version import __version__
+from streamsvm.config import FitConfig
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError, CorruptDataError, StorageError
+from streamsvm.events import Events, Warned, ignore
+from streamsvm.solvers.catalogue import renamed_option
+from streamsvm.storage.atomic import storage_errors
+from streamsvm.storage.locks import InUse, is_locked, locked, sync_folder
+
+KEPT = 2
+LOCK = "lock"  # a file of the run directory
+MOST_SHARE = 0.05  # of a run's time that goes into keeping its state
+# how a run is done, not what it comes to: these may differ when it goes on
+EXECUTION = ("memory_limit", "threads", "workers", "scheduler", "checkpoint_every")
+
+
+class Checkpoints:
+    """The states of a run, in the run directory; without one nothing is kept."""
+
+    def __init__(
+        self, run_dir: Path | None, store: Store, config: FitConfig, resume: bool, events: Events = ignore
+    ) -> None:
+        self.run_dir, self.resume = run_dir, resume
+        self.identity = identity(store, config)
+        self._events = events
+        self._every = config.checkpoint_every
+        self._steps, self._saved_at, self._cost_s = 0, time.perf_counter(), 0.0
+        if run_dir is not None and not resume and _numbered(run_dir):
+            message = f"{run_dir} holds the state of an earlier run, which this one starts to replace"
+            events(Warned(f"{message}; --resume would go on from it"))
+
+    def offer(self, state: Callable[[], Mapping[str, Any]], *, last: bool = False) -> None:
+        """To be called after every step: keeps `state()` where it is time to, and after the last step.
+
+        A disk that is full ends no run: the state before is kept, and a warning says so.
+        """
+        self._steps += 1
+        if self.run_dir is None or not (last or self._is_time()):
+            return
+        began = time.perf_counter()
+        try:
+            self._save(self.run_dir, {"identity": json.dumps(self.identity), **state()})
+        except OSError as error:
+            message = f"no state could be kept in {self.run_dir} ({error.strerror or error})"
+            self._events(Warned(f"{message}: --resume would go on from an older one"))
+        self._steps, self._saved_at = 0, time.perf_counter()
+        self._cost_s = self._saved_at - began
+
+    def _is_time(self) -> bool:
+        if isinstance(self._every, str):
+            return self._steps >= int(self._every.split()[0])
+        return time.perf_counter() - self._saved_at >= max(self._every, self._cost_s / MOST_SHARE)
+
+    @staticmethod
+    def _save(run_dir: Path, arrays: Mapping[str, Any]) -> None:
+        numbered = _numbered(run_dir)
+        number = max(numbered, default=0) + 1
+        part = run_dir / "state.part"
+        try:
+            with part.open("wb") as file:
+                _write(file, arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(run_dir / f"state-{number:06d}.npz")
+        finally:
+            part.unlink(missing_ok=True)
+        sync_folder(run_dir)
+        for old in sorted(numbered)[: 1 - KEPT]:
+            numbered[old].unlink()
+
+    def load(self) -> dict[str, np.ndarray] | None:
+        """The newest whole state to go on from, or None. Raises ConfigError where it is another run's."""
+        if not self.resume or self.run_dir is None:
+            return None
+        numbered = _numbered(self.run_dir)
+        for number in sorted(numbered, reverse=True):
+            try:
+                state = read_state(numbered[number])
+            except CorruptDataError as error:
+                self._events(Warned(f"{error}; going on from the state before, if there is one"))
+                continue
+            require_own(numbered[number], str(state.pop("identity", "{}")), self.identity)
+            return state
+        self._events(Warned(f"{self.run_dir} holds no whole state: the run starts anew"))
+        return None
+
+
+def has_state(run_dir: Path) -> bool:
+    """Whether a run has kept a state to go on from."""
+    return bool(_numbered(run_dir))
+
+
+def require_own(path: Path, found: str, own: Mapping[str, Any]) -> None:
+    """Raises ConfigError where a state's identity, as JSON, is of other data, options or another version."""
+    try:
+        named = {renamed_option(name): was for name, was in dict(json.loads(found)).items()}
+    except (ValueError, TypeError):
+        named = {}
+    for name, expected in own.items():
+        was = named.get(name)
+        if was != expected:
+            raise ConfigError(
+                f"{path} is the state of another store or configuration ({name} was {was}, is {expected}); "
+                "drop --resume to start anew"
+            )
+
+
+def read_state(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a state. Raises CorruptDataError."""
+    try:
+        _require_whole(path)
+        with np.load(path, allow_pickle=False) as arrays:
+            state = {name: arrays[name] for name in arrays}
+        if not all(isinstance(values, np.ndarray) for values in state.values()):
+            raise ValueError("members that are no arrays")
+    except Exception as error:  # at bytes that nobody wrote so, zipfile and NumPy raise a dozen kinds
+        raise CorruptDataError(f"{path}: the state is damaged ({error})") from None
+    return state
+
+
+def _require_whole(path: Path) -> None:
+    """Raises ValueError where a zip file has wrong checksums, or would unpack to more than it has bytes."""
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if any(m.compress_type != zipfile.ZIP_STORED for m in members):
+            raise ValueError("compressed members, expected plain ones")
+        if sum(m.file_size for m in members) > path.stat().st_size:
+            raise ValueError("members larger than the file")
+        if damaged := archive.testzip():
+            raise ValueError(f"the checksum of {damaged} is wrong")
+
+
+def _write(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
+    """What np.savez writes, which before NumPy 2.2 cannot be told to refuse pickles."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, values in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(values), allow_pickle=False)
+
+
+def _numbered(run_dir: Path) -> dict[int, Path]:
+    """The states in a run directory by number."""
+    found = (path for path in run_dir.glob("state-*.npz") if path.stem[6:].isdecimal())
+    return {int(path.stem[6:]): path for path in found}
+
+
+def identity(store: Store, config: FitConfig) -> dict[str, Any]:
+    """What tells a run's data, options and program from others."""
+    options = config.model_dump(mode="json", exclude=set(EXECUTION))
+    flat = {
+        f"{group}.{name}": value
+        for group, values in options.items()
+        for name, value in (values.items() if isinstance(values, dict) else [("", values)])
+    }
+    options = {name.removesuffix("."): value for name, value in flat.items()}
+    return {"store": store.fingerprint(), "streamsvm": __version__, **options}
+
+
+def is_at_work(run_dir: Path) -> bool:
+    """Whether a process holds the folder of a run."""
+    return is_locked(run_dir / LOCK)
+
+
+@contextmanager
+def run_folder(path: Path) -> Iterator[Path]:
+    """The folder of a run, made where it is not there, and locked against a second writer. Raises StorageError."""
+    with ExitStack() as held:
+        with storage_errors(str(path)):
+            path.mkdir(parents=True, exist_ok=True)
+            try:
+                held.enter_context(locked(path / LOCK))
+            except InUse as owner:
+                raise StorageError(
+                    f"{path} is in use by {owner}; wait until that has ended, or take another --run-dir"
+                ) from None
+        yield path

@@ -1,0 +1,143 @@
+"""A run directory as others read it: `events.jsonl` while it runs, `result.json` at its end, results of commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from streamsvm._version import __version__
+from streamsvm.errors import NotFoundError, StorageError
+from streamsvm.events import Done, Event, Events, Failed, Memory, Progress, Record, Started, Warned
+from streamsvm.parallel.machine import cores
+from streamsvm.runs.checkpoints import run_folder
+from streamsvm.runs.phases import usage_so_far
+from streamsvm.runs.records import JsonLines, flat
+from streamsvm.storage.atomic import whole_file
+from streamsvm.storage.jsonable import jsonable
+
+EVENTS, RESULT, EVALUATION, TUNE = "events.jsonl", "result.json", "evaluation.json", "tune.json"
+EVERY_S = 1.0  # between progress records, and between samples of memory
+LIBRARIES = ("numpy", "scipy", "numba", "dask", "zarr")
+
+
+class RunLog:
+    """A sink that appends records to a run's events.jsonl: all but progress, of which at most one a second is kept.
+
+    The last record of a phase is kept where one before was.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._lines = JsonLines(path)
+        self._phases: set[str] = set()
+        self._told = -EVERY_S
+
+    def __call__(self, record: Record[Event]) -> None:
+        if not isinstance(record.event, Progress) or self._is_kept(record.t, record.event):
+            self._lines(flat(record))
+
+    def close(self) -> None:
+        self._lines.close()
+
+    def _is_kept(self, t: float, progress: Progress) -> bool:
+        phase, ends = progress.phase, progress.has_ended
+        kept = (ends and phase in self._phases) or (not ends and t - self._told >= EVERY_S)
+        if kept:
+            self._told = t
+            (self._phases.discard if ends else self._phases.add)(phase)
+        return kept
+
+
+@contextmanager
+def _sampled(events: Events) -> Iterator[None]:
+    """A `memory` record at once, each second by the clock, and at the end: rss_bytes of this process and those that it
+    started."""
+    process, ended = psutil.Process(), threading.Event()
+
+    def sample() -> None:
+        events(Memory(_rss_bytes(process)))
+
+    def sample_by_the_clock() -> None:
+        while not ended.wait(EVERY_S):
+            sample()
+
+    clock = threading.Thread(target=sample_by_the_clock, name="memory", daemon=True)
+    sample()
+    clock.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        clock.join()
+        sample()
+
+
+def _rss_bytes(process: psutil.Process) -> int:
+    total = process.memory_info().rss
+    for child in process.children(recursive=True):
+        with suppress(psutil.Error):  # it has ended
+            total += child.memory_info().rss
+    return int(total)
+
+
+@contextmanager
+def recorded(run_dir: Path, events: Events, resume: bool, **facts: Any) -> Iterator[Events]:
+    """Events that go into the run directory too, which is locked meanwhile; the first one, `Started`, has the facts.
+
+    Results of an earlier run are removed. What ends the run is its last record: `done`, or `failed` with a message.
+    Raises StorageError.
+    """
+    with run_folder(run_dir):
+        for name in (RESULT,) if resume else (RESULT, EVALUATION):
+            (run_dir / name).unlink(missing_ok=True)
+        with closing(RunLog(run_dir / EVENTS)) as log:
+            events = events.also(log)
+            events(Started(resume=resume, **_machine(), **facts))
+            try:
+                with _sampled(events):
+                    yield events
+            except BaseException as error:
+                events(Failed(str(error) or type(error).__name__))
+                raise
+            events(Done())
+
+
+def require_run(run_dir: Path) -> None:
+    """Raises NotFoundError where there is no run directory."""
+    if not run_dir.is_dir():
+        raise NotFoundError(f"{run_dir}: no such run directory; fit --run-dir makes one")
+
+
+def write_result(run_dir: Path, name: str, result: Any) -> None:
+    """Writes a JSON file of a run directory, whole or not at all. Raises StorageError."""
+    with whole_file(run_dir / name) as file:
+        file.write(json.dumps(jsonable(result)).encode())
+
+
+def end_with(run_dir: Path, events: Events, result: Mapping[str, Any]) -> None:
+    """Writes what a run came to, and what it took; a disk that is full costs the file, not the run."""
+    try:
+        write_result(run_dir, RESULT, {**usage_so_far(), **result})
+    except StorageError as error:
+        events(Warned(str(error)))
+
+
+def _machine() -> dict[str, Any]:
+    versions = {"streamsvm": __version__, "python": platform.python_version()}
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions | {name: version(name) for name in LIBRARIES},
+        "host": socket.gethostname(),
+        "process": os.getpid(),
+        "cores": cores(),
+    }

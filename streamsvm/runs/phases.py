@@ -1,0 +1,86 @@
+"""Where the time of a run went, and what it took in all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psutil
+
+from streamsvm.parallel.machine import peak_rss_bytes
+
+
+class Phases:
+    """Seconds by phase of a run, and how many cores were busy in it; a phase inside another is not counted twice.
+
+    What is compiled inside a phase is of the phase `compile`.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._cpu: dict[str, float] = {}
+        from streamsvm.parallel.compiling import compiled_s  # numba, which light commands do not import
+
+        self._compiled_s, self._compiled = compiled_s, compiled_s()
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        wall, cpu = time.perf_counter(), time.process_time()
+        inner_wall, inner_cpu = sum(self.seconds.values()), sum(self._cpu.values())
+        yield
+        self._count_compiled()
+        inside = sum(self.seconds.values()) - inner_wall, sum(self._cpu.values()) - inner_cpu
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - wall - inside[0]
+        self._cpu[name] = self._cpu.get(name, 0.0) + time.process_time() - cpu - inside[1]
+
+    def _count_compiled(self) -> None:
+        before, self._compiled = self._compiled, self._compiled_s()
+        wall, cpu = (now - then for now, then in zip(self._compiled, before, strict=True))
+        if wall > 0:
+            self.seconds["compile"] = self.seconds.get("compile", 0.0) + wall
+            self._cpu["compile"] = self._cpu.get("compile", 0.0) + cpu
+
+    def add(self, before: Phases) -> None:
+        """Counts what was done before this run began, too."""
+        self.seconds = before.seconds | self.seconds
+        self._cpu = before._cpu | self._cpu
+
+    def report(self) -> dict[str, dict[str, float]]:
+        busy = {name: _busy(self._cpu[name], s) for name, s in self.seconds.items()}
+        return {
+            "seconds_by_phase": {name: round(s, 4) for name, s in self.seconds.items()},
+            "cores_busy_by_phase": busy,
+        }
+
+
+def whole_command(report: dict[str, Any], start: tuple[float, float]) -> dict[str, Any]:
+    """A report, with the phases `start` (imports, options) and `other`, so that they add up to its `seconds`.
+
+    start: (wall, CPU) seconds of this process when the run began, from `used_s`.
+    """
+    seconds, busy = report["seconds_by_phase"], report["cores_busy_by_phase"]
+    total = usage_so_far()
+    cpu = time.process_time() - start[1] - sum(seconds[name] * busy[name] for name in seconds)
+    other = max(0.0, total["seconds"] - start[0] - sum(seconds.values()))
+    seconds = {"start": round(start[0], 4), **seconds, "other": round(other, 4)}
+    busy = {"start": _busy(start[1], start[0]), **busy, "other": _busy(cpu, other)}
+    return report | {"seconds_by_phase": seconds, "cores_busy_by_phase": busy} | total
+
+
+def used_s() -> tuple[float, float]:
+    """(wall, CPU) seconds since this process started."""
+    return float(usage_so_far()["seconds"]), time.process_time()
+
+
+def _busy(cpu_s: float, wall_s: float) -> float:
+    return round(max(0.0, cpu_s) / max(wall_s, 1e-9), 2)
+
+
+def usage_so_far() -> dict[str, Any]:
+    """`seconds` since this process started, imports included, and its `peak_rss_bytes`."""
+    return {
+        "seconds": time.time() - psutil.Process().create_time(),
+        "peak_rss_bytes": peak_rss_bytes(),
+    }

@@ -1,0 +1,170 @@
+"""Events as lines of JSON: written at once, and read whatever version wrote them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, get_args, get_type_hints
+
+from streamsvm import events
+from streamsvm.events import Event, Phase, Record
+from streamsvm.storage.jsonable import jsonable
+
+BLOCK = 1 << 16  # bytes looked at, at once, for the end of a line
+FACTS, SCOPE = "facts", "scope"
+
+
+@dataclass(frozen=True)
+class Unknown(Event):
+    """A line of another version: of a kind that this one does not have, or without what the kind must have."""
+
+    kind: ClassVar[str] = ""
+    name: str
+
+
+def flat(record: Record[Event]) -> dict[str, Any]:
+    """A record as a line has it: its fields and facts beside each other; optional ones where they are there."""
+    line: dict[str, Any] = {"event": record.event.kind, "t": record.t}
+    optional = _forms()[record.event.kind].optional
+    for name, value in vars(record.event).items():
+        if name == FACTS:
+            line |= value
+        elif value is not None or name not in optional:
+            line[name] = value
+    phase = line.get("phase")
+    if isinstance(phase, Phase) and phase.scope != Phase.named(phase).scope:  # a solver's from elsewhere
+        line[SCOPE] = phase.scope
+    found: dict[str, Any] = jsonable(line)
+    return found
+
+
+def parse(line: bytes) -> Record[Event] | None:
+    """The record of a line; None where it is none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("event"), str):
+        return None
+    t = number(found.get("t"))
+    return None if t is None else Record(t, _event(found))
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+        return None
+    return float(value)
+
+
+def _event(line: dict[str, Any]) -> Event:
+    """Fields that are missing or of another type are None where they may be."""
+    form = _forms().get(line["event"])
+    if form is None:
+        return Unknown(line["event"])
+    values = {name: read(line.get(name)) for name, read in form.readers.items()}
+    if any(values[name] is None for name in form.needed):
+        return Unknown(line["event"])
+    if isinstance(values.get("phase"), Phase) and line.get(SCOPE) in get_args(events.Scope):
+        values["phase"] = Phase(values["phase"], line[SCOPE])
+    if form.has_facts:
+        values[FACTS] = {name: value for name, value in line.items() if name not in {"event", "t", *values}}
+    return form.make(**values)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How a kind of event is written and read. readers: by field, None of a value of another type; needed: fields that
+    are never None; optional: those that a line may leave out."""
+
+    make: Callable[..., Event]
+    readers: dict[str, Callable[[Any], Any]]
+    needed: frozenset[str]
+    optional: frozenset[str]
+    has_facts: bool
+
+
+@cache
+def _forms() -> dict[str, _Form]:
+    """By the name of the kind."""
+    kinds = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event)]
+    return {kind.kind: _form(kind) for kind in kinds if hasattr(kind, "kind")}
+
+
+def _form(kind: Any) -> _Form:
+    types = {name: hint for name, hint in get_type_hints(kind).items() if name not in ("kind", FACTS)}
+    return _Form(
+        kind,
+        {name: READERS[_plain(hint)] for name, hint in types.items()},
+        frozenset(name for name, hint in types.items() if type(None) not in get_args(hint)),
+        frozenset(field.name for field in fields(kind) if field.default is None),
+        any(field.name == FACTS for field in fields(kind)),
+    )
+
+
+def _plain(annotation: Any) -> Any:
+    """A type without its None."""
+    return next((arg for arg in get_args(annotation) if type(None) in get_args(annotation)), annotation)
+
+
+def _instance(*types: type) -> Callable[[Any], Any]:
+    return lambda value: value if isinstance(value, types) else None
+
+
+def _number(*types: type) -> Callable[[Any], Any]:
+    """As it is: what is counted stays an int, a share a float."""
+    return lambda value: value if isinstance(value, types) and number(value) is not None else None
+
+
+READERS: dict[Any, Callable[[Any], Any]] = {
+    int: _number(int),
+    float: _number(int, float),
+    bool: _instance(bool),
+    str: _instance(str),
+    Phase: lambda value: Phase.named(value) if isinstance(value, str) else None,
+    events.Facts: _instance(dict),
+    Sequence[Any]: _instance(list),
+}
+
+
+class JsonLines:
+    """Appends to a file, one JSON object a line, flushed at once.
+
+    A last line that a kill has torn is removed first. A disk that is full ends no run: what does not fit is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        _mend(path)
+        self._file = path.open("ab", buffering=0)
+
+    def __call__(self, record: Mapping[str, Any]) -> None:
+        line, end = (json.dumps(record) + "\n").encode(), self._file.tell()
+        with suppress(OSError):
+            if self._file.write(line) == len(line):
+                return
+        self._file.truncate(end)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _mend(path: Path) -> None:
+    """Cuts what follows the last line's end."""
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - BLOCK)
+            file.seek(start)
+            last = file.read(end - start).rfind(b"\n")
+            if last >= 0:
+                file.truncate(start + last + 1)
+                return
+            end = start
+        file.truncate(0)

@@ -1,0 +1,90 @@
+"""A fit for every point and fold, by `train`, on the fold's rows of the store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from streamsvm.config import FitConfig
+from streamsvm.data.folds import Folds
+from streamsvm.data.store import Store
+from streamsvm.events import Events, ignore
+from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.memory import free_bytes
+from streamsvm.parallel.prefetch import ahead
+from streamsvm.predict import evaluate
+from streamsvm.train import train_in_memory, without_probabilities
+
+SMALL = 0.05  # share of the memory limit that rows may take for fits to be made side by side
+
+
+@dataclass(frozen=True)
+class Job:
+    """A point of the grid, by its number, on a fold of this share of all rows."""
+
+    point: int
+    fold: int
+    share: float
+    config: FitConfig
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The score of a point on a fold's held-out rows, and the seconds that it took."""
+
+    point: int
+    fold: int
+    score: float
+    seconds: float
+
+
+Score = Callable[[dict], float]  # of what `predict.evaluate` says
+
+
+def one_by_one(
+    store: Store, folds: Folds, jobs: list[Job], score: Score, events: Events
+) -> Iterator[Outcome]:
+    """All jobs; small ones side by side, each on one thread."""
+    with _cluster(jobs[0].config, events) as scheduler:
+        slots = 1 if scheduler else slots_of(store, jobs[0].config)
+        work = partial(_outcome, store, folds, score, scheduler, slots)
+        with Engine(1).serial_blas():
+            yield from ahead(work, jobs, slots)
+
+
+def _outcome(
+    store: Store, folds: Folds, score: Score, scheduler: str | None, slots: int, job: Job
+) -> Outcome:
+    began = time.perf_counter()
+    train, held = (store.subset(ids) for ids in folds.members(job.fold, job.share))
+    config = without_probabilities(job.config).model_copy(update={"scheduler": scheduler, "workers": None})
+    threads = config.threads or Engine().threads
+    if slots > 1:
+        config = config.model_copy(update={"threads": 1, "cache_size": config.cache_size // slots})
+    model, _ = train_in_memory(train, config, ignore)
+    found = score(evaluate(model, held, engine=Engine(threads // slots), events=ignore))
+    return Outcome(job.point, job.fold, found, time.perf_counter() - began)
+
+
+@contextmanager
+def _cluster(config: FitConfig, events: Events) -> Iterator[str | None]:
+    """The address of the scheduler that all fits work on, if any: workers are started once."""
+    if config.workers is None:
+        yield config.scheduler
+        return
+    from streamsvm.parallel.cluster import open_cluster
+
+    engine = open_cluster(None, config.workers, config.memory_limit, events)
+    try:
+        yield engine.address
+    finally:
+        engine.close()
+
+
+def slots_of(store: Store, config: FitConfig) -> int:
+    """Fits at a time: one for each thread where rows take little of the memory."""
+    small = 4 * store.nbytes < SMALL * (config.memory_limit or free_bytes())
+    return config.threads or Engine().threads if small else 1

@@ -1,0 +1,161 @@
+"""Points that differ in C alone, on all folds as one problem: a fold is a bound of 0 on its held-out rows.
+
+dcsvm (exact) and alfpgm: all folds side by side over the same kernel values, from the solution of the C before.
+admm-hss: one factorisation for all C and folds. Scaling, gamma = 'scale' and balanced weights are those of all rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.folds import Folds
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import StoreSamples
+from streamsvm.data.store import Store
+from streamsvm.events import Events
+from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.memory import free_bytes, process_bytes
+from streamsvm.parallel.prefetch import as_they_come
+from streamsvm.predict import assess
+from streamsvm.problems.dual import KeptGram, KernelColumns
+from streamsvm.search.fold_by_fold import Job, Outcome, Score, slots_of
+from streamsvm.solvers.blockws import BlockSolver
+from streamsvm.solvers.catalogue import fit_class
+from streamsvm.solvers.lockstep import BLOCK, WHOLE, Lockstep, LockstepState
+from streamsvm.tasks import task_of
+from streamsvm.tasks.base import Subproblem
+from streamsvm.tasks.pairs import vote
+from streamsvm.train import Run, planned, progress_of, with_task
+from streamsvm.training.base import Fit
+
+COLUMN_BYTES = 100  # of a row in one fold: what a round makes of it
+STATE_BYTES = 16  # and what is kept of each pair
+
+
+def can_share(store: Store, config: FitConfig, folds: int) -> bool:
+    """Whether the folds of this configuration can be one problem."""
+    if config.workers or config.scheduler or not task_of(str(with_task(config, store).task)).in_pairs:
+        return False
+    fit = fit_class(config.solver)
+    return fit.shares_folds(store.n, config) and (
+        has_own_way(fit) or _fit_at_a_time(store, config, folds) >= 1
+    )
+
+
+def has_own_way(fit: type[Fit]) -> bool:
+    """Whether a fit decides all folds itself; else its duals are solved side by side here."""
+    return fit.folds is not Fit.folds
+
+
+def _fit_at_a_time(store: Store, config: FitConfig, folds: int) -> int:
+    """Groups whose rows, vectors and kernel values fit in memory side by side."""
+    pairs_of_a_row = 1 if config.positive else len(store.coded[0]) - 1
+    rows_bytes = (2 + pairs_of_a_row) * store.nbytes * (1 if store.is_sparse else 4 / store.dtype.itemsize)
+    vector_bytes = store.n * folds * (COLUMN_BYTES + STATE_BYTES * pairs_of_a_row)
+    gram_bytes = 4 * min(store.n, WHOLE) ** 2
+    free = (config.memory_limit or free_bytes()) - process_bytes()
+    return max(0, int(free / (rows_bytes + vector_bytes + gram_bytes)))
+
+
+def all_along_C(
+    store: Store, folds: Folds, groups: list[list[Job]], score: Score, events: Events
+) -> Iterator[Outcome]:
+    """`along_C` of each group; where rows are few, a group on each thread: a round has parts that one thread does."""
+    groups = sorted(groups, key=_narrowness, reverse=True)  # what takes longest begins first
+    config = groups[0][0].config
+    slots = min(len(groups), slots_of(store, config), max(1, _fit_at_a_time(store, config, folds.count)))
+    if slots > 1:
+        groups = [[_on_one_thread(job) for job in group] for group in groups]
+    with Engine(1).serial_blas():
+        yield from as_they_come([partial(along_C, store, folds, g, score, events) for g in groups], slots)
+
+
+def _narrowness(group: list[Job]) -> float:
+    """Narrow kernels have the most support vectors."""
+    gamma = group[0].config.kernel.gamma
+    return gamma if isinstance(gamma, float) else 0.0
+
+
+def _on_one_thread(job: Job) -> Job:
+    return replace(job, config=job.config.model_copy(update={"threads": 1}))
+
+
+def along_C(store: Store, folds: Folds, jobs: list[Job], score: Score, events: Events) -> Iterator[Outcome]:
+    """Jobs of points that differ in C alone, on all folds; C rises."""
+    jobs = sorted(jobs, key=lambda job: job.config.C)
+    share, Cs = jobs[0].share, {job.point: job.config.C for job in jobs}
+    ids = np.flatnonzero(folds.joins < share)
+    here, fold_of = store.subset(ids) if len(ids) < store.n else store, folds.of[ids]
+    began = time.perf_counter()
+    with (
+        planned(here, with_task(jobs[0].config, here), Run(progress_of(events))) as fit,
+        fit.engine.serial_blas(),
+    ):
+        judge = fit.judge()
+        decide = _factorised if has_own_way(type(fit)) else _solved
+        for point, decisions in decide(fit, Cs, fold_of, folds.count):
+            seconds, began = (time.perf_counter() - began) / folds.count, time.perf_counter()
+            for job in (job for job in jobs if job.point == point):
+                held = np.flatnonzero(fold_of == job.fold)
+                found = assess(judge, here.subset(held), [(0, len(held), (decisions[held], None))])
+                yield Outcome(point, job.fold, score(found), seconds)
+
+
+Decided = Iterator[tuple[int, np.ndarray]]  # a point, and decision values (n,) or (n, k) of held-out rows
+
+
+def _factorised(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> Decided:
+    decisions = fit.folds(list(Cs.values()), fold_of, folds)
+    for number, point in enumerate(Cs):
+        own = decisions[:, number]
+        yield point, own[:, 0] if own.shape[1] == 1 else own
+
+
+def _solved(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> Decided:
+    k, rows = len(fit.classes), StoreSamples(fit.store, fit.scaling).load().rows
+    weights = np.where(fold_of == np.arange(folds)[:, None], 0.0, fit.upper / fit.config.C)
+    solver = Lockstep(BlockSolver(fit.config.tol, BLOCK, fit.has_bias), fit.engine.threads)
+    kept = KeptGram(BLOCK)
+    parts = [_Part(fit, rows, part, weights, kept) for part in fit.task.subproblems(fit.targets)]
+    for point, C in Cs.items():
+        decisions = np.stack([part.decisions(solver, C, fold_of) for part in parts], axis=1)
+        yield point, decisions[:, 0] if k == 2 else vote(decisions, k)
+
+
+class _Part:
+    """A subproblem on every fold, and where the last C has led to. weights: (folds, n)."""
+
+    def __init__(self, fit: Fit, rows: Rows, part: Subproblem, weights: np.ndarray, kept: KeptGram) -> None:
+        self._rows, self._kernel = rows, fit.kernel
+        self._members, self._others = part.ids, np.delete(np.arange(len(rows)), part.ids)
+        self._weights = weights[:, self._members]
+        own = rows.take(self._members) if len(self._others) else rows
+        self._problem = KernelColumns(
+            fit.kernel, own, part.y, self._weights, fit.engine.threads, part.linear, kept
+        )
+        self._state: LockstepState | None = None
+
+    def decisions(self, solver: Lockstep, C: float, fold_of: np.ndarray) -> np.ndarray:
+        """(n,) decision values of each row without those of its fold."""
+        problem, members, others = self._problem, self._members, self._others
+        problem.upper = C * self._weights
+        start = solver.again(problem, self._state) if self._state else solver.init(problem)
+        self._state = state = solver.solve(problem, start)
+        bias = np.array([column.bias for column in state.columns])
+        out = bias[fold_of]
+        Qa = np.stack([column.gradient for column in state.columns]) - problem.linear
+        out[members] += problem.y * Qa[fold_of[members], np.arange(len(members))]
+        if len(others):  # no rows of this problem
+            support = np.flatnonzero(state.alpha.any(axis=0))
+            coef = (state.alpha * problem.y)[:, support].T
+            found = self._kernel.apply(
+                self._rows.take(others), problem.rows.take(support), coef, problem.threads
+            )
+            out[others] += found[np.arange(len(others)), fold_of[others]]
+        return out

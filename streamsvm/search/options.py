@@ -1,0 +1,123 @@
+"""What is tried, and how it is compared: the `[tune]` table of a configuration whose other options all points share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from operator import attrgetter
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from streamsvm.config import (
+    FitConfig,
+    Layer,
+    build_config,
+    option_names,
+    read_layer,
+    suggest,
+    validated,
+)
+from streamsvm.errors import ConfigError
+from streamsvm.options.base import Count, Options, Whole
+from streamsvm.solvers.catalogue import renamed_option
+from streamsvm.unread import require_read
+
+Point = dict[str, Any]  # values by dotted option name
+
+
+class Range(Options):
+    """`points` values from `low` to `high`, each the same factor above the one before."""
+
+    low: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    high: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    points: Annotated[Whole, Field(ge=2)]
+
+    def values(self) -> list[float]:
+        factor = self.high / self.low
+        return [float(f"{self.low * factor ** (i / (self.points - 1)):.12g}") for i in range(self.points)]
+
+
+def _grid(table: Any) -> Any:
+    """Values by dotted option name; names may be dotted or nested."""
+    if not isinstance(table, Mapping) or not table:
+        raise ValueError("expected a table of option = list of values, or {low, high, points}")
+    return dict(_entries(table, ""))
+
+
+def _entries(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, list[Any]]]:
+    known = list(option_names())
+    for key, found in table.items():
+        name = renamed_option(f"{prefix}{key}")
+        is_range = isinstance(found, Mapping) and "low" in found
+        if isinstance(found, Mapping) and not is_range:
+            yield from _entries(found, f"{name}.")
+            continue
+        if name not in known:
+            raise ValueError(f"{name}: unknown option{suggest(name, known)}")
+        values = validated(Range, (name, found)).values() if is_range else found
+        if not isinstance(values, list) or not values:
+            raise ValueError(f"{name}: found {values!r}, expected a list of values, or {{low, high, points}}")
+        yield name, values
+
+
+class TuneConfig(Options):
+    """Cross-validated search over options."""
+
+    grid: Annotated[
+        dict[str, list[Any]],
+        BeforeValidator(_grid),
+        Field(description="Options and their values: lists, or {low, high, points}, a geometric range"),
+    ]
+    folds: Annotated[Whole, Field(ge=2, description="Parts of the rows, each held out once")] = 5
+    scoring: Annotated[
+        Literal["accuracy", "f1_macro", "roc_auc", "r2", "ndcg", "neg_mean_absolute_error"] | None,
+        Field(description="What is compared, larger is better; else by the task"),
+    ] = None
+    search: Annotated[
+        Literal["grid", "halving"], Field(description="Every point on all rows, or few rows first")
+    ] = "grid"
+    factor: Annotated[
+        Whole, Field(ge=2, description="Of halving: times fewer points and more rows in each round")
+    ] = 3
+    smallest_rows: Annotated[
+        Count, Field(description="Of halving: rows of the first round; else so that the last one has all")
+    ] = None
+    share: Annotated[
+        bool, Field(description="Solve folds as one problem, where rows fit in memory and the solver can")
+    ] = True
+
+
+def load_search(path: Path, *overrides: Layer) -> tuple[TuneConfig, list[tuple[Point, FitConfig]]]:
+    """What is tried, and every point with its configuration, of a TOML file and what overrides it.
+
+    Raises ConfigError.
+    """
+    layers = [read_layer(path), *overrides]
+    if not isinstance(layers[0][1].get("tune"), Mapping):
+        raise ConfigError(f"{path}: found no table [tune], expected one with a grid of options to try")
+    options = validated(TuneConfig, *((f"{origin}: tune", v["tune"]) for origin, v in layers if "tune" in v))
+    base = [(origin, {k: v for k, v in values.items() if k != "tune"}) for origin, values in layers]
+    return options, points(options, *base)
+
+
+def points(options: TuneConfig, *base: Layer) -> list[tuple[Point, FitConfig]]:
+    """Every combination of the grid's values with its configuration; one of those that differ in what they do not read.
+
+    An option that a point does not read is None in it. Raises ConfigError for one that no point reads, too.
+    """
+    combined = [dict(zip(options.grid, values, strict=True)) for values in product(*options.grid.values())]
+    configs = [build_config(*base, *_layers(point)) for point in combined]
+    idle = require_read([*base, *(layer for point in combined for layer in _layers(point))], *configs)
+    found: dict[str, tuple[Point, FitConfig]] = {}
+    for config, own in zip(configs, idle, strict=True):
+        point = {name: None if name in own else attrgetter(name)(config) for name in options.grid}
+        found.setdefault(repr(point), (point, config))
+    return list(found.values())
+
+
+def _layers(point: Point) -> Iterator[Layer]:
+    for name, value in point.items():
+        group, _, member = name.rpartition(".")
+        yield "tune.grid", {group: {member: value}} if group else {member: value}

@@ -1,0 +1,153 @@
+"""Scores of points and folds, kept in the run directory as they come; the table of a search as a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.columns import Column
+from streamsvm.data.folds import DEALT_BY
+from streamsvm.data.growing import GrowingArray
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError, StorageError
+from streamsvm.events import Events, Warned
+from streamsvm.runs.checkpoints import identity, require_own
+from streamsvm.runs.records import JsonLines
+from streamsvm.search.fold_by_fold import Outcome
+from streamsvm.search.options import Point, TuneConfig
+from streamsvm.storage.atomic import Target, whole_file
+from streamsvm.storage.jsonable import jsonable
+
+SCORES = "scores.jsonl"
+RESULTS = "streamsvm_tune"  # group attribute of a table as zarr
+
+
+def has_scores(run_dir: Path) -> bool:
+    """Whether a search has kept scores to go on from."""
+    return len(_lines(run_dir / SCORES)) > 1
+
+
+class Kept:
+    """scores: outcomes by (point, fold, share of the rows). In a run directory each is a line as soon as it is known.
+
+    Raises ConfigError where the directory holds scores of another store or search.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path | None,
+        store: Store,
+        options: TuneConfig,
+        points: list[tuple[Point, FitConfig]],
+        resume: bool,
+        events: Events,
+    ) -> None:
+        self.scores: dict[tuple[int, int, float], Outcome] = {}
+        self._file: JsonLines | None = None
+        if run_dir is None:
+            return
+        path = run_dir / SCORES
+        own = identity(store, points[0][1]) | {
+            f"tune.{name}": value for name, value in options.model_dump(mode="json").items()
+        }
+        known = _lines(path) if resume else []
+        if known:
+            require_own(path, json.dumps(known[0].get("identity")), own)
+        is_of_other_folds = bool(known) and known[0].get("folds") != DEALT_BY
+        if path.exists() and (is_of_other_folds or not resume):
+            message = f"{run_dir} holds the scores of an earlier search, which this one replaces"
+            why = "its folds were dealt in another way" if resume else "--resume would go on from them"
+            events(Warned(f"{message}; {why}"))
+            path.unlink()
+            known = []
+        self._file = JsonLines(path)
+        if not known:
+            self._file({"event": "search", "identity": own, "folds": DEALT_BY})
+        for line in known[1:]:
+            outcome = Outcome(line["point"], line["fold"], line["score"], line["seconds"])
+            self.scores[outcome.point, outcome.fold, line["share"]] = outcome
+
+    def add(self, outcome: Outcome, share: float) -> None:
+        self.scores[outcome.point, outcome.fold, share] = outcome
+        if self._file is not None:
+            self._file({"event": "score", "share": share, **vars(outcome)})
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a file; a last one that a kill has torn is not one."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    found = []
+    for line in lines:
+        with suppress(ValueError):
+            found += [json.loads(line)] if line.endswith("\n") else []
+    return found
+
+
+def write_records(records: Sequence[dict[str, Any]], out: Path) -> None:
+    """The table as .csv, .json (a list of objects) or .zarr (an array for each column), whole or not at all."""
+    writers = {".csv": _write_csv, ".json": _write_json, ".zarr": _write_zarr}
+    require_suffix("--out", out, *writers)
+    writers[out.suffix](records, out)
+
+
+def require_suffix(option: str, path: Path, *suffixes: str) -> None:
+    """Raises ConfigError where the name ends in none of these."""
+    if path.suffix not in suffixes:
+        expected = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]]) if len(suffixes) > 1 else suffixes[0]
+        raise ConfigError(f"{option} {path}: expected a name ending in {expected}")
+
+
+def require_free(option: str, path: Path) -> None:
+    """Raises StorageError where a table or picture would take the place of a folder; files are replaced."""
+    if path.is_dir():
+        raise StorageError(f"{option} {path}: found a folder, which is not replaced; take another {option}")
+
+
+def _write_json(records: Sequence[dict[str, Any]], out: Path) -> None:
+    with whole_file(out) as file:
+        file.write((json.dumps(jsonable(records), indent=1) + "\n").encode())
+
+
+def _write_csv(records: Sequence[dict[str, Any]], out: Path) -> None:
+    flat = [_flat(record) for record in records]
+    with whole_file(out) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
+        writer = csv.DictWriter(text, list(flat[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(flat)
+
+
+def _write_zarr(records: Sequence[dict[str, Any]], out: Path) -> None:
+    target = Target(str(out), overwrite=False)
+    with target.errors(), ExitStack() as cleanup:
+        cleanup.callback(target.discard)
+        group = target.begin()
+        for name in records[0]:
+            column = cleanup.enter_context(closing(Column(name, target.folder)))
+            values = np.array([record[name] for record in records])  # numbers, or text where any is
+            if values.ndim == 1:
+                column.append(values)
+                column.write(group)
+            else:
+                array = GrowingArray(group, name)
+                array.append(values)
+                array.close()
+        group.attrs.put({RESULTS: 1})
+        target.commit()
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    """A column for each fold's score."""
+    plain = {name: value for name, value in record.items() if name != "fold_scores"}
+    return plain | {f"score_{fold}": score for fold, score in enumerate(record["fold_scores"])}

@@ -1,0 +1,191 @@
+"""The search: points and folds, scored one way or the other, kept as they come, ranked at the end."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.folds import make_folds
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
+from streamsvm.events import Events, heard
+from streamsvm.parallel.compiling import compiling_told
+from streamsvm.runs.directory import TUNE, end_with, recorded, write_result
+from streamsvm.runs.phases import usage_so_far, used_s
+from streamsvm.search.fold_by_fold import Job, Outcome, one_by_one
+from streamsvm.search.folds_together import all_along_C, can_share
+from streamsvm.search.options import Point, TuneConfig
+from streamsvm.search.score_table import Kept
+from streamsvm.tasks import task_of
+from streamsvm.train import run_facts, train, with_task
+from streamsvm.training.advice import uneven_columns
+from streamsvm.training.prepare import first_rows
+
+REFIT = ("n", "d", "n_support", "objective", "gap", "gamma", "converged", "model")  # of its report
+
+
+def tune(
+    store: Store,
+    options: TuneConfig,
+    points: list[tuple[Point, FitConfig]],
+    *,
+    model_path: Path | None = None,
+    run_dir: Path | None = None,
+    resume: bool = False,
+    events: Events = heard,
+) -> dict[str, Any]:
+    """`best` (params and score), `results` (a record for each point, best first), `seconds` (of the whole command, as
+    in the report of a fit) and `seconds_search`.
+
+    With model_path a model of the best point on all rows is written, and `refit` is its report; with run_dir scores are
+    kept as they come, `tune.json` holds the results, `result.json` what else came of it. Raises StreamSVMError.
+    """
+    began, start, told = time.perf_counter(), used_s(), events
+    with ExitStack() as stack:
+        if run_dir is not None:
+            about = run_facts(store, with_task(points[0][1], store))
+            told = stack.enter_context(recorded(run_dir, events, resume, **about))
+        kept = stack.enter_context(closing(Kept(run_dir, store, options, points, resume, told)))
+        stack.enter_context(compiling_told(told))
+        _advise(store, [config for _, config in points], told)
+        search = _Search(store, options, points, kept, told)
+        order, records = search.ranked()
+        if run_dir is not None:
+            write_result(run_dir, TUNE, records)
+    params, config = points[order[0]]
+    found: dict[str, Any] = {
+        "best": {"params": params, "score": records[0]["mean_score"]},
+        "scoring": search.scoring,
+        "results": records,
+        "seconds_search": time.perf_counter() - began,
+    }
+    if model_path is not None:
+        found["refit"] = train(store, config, model_path=model_path, events=events)
+    found |= usage_so_far()
+    if run_dir is not None:
+        end_with(run_dir, events, _result(found, config, start[0]))
+    return found
+
+
+def _advise(store: Store, configs: list[FitConfig], events: Events) -> None:
+    """Warns of columns that some points would not scale; that a gamma is too large, the search finds out."""
+    if any(config.kernel.name == "rbf" and config.scale == "none" for config in configs):
+        message = uneven_columns(first_rows(store), store.feature_names)
+        if message:
+            events.advise(message)
+
+
+def _result(found: dict[str, Any], config: FitConfig, start_s: float) -> dict[str, Any]:
+    """What a search came to as the result of a run: of the model on all rows, where there is one, and the time."""
+    refit = found.get("refit", {})
+    seconds = {"start": start_s, "search": found["seconds_search"]}
+    if refit:
+        seconds["refit"] = found["seconds"] - sum(seconds.values())
+    kept = {name: refit[name] for name in REFIT if name in refit}
+    return {"solver": config.solver, **kept, "seconds_by_phase": seconds, "seconds": found["seconds"]}
+
+
+class _Search:
+    def __init__(
+        self,
+        store: Store,
+        options: TuneConfig,
+        points: list[tuple[Point, FitConfig]],
+        kept: Kept,
+        events: Events,
+    ) -> None:
+        self.store, self.options, self.points, self.kept, self.events = store, options, points, kept, events
+        base = points[0][1]
+        task = task_of(str(with_task(base, store).task))
+        self.scoring = options.scoring or task.scoring
+        self.folds = make_folds(store, options.folds, task.is_stratified, base.seed, positive=base.positive)
+
+    def ranked(self) -> tuple[list[int], list[dict[str, Any]]]:
+        """Numbers and records of all points: those with the most rows first, of these the best first."""
+        last = dict.fromkeys(range(len(self.points)), 1.0)
+        for share, alive in self._rounds():
+            self._score(alive, share)
+            last |= dict.fromkeys(alive, share)
+        means = {point: float(np.mean(self._scores(point, share))) for point, share in last.items()}
+        order = sorted(last, key=lambda point: (-last[point], -means[point], point))
+        return order, [self._record(point, last[point], rank) for rank, point in enumerate(order, 1)]
+
+    def _rounds(self) -> Iterator[tuple[float, list[int]]]:
+        """Shares of the rows, and the points that are scored on them: all on all, or by successive halving."""
+        alive = list(range(len(self.points)))
+        if self.options.search == "grid":
+            yield 1.0, alive
+            return
+        for share in self._shares():
+            yield share, alive
+            best = sorted(alive, key=lambda point: -np.mean(self._scores(point, share)))  # stable
+            alive = best[: math.ceil(len(alive) / self.options.factor)]
+
+    def _shares(self) -> list[float]:
+        """Of the rows, in each round of halving: `factor` times as many as before, at most all."""
+        n, factor, smallest = self.store.n, self.options.factor, self.options.smallest_rows
+        rounds = 1 + int(math.log(len(self.points), factor) + 1e-9)
+        if smallest is None:
+            return [factor ** -float(rounds - number) for number in range(1, rounds + 1)]
+        if smallest > n:
+            raise ConfigError(f"tune.smallest_rows is {smallest}, more than the store's {n} rows")
+        shares = [smallest / n * factor**number for number in range(rounds)]
+        return [share for share in shares if share < 1] + [1.0][: sum(share >= 1 for share in shares)]
+
+    def _score(self, points: list[int], share: float) -> None:
+        """Scores of these points on all folds that are not known yet."""
+        jobs = [Job(p, f, share, self.points[p][1]) for p in points for f in range(self.folds.count)]
+        todo = [job for job in jobs if (job.point, job.fold, job.share) not in self.kept.scores]
+        done = len(jobs) - len(todo)
+        for outcome in self._outcomes(todo):
+            self.kept.add(outcome, share)
+            done += 1
+            self.events.progress("tune", done, len(jobs), score=round(outcome.score, 5))
+
+    def _outcomes(self, jobs: list[Job]) -> Iterator[Outcome]:
+        alone, together = [], dict[str, list[Job]]()
+        score = partial(score_of, self.scoring)
+        for job in jobs:
+            if self.options.share and can_share(self.store, job.config, self.folds.count):
+                same = job.config.model_copy(update={"C": 1.0}).model_dump_json()
+                together.setdefault(same, []).append(job)
+            else:
+                alone.append(job)
+        if together:
+            yield from all_along_C(self.store, self.folds, list(together.values()), score, self.events)
+        if alone:
+            yield from one_by_one(self.store, self.folds, alone, score, self.events)
+
+    def _scores(self, point: int, share: float) -> list[float]:
+        return [self.kept.scores[point, fold, share].score for fold in range(self.folds.count)]
+
+    def _record(self, point: int, share: float, rank: int) -> dict[str, Any]:
+        outcomes = [self.kept.scores[point, fold, share] for fold in range(self.folds.count)]
+        scores = [outcome.score for outcome in outcomes]
+        return self.points[point][0] | {
+            "mean_score": float(np.mean(scores)),
+            "std_score": float(np.std(scores)),
+            "rank": rank,
+            "seconds": sum(outcome.seconds for outcome in outcomes),
+            "rows": int(np.count_nonzero(self.folds.joins < share)),
+            "fold_scores": scores,
+        }
+
+
+def score_of(scoring: str, found: dict[str, Any]) -> float:
+    """A score, larger is better, from what `evaluate` says. Raises ConfigError where that has none."""
+    if scoring == "f1_macro" and "per_class" in found:
+        return float(np.mean([row["f1"] for row in found["per_class"]]))
+    name, sign = (scoring[4:], -1.0) if scoring.startswith("neg_") else (scoring, 1.0)
+    if found.get(name) is None:
+        there = ", ".join(key for key in ("accuracy", "roc_auc", "r2", "ndcg") if found.get(key) is not None)
+        raise ConfigError(f"tune.scoring is {scoring!r}, which these labels do not have; they have {there}")
+    return sign * float(found[name])

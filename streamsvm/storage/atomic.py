@@ -1,0 +1,182 @@
+"""Where a store or a file is being written: a temporary name next to its target, renamed when whole."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import zarr
+
+from streamsvm.errors import StorageError, StreamSVMError
+from streamsvm.storage.locks import is_alive
+
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "google")  # packages of object stores
+PARTIAL = (
+    "streamsvm_partial"  # group attribute while a writer is at work: such a group does not open as a store
+)
+
+
+def local_path(url: str | os.PathLike[str]) -> Path | None:
+    """The local path that url means, or None for other file systems."""
+    text = os.fspath(url)
+    if text.startswith("file://"):
+        return Path(text[len("file://") :])
+    return None if "://" in text or "::" in text else Path(text)
+
+
+def is_remote_failure(error: BaseException) -> bool:
+    """Whether a file system or the client of an object store raised it; these have errors of their own."""
+    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in CLIENTS
+
+
+@contextmanager
+def storage_errors(url: str) -> Iterator[None]:
+    """Turns what the operating system says about writing to url into a StorageError of one line."""
+    try:
+        yield
+    except StreamSVMError:
+        raise
+    except Exception as error:
+        if not is_remote_failure(error):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise StorageError(f"writing {url} failed: {reason}; nothing was kept") from error
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A binary file that takes the name `path` on a clean exit and is removed on an exception."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with storage_errors(str(path)):
+        file = part.open("wb")
+        try:
+            with file:
+                yield file
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+class Target:
+    """A zarr group on its way to `url`: begin, then commit or discard.
+
+    Local stores are renamed in one step. On other file systems the group's own metadata is moved last, so that
+    nothing there opens as a group before all else is in place.
+    """
+
+    def __init__(self, url: str, overwrite: bool) -> None:
+        self.url = url
+        self._overwrite = overwrite
+        self._path = local_path(url)
+        token = f"partial-{os.getpid()}-{secrets.token_hex(4)}"
+        if self._path is None:
+            self._partial = f"{url.rstrip('/')}.{token}"
+        else:
+            self._partial = str(self._path.parent / f".{self._path.name}.{token}")
+
+    @property
+    def folder(self) -> str | None:
+        """A local folder on the target's disk for temporary files, None where the target is not local."""
+        return None if self._path is None else str(self._path.parent)
+
+    def errors(self) -> Any:
+        return storage_errors(self.url)
+
+    def begin(self) -> zarr.Group:
+        """The empty group under its temporary name. Raises StorageError where the target exists."""
+        if not self._overwrite and self._exists():
+            raise StorageError(f"{self.url} already exists; remove it or choose another name")
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            _remove_leftovers(self._path)
+        return zarr.open_group(self._partial, mode="w-", zarr_format=3, attributes={PARTIAL: True})
+
+    def commit(self) -> None:
+        if self._path is None:
+            self._commit_remote()
+        elif self._path.exists():
+            if not _exchange(self._partial, str(self._path)):
+                old = f"{self._partial}.old"
+                os.rename(self._path, old)
+                os.rename(self._partial, self._path)
+                os.rename(old, self._partial)
+            _remove(Path(self._partial))
+        else:
+            os.rename(self._partial, self._path)
+
+    def discard(self) -> None:
+        """Removes what is left under the temporary name; nothing after a commit."""
+        if self._path is not None:
+            _remove_for_good(Path(self._partial))
+            return
+        fs, partial = filesystem(self._partial)
+        if fs.exists(partial):
+            fs.rm(partial, recursive=True)
+
+    def _exists(self) -> bool:
+        if self._path is not None:
+            return os.path.lexists(self._path)
+        fs, path = filesystem(self.url)
+        return fs.exists(path)
+
+    def _commit_remote(self) -> None:
+        fs, partial = filesystem(self._partial)
+        _, target = filesystem(self.url)
+        if fs.exists(target):
+            fs.rm(target, recursive=True)
+        root = f"{partial}/zarr.json"
+        for key in [*(k for k in fs.find(partial) if k != root), root]:
+            moved = target + key[len(partial) :]
+            fs.makedirs(moved.rsplit("/", 1)[0], exist_ok=True)
+            fs.mv(key, moved)
+
+
+def filesystem(url: str) -> tuple[Any, str]:
+    """The file system of a url, and its path there."""
+    import fsspec
+
+    fs, path = fsspec.core.url_to_fs(url)
+    return fs, path.rstrip("/")
+
+
+def _exchange(a: str, b: str) -> bool:
+    """Swaps two paths in one step, so that a kill leaves one of them whole; False where the system cannot."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    return rename is not None and rename(_HERE, os.fsencode(a), _HERE, os.fsencode(b), _EXCHANGE) == 0
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _remove_for_good(path: Path) -> None:
+    """Removes a folder that writes still under way, after one of them failed, may make again for a moment."""
+    absent = 0 if path.exists() else 3
+    for _ in range(100):
+        if absent == 3:
+            return
+        shutil.rmtree(path, ignore_errors=True)
+        time.sleep(0.01)
+        absent = 0 if path.exists() else absent + 1
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Removes temporary groups of writers of the same target that were killed on this machine."""
+    pattern = re.compile(re.escape(f".{path.name}.partial-") + r"(\d+)-[0-9a-f]{8}")
+    for entry in path.parent.iterdir():
+        match = pattern.fullmatch(entry.name)
+        if match and not is_alive(int(match[1])):
+            shutil.rmtree(entry, ignore_errors=True)

@@ -1,0 +1,181 @@
+"""Reading zarr arrays so that a missing or damaged chunk is an error, never zeros."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import psutil
+import zarr
+from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
+
+from streamsvm.errors import CorruptDataError, DataError, StorageError, StreamSVMError
+from streamsvm.private.zarr import fetch, file_key, first_codec, has_key, is_local
+from streamsvm.storage.atomic import is_remote_failure
+
+PAUSES_S = (
+    1.0,
+    4.0,
+    0.0,
+)  # after a try to read from an object store; its client has tried several times in each
+MEMORY_BYTES = psutil.virtual_memory().total
+_ABSENT = np.uint64(2**64 - 1)  # a shard index holds this for a chunk that was never written
+
+
+class CheckedArray:
+    """A zarr array, chunked along its first axis only, whose every chunk must be there and intact.
+
+    zarr reads a chunk that is not there as the fill value. Here that raises CorruptDataError, for
+    arrays of any writer, sharded ones included; so does a chunk that fails its checksum or codec.
+    Arrays chunked along a second axis raise DataError. With `may_lack` chunks need not be there: those of the fill
+    value alone, which zarr does not write, as of a mask that masks nothing.
+    """
+
+    def __init__(self, array: zarr.Array, name: str, *, may_lack: bool = False) -> None:
+        self.array = array
+        self.name = name
+        self._may_lack = may_lack
+        self.shape = array.shape
+        self.dtype = array.dtype
+        if not array.shape:
+            raise DataError(f"array {name!r} is a scalar; expected one entry per row")
+        self.chunk_rows = max(1, array.chunks[0])
+        self._file_rows = max(1, (array.shards or array.chunks)[0])
+        self._row_bytes = math.prod(array.shape[1:]) * array.dtype.itemsize
+        self._require_room(self.chunk_rows, "a chunk")
+        if any(c < s for c, s in zip(array.chunks[1:], array.shape[1:], strict=True)):
+            raise DataError(
+                f"array {name!r} of shape {array.shape} is chunked by columns (chunks {array.chunks}); rows must be "
+                f"whole: rewrite it, e.g. dask.array.from_zarr(...).rechunk({{1: -1}}).to_zarr(...)"
+            )
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Entries start..stop of the first axis. Raises CorruptDataError naming array, chunk and rows."""
+        if start >= stop:
+            return np.empty((0, *self.shape[1:]), dtype=self.dtype)
+        for pause in PAUSES_S:
+            try:
+                return self._read(start, stop)
+            except Exception as error:
+                if self._is_local or isinstance(error, StreamSVMError) or not is_remote_failure(error):
+                    raise
+                last = error
+                time.sleep(pause)
+        raise StorageError(
+            f"array {self.name!r}: entries {start} to {stop - 1} could not be fetched, {len(PAUSES_S)} times "
+            f"({_brief(last)}); is {self.array.store} still there?"
+        ) from last
+
+    def _require_room(self, rows: int, what: str) -> None:
+        """Raises CorruptDataError for sizes that nobody means; metadata can claim any."""
+        if rows * self._row_bytes > MEMORY_BYTES:
+            raise CorruptDataError(
+                f"array {self.name!r}: {what} of {rows} entries would take {rows * self._row_bytes:,} bytes, more than "
+                f"this machine's memory; is its shape {self.shape} damaged?"
+            )
+
+    def _read(self, start: int, stop: int) -> np.ndarray:
+        self._require_room(stop - start, "a stretch")
+        for chunk in () if self._may_lack else range(start // self._file_rows, -(-stop // self._file_rows)):
+            self._require(chunk, start, stop)
+        try:
+            return np.asarray(self.array[start:stop])
+        except MemoryError:
+            raise
+        except Exception as error:  # codecs raise what they like: ValueError, RuntimeError, zlib.error, ...
+            if not self._is_local:
+                self._fetch(start)  # raises again what was no damage
+            raise self._damage(start, stop, error) from error
+
+    @property
+    def _is_local(self) -> bool:
+        return is_local(self.array)
+
+    def _fetch(self, row: int) -> None:
+        """The bytes of a row's file, as they are."""
+        fetch(self.array, file_key(self.array, row // self._file_rows))
+
+    def all(self) -> np.ndarray:
+        return self.read(0, len(self))
+
+    def _damage(self, start: int, stop: int, error: Exception) -> CorruptDataError:
+        """The error for the first chunk of rows start..stop that cannot be decoded."""
+        first = start // self.chunk_rows * self.chunk_rows
+        for lo in range(first, stop, self.chunk_rows):
+            try:
+                self.array[max(lo, start) : min(lo + self.chunk_rows, stop)]
+            except Exception as cause:
+                return self._corrupt(lo // self.chunk_rows, self.chunk_rows, f"is damaged ({_brief(cause)})")
+        return self._corrupt(
+            first // self.chunk_rows, self.chunk_rows, f"could not be read ({_brief(error)})"
+        )
+
+    def _corrupt(self, chunk: int, chunk_rows: int, what: str) -> CorruptDataError:
+        lo, hi = chunk * chunk_rows, min((chunk + 1) * chunk_rows, len(self))
+        return CorruptDataError(
+            f"array {self.name!r}: chunk {chunk} (entries {lo} to {hi - 1}) {what}; "
+            f"restore it from a copy or write the store again"
+        )
+
+    def _require(self, file: int, start: int, stop: int) -> None:
+        """Raises unless chunk file `file` exists and, if it is a shard, holds all chunks of start..stop."""
+        key = file_key(self.array, file)
+        if not has_key(self.array, key):
+            raise self._corrupt(file, self._file_rows, f"is missing (no {key!r})")
+        if self.array.shards is not None:
+            self._require_in_shard(file, key, start, stop)
+
+    def _require_in_shard(self, file: int, key: str, start: int, stop: int) -> None:
+        present = self._shard_index(file, key)
+        first = file * self._file_rows
+        lo = max(start, first) - first
+        hi = min(stop, first + self._file_rows) - first
+        for inner in range(lo // self.chunk_rows, -(-hi // self.chunk_rows)):
+            if not present[inner]:
+                chunk = first // self.chunk_rows + inner
+                raise self._corrupt(chunk, self.chunk_rows, f"is missing (not in shard {key!r})")
+
+    def _shard_index(self, file: int, key: str) -> np.ndarray:
+        """Which inner chunks a shard file holds, (chunks per shard,) bool, from the index at its end or start."""
+        codec = first_codec(self.array)
+        if not isinstance(codec, ShardingCodec) or not _plain_index(codec):
+            raise DataError(f"array {self.name!r} has a shard index in a form that cannot be checked")
+        n_chunks = self._file_rows // self.chunk_rows
+        n_bytes = 16 * n_chunks
+        extra = 4 if len(codec.index_codecs) == 2 else 0
+        at_end = codec.index_location.value == "end"
+        raw = fetch(self.array, key, n_bytes + extra if at_end else None) or b""
+        if len(raw) < n_bytes:
+            raise self._corrupt(file, self._file_rows, f"is damaged (shard {key!r} is cut short)")
+        return np.frombuffer(raw, "<u8", count=2 * n_chunks)[::2] != _ABSENT
+
+
+@contextmanager
+def whole_metadata(where: str) -> Iterator[None]:
+    """Turns what zarr and we raise at metadata that nobody wrote so into CorruptDataError; it warns of them, too."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except StreamSVMError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise CorruptDataError(
+            f"{where}: damaged metadata ({_brief(error)}); restore it from a copy"
+        ) from error
+
+
+def _plain_index(codec: ShardingCodec) -> bool:
+    kinds = [type(c) for c in codec.index_codecs]
+    return kinds in ([BytesCodec], [BytesCodec, Crc32cCodec])
+
+
+def _brief(error: BaseException) -> str:
+    return " ".join(str(error).split())[:120] or type(error).__name__

@@ -1,0 +1,95 @@
+"""Locks on files, and names that are on the disk: the same on every system."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+WAIT_S = 0.2  # for a lock: who looks whether it is held holds it for a moment
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this machine is there."""
+    return psutil.pid_exists(pid)
+
+
+def sync_folder(folder: Path) -> None:
+    """Waits until a folder's names are on the disk, where the system lets one."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows opens no folders
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class InUse(Exception):
+    """A lock that another process holds; the text says which."""
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds the lock file `path`, which a killed process lets go of. Raises InUse, OSError.
+
+    Who holds it is written beside it: on Windows nobody else can read a locked file.
+    """
+    owner = _owner_file(path)
+    with _held(path, WAIT_S):
+        with suppress(OSError):  # a disk that is full: locked all the same
+            owner.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                owner.unlink()
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock file `path`."""
+    if not path.exists():
+        return False
+    try:
+        with _held(path, 0.0):
+            return False
+    except InUse:
+        return True
+    except OSError:  # another user's, which is not ours to lock
+        return _owner_lives(path)
+
+
+@contextmanager
+def _held(path: Path, wait_s: float) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, timeout=wait_s, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise InUse(_owner(path)) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _owner_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.owner")
+
+
+def _owner(path: Path) -> str:
+    with suppress(OSError, ValueError):
+        return _owner_file(path).read_text(encoding="utf-8").strip() or "another process"
+    return "another process"
+
+
+def _owner_lives(path: Path) -> bool:
+    found = re.fullmatch(r"process (\d+) on (.+)", _owner(path))
+    return found is not None and found[2] == socket.gethostname() and is_alive(int(found[1]))

@@ -1,0 +1,83 @@
+"""The place where a model or a store is to go: what took long to make is not lost in silence."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from streamsvm.errors import StorageError
+from streamsvm.storage.atomic import filesystem, local_path, storage_errors
+
+MODEL_FORMAT = "streamsvm-model"
+STORE_MARK = "streamsvm_store"
+
+
+def found_at(url: str | os.PathLike[str]) -> str | None:
+    """What is there, in words: `a model`, `a store`, or what else; None: nothing. Raises StorageError."""
+    path = local_path(url)
+    if path is None:
+        with storage_errors(os.fspath(url)):
+            return _found_remote(os.fspath(url))
+    if not os.path.lexists(path):
+        return None
+    if path.is_dir():
+        return _kind(path / "zarr.json") or "a folder of other things"
+    return "a file" if path.exists() else "a link that leads nowhere"
+
+
+def require_place(option: str, url: str | os.PathLike[str], kind: str, *, force: bool = False) -> None:
+    """Raises StorageError unless `kind`, `a model` or `a store`, can go there.
+
+    Where one is there already, this takes force; what is neither is never replaced.
+    """
+    found = found_at(url)
+    if found is None:
+        _require_writable(option, url)
+    elif found != kind:
+        raise StorageError(
+            f"{option} {url}: found {found}, expected nothing or {kind}; it is not replaced, take another {option}"
+        )
+    elif not force:
+        raise StorageError(f"{option} {url}: found {kind}; --force replaces it, or take another {option}")
+
+
+def _require_writable(option: str, url: str | os.PathLike[str]) -> None:
+    """The folder that exists already must take new entries: an hour's work ends there."""
+    path = local_path(url)
+    if path is None:
+        return
+    folder = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        raise StorageError(f"{option} {url}: {folder} cannot be written to; take another {option}")
+
+
+def _kind(metadata: Path) -> str | None:
+    try:
+        return _kind_of(metadata.read_bytes())
+    except OSError:
+        return None
+
+
+def _kind_of(metadata: bytes) -> str:
+    """What a zarr.json says."""
+    try:
+        attributes: Any = json.loads(metadata)["attributes"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        attributes = {}
+    if isinstance(attributes, Mapping) and STORE_MARK in attributes:
+        return "a store"
+    is_model = isinstance(attributes, Mapping) and attributes.get("format") == MODEL_FORMAT
+    return "a model" if is_model else "a zarr group of others"
+
+
+def _found_remote(url: str) -> str | None:
+    fs, path = filesystem(url)
+    if not fs.exists(path):
+        return None
+    if not fs.isdir(path):
+        return "a file"
+    metadata = f"{path}/zarr.json"
+    return _kind_of(fs.cat_file(metadata)) if fs.exists(metadata) else "a folder of other things"

@@ -1,0 +1,228 @@
+"""ALFPGM over a store: LIBSVM's problem of each pair of classes, or epsilon regression, with rows in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import StoreSamples
+from streamsvm.errors import DataError
+from streamsvm.events import Phase, Rounds
+from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.inner import Precomputed
+from streamsvm.parallel.memory import require_memory
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, dual_of
+from streamsvm.solvers import blockws
+from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
+from streamsvm.solvers.loop import run
+from streamsvm.tasks.base import Subproblem
+from streamsvm.training.base import Context, Fit, Solution
+from streamsvm.training.drafts import Draft
+from streamsvm.training.duals import model_of_duals
+from streamsvm.training.growth import Growth
+from streamsvm.training.prepare import Prepared
+
+ROW_BYTES = 300  # solver vectors of one row
+
+MakeDual = Callable[[Rows, int, int], DualQP]  # from all rows, threads and cache bytes
+
+
+@dataclass(frozen=True)
+class Facts:
+    """How one problem ended."""
+
+    intercept: float
+    objective: float
+    gap: float
+    rounds: int
+    violation: float
+
+
+class _Growth(Growth):
+    """Workers share the subproblems."""
+
+    def is_spread(self, config: FitConfig, problems: int) -> bool:
+        return problems > 1
+
+
+class ALFPGMFit(Fit):
+    """The subproblems of its task, side by side or one after the other."""
+
+    growth = _Growth(spread=("solve",))
+    has_bias = True
+
+    def __init__(self, prepared: Prepared, context: Context) -> None:
+        super().__init__(prepared, context)
+        store, config = prepared.store, prepared.config
+        if isinstance(self.kernel, Precomputed) and store.n != store.d:
+            raise DataError(
+                f"{store.url or 'X'} is {store.n} x {store.d}; expected a square matrix, the kernel values of all "
+                "training rows with each other"
+            )
+        options = config.alfpgm
+        self.solver = ALFPGM(
+            config.tol,
+            4 * options.pairs,
+            subproblem=options.subproblem,
+            mu=options.mu,
+            candidates=options.min_alpha_check,
+            least_uses=options.min_alpha_opt,
+            most_uses=options.max_alpha_opt,
+            settled=options.delta_alpha,
+            shrinking=options.shrinking,
+        )
+        self.samples = StoreSamples(store, self.scaling)
+        self.bytes = {
+            "rows_bytes": int(3 * self.samples.nbytes),  # all, a pair's, and its active ones
+            "vector_bytes": store.n * ROW_BYTES,
+            "cache_bytes": config.cache_size,
+        }
+        what = "the rows in memory, which solver alfpgm needs and dcsvm does not"
+        require_memory(config.memory_limit, sum(self.bytes.values()), what)
+
+    def plan(self) -> dict[str, Any]:
+        """Memory, and how many problems."""
+        facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
+        return self.bytes | facts | {"problems": self.task.n_subproblems(len(self.classes))}
+
+    @classmethod
+    def shares_folds(cls, n: int, config: FitConfig) -> bool:
+        return config.alfpgm.max_iter is None
+
+    @property
+    def breaks_ties(self) -> bool:
+        return self.config.alfpgm.break_ties
+
+    def solve(self, draft: Draft) -> Solution:
+        with self.phase("read"):
+            rows = self.samples.load().rows
+        parts = list(self.task.subproblems(self.targets))
+        solved, facts = self._solved(rows, parts)
+        alpha = np.zeros((len(rows), self.task.coefficients(len(self.classes))))
+        for part, found in zip(parts, solved, strict=True):
+            alpha[part.places] = found
+        intercept = np.array([f.intercept for f in facts])
+        take = partial(self.kernel.support, rows)
+        model = model_of_duals(self, alpha, intercept, take, break_ties=self.breaks_ties)
+        worst = max(f.violation for f in facts)
+        rounds, tol = [f.rounds for f in facts], self.config.tol
+        return Solution(
+            model,
+            sum(f.objective for f in facts),
+            sum(f.gap for f in facts),
+            model.n_support,
+            exact=True,
+            converged=worst <= tol,
+            advice=f"stopped after {max(rounds)} rounds at a violation of {worst:.2g}, tol is {tol:g}; give a larger "
+            "max_iter, or scale the features",
+            facts={"rounds": rounds, "violation": worst},
+        )
+
+    def _solved(self, rows: Rows, parts: list[Subproblem]) -> tuple[list[np.ndarray], list[Facts]]:
+        """Variables and facts of all subproblems, those of a checkpoint first."""
+        alphas, facts = [], []
+        duals = [_Dual(self.kernel, part, self.upper[part.ids]) for part in parts]
+        sizes = [len(part.y) for part in parts]
+        saved = self.checkpoints.load() or {"alpha": np.empty(0), "facts": np.empty((0, 5))}
+        done = len(saved["facts"])
+        alphas += np.split(saved["alpha"], np.cumsum(sizes[:done]))[:done]
+        facts += [Facts(b, f, gap, int(rounds), v) for b, f, gap, rounds, v in saved["facts"].tolist()]
+        running = {name[8:]: value for name, value in saved.items() if name.startswith("running_")}
+
+        def so_far(state: ALFPGMState | None = None) -> dict[str, Any]:
+            now = {f"running_{name}": value for name, value in (state.to_arrays() if state else {}).items()}
+            table = np.array([astuple(f) for f in facts]).reshape(-1, 5)
+            return {"alpha": np.concatenate([*alphas, np.empty(0)]), "facts": table} | now
+
+        def keep(state: ALFPGMState | None = None) -> None:
+            self.checkpoints.offer(partial(so_far, state), last=len(facts) == len(duals))
+
+        with self.phase("solve"), self.engine.serial_blas():
+            for alpha, found in self._solutions(rows, duals[done:], running, keep):
+                alphas.append(alpha)
+                facts.append(found)
+                keep()
+        return alphas, facts
+
+    def _solutions(
+        self,
+        rows: Rows,
+        duals: Sequence[MakeDual],
+        running: dict[str, np.ndarray],
+        keep: Callable[..., None],
+    ) -> Iterator[tuple[np.ndarray, Facts]]:
+        """Few problems one after the other in this process, each on all threads; many side by side."""
+        cache_bytes, slots = self.config.cache_size, self.engine.slots
+        solve = partial(_solve, self.solver, self.config.alfpgm.max_iter or math.inf)
+        if len(duals) >= 4 * slots and not running:
+            alone = partial(_solve_alone, solve, cache_bytes // self.engine.worker_memory()[1])
+            shared = (self.engine.share(rows),)
+            yield from self.engine.map(
+                alone, duals, shared=shared, window=16 * slots, phase="pairs", events=self.events
+            )
+            return
+        rounds = Rounds(self.events, Phase.SOLVE, len(duals), self.config.tol)
+        for number, dual in enumerate(duals):
+
+            def on_step(state: ALFPGMState, problem: DualQP, number: int = number) -> None:
+                active = len(state.alpha) if state.active is None else len(state.active)
+                sizes = {"working_set": len(state.block), "active": active}
+                rounds(number, blockws.facts(problem, state) | sizes)
+                keep(state)
+
+            start = ALFPGMState.from_arrays(running) if running else None
+            running = {}
+            yield solve(dual(rows, self.engine.threads, cache_bytes), start, on_step)
+        rounds.end()
+
+
+@dataclass(frozen=True)
+class _Dual(Weighed):
+    """A subproblem and the bounds (m,) of its rows, which may be some of all."""
+
+    kernel: Kernel
+    part: Subproblem
+    upper: np.ndarray
+
+    def __call__(self, rows: Rows, threads: int, cache_bytes: int) -> DualQP:
+        ids = self.part.ids
+        own = rows if len(ids) == len(rows) else rows.take(ids)
+
+        def of_rows(y: np.ndarray) -> KernelDual | MatrixDual:
+            if isinstance(self.kernel, Precomputed):
+                return MatrixDual(own.dense()[:, ids], y, self.upper, threads)
+            return KernelDual(self.kernel, own, y, self.upper, threads, cache_bytes=cache_bytes)
+
+        return dual_of(self.part, of_rows)
+
+
+def _solve(
+    solver: ALFPGM,
+    most_rounds: float,
+    dual: DualQP,
+    start: ALFPGMState | None = None,
+    on_step: Callable[[Any, DualQP], None] = lambda state, problem: None,
+) -> tuple[np.ndarray, Facts]:
+    def stop(state: Any) -> bool:
+        return solver.is_solved(state) or state.rounds >= most_rounds
+
+    def told(state: Any) -> None:
+        on_step(state, dual)
+
+    state = solver.unshrunk(dual, run(solver, dual, start, stop=stop, on_step=told))
+    objective, gap = blockws.objective(dual, state), blockws.duality_gap(dual, state)
+    return state.alpha, Facts(state.bias, objective, gap, state.rounds, state.violation)
+
+
+def _solve_alone(
+    solve: Callable[[DualQP], tuple[np.ndarray, Facts]], cache_bytes: int, rows: Rows, make: MakeDual
+) -> tuple[np.ndarray, Facts]:
+    return solve(make(rows, 1, cache_bytes))

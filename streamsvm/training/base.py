@@ -1,0 +1,169 @@
+"""What every fit is: a plan, and a solution that is certified; made of data that is ready, in a place to work."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.rows import Rows
+from streamsvm.errors import ConfigError
+from streamsvm.events import Events, Warned
+from streamsvm.models import files
+from streamsvm.models.base import Header
+from streamsvm.models.calibration import Calibration
+from streamsvm.models.kernel import KernelModel
+from streamsvm.parallel.engine import Engine
+from streamsvm.runs.checkpoints import Checkpoints
+from streamsvm.runs.phases import Phases
+from streamsvm.tasks.scores import Judge
+from streamsvm.training.drafts import Draft
+from streamsvm.training.growth import Growth
+from streamsvm.training.prepare import Prepared
+
+Report = dict[str, Any]  # what `fit --json` prints
+
+
+class Learned(files.Model, Protocol):
+    """A model as fits make it."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def header(self) -> Header: ...
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a fit works with: who computes, what is kept to go on from, who is told, and where the time went."""
+
+    engine: Engine
+    checkpoints: Checkpoints
+    events: Events
+    phase: Phases
+
+    @cached_property
+    def scratch(self) -> Path:
+        """A folder for files that the fit needs while it runs, in the run directory where there is one."""
+        return Path(tempfile.mkdtemp(prefix="streamsvm-scratch-", dir=self.checkpoints.run_dir))
+
+    def close(self) -> None:
+        """Ends what computed, and removes scratch files."""
+        self.engine.close()
+        if "scratch" in self.__dict__:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What a solver came to: a model that lacks its certificate alone, and what is known of it.
+
+    exact: the problem was neither divided nor approximated. converged: None of a solver that makes passes; where it is
+    False, advice says what to do. facts: of this solver, for its report.
+    """
+
+    model: Learned
+    objective: float
+    gap: float | None
+    n_support: int
+    exact: bool
+    converged: bool | None
+    advice: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Fit(ABC):
+    """One fit of prepared data. Making one plans its memory, and reads nothing. Raises MemoryLimitError."""
+
+    growth: ClassVar[Growth] = Growth()
+    has_bias: ClassVar[bool] = False  # its duals keep y'a = 0
+
+    def __init__(self, prepared: Prepared, context: Context) -> None:
+        self.prepared, self.context = prepared, context
+        self.store, self.config, self.task = prepared.store, prepared.config, prepared.task
+        self.scaling, self.kernel, self.upper = prepared.scaling, prepared.kernel, prepared.upper
+        self.targets = prepared.targets
+        self.classes, self.codes = self.targets.classes, self.targets.codes
+        self.engine, self.checkpoints = context.engine, context.checkpoints
+        self.events, self.phase = context.events, context.phase
+
+    @property
+    def scratch(self) -> Path:
+        return self.context.scratch
+
+    @abstractmethod
+    def plan(self) -> dict[str, Any]:
+        """What the fit would do; nothing is trained."""
+
+    @abstractmethod
+    def solve(self, draft: Draft) -> Solution:
+        """Trains. draft: takes those arrays of a large model that come part by part."""
+
+    def certified(self, solution: Solution, calibration: Calibration | None = None) -> tuple[Learned, Report]:
+        """The model with what is known of it, and the report. Warns where the solver ended before it converged."""
+        if solution.converged is False:
+            self.events(Warned(f"not converged: {solution.advice}", about="convergence"))
+        certificate = {
+            "objective": solution.objective,
+            "gap": solution.gap,
+            "tol": self.config.tol,
+            "exact": solution.exact,
+            "converged": solution.converged,
+        }
+        header = replace(solution.model.header, certificate=certificate, calibration=calibration)
+        return replace(solution.model, header=header), self._report(solution)
+
+    def _report(self, solution: Solution) -> Report:
+        """What every solver tells, and a solver's own facts."""
+        return {
+            "solver": self.config.solver,
+            "n": self.store.n,
+            "d": self.store.d,
+            "n_support": solution.n_support,
+            "objective": solution.objective,
+            "gap": solution.gap,
+            "converged": solution.converged,
+            "gamma": self.kernel.to_attrs().get("gamma"),
+            **solution.facts,
+            **self.engine.facts(),
+        }
+
+    @classmethod
+    def shares_folds(cls, n: int, config: FitConfig) -> bool:
+        """Whether a search may decide n rows in pairs of classes, each without its fold, as one problem: by `folds`, or
+        with the duals of all folds side by side, where solving them is all that a fit does."""
+        return False
+
+    def folds(self, Cs: Sequence[float], fold_of: np.ndarray, count: int) -> np.ndarray:
+        """Decision values (n, len(Cs), columns) of each row without those of its fold, fold_of (n,) of `count`."""
+        raise ConfigError(f"solver {self.config.solver} does not share its work among folds")
+
+    def judge(self) -> Judge:
+        """A model without support vectors: it knows what the decision values of `folds`, or of pairs, mean."""
+        none, no_rows = np.empty(0), Rows(np.empty((0, self.store.d), np.float32))
+        header = Header(self.kernel, self.scaling, self.classes, self.config.positive)
+        return KernelModel(header, no_rows, none, none, none, none, self.breaks_ties)
+
+    @property
+    def breaks_ties(self) -> bool:
+        """Whether equal votes of pairs are decided by confidence, see KernelModel."""
+        return True
+
+
+class PathFit(Fit):
+    """A fit that shares its work among several values of C."""
+
+    @abstractmethod
+    def path(self, Cs: Sequence[float]) -> list[Solution]:
+        """A solution for each C; what was shared is among the facts of every one."""
+
+    def solve(self, draft: Draft) -> Solution:
+        return self.path([self.config.C])[0]

@@ -1,0 +1,184 @@
+"""Cutting planes over a store: classes against the rest, ranks, or pairs within queries; a row is one read a pass."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.gather import gather
+from streamsvm.data.pass_cache import PASS_BYTES, HeldSamples
+from streamsvm.data.samples import Samples, StoreSamples
+from streamsvm.errors import DataError
+from streamsvm.events import Approach, Step
+from streamsvm.kernels.nystroem import Nystroem, NystroemSamples
+from streamsvm.models import Header, LinearModel
+from streamsvm.parallel.memory import free_bytes, process_bytes, require_memory
+from streamsvm.problems.hinge_risk import HingeRisk
+from streamsvm.problems.pair_risk import PairRisk
+from streamsvm.problems.passes import LinearRisk, Passes
+from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
+from streamsvm.solvers.loop import run
+from streamsvm.training.base import Context, Fit, Solution
+from streamsvm.training.drafts import Draft
+from streamsvm.training.growth import Growth, Seen
+from streamsvm.training.prepare import Prepared
+
+LANDMARKS = 3  # of the seed's streams: which rows are landmarks
+LEAST_IDLE = 10  # see CuttingPlane: where memory is short
+
+
+class _Growth(Growth):
+    """Codes and weights go there once, scores back from each pass (a rank's slopes there, every other time)."""
+
+    def network_bytes(self, n: int, seen: Seen) -> float:
+        return n * 12.0 + seen.grown(n, "rows_read") * 8 * seen.columns
+
+
+class CuttingPlaneFit(Fit):
+    """One bundle of planes for each column, all fed by the same passes."""
+
+    growth = _Growth(1.5, ("planes",))
+
+    def __init__(self, prepared: Prepared, context: Context) -> None:
+        super().__init__(prepared, context)
+        store, config = prepared.store, prepared.config
+        self.options = config.cutting_plane
+        self.columns = self.task.columns(len(self.classes))
+        self.samples = StoreSamples(store, self.scaling)
+        self.limit_bytes = config.memory_limit or free_bytes()
+        plane_bytes = 4 * (1 + self._length) * self.columns
+        self.most_idle = int(np.clip(self.limit_bytes // 8 // plane_bytes, LEAST_IDLE, MOST_IDLE))
+        self.bytes = self._bytes(plane_bytes)
+        require_memory(config.memory_limit, sum(self.bytes.values()), f"{self.columns} linear problems")
+
+    def plan(self) -> dict[str, Any]:
+        """Memory, and what a pass reads."""
+        facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
+        rows = {"held_bytes": self._held_bytes(), "pass_bytes": int(self._row_bytes * self.store.n)}
+        return self.bytes | rows | facts
+
+    def solve(self, draft: Draft) -> Solution:
+        features = self._features()
+        passes = self._passes(features)
+        risk = self._risk(passes)
+        with self.phase("planes"):
+            state = self._solve(risk, passes)
+        active = np.any([risk.active(c, bundle.f) for c, bundle in enumerate(state.columns)], axis=0)
+        return Solution(
+            self._linear_model(state, features, passes.bias, self.prepared.header()),
+            state.objective,
+            state.objective - state.bound,
+            int(np.count_nonzero(active)),
+            exact=features is None,
+            converged=self._solver.done(state),
+            advice=f"stopped after {passes.count} passes, before the gap was below tol ({self.config.tol:g}); allow "
+            "more passes, or scale the features",
+            facts=self._facts(state, passes),
+        )
+
+    def _linear_model(
+        self, state: BundleState, features: Nystroem | None, bias: float, header: Header
+    ) -> LinearModel:
+        W = np.stack([bundle.w for bundle in state.columns], axis=1)
+        coef, intercept = (W[:-1], bias * W[-1]) if bias else (W, np.zeros(self.columns))
+        task = self.task.name
+        thresholds = self.task.thresholds(state.columns[0].f, self.targets, self.upper)
+        if features is None:
+            return LinearModel(header, coef, intercept, task, thresholds)
+        coef = features.coefficients(coef)
+        return LinearModel(header, coef, intercept, task, thresholds, features.landmarks)
+
+    def _facts(self, state: BundleState, passes: Passes) -> dict[str, Any]:
+        facts = {
+            "task": self.config.task,
+            "steps": state.steps,
+            "passes": passes.count,
+            "planes": state.planes,
+        }
+        return facts | self.task.facts(self.targets)
+
+    @property
+    def _solver(self) -> CuttingPlane:
+        return CuttingPlane(self.config.tol, self.options.method, self.most_idle)
+
+    def _solve(self, risk: LinearRisk, passes: Passes) -> BundleState:
+        saved = self.checkpoints.load()
+        state, solver = None, self._solver
+        if saved is not None:
+            state, passes.count = BundleState.from_arrays(saved), int(saved["passes"])
+        last = time.perf_counter()
+        approach = Approach(self.config.tol)
+
+        def on_step(state: BundleState) -> None:
+            nonlocal last
+            now = time.perf_counter()
+            gap = (state.objective - state.bound) / state.objective
+            facts = {"gap": gap, "rows_s": self.store.n / (now - last)}
+            passes.note, last = facts, now
+            self.events(Step(state.steps, passes.count, state.objective, state.bound, state.planes, **facts))
+            done = approach(gap) if not self._stop(state, passes) else 1.0
+            self.events.progress("planes", done, 1, step=state.steps, gap=gap)
+            self.checkpoints.offer(
+                lambda: {"passes": passes.count, **state.to_arrays()}, last=self._stop(state, passes)
+            )
+
+        return run(solver, risk, state, stop=lambda state: self._stop(state, passes), on_step=on_step)
+
+    def _stop(self, state: BundleState, passes: Passes) -> bool:
+        return self._solver.done(state) or passes.count >= self.options.passes
+
+    def _risk(self, passes: Passes) -> LinearRisk:
+        groups = self.targets.groups
+        if groups is None:
+            return HingeRisk(passes, self.codes, len(self.classes), self.upper)
+        risk = PairRisk(passes, self.codes, groups, self.upper / self.config.C, self.config.C)
+        if risk.total == 0:
+            raise DataError(
+                f"{self.store.url or 'the data'}: no query has rows of two grades; there are no pairs"
+            )
+        return risk
+
+    def _features(self) -> Nystroem | None:
+        if self.options.landmarks is None:
+            return None
+        with self.phase("landmarks"):
+            rng = np.random.default_rng([self.config.seed, LANDMARKS])
+            ids = rng.choice(self.store.n, min(self.options.landmarks, self.store.n), replace=False)
+            return Nystroem.of(self.kernel, gather(self.samples, np.sort(ids), self.engine))
+
+    def _passes(self, features: Nystroem | None) -> Passes:
+        samples: Samples = self.samples
+        if features is not None:
+            blocks = self.store.blocks(max(1, int(PASS_BYTES / self._row_bytes)))
+            samples = NystroemSamples(samples, features, blocks)
+        held_bytes = self._held_bytes() if self.engine.is_local else sys.maxsize
+        held = HeldSamples(samples, held_bytes, lambda: self.scratch)
+        bias = self.options.bias if self.targets.groups is None else 0.0  # pairs do not see it
+        return Passes(held, self.engine, bias, self.events)
+
+    @property
+    def _length(self) -> int:
+        """Features of a row as passes read it."""
+        landmarks = self.options.landmarks
+        return self.store.d if landmarks is None else min(landmarks, self.store.n)
+
+    @property
+    def _row_bytes(self) -> float:
+        return self.samples.nbytes / self.store.n if self.options.landmarks is None else 4.0 * self._length
+
+    def _bytes(self, plane_bytes: int) -> dict[str, int]:
+        """What the fit holds besides rows: vectors of all rows, planes, what tasks are reading."""
+        chunk_bytes = self.store.nbytes / self.store.n * self.store.chunk_rows
+        return {
+            "vector_bytes": self.store.n * (24 * self.columns + (44 if self.targets.groups is None else 110)),
+            "plane_bytes": plane_bytes * (2 * self.most_idle + 8 * self.engine.threads + 6),
+            "task_bytes": int(self.engine.threads * 4 * max(PASS_BYTES, chunk_bytes)),
+        }
+
+    def _held_bytes(self) -> int:
+        """Of rows that stay in memory."""
+        used = process_bytes() + sum(self.bytes.values())
+        return max(0, int(0.9 * self.limit_bytes) - used)

@@ -1,0 +1,183 @@
+"""DC-SVM over a store: the memory plan, the solver's stages one after the other, and the model, exact or early."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.gather import gather
+from streamsvm.errors import ConfigError
+from streamsvm.events import LevelSolved, Phase, Rounds, SupportCompared, Warned
+from streamsvm.models import ExpansionModel, KernelModel, LocalModel
+from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Stage, default_levels, support_of
+from streamsvm.solvers.loop import run
+from streamsvm.training.base import Context, Fit, Solution
+from streamsvm.training.divided import DividedProblem
+from streamsvm.training.divided_growth import DividedGrowth
+from streamsvm.training.drafts import Draft
+from streamsvm.training.duals import model_of_duals
+from streamsvm.training.early import EarlyParts
+from streamsvm.training.memory_plan import MemoryPlan, plan_memory
+from streamsvm.training.prepare import Prepared
+
+
+class DCSVMFit(Fit):
+    """DC-SVM, exact or with early prediction."""
+
+    growth = DividedGrowth(spread=("cluster", "levels", "solve", "top"))
+
+    @classmethod
+    def shares_folds(cls, n: int, config: FitConfig) -> bool:
+        """An exact fit of rows that are one part."""
+        options = config.dcsvm
+        whole = options.levels is None and default_levels(n, options.children, early=False) == 0
+        return whole and not options.early
+
+    def __init__(self, prepared: Prepared, context: Context) -> None:
+        super().__init__(prepared, context)
+        store, config, options = prepared.store, prepared.config, prepared.config.dcsvm
+        if options.early and not self.task.in_pairs:
+            raise ConfigError(
+                f"dcsvm.early is of pairs of classes, found task {self.task.name!r}; leave it out"
+            )
+        self.memory = self._plan_memory()
+        if self.engine.is_local:
+            self.engine = self.engine.on(self.memory.threads)
+        levels = options.levels or default_levels(store.n, options.children, early=options.early)
+        early = (options.early_level or levels) if options.early and levels else None
+        self.solver = DCSVM(config.tol, max(levels, early or 0), early, options.refine)
+        if options.early and early is None:
+            self.events(Warned(f"{store.n} rows are one part: solved exactly, early or not"))
+
+    def _plan_memory(self) -> MemoryPlan:
+        """Of this process, or of each worker of a cluster."""
+        raw = self.scaling.kind == "none" and self.store.dtype == np.uint8
+        limit, threads = self.config.memory_limit, self.engine.threads
+        if not self.engine.is_local:
+            limit, threads = self.engine.worker_memory()
+        return plan_memory(
+            self.store,
+            self.task.coefficients(len(self.classes)),
+            limit,
+            threads,
+            raw=raw,
+            cache_bytes=self.config.cache_size,
+            on_worker=not self.engine.is_local,
+        )
+
+    def solve(self, draft: Draft) -> Solution:
+        """An early model's parts go into the draft as they are solved."""
+        with self.engine.serial_blas():
+            model, state = self._exact() if self.solver.early is None else self._early(draft)
+        facts: dict[str, Any] = {"levels": self.solver.levels}
+        if state.division is not None:
+            rows = int(np.bincount(state.division.parts).max())
+            facts |= {
+                "partition_bound": state.division.bound,
+                "n_parts": state.division.n_parts,
+                "max_part_rows": rows,
+            }
+        numbers = (state.objective, state.gap, model.n_support)
+        return Solution(model, *numbers, exact=self.solver.early is None, converged=True, facts=facts)
+
+    def plan(self) -> dict[str, Any]:
+        """Levels, parts and memory."""
+        store, levels = self.store, self.solver.levels
+        rows = self.part_rows(levels) if levels else store.n
+        return self.memory.as_dict() | {
+            "n": store.n,
+            "d": store.d,
+            "classes": self.classes.tolist(),
+            "levels": levels,
+            "early": self.config.dcsvm.early,
+            "max_part_rows": min(rows, store.n),
+        }
+
+    def part_rows(self, level: int) -> int:
+        """The bound on a part's rows at a level: from memory, and twice an even share at the bottom."""
+        if self.config.dcsvm.part_rows is not None:
+            return min(self.config.dcsvm.part_rows, self.memory.max_part_rows)
+        share = 2 * self.store.n // self.config.dcsvm.children**level
+        return min(max(share, 1024), self.memory.max_part_rows)
+
+    def _early(self, draft: Draft) -> tuple[LocalModel, DCSVMState]:
+        """The parts of a level."""
+        parts = EarlyParts(draft, self.codes, len(self.classes))
+        problem = DividedProblem(self, self.memory, self.part_rows, self.solver.early, parts.add)
+        state = self._solved(problem)
+        assert state.division is not None  # of the early level
+        return parts.model(self.prepared.header(), state.division, self.config.dcsvm), state
+
+    def _exact(self) -> tuple[KernelModel | ExpansionModel, DCSVMState]:
+        """The whole problem, from all levels."""
+        problem = DividedProblem(self, self.memory, self.part_rows)
+        state = self._solved(problem)
+        self._compare(state)
+        take = partial(gather, problem.samples, engine=self.engine)
+        return model_of_duals(self, state.start, np.zeros(problem.asked.count), take), state
+
+    def _compare(self, state: DCSVMState) -> None:
+        """Records how well each level knew the support vectors (figure 2 of the paper)."""
+        support = support_of(state.start)
+        for number, bits in state.found.items():
+            found = np.unpackbits(bits, count=self.store.n)
+            hits = int(np.count_nonzero(found[support]))
+            precision, recall = hits / max(int(found.sum()), 1), hits / max(len(support), 1)
+            self.events(SupportCompared(number, round(precision, 5), round(recall, 5)))
+
+    def _solved(self, problem: DividedProblem) -> DCSVMState:
+        """The solver's last state, from a checkpoint's on where there is one."""
+        saved = self.checkpoints.load()
+        state = DCSVMState.from_arrays(saved) if saved else self.solver.init(problem)
+        with closing(problem):
+            problem.keep_known(state)
+            while not self.solver.is_solved(state):
+                with self.phase(self._phase(state)):
+                    state = self._phase_solved(problem, state, self._phase(state))
+        return state
+
+    def _phase(self, state: DCSVMState) -> Phase:
+        """What reports call the stage that a state is at."""
+        if state.stage is Stage.PARTS:
+            return Phase("solve" if state.level == self.solver.early else "levels")
+        return Phase.named(state.stage.value)
+
+    def _phase_solved(self, problem: DividedProblem, state: DCSVMState, phase: Phase) -> DCSVMState:
+        """The first state beyond a phase; states on the way are told of, and kept."""
+        rounds = Rounds(self.events, phase, problem.asked.count, self.config.tol)
+        before = state
+
+        def on_step(state: DCSVMState) -> None:
+            nonlocal before
+            if state.turns is not None and state.turns.running is not None:
+                rounds(state.turns.done, problem.facts(state.turns))
+            if state.stage is Stage.PARTS and state.is_level_solved:
+                self._tell_level(problem, state)
+            is_new = (state.stage, state.level) != (before.stage, before.level)
+            before = state
+            self.checkpoints.offer(state.to_arrays, last=is_new and not self.solver.is_solved(state))
+
+        state = run(self.solver, problem, state, stop=lambda s: self._phase(s) != phase, on_step=on_step)
+        if phase in (Phase.REFINE, Phase.TOP):
+            rounds.end()
+        return state
+
+    def _tell_level(self, problem: DividedProblem, state: DCSVMState) -> None:
+        """Records a level at its end."""
+        assert state.division is not None
+        self.events(
+            LevelSolved(
+                level=state.level,
+                parts=state.division.n_parts,
+                max_rows=int(np.bincount(state.division.parts).max()),
+                seconds_clustering=round(problem.clustering_s, 3),
+                seconds_training=round(time.perf_counter() - problem.solving_since, 3),
+                objective=state.totals()[0],
+                n_support=sum(len(part.ids) for part in state.solutions),
+            )
+        )

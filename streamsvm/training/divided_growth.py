@@ -1,0 +1,50 @@
+"""How DC-SVM grows with its rows: they are divided, regrouped by part, and a level at a time is solved."""
+
+from __future__ import annotations
+
+from streamsvm.config import FitConfig
+from streamsvm.solvers.dcsvm import default_levels
+from streamsvm.training.growth import Growth, Seen
+from streamsvm.training.memory_plan import vector_bytes
+
+LEAST_PART_ROWS = {True: 128, False: 512}  # on average, of a pilot's parts, with early prediction or without
+
+
+class DividedGrowth(Growth):
+    """Of rows in as many parts as all rows have: parts of the same regions, thinner ones."""
+
+    def network_bytes(self, n: int, seen: Seen) -> float:
+        """Passes take the rows' parts there and back, a part its rows' numbers, labels, bounds and coefficients, rounds
+        of the top the products of all rows."""
+        rows = seen.grown(n, "rows_read") + 3 * n + n * seen.columns + seen.grown(n, "rows_of_rounds")
+        return 8 * rows + seen.grown(n, "n_support") * (4 * seen.d + 8 + 16 * seen.columns)
+
+    def least_bytes(self, n: int, seen: Seen) -> int:
+        """Vectors of all rows, and an exact model's support vectors twice over: gathered, then whole."""
+        support = 0 if seen.divided else seen.grown(n, "n_support")
+        return seen.base_bytes + vector_bytes(n, seen.columns) + int(2 * support * seen.spooled_row_bytes)
+
+    def regroups(self, n: int, seen: Seen, *, on_workers: bool) -> bool:
+        """In the order of their parts: for workers, or as memory does not hold them."""
+        return on_workers or not seen.is_held(n)
+
+    def rows_of_pilot(self, n: int, config: FitConfig) -> int:
+        levels = _levels(n, config)
+        parts_rows = LEAST_PART_ROWS[config.dcsvm.early] * config.dcsvm.children**levels
+        return max(self.least_rows, parts_rows if levels else 0)
+
+    def smaller(self, config: FitConfig, n: int, m: int) -> FitConfig:
+        options, levels = config.dcsvm, _levels(n, config)
+        if levels == 0:
+            return config
+        part_rows = max(2, (options.part_rows or 2 * n // options.children**levels) * m // n)
+        same = {"levels": levels, "part_rows": part_rows if options.early else options.part_rows}
+        return config.model_copy(update={"dcsvm": options.model_copy(update=same)})
+
+    def divided(self, n: int, config: FitConfig) -> int | None:
+        return n if config.dcsvm.early and _levels(n, config) else None
+
+
+def _levels(n: int, config: FitConfig) -> int:
+    options = config.dcsvm
+    return options.levels or default_levels(n, options.children, early=options.early)

@@ -1,0 +1,83 @@
+"""A model on its way: parts that come while it is trained, then the whole; in memory, or in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from streamsvm.models import LocalModel
+from streamsvm.models.files import Model, ModelWriter, save_model
+from streamsvm.runs.phases import Phases
+
+
+class Draft(Protocol):
+    """Takes blocks of a model's arrays as they come."""
+
+    def append(self, name: str, block: np.ndarray) -> None: ...
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What was appended, for the model; empty where it is in a file."""
+        ...
+
+    def save(self, model: Model) -> None:
+        """What is left of a model, now that it is certified."""
+        ...
+
+
+@contextmanager
+def opened_draft(path: Path | None, phase: Phases) -> Iterator[Draft]:
+    """A draft of the file at `path`, which appears, whole, at the end; None: of a model that stays in memory."""
+    if path is None:
+        yield InMemory()
+        return
+    with ExitStack() as stack:
+        yield InFile(path, stack, phase)
+
+
+class InMemory:
+    """A draft of a model that stays in memory."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, list[np.ndarray]] = {}
+
+    def append(self, name: str, block: np.ndarray) -> None:
+        self._blocks.setdefault(name, []).append(block)
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {name: np.concatenate(blocks) for name, blocks in self._blocks.items()}
+
+    def save(self, model: Model) -> None:
+        """Nothing is left: a model holds its arrays."""
+
+
+class InFile:
+    """A draft of a file; a model that comes in parts is written from the first one on, until the stack ends."""
+
+    def __init__(self, path: Path, stack: ExitStack, phase: Phases) -> None:
+        self._path, self._stack, self._phase = path, stack, phase
+        self._writer: ModelWriter | None = None
+
+    def append(self, name: str, block: np.ndarray) -> None:
+        if self._writer is None:
+            self._writer = self._stack.enter_context(ModelWriter(self._path, LocalModel.kind))
+        self._writer.append(name, block)
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def save(self, model: Model) -> None:
+        with self._phase("save"):
+            if self._writer is None:
+                save_model(model, self._path)
+                return
+            assert isinstance(model, LocalModel)  # the one kind that comes in parts
+            arrays, self._writer.attrs = model.small_state()
+            for name, array in arrays.items():
+                self._writer.append(name, array)

@@ -1,0 +1,92 @@
+"""What a limit of memory allows a fit: rows held or streamed, kernel rows kept, rows of a part, threads."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from streamsvm.data.store import Store
+from streamsvm.errors import MemoryLimitError
+from streamsvm.kernels.row_cache import WIDE
+from streamsvm.parallel.memory import MiB, free_bytes, process_bytes
+from streamsvm.storage.human import human_bytes
+
+TASK_BYTES = 48 * MiB  # a working set's Gram matrix, its tiles and vectors, whatever the part's size
+
+
+ROW_BYTES = 160  # solver vectors of one row of a part
+
+
+LEAST_ROWS = 1024  # rows of a part below which dividing is pointless
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes: the limit; what the process holds already, vectors of all rows, rows held in memory, kernel rows kept."""
+
+    limit_bytes: int
+    process_bytes: int
+    vector_bytes: int
+    rows_bytes: int
+    cache_bytes: int
+    in_memory: bool
+    threads: int
+    max_part_rows: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def plan_memory(
+    store: Store,
+    columns: int,
+    limit_bytes: int | None,
+    threads: int,
+    *,
+    raw: bool,
+    cache_bytes: int,
+    on_worker: bool = False,
+) -> MemoryPlan:
+    """How a fit stays under the limit (None: 80 % of what is free now). Raises MemoryLimitError.
+
+    columns: coefficients of a row. raw: uint8 rows are used as stored, else as float32.
+    cache_bytes: for kernel rows, less where memory is short.
+    on_worker: the limit and threads are those of a cluster's worker, which sees parts only.
+    """
+    limit = limit_bytes or free_bytes()
+    process = process_bytes()
+    vectors = 0 if on_worker else vector_bytes(store.n, columns)
+    row = store.nbytes / store.n * (1 if raw else _growth(store))
+    rows = int(store.n * row)
+    in_memory = not on_worker and stay_in_memory(store.n, row, columns, limit, threads)
+    free = limit - process - vectors - (int(1.2 * rows) if in_memory else 0)
+    per_row = 3 * row * (1 if not raw else 4) + ROW_BYTES
+    least_part = int((TASK_BYTES + LEAST_ROWS * per_row) / 0.8)
+    cache = min(cache_bytes, max(free - least_part, 0) // 4) if row >= 4 * WIDE else 0
+    free -= cache
+    while not on_worker and threads > 1 and 0.8 * free / threads < TASK_BYTES + 4 * LEAST_ROWS * per_row:
+        threads -= 1
+    max_part_rows = int((0.8 * free / threads - TASK_BYTES) / per_row)
+    if max_part_rows < LEAST_ROWS:
+        least = process + vectors + least_part
+        raise MemoryLimitError(
+            f"a memory limit of {human_bytes(limit)} is too small for {store.n} rows of {store.d} columns: "
+            f"give at least {-(-least // MiB)} MiB"
+        )
+    return MemoryPlan(limit, process, vectors, rows, cache, in_memory, threads, max_part_rows)
+
+
+def stay_in_memory(n: int, row_bytes: float, columns: int, limit_bytes: int, threads: int) -> bool:
+    """Whether n rows of these bytes are held, next to what the process holds already and vectors of all rows."""
+    tasks = threads * (TASK_BYTES + LEAST_ROWS * 3 * row_bytes)
+    return process_bytes() + vector_bytes(n, columns) + 1.5 * n * row_bytes + tasks < 0.7 * limit_bytes
+
+
+def vector_bytes(n: int, columns: int) -> int:
+    """Of labels, parts, coefficients and gradients of all rows."""
+    return n * (32 + 24 * columns)
+
+
+def _growth(store: Store) -> float:
+    """Bytes of a row as float32 over its bytes as stored; CSR indices stay."""
+    return 1.0 if store.is_sparse else 4 / store.dtype.itemsize

@@ -1,0 +1,136 @@
+"""The subproblems of a task over some rows, made one at a time; and a part's, solved as a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from streamsvm.data.regroup import PartReader
+from streamsvm.data.rows import Rows
+from streamsvm.events import Approaches
+from streamsvm.kernels.base import Kernel
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.problems.dual import DualQP, KernelDual, dual_of
+from streamsvm.progress import advance
+from streamsvm.solvers.dcsvm import PartSolution, support_of
+from streamsvm.solvers.in_turn import InTurn, InTurnState
+from streamsvm.solvers.loop import run
+from streamsvm.tasks.base import Subproblem, Targets, Task
+
+
+@dataclass(frozen=True)
+class Asked(Weighed):
+    """What is asked of rows: the task and their targets, and bounds upper (n,) of their duals, C times the weights.
+
+    close (n,): a number that rows share which are close to each other.
+    """
+
+    task: Task
+    targets: Targets
+    upper: np.ndarray
+    close: np.ndarray
+
+    def take(self, ids: np.ndarray) -> Asked:
+        return Asked(self.task, self.targets.take(ids), self.upper[ids], self.close[ids])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the coefficients of all rows."""
+        return len(self.upper), self.task.coefficients(len(self.targets.classes))
+
+    @property
+    def count(self) -> int:
+        """Subproblems, where rows of all classes are here."""
+        return self.task.n_subproblems(len(self.targets.classes))
+
+
+MakeDual = Callable[
+    [Subproblem, np.ndarray, "np.ndarray | None"], DualQP
+]  # of upper (m,), and parts if several
+
+
+class TaskDuals:
+    """The duals of a task's subproblems, made one at a time. single: of one class, too."""
+
+    def __init__(self, asked: Asked, make: MakeDual, *, single: bool = True) -> None:
+        self.asked, self.shape = asked, asked.shape
+        self._make, self._single = make, single
+        self._begin()
+
+    def _begin(self) -> None:
+        self._coming = self.asked.task.subproblems(self.asked.targets, single=self._single)
+        self._number = -1
+        self._part: Subproblem | None = None
+        self._dual: DualQP | None = None
+
+    def _at(self, number: int) -> Subproblem | None:
+        if number < self._number:
+            self._begin()
+        if number > self._number:
+            self._dual = None  # let it go before the next one is made
+            self._part = next(islice(self._coming, number - self._number - 1, None), None)
+            self._number = number
+        return self._part
+
+    def places(self, number: int) -> tuple[np.ndarray, np.ndarray] | None:
+        part = self._at(number)
+        return None if part is None else part.places
+
+    def dual(self, number: int) -> DualQP:
+        part = self._at(number)
+        if self._dual is None:
+            assert part is not None  # it has places
+            close = self.asked.close[part.ids]
+            several = close if len(close) and np.any(close != close[0]) else None
+            self._dual = self._make(part, self.asked.upper[part.ids], several)
+        return self._dual
+
+
+def in_memory(kernel: Kernel, rows: Rows, threads: int, cache_bytes: int) -> MakeDual:
+    """Duals over rows in memory."""
+
+    def dual(part: Subproblem, upper: np.ndarray, parts: np.ndarray | None) -> DualQP:
+        own = rows if len(part.ids) == len(rows) else rows.take(part.ids)
+        return dual_of(part, lambda y: KernelDual(kernel, own, y, upper, threads, parts, cache_bytes))
+
+    return dual
+
+
+@dataclass(frozen=True)
+class KeptPart(PartSolution):
+    """A part's solution with its support rows, where they are wanted."""
+
+    rows: Rows | None = None
+
+
+@dataclass(frozen=True)
+class PartSolver:
+    """What all parts are solved with. single: subproblems of one class, too. keep_rows: support rows are wanted."""
+
+    kernel: Kernel
+    tol: float
+    threads: int
+    cache_bytes: int
+    single: bool
+    keep_rows: bool
+
+    def __call__(
+        self, reader: PartReader, part: int, ids: np.ndarray, asked: Asked, alpha: np.ndarray
+    ) -> KeptPart:
+        """The solution of a part, from alpha of its rows."""
+        rows = reader.rows(part)
+        make = in_memory(self.kernel, rows, self.threads, self.cache_bytes)
+        duals, solver = TaskDuals(asked, make, single=self.single), InTurn(self.tol)
+        total, done = asked.count, Approaches(self.tol)
+
+        def on_step(state: InTurnState) -> None:
+            if state.running is not None:
+                advance(done(state.done, state.running.violation) / total)
+
+        state = run(solver, duals, solver.init(duals, alpha), stop=solver.is_solved, on_step=on_step)
+        support = support_of(state.solved)
+        kept = rows.take(support) if self.keep_rows else None
+        return KeptPart(ids[support], state.solved[support], state.objective, state.gap, kept)

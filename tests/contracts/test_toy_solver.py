@@ -1,0 +1,164 @@
+"""A solver that is registered from one file (toy_solver.py) is everywhere: nothing else was touched for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cases import labelled
+from making import write
+
+from streamsvm.data.rows import Rows
+
+HERE = Path(__file__).parent
+DOCS = HERE.parent / "docs"
+NAME = ("--solver", "toy-descent", "--gamma", "0.5", "--C", "5")
+
+
+def toy(code: str, *words: object, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """What Python says after it has imported the solver, as a plug-in is before the command line."""
+    program = f"import sys, toy_solver\nsys.path.insert(0, {str(DOCS)!r})\n{code}"
+    env = os.environ | {"PYTHONPATH": f"{HERE}:{HERE.parent}", "COLUMNS": "200", "TERM": "dumb"}
+    words = [sys.executable, "-c", program, *map(str, words)]
+    run = subprocess.run(words, capture_output=True, text=True, env=env, timeout=120)
+    assert run.returncode == status, run.stderr
+    return run
+
+
+def command(*words: object, status: int = 0) -> subprocess.CompletedProcess[str]:
+    return toy("from streamsvm.cli import main\nmain()", *words, status=status)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> str:
+    X, y = labelled(2, n=300)
+    return write(tmp_path_factory.mktemp("toy") / "s.zarr", Rows(X), y, step=100, chunk_rows=100).url
+
+
+def test_the_command_line_and_its_help_know_it(store):
+    help_text = " ".join(command("fit", "--help").stdout.split())
+    assert "alfpgm, toy- descent (default dcsvm)" in help_text
+    wrong = command("fit", "--store", store, "--solver", "toy", status=2)
+    assert "'alfpgm' or 'toy-descent'" in wrong.stderr
+    other = command("fit", "--store", store, "--set", "toy_descent.steps=3", status=2)
+    assert "toy_descent.steps is read by solver toy-descent only, found solver dcsvm" in other.stderr
+    option = command("fit", "--store", store, *NAME, "--set", "toy_descent.stepps=3", status=2)
+    assert "unknown option; did you mean toy_descent.steps?" in option.stderr
+    few = command("fit", "--store", store, *NAME, "--set", "toy_descent.steps=0", status=2)
+    assert "toy_descent.steps: found 0, expected a number at least 1" in few.stderr
+
+
+def test_it_is_planned_with_small_fits(store):
+    plan = json.loads(
+        command(
+            "fit", "--store", store, *NAME, "--dry-run", "--pilot", "1", "--workers", "2", "--json"
+        ).stdout
+    )
+    assert plan["matrix_bytes"] == 8 * 300**2
+    assert plan["seconds_estimated_by_phase"]["descend"] > 0
+    assert plan["network_bytes_estimated"] == 300 * 3 * 4
+
+
+@pytest.mark.slow  # several processes of the command
+def test_a_run_goes_on_is_reported_and_its_model_is_as_any(store, tmp_path):
+    run, whole, model = (tmp_path / name for name in ("r", "whole", "m"))
+    words = ("--store", store, *NAME, "--set", "checkpoint_every='1 step'", "--json")
+    fit = ("fit", "--model", model, "--run-dir", run, *words)
+    expected = json.loads(command("fit", "--model", whole, *words).stdout)
+    interrupted = """
+from streamsvm.cli import main
+from streamsvm.runs.checkpoints import Checkpoints
+save = Checkpoints._save
+def once(run_dir, arrays):
+    save(run_dir, arrays)
+    raise KeyboardInterrupt
+Checkpoints._save = staticmethod(once)
+main()
+"""
+    toy(interrupted, *fit, status=130)
+    said = json.loads(command(*fit, "--resume").stdout)
+    assert (said["converged"], said["objective"]) == (True, expected["objective"])
+    command("report", run, "--out", tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    assert "toy_descent.steps" in page
+    assert "dcsvm.children" not in page
+    scored = json.loads(command("evaluate", "--model", model, "--store", store, "--json").stdout)
+    assert scored["accuracy"] > 0.8
+    command("export", "--model", model, "--format", "libsvm", "--out", tmp_path / "m.svm")
+    command("fit", "--store", store, "--config", model, "--model", tmp_path / "again")
+
+
+@pytest.mark.slow  # several fits in a process of the command
+def test_it_is_searched_over(store, tmp_path):
+    (tmp_path / "t.toml").write_text(
+        'solver = "toy-descent"\n[kernel]\ngamma = 0.5\n[tune]\nfolds = 2\n'
+        "[tune.grid]\nC = [0.5, 5.0]\n[tune.grid.toy_descent]\nsteps = [50, 1000]\n"
+    )
+    words = ("tune", "--store", store, "--config", tmp_path / "t.toml", "--model", tmp_path / "m", "--json")
+    found = json.loads(command(*words).stdout)
+    assert {trial["toy_descent.steps"] for trial in found["results"]} == {50, 1000}
+    assert found["best"]["score"] > 0.8
+
+
+def test_the_tables_of_the_documentation_have_it():
+    tables = toy(
+        "from tables import option_tables, solver_table\nprint(option_tables(), solver_table())"
+    ).stdout
+    assert "## toy_descent\n\nAccelerated projected gradients" in tables
+    assert "| `toy_descent.steps` | whole number, at least 1 | `20000` | Most steps |" in tables
+    assert "| `toy-descent` | `toy_descent` | classify | all that are definite | `ToySVC` |" in tables
+
+
+def test_its_estimator_is_public():
+    toy("import streamsvm\nassert streamsvm.ToySVC is toy_solver.ToySVC\nassert 'ToySVC' in dir(streamsvm)")
+
+
+@pytest.mark.slow  # the contracts of one more solver, in a process of pytest
+def test_it_keeps_to_the_contracts():
+    words = ["-q", "-p", "toy_solver", "-p", "no:cacheprovider", "-n", "0", "-k", "toy-descent", "-m", ""]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, HERE / "contracts"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": f"{HERE}:{HERE.parent}"},
+        cwd=HERE.parent,
+        timeout=280,
+    )
+    assert run.returncode == 0, run.stdout
+    assert int(re.search(r"(\d+) passed", run.stdout)[1]) > 25
+
+
+WRONG = {
+    "already": "register('alfpgm', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
+    "toy_solver:Toy' is not there": "register('new', Row('toy_solver:Toy', 'toy_solver:ToyConfig'))",
+    "has no plan and no solve": "register('new', Row('streamsvm.training.base:Fit', 'toy_solver:ToyConfig'))",
+    "expected a SolverOptions": "register('new', Row('toy_solver:ToyFit', 'toy_solver:State'))",
+    "and a name that no option has": "register('kernel', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
+    "rules name wrong.shape": "register('wrong', Row('toy_solver:ToyFit', '__main__:Wrong'))",
+    "solver 'own': found options": "register('own', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
+    "solver 'a b': found options": "register('a b', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
+    "found 'tool' in reads": "register('new', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig', reads=('tool',)))",
+}
+
+
+def test_what_is_forgotten_is_an_error_where_it_is_registered():
+    lines = [f"with pytest.raises(ConfigError, match={said!r}): {wrong}" for said, wrong in WRONG.items()]
+    toy(
+        "\n".join(
+            [
+                "import pytest",
+                "from streamsvm.errors import ConfigError",
+                "from streamsvm.solvers.catalogue import Row, register, solver_names",
+                "from streamsvm.options.base import Rule, SolverOptions",
+                "class Wrong(SolverOptions):",
+                "    rules = (Rule('C', 'wrong of one shape', 'wrong.shape', bool),)",
+                *lines,
+                "assert solver_names()[-1] == 'toy-descent'",
+            ]
+        )
+    )

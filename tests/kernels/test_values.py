@@ -1,0 +1,242 @@
+"""Kernel blocks and products against float64 twins."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from streamsvm.data.rows import Rows
+from streamsvm.errors import ConfigError, ModelError
+from streamsvm.exchange.libsvm_write import SVM, svm_lines
+from streamsvm.exchange.onnx_graph import Graph
+from streamsvm.kernels.base import Kernel, kernel_class, kernel_from
+from streamsvm.kernels.distance import RBF, Cauchy, Matern
+from streamsvm.kernels.inner import Linear, Poly, Precomputed, Sigmoid
+from streamsvm.kernels.laplacian import Laplacian
+from streamsvm.kernels.table import KERNELS as ROWS
+from streamsvm.kernels.tiles import COLUMNS
+
+KERNELS = [
+    RBF(0.7),
+    RBF(1e-4),
+    RBF(300.0),
+    Laplacian(0.4),
+    Laplacian(20.0),
+    Matern(0.8, 0.5),
+    Matern(0.8, 1.5),
+    Matern(3.0, 2.5),
+    Cauchy(0.7),
+    Poly(0.5, 3, 1.0),
+    Poly(0.25, 1, 0.0),
+    Sigmoid(0.3, -0.5),
+    Sigmoid(2.0, 0.0),
+    Linear(),
+    Precomputed(),
+]
+
+
+def rows(m: int, d: int, layout: str, seed: int, filled: float = 0.5) -> Rows:
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random((m, d)) < filled, rng.normal(size=(m, d)), 0).astype(np.float32)
+    if layout == "uint8":
+        return Rows((np.abs(X) * 3).astype(np.uint8))
+    return Rows(sparse.csr_array(X) if layout == "csr" else X.astype(layout))
+
+
+def rounding(kernel: Kernel, a: Rows, b: Rows) -> float:
+    """What float32 leaves: the exponential's own error, and that of the squared distances, gamma |x|^2 2^-24."""
+    return 1e-6 + 2 * kernel.rounding(max(a.sq_norms.max(), b.sq_norms.max()))
+
+
+@pytest.mark.parametrize("layout", ["float32", "float64", "uint8", "csr"])
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_block_and_diagonal_are_those_of_the_twin(kernel, layout):
+    a, b = rows(70, 5, layout, 0), rows(41, 5, layout, 1)
+    K = reference.kernel_matrix(kernel, a.X, b.X)
+    np.testing.assert_allclose(kernel.block(a, b), K, atol=rounding(kernel, a, b) * max(1.0, np.abs(K).max()))
+    own = reference.kernel_matrix(kernel, a.X, a.X)
+    np.testing.assert_allclose(kernel.diag(a), np.diag(own), rtol=1e-6, atol=1e-6)
+    assert kernel.block(a, b).dtype == np.float32
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,)])
+@pytest.mark.parametrize("layout", ["float32", "csr"])
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_apply_is_block_times_coefficients(kernel, layout, shape):
+    a, b = rows(300, 6, layout, 2), rows(COLUMNS + 17, 6, layout, 3)  # more than one tile each way
+    coef = np.random.default_rng(4).normal(size=(len(b), *shape))
+    expected = reference.kernel_matrix(kernel, a.X, b.X) @ coef
+    found = kernel.apply(a, b, coef)
+    assert found.shape == (300, *shape)
+    assert found.dtype == np.float64
+    largest = np.abs(reference.kernel_matrix(kernel, a.X, b.X)).max() * np.abs(coef).sum()
+    np.testing.assert_allclose(found, expected, atol=rounding(kernel, a, b) * largest)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize(
+    "layouts", [("csr", "float32"), ("float32", "csr"), ("uint8", "csr"), ("csr", "uint8")]
+)
+def test_layouts_may_differ(kernel, layouts):
+    """A model of CSR rows meets dense ones, and the other way round."""
+    a, b = rows(30, 4, layouts[0], 9), rows(20, 4, layouts[1], 10)
+    K = reference.kernel_matrix(kernel, a.X, b.X)
+    np.testing.assert_allclose(kernel.block(a, b), K, atol=rounding(kernel, a, b) * max(1.0, np.abs(K).max()))
+
+
+@pytest.mark.parametrize("filled", [0.9, 0.1, 0.01, 0.0])
+@pytest.mark.parametrize("layouts", [(a, b) for a in ("float32", "csr") for b in ("float32", "csr")], ids=str)
+def test_any_share_of_zeros(layouts, filled):
+    """GEMM, skipped zeros, added rows and met entries are one inner product."""
+    a, b = rows(50, 70, layouts[0], 11, filled), rows(33, 70, layouts[1], 12, filled)
+    expected = a.dense().astype(np.float64) @ b.dense().T.astype(np.float64)
+    np.testing.assert_allclose(Linear().block(a, b), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("layout", ["float32", "csr"])
+def test_threads_change_nothing(layout):
+    kernel, a, b = RBF(0.3), rows(3000, 4, layout, 5), rows(600, 4, layout, 6)
+    coef = np.random.default_rng(7).normal(size=600)
+    np.testing.assert_array_equal(kernel.block(a, b, 1), kernel.block(a, b, 3))
+    np.testing.assert_array_equal(kernel.apply(a, b, coef, 1), kernel.apply(a, b, coef, 3))
+
+
+def test_no_rows_give_empty_blocks_and_zero_products():
+    kernel, a, none = RBF(), rows(5, 3, "float32", 8), rows(0, 3, "float32", 8)
+    assert kernel.block(a, none).shape == (5, 0)
+    np.testing.assert_array_equal(kernel.apply(a, none, np.empty(0)), np.zeros(5))
+    assert kernel.apply(none, a, np.ones(5)).shape == (0,)
+
+
+@settings(max_examples=30)
+@given(st.floats(1e-3, 1e3), st.integers(1, 40))
+def test_exponential_is_accurate_over_its_whole_range(gamma, m):
+    """Relative error with one feature: of the polynomial, and of the float32 argument, five roundings of it."""
+    a = Rows(np.zeros((1, 1), np.float32))
+    x = np.linspace(0, 9 / np.sqrt(gamma), m, dtype=np.float32)[:, None]
+    argument = gamma * (x.astype(np.float64) ** 2).ravel()
+    error = RBF(gamma).block(a, Rows(x))[0] / np.exp(-argument) - 1
+    assert np.all(np.abs(error) <= 3e-7 + 5 * 2.0**-24 * argument)
+
+
+def test_values_beyond_float32_are_one_line():
+    wide = Rows(np.full((4, 2), 1e6, np.float32))
+    with pytest.raises(ConfigError, match="poly kernel are beyond float32"):
+        Poly(1.0, 9).apply(wide, wide, np.ones(4))
+
+
+@pytest.mark.parametrize("layouts", [(a, b) for a in ("float32", "csr") for b in ("float32", "csr")], ids=str)
+@pytest.mark.parametrize("filled", [0.9, 0.1, 0.01, 0.0])
+def test_absolute_distances_at_any_share_of_zeros(layouts, filled):
+    """Dense rows, added rows and met entries are one distance, in both precisions."""
+    kernel, a, b = Laplacian(0.02), rows(51, 71, layouts[0], 11, filled), rows(33, 71, layouts[1], 12, filled)
+    expected = reference.kernel_matrix(kernel, a.X, b.X)
+    np.testing.assert_allclose(kernel.block(a, b), expected, atol=1e-6)
+    np.testing.assert_allclose(kernel.exact(a, b), expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("layout", ["float64", "csr"])
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_exact_values_are_those_of_the_twin(kernel, layout):
+    a, b = rows(20, 5, layout, 13), rows(30, 5, layout, 14)
+    expected = reference.kernel_matrix(kernel, a.X, b.X)
+    np.testing.assert_allclose(kernel.exact(a, b), expected, rtol=1e-7, atol=1e-13)
+    np.testing.assert_allclose(kernel.diag(a), np.diag(kernel.exact(a, a)), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("layout", ["float64", "csr"])
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_the_gradient_is_that_of_differences(kernel, layout):
+    a, b = rows(6, 4, "float64", 15, 1.0), rows(9, 4, layout, 16)
+    coef, step = np.random.default_rng(17).normal(size=9), 1e-6
+    there = Rows(sparse.csr_array(a.X) if layout == "csr" else a.X)
+    found = kernel.gradient(there, b, coef)
+    for f, move in enumerate(step * np.eye(4)):
+        ahead, behind = (kernel.exact(Rows(a.X + sign * move), Rows(b.dense())) @ coef for sign in (1, -1))
+        np.testing.assert_allclose(found[:, f], (ahead - behind) / (2 * step), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_the_gradient_at_the_row_itself_is_finite(kernel):
+    a = rows(5, 3, "float64", 18)
+    assert np.isfinite(kernel.gradient(a, a, np.ones(5))).all()
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
+def test_matern_is_one_at_the_row_itself(nu):
+    """The root of what float32 leaves of a distance would be 1e-3 of a row's length."""
+    a = rows(200, 54, "float32", 19)
+    assert np.all(np.diag(Matern(0.3, nu).block(a, a)) == 1)
+    again = Matern(0.3, nu).apply(a, a.take(np.arange(7)), np.eye(7))
+    np.testing.assert_array_equal(np.diag(again), np.ones(7))
+
+
+@pytest.mark.parametrize("name", ["rbf", "laplacian", "matern", "cauchy"])
+def test_scale_makes_units_of_features_irrelevant(name):
+    a, b = rows(20, 5, "float64", 20), rows(10, 5, "float64", 21)
+    made = kernel_class(name)
+    plain, grown = (
+        made(made.typical_gamma(5, 5 * size**2)).exact(Rows(size * a.X), Rows(size * b.X))
+        for size in (1.0, 7.0)
+    )
+    np.testing.assert_allclose(plain, grown, rtol=1e-6)
+
+
+class TestTable:
+    @pytest.mark.parametrize("name", ROWS)
+    def test_a_row_and_its_class_agree(self, name):
+        made = kernel_class(name)
+        assert made.name == name
+        assert tuple(field.name for field in fields(made)) == ROWS[name].parameters
+        kernel = kernel_from({"name": name, "gamma": 0.5, "degree": 2, "coef0": 0.5, "nu": 2.5})
+        assert kernel_from(kernel.to_attrs()) == kernel
+        a = rows(40, 3, "float64", 22)
+        if ROWS[name].definite:
+            assert np.linalg.eigvalsh(kernel.exact(a, a)).min() > -1e-9
+
+    @pytest.mark.parametrize(
+        ("attrs", "found"),
+        [
+            ({"name": "magic"}, "found kernel 'magic', expected one of rbf, laplacian, matern"),
+            ({"name": "rbf", "gamma": 1.0, "width": 2}, "found kernel parameter 'width'"),
+            ({"name": "matern", "gamma": 1.0, "nu": 0.7}, "found nu 0.7 of the matern kernel"),
+        ],
+    )
+    def test_what_is_unknown_is_refused(self, attrs, found):
+        with pytest.raises(ValueError, match=found):
+            kernel_from(attrs)
+
+    def test_a_parameter_that_is_missing_is_no_default(self):
+        with pytest.raises(KeyError, match="gamma"):
+            kernel_from({"name": "rbf"})
+
+    def test_attributes_of_models_before_the_table_are_read(self):
+        """They had all parameters, whatever the kernel."""
+        old = {"gamma": 0.5, "degree": 2, "coef0": 1.0}
+        assert kernel_from({"name": "rbf"} | old) == RBF(0.5)
+        assert kernel_from({"name": "poly"} | old) == Poly(0.5, 2, 1.0)
+        assert kernel_from({"name": "linear"} | old) == Linear()
+
+
+@pytest.mark.parametrize(
+    "kernel", [Laplacian(), Matern(), Cauchy(), Precomputed()], ids=lambda kernel: kernel.name
+)
+def test_libsvm_is_given_no_kernel_that_it_has_no_name_for(kernel):
+    svm = SVM("c_svc", kernel, rows(1, 3, "float32", 0), np.ones((1, 1)), np.zeros(1), (1, 2), (1, 0))
+    with pytest.raises(
+        ModelError, match=f"{kernel.name} kernel has no name in LIBSVM's format, which knows rbf, poly"
+    ):
+        list(svm_lines(svm))
+
+
+def test_a_kernel_without_a_graph_says_so():
+    with pytest.raises(
+        ModelError, match="laplacian kernel has no ONNX graph.*fit with one of rbf, matern, cauchy"
+    ):
+        Laplacian().onnx(Graph(), "x", "rows")

@@ -1,0 +1,252 @@
+"""Budgeted SGD against its twin on vectors, block by block against row by row, and its bookkeeping."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from streamsvm.data.rows import Rows
+from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.distance import RBF
+from streamsvm.kernels.inner import Linear, Poly
+from streamsvm.models.learner import BudgetLearner, BudgetOptions
+from streamsvm.solvers.budget import merge
+from streamsvm.solvers.budget.state import EVENTS, STEPS, SUPPORTS
+
+WIDE = RBF(0.1)  # so wide that merged points are near: between far ones a tie decides
+KERNELS = {"rbf": WIDE, "poly": Poly(0.3, 2, 1.0), "linear": Linear()}
+STRATEGIES = ["sequence", "gradient", "project", "remove"]
+
+
+def stream(n: int, columns: int = 1, seed: int = 0, d: int = 3) -> tuple[Rows, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)).astype(np.float32)
+    code = (X[:, 0] * X[:, 1] > 0).astype(int) + (columns > 1) * (X[:, 2] > 0.7)
+    return Rows(X), np.where(code[:, None] == np.arange(columns) + (columns == 1), 1.0, -1.0)
+
+
+def weights(n: int) -> np.ndarray:
+    """Of each row's loss; without them coefficients are equal, and any of them is the smallest."""
+    return np.random.default_rng(3).uniform(0.5, 2, n)
+
+
+def learner(columns: int = 1, d: int = 3, kernel: Kernel = WIDE, **options) -> BudgetLearner:
+    given = {"lam": 1e-2, "budget": 20, "merge": 3} | options
+    return BudgetLearner(kernel, d, columns, BudgetOptions(**given))
+
+
+def twin_of(learner: BudgetLearner, columns: int) -> reference.BSGD:
+    o = learner.options
+    return reference.BSGD(learner.kernel, columns, o.lam, o.budget, o.merge, o.strategy, bias=o.bias)
+
+
+def decide(learner: BudgetLearner, rows: Rows) -> np.ndarray:
+    A, bias = learner.coefficients()
+    return learner.kernel.apply(rows, learner.supports(), A) + bias
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("merge", [2, 3, 6])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_steps_are_those_of_the_twin(strategy, merge, columns):
+    """Decisions before each of 150 steps; from the first merges on the table's interpolation shows."""
+    rows, Y = stream(150, columns)
+    ours = learner(columns, strategy=strategy, merge=merge, bias=True, average=True)
+    twin = twin_of(ours, columns)
+    weight = weights(150)
+    expected = np.array([twin.learn(*step) for step in zip(rows.X, Y, weight, strict=True)])
+    found = ours.learn(rows, Y, weight)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(found, expected, atol=5e-3 * scale)
+    assert ours.n_support == len(twin.S)
+    mean = reference.kernel_matrix(WIDE, rows.X, twin.S) @ twin.mean
+    A, _ = ours.coefficients()
+    np.testing.assert_allclose(
+        WIDE.apply(rows, ours.supports(), A), mean, atol=5e-3 * max(scale, np.abs(mean).max())
+    )
+    assert ours.stats().degradation == pytest.approx(twin.lost, rel=2e-2)
+
+
+@pytest.mark.parametrize("strategy", ["project", "remove"])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kernels_without_merging(kernel, strategy):
+    rows, Y = stream(120, seed=1)
+    ours = learner(kernel=KERNELS[kernel], strategy=strategy)
+    twin = twin_of(ours, 1)
+    weight = weights(120)
+    expected = np.array([twin.learn(*step) for step in zip(rows.X, Y, weight, strict=True)])
+    np.testing.assert_allclose(ours.learn(rows, Y, weight), expected, atol=2e-3 * np.abs(expected).max())
+
+
+def test_weights_scale_the_loss():
+    rows, Y = stream(100, seed=2)
+    weight = weights(100)
+    ours = learner(budget=200)
+    twin = twin_of(ours, 1)
+    expected = [twin.learn(x, y, w) for x, y, w in zip(rows.X, Y, weight, strict=True)]
+    np.testing.assert_allclose(ours.learn(rows, Y, weight), expected, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("layout", ["float32", "csr", "uint8"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_blocks_and_rows_one_by_one_give_the_same_model(strategy, layout):
+    rows, Y = stream(700, 2, seed=4)
+    X = np.where(np.abs(rows.X) > 0.4, rows.X, 0)
+    if layout == "uint8":
+        X = np.abs(X * 2).astype(np.uint8)
+    rows = Rows(sparse.csr_array(X) if layout == "csr" else X)
+    whole, single, pieces = (learner(2, strategy=strategy, budget=60, bias=True) for _ in range(3))
+    weight = weights(700)
+    whole.learn(rows, Y, weight, threads=2)
+    for i in range(700):
+        single.learn(rows.take(slice(i, i + 1)), Y[i : i + 1], weight[i : i + 1])
+    for i in range(0, 700, 37):
+        pieces.learn(rows.take(slice(i, i + 37)), Y[i : i + 37], weight[i : i + 37])
+    expected = decide(whole, rows)
+    most, rounding = (1e-1, 3e-2) if strategy == "project" else (2e-3, 2e-3)  # nearly singular equations
+    for other in (single, pieces):
+        assert other.n_support == whole.n_support
+        assert other.stats().maintenances == whole.stats().maintenances
+        off = np.abs(decide(other, rows) - expected) / np.abs(expected).max()
+        assert off.max() <= most
+        assert np.quantile(off, 0.99) <= rounding
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1000), st.integers(2, 11), st.sampled_from(STRATEGIES[:2]), st.booleans())
+def test_values_stay_those_of_the_vectors(seed, merge, strategy, several):
+    """Merged distances come from distances alone; after many merges they are still those of the vectors."""
+    columns = 3 if several else 1
+    rows, Y = stream(400, columns, seed)
+    ours = learner(columns, strategy=strategy, merge=merge, budget=12)
+    ours.learn(rows, Y)
+    n = ours.n_support
+    expected = -np.log(np.maximum(reference.kernel_matrix(WIDE, ours.X[:n], ours.X[:n]), 1e-300))
+    np.testing.assert_allclose(ours.to_state()["values"], expected, atol=2e-5)
+    np.testing.assert_allclose(ours.norms[:n], (ours.X[:n] ** 2).sum(axis=1), rtol=1e-5)
+    assert n <= 12
+
+
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_restored_learner_goes_on_bit_by_bit(strategy, average):
+    rows, Y = stream(640, seed=5)
+    straight, first, second = (learner(strategy=strategy, average=average, bias=True) for _ in range(3))
+    straight.learn(rows, Y)
+    first.learn(rows.take(slice(320)), Y[:320])
+    second.restore({name: array.copy() for name, array in first.to_state().items()})
+    second.learn(rows.take(slice(320, 640)), Y[320:])
+    for name, array in straight.to_state().items():
+        if name != "counts":
+            np.testing.assert_array_equal(second.to_state()[name], array)
+    kept = [STEPS, SUPPORTS, EVENTS]
+    np.testing.assert_array_equal(second.counts[kept], straight.counts[kept])
+
+
+def test_threads_do_not_change_the_model():
+    rows, Y = stream(2000, seed=6)
+    one, two = learner(budget=600), learner(budget=600)
+    np.testing.assert_array_equal(one.learn(rows, Y, threads=1), two.learn(rows, Y, threads=2))
+
+
+def test_table_is_golden_section_search():
+    """Kept norm, not h itself: where the table is steep, the norm is flat."""
+    rng = np.random.default_rng(0)
+    m, kappa = rng.uniform(0, 1, 300), rng.uniform(0, 1, 300)
+    table, losses = merge.merge_tables()
+    for a, k in zip(m, kappa, strict=True):
+        kept = lambda h, a=a, k=k: a * k ** ((1 - h) ** 2) + (1 - a) * k ** (h**2)  # noqa: E731
+        found = merge._weight.py_func(table, a, 1 - a, k)
+        best = kept(reference.merge_weight(a, k))
+        assert kept(found) >= best * (1 - 1e-4)
+        lost = a**2 + (1 - a) ** 2 + 2 * a * (1 - a) * k - best**2
+        assert merge._lookup.py_func(losses, max(a, 1 - a), k) == pytest.approx(lost, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    "apart", [15.0, 17.0, 1e3]
+)  # values between them are tiny, not normal any more, or 0
+@pytest.mark.parametrize("strategy", STRATEGIES[:2])
+def test_points_too_far_to_merge_leave_the_largest(strategy, apart):
+    rows = Rows(np.arange(60, dtype=np.float32).reshape(20, 3) * apart)
+    ours = learner(budget=4, strategy=strategy, merge=4)
+    ours.learn(rows, np.ones((20, 1)), weights(20))
+    assert np.isfinite(ours.coefficients()[0]).all()
+    assert all((rows.X == support).all(axis=1).any() for support in ours.supports().X)
+
+
+def test_equal_points_merge_without_loss():
+    rows = Rows(np.repeat(np.eye(3, dtype=np.float32), 30, axis=0))
+    Y = np.ones((90, 1))
+    ours = learner(budget=3, merge=2, lam=1e-4)
+    ours.learn(rows, Y)
+    assert ours.stats().degradation == pytest.approx(0, abs=1e-6)
+
+
+def test_a_point_that_nothing_resembles_is_removed():
+    """Two opposite points on a budget of one: there is no partner of the same sign."""
+    ours = learner(budget=2, merge=2)
+    X = Rows(np.array([[0, 0, 0], [0, 0, 1], [0, 1, 0]], np.float32))
+    ours.A[:2], ours.counts[SUPPORTS] = [[5.0], [5.0]], 2
+    ours.learn(X, np.array([[-1.0], [-1.0], [-1.0]]))
+    assert ours.n_support <= 2
+
+
+def test_the_time_of_the_steps_is_told():
+    rows, Y = stream(3000, seed=7)
+    ours = learner(budget=50)
+    ours.learn(rows, Y)
+    stats = ours.stats()
+    assert stats.maintenances > 100
+    assert 0 < stats.step_seconds < 60
+    assert stats.steps == 3000
+
+
+class TestAbsorb:
+    def learners(self, budget: int, columns: int = 2, **options) -> list[BudgetLearner]:
+        """Three that began as the same one."""
+        rows, Y = stream(240, columns)
+        common = learner(columns, budget=budget, bias=True, **options)
+        common.learn(rows.take(slice(60)), Y[:60])
+        made = []
+        for first, last in ((60, 120), (120, 180), (180, 240)):
+            made.append(learner(columns, budget=budget, bias=True, **options))
+            made[-1].restore(common.to_state())
+            made[-1].learn(rows.take(slice(first, last)), Y[first:last])
+        return made
+
+    def test_with_room_for_all_it_is_their_mean(self):
+        one, *others = self.learners(500)
+        rows, _ = stream(100, 2, seed=5)
+        expected = np.mean([decide(part, rows) for part in (one, *others)], axis=0)
+        supports = {row.tobytes() for part in (one, *others) for row in part.supports().X}
+        one.absorb(others)
+        np.testing.assert_allclose(decide(one, rows), expected, atol=1e-5 * np.abs(expected).max())
+        assert (one.n_support, one.t) == (len(supports), 120)
+
+    @pytest.mark.parametrize("strategy", STRATEGIES)
+    def test_the_budget_is_kept_and_the_mean_nearly(self, strategy):
+        one, *others = self.learners(25, strategy=strategy)
+        rows, _ = stream(100, 2, seed=5)
+        expected = np.mean([decide(part, rows) for part in (one, *others)], axis=0)
+        one.absorb(others)
+        assert one.n_support <= 25
+        error = np.linalg.norm(decide(one, rows) - expected) / np.linalg.norm(expected)
+        assert error < (0.3 if strategy != "remove" else 1.0)
+
+    def test_it_goes_on_learning_as_from_its_state(self):
+        one, *others = self.learners(25)
+        one.absorb(others)
+        again = learner(2, budget=25, bias=True)
+        again.restore(one.to_state())
+        rows, Y = stream(80, 2, seed=6)
+        np.testing.assert_array_equal(one.learn(rows, Y), again.learn(rows, Y))
+
+    def test_averages_are_refused(self):
+        one, *others = self.learners(25, average=True)
+        with pytest.raises(ValueError, match="cannot be merged"):
+            one.absorb(others)

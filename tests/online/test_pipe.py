@@ -1,0 +1,471 @@
+"""The learner in a pipe: every line answered, kills survived, nothing learnt twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from river.preprocessing import StandardScaler
+
+from streamsvm import load_model
+from streamsvm.data.rows import Rows
+from streamsvm.events import Events, Stretch
+from streamsvm.models.learner import BudgetStats
+from streamsvm.online import BSGDClassifier
+from streamsvm.online.pipe import Stream, Teller, events
+
+COMMAND = [sys.executable, "-m", "streamsvm", "stream"]
+OPTIONS = ["--budget", "30", "--lam", "1e-3", "--gamma", "0.5"]
+
+
+def lines(n: int, seed: int = 0) -> list[str]:
+    rng = np.random.default_rng(seed)
+    X = np.round(rng.normal(size=(n, 3)) * [1, 10, 1] + [0, 3, 0], 4)
+    y = np.where(X[:, 0] * (X[:, 1] - 3) > 0, "up", "down")
+    return [
+        json.dumps({"a": a, "b": b, "c": c, "y": str(t)}) for (a, b, c), t in zip(X.tolist(), y, strict=True)
+    ]
+
+
+def command(model: Path, text: str, *more: str) -> tuple[int, list[dict], str]:
+    """(exit status, answers, stderr) of the command."""
+    done = subprocess.run(
+        [*COMMAND, "--model", str(model), *OPTIONS, *more],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def stream(model: Path, text: str, kind: str = "json") -> list[dict]:
+    """The answers to all lines, and a snapshot, in this process."""
+    learner = Stream.open(model, lambda: BSGDClassifier(1e-3, 0.5, budget=30), scale=True, label="y")
+    answers = [learner.answer(line, parse) for _, line, parse in events(text.split("\n"), kind)]
+    learner.save()
+    return json.loads(json.dumps(answers))
+
+
+def state(model: Path) -> dict[str, bytes]:
+    arrays, _ = load_model(model).to_state()
+    return {name: array.tobytes() for name, array in arrays.items() if name != "learner_counts"}
+
+
+def test_every_event_is_answered_before_it_is_learnt(tmp_path):
+    """As river would: a scaler that learns the event, then prediction, then learning."""
+    scaler, learner = StandardScaler(), BSGDClassifier(1e-3, 0.5, budget=30)
+    status, answers, said = command(tmp_path / "m", "\n".join(lines(2000)))
+    assert status == 0
+    for number, (line, answer) in enumerate(zip(lines(2000), answers, strict=True), 1):
+        x = json.loads(line)
+        y = x.pop("y")
+        scaler.learn_one(x)
+        x = scaler.transform_one(x)
+        p = learner.predict_proba_one(x)
+        assert answer["probabilities"] == pytest.approx(p, abs=1e-6)
+        assert (answer["event"], answer["prediction"]) == (number, learner.predict_one(x))
+        learner.learn_one(x, y)
+    assert json.loads(said)["learnt"] == 2000
+
+
+def test_a_csv_and_json_stream_are_the_same(tmp_path):
+    rows = [json.loads(line) for line in lines(300)]
+    table = "a,b,c,y\n" + "\n".join(",".join(map(str, row.values())) for row in rows)
+    nested = "\n".join(json.dumps({"x": {k: row[k] for k in "abc"}, "y": row["y"]}) for row in rows)
+    expected = stream(tmp_path / "json", "\n".join(lines(300)))
+    assert stream(tmp_path / "csv", table, "csv") == expected
+    assert stream(tmp_path / "nested", nested) == expected
+
+
+def test_without_a_label_an_event_is_predicted_only(tmp_path):
+    stream(tmp_path / "m", "\n".join(lines(200)))
+    before = state(tmp_path / "m")
+    answers = stream(tmp_path / "m", json.dumps({"a": 0.1, "b": 2.0, "c": 0.3}))
+    assert answers[0]["event"] == 201
+    assert "label" not in answers[0]
+    assert state(tmp_path / "m")["coef"] == before["coef"]
+
+
+BAD = {
+    "broken": ('{"a": 1.0, ', "broken JSON"),
+    "no object": ("[1, 2]", "expected a JSON object"),
+    "text": ('{"a": "high", "y": "up"}', "feature 'a': found 'high', expected a number"),
+    "nan": ('{"a": NaN, "y": "up"}', "feature 'a': found nan, expected a finite number"),
+    "label": ('{"a": 1.0, "y": [1]}', "label 'y': found [1]"),
+    "huge number": (f'{{"a": {10**400}, "y": "up"}}', f"feature 'a': found 1{'0' * 39}, expected"),
+    "huge label": (f'{{"a": 1.0, "y": {1 << 63}}}', "expected an integer of 64 bits"),
+    "deep": ("[" * 100_000, "too many brackets"),
+}
+BAD_CSV = {
+    "carriage return": ("1.0,2\r,0", "broken CSV: new-line character"),
+    "long field": (f"1.0,{'2' * (1 << 18)},0", "broken CSV: field larger than field limit"),
+    "huge number": (f"1.0,{10**400},0", f"feature 'b': found 1{'0' * 39}, expected"),
+    "fields": ("1.0,2", "found 2 fields, expected 3"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_line_is_told_counted_and_changes_nothing(case, tmp_path):
+    bad, message = BAD[case]
+    good = lines(120)
+    stream(tmp_path / "clean", "\n".join(good))
+    answers = stream(tmp_path / "m", "\n".join([*good[:50], bad, *good[50:]]))
+    assert len(answers) == 121
+    assert message in answers[50]["error"]
+    assert load_model(tmp_path / "m").stream["counts"]["bad"] == 1
+    assert state(tmp_path / "m") == state(tmp_path / "clean")
+
+
+@pytest.mark.parametrize("case", BAD_CSV)
+def test_a_bad_csv_line_ends_no_stream(case, tmp_path):
+    bad, message = BAD_CSV[case]
+    good = [f"{i % 7},{i % 3},{i % 2}" for i in range(40)]
+    status, answers, _ = command(tmp_path / "m", "\n".join(["a,b,y", *good, bad, *good]), "--format", "csv")
+    assert status == 0
+    assert len(answers) == 81
+    assert message in answers[40]["error"]
+    assert load_model(tmp_path / "m").stream["counts"]["learnt"] == 80
+
+
+def odd_lines(n: int, kind: str) -> Iterator[str]:
+    """Lines that nobody would write: noise, and good ones with a few characters changed."""
+    rng = random.Random(0)
+    alphabet = '{}[]",:.0123456789eE+-ayxNnulI\\\r\x00\ufeff\u20ac '
+    texts = lines(10) if kind == "json" else ["0.5,1e3,-2,up", "1,,3,down", "1,2,3,7"]
+    texts += ['{"a": {}, "y": 1}', '{"x": [], "y": 1}', "1e400", "null", f'{{"a": {10**400}}}', "[" * 5000]
+    for i in range(n):
+        if i % 3 == 0:
+            text = rng.choice(texts)
+            at = rng.randrange(len(text))
+            yield text[:at] + rng.choice(alphabet) + text[at + rng.randrange(3) :]
+        else:
+            yield "".join(rng.choices(alphabet, k=rng.randrange(1, 60)))
+
+
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_any_line_is_answered_and_counted(kind, tmp_path):
+    """None ends the stream, and what was learnt is there. STREAMSVM_FUZZ_LINES=100000 tries as many."""
+    odd = list(odd_lines(int(os.environ.get("STREAMSVM_FUZZ_LINES", "2000")), kind))
+    good = lines(50)
+    if kind == "csv":
+        good = [",".join(map(str, json.loads(line).values())) for line in good]
+    header = ["a,b,c,y"] if kind == "csv" else []
+    answers = stream(tmp_path / "m", "\n".join([*header, *good, *odd, *good]), kind)
+    assert len(answers) == len(good) * 2 + sum(bool(line.strip()) for line in odd)
+    counts = load_model(tmp_path / "m").stream["counts"]
+    assert counts["events"] == len(answers)
+    assert counts["learnt"] >= 100
+    assert counts["bad"] == sum("error" in answer for answer in answers)
+
+
+def test_a_byte_order_mark_and_labels_with_a_point_are_what_was_meant(tmp_path):
+    text = "\ufeffy,a\n" + "\n".join(f"{i % 2}.0,{i % 5}" for i in range(40))
+    status, answers, _ = command(tmp_path / "m", text, "--format", "csv")
+    assert status == 0
+    assert load_model(tmp_path / "m").classes.tolist() == [0, 1]
+    assert {answer["label"] for answer in answers} == {0, 1}
+
+
+def test_a_header_that_names_a_column_twice_is_refused(tmp_path):
+    status, answers, said = command(tmp_path / "m", "a,a,y\n1,2,0", "--format", "csv")
+    assert (status, answers) == (2, [])
+    assert "header: found column 'a' twice" in said
+
+
+def test_a_stream_without_a_label_says_so(tmp_path):
+    status, _, said = command(tmp_path / "m", '{"a": 1, "target": 1}')
+    assert status == 0
+    assert "no event had a label 'y'" in said
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_reader_that_leaves_costs_no_snapshot(tmp_path):
+    (tmp_path / "events").write_text("\n".join(lines(3000)), encoding="utf-8")
+    shell = f"{sys.executable} -m streamsvm stream --model {tmp_path / 'm'} --input {tmp_path / 'events'} | head -2"
+    subprocess.run(["bash", "-c", shell], capture_output=True, check=True)
+    assert load_model(tmp_path / "m").stream["counts"]["learnt"] > 1
+
+
+def test_bad_lines_are_skipped_or_end_the_stream(tmp_path):
+    text = "\n".join([*lines(20), "oops", *lines(5)])
+    status, answers, said = command(tmp_path / "m", text)
+    assert status == 0
+    assert len(answers) == 26
+    assert f"line 21: {answers[20]['error']}; skipped" in said
+    status, answers, said = command(tmp_path / "n", text, "--on-error", "stop")
+    assert status == 2
+    assert "error: line 21: broken JSON" in said
+    assert len(answers) == 21
+    assert load_model(tmp_path / "n").stream["counts"]["events"] == 21
+
+
+def test_a_stream_in_two_halves_is_the_whole_stream(tmp_path):
+    whole = stream(tmp_path / "whole", "\n".join(lines(600)))
+    first = stream(tmp_path / "m", "\n".join(lines(600)[:350]))
+    second = stream(tmp_path / "m", "\n".join(lines(600)[350:]))
+    for answer in whole + first + second:
+        del answer["snapshot"]
+    assert first + second == whole
+    assert state(tmp_path / "m") == state(tmp_path / "whole")
+
+
+@pytest.mark.slow  # several processes of the command
+def test_killed_at_random_and_resumed_nothing_is_lost_or_learnt_twice(tmp_path):
+    """The model after two SIGKILLs, each time taken up from its file, is that of one run; more in the recipe."""
+    file = tmp_path / "events"
+    file.write_text("\n".join(lines(3000)))
+    more = ["--input", str(file), "--snapshot-every", "200"]
+    stream(tmp_path / "whole", file.read_text())
+    rng, answered = random.Random(1), {}
+    for kill in range(3):
+        with subprocess.Popen(
+            [*COMMAND, "--model", str(tmp_path / "m"), *OPTIONS, *more],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            stop = rng.randrange(100, 900) if kill < 2 else 10_000
+            for count, line in enumerate(process.stdout):
+                answer = json.loads(line)
+                told = {k: v for k, v in answer.items() if k != "snapshot"}
+                assert answered.setdefault(answer["event"], told) == told
+                if count == stop:
+                    process.send_signal(signal.SIGKILL)
+                    break
+    assert sorted(answered) == list(range(1, 3001))
+    assert state(tmp_path / "m") == state(tmp_path / "whole")
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+
+def test_sigterm_saves_and_answers_leave_before_it_waits(tmp_path):
+    with subprocess.Popen(
+        [*COMMAND, "--model", str(tmp_path / "m"), *OPTIONS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for number, line in enumerate(lines(30), 1):
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["event"] == number
+        time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+    assert load_model(tmp_path / "m").stream["counts"]["events"] == 30
+
+
+def test_a_snapshot_predicts_raw_rows(tmp_path):
+    """The running standardisation is the model's scaling: rows as they came, not as the learner saw them."""
+    stream(tmp_path / "m", "\n".join(lines(800)))
+    rows = [json.loads(line) for line in lines(60, seed=1)]
+    for row in rows:
+        del row["y"]
+    answers = stream(tmp_path / "m", "\n".join(map(json.dumps, rows)))
+    model = load_model(tmp_path / "m")
+    X = np.zeros((60, model.d), np.float32)
+    for column, name in enumerate(model.stream["features"]):
+        X[:, column] = [row[name] for row in rows]
+    agree = [
+        a["prediction"] == label for a, label in zip(answers, model.predict(Rows(X)).tolist(), strict=True)
+    ]
+    assert np.mean(agree) >= 0.95  # the scaler has moved a little since the first of them
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--gamma", "9"], "--gamma 9: the stream of .* has gamma 0.5, and goes on with it"),
+        (["--budget", "7"], "--budget 7: the stream of .* has budget 30"),
+        (["--lam", "0.5"], "--lam 0.5: the stream of .* has lam 0.001"),
+        (["--scale", "none"], "--scale none: the stream of .* has scale standard"),
+        (["--set", "bsgd.average=true"], "--set bsgd.average=true: the stream of .* has average False"),
+    ],
+)
+@pytest.mark.slow  # several processes of the command
+def test_options_that_an_existing_stream_does_not_have_are_told(more, said, tmp_path):
+    stream(tmp_path / "m", "\n".join(lines(100)))
+    before = state(tmp_path / "m")
+    status, answers, error = command(tmp_path / "m", "\n".join(lines(10)), *more)
+    assert (status, answers) == (2, [])
+    assert re.search(f"error: {said}.*; leave the option out, take another --model, or --force to", error)
+    assert state(tmp_path / "m") == before
+
+
+@pytest.mark.slow  # several processes of the command
+def test_a_stream_begins_anew_with_force_alone(tmp_path):
+    stream(tmp_path / "m", "\n".join(lines(100)))
+    more = ["--gamma", "9", "--scale", "none", "--force", "--set", "bsgd.average=true"]
+    status, answers, _ = command(tmp_path / "m", "\n".join(lines(20)), *more)
+    assert (status, answers[0]["event"]) == (0, 1)
+    model = load_model(tmp_path / "m")
+    assert (model.header.kernel.gamma, model.options.average, model.stream["scaler"]) == (9.0, True, None)
+    (tmp_path / "other").mkdir()
+    status, _, said = command(tmp_path / "other", "", "--force")
+    assert status == 2
+    assert "found a folder of other things" in said
+
+
+@pytest.mark.slow  # several processes of the command
+def test_bounds_of_a_stream_are_said_and_may_be_raised(tmp_path):
+    events = [json.dumps({"a": i % 5, f"id{i}": 1, "y": i % 2}) for i in range(40)]
+    wrong = [json.dumps({"a": 1, "y": f"user {i}"}) for i in range(9)]
+    bounds = ("--max-features", "8", "--max-classes", "4")
+    status, answers, said = command(tmp_path / "m", "\n".join(events + wrong), *bounds)
+    assert status == 0
+    assert said.count("warning: feature 'id7' is left out, as are all new ones") == 1
+    assert ["error" in answer for answer in answers] == [False] * 42 + [True] * 7
+    assert "found label 'user 2' beside 4 others, expected at most max_classes" in answers[-7]["error"]
+    assert len(load_model(tmp_path / "m").stream["features"]) == 8
+    status, answers, _ = command(tmp_path / "m", "\n".join(wrong), "--max-classes", "20")
+    assert status == 0
+    assert not any("error" in answer for answer in answers)
+
+
+def test_labels_that_answers_could_not_tell_apart_are_refused(tmp_path):
+    events = [{"a": i, "y": [1, "1", 2][i % 3]} for i in range(9)]
+    answers = stream(tmp_path / "m", "\n".join(map(json.dumps, events)))
+    assert "label 'y': found '1' beside 1, expected one of the two" in answers[1]["error"]
+    assert all(sum(answer["probabilities"].values()) == pytest.approx(1) for answer in answers[3::3])
+
+
+@pytest.mark.slow  # several processes of the command
+def test_columns_in_thousands_are_said(tmp_path):
+    events = [json.dumps({"a": 1e4 * i % 777, "b": 1e4 * i % 999, "y": i % 2}) for i in range(300)]
+    status, _, said = command(tmp_path / "m", "\n".join(events), "--scale", "none")
+    assert status == 0
+    assert said.count("warning: nearly all kernel values vanish: gamma is 0.5") == 1
+
+
+@pytest.mark.slow  # several processes of the command
+def test_a_model_is_one_streams_at_a_time(tmp_path):
+    with subprocess.Popen(
+        [*COMMAND, "--model", str(tmp_path / "m"), *OPTIONS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as first:
+        assert first.stdin is not None
+        assert first.stdout is not None
+        first.stdin.write(lines(1)[0] + "\n")
+        first.stdin.flush()
+        first.stdout.readline()
+        status, answers, said = command(tmp_path / "m", "\n".join(lines(5)))
+        assert (status, answers) == (2, [])
+        assert f"m is in use by process {first.pid} on " in said
+        first.stdin.close()
+        assert first.wait(60) == 0
+    assert command(tmp_path / "m", "\n".join(lines(5)))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--format", "xml"], "'--format': 'xml' is not one of 'json', 'csv'"),
+        (["--input", "nowhere"], "--input nowhere: no such file"),
+        (["--budget", "1"], "budget: found 1, expected a number at least 2"),
+        (
+            ["--set", "kernel.name=poly", "--set", "bsgd.strategy=sequence"],
+            "points merge under the rbf kernel only",
+        ),
+        (["--set", "C=3"], "--set C=3: a stream has no such option, expected one of kernel.gamma, "),
+        (["--set", "seed=3"], "--set seed=3: a stream has no such option"),
+        (["--set", "bsgd.epochs=3"], "--set bsgd.epochs=3: a stream has no such option"),
+        (["--gamma", "wide"], "gamma: found 'wide', expected a number above 0, 'scale' or 'auto'"),
+    ],
+)
+def test_bad_options_are_one_line(more, message, tmp_path):
+    status, answers, said = command(tmp_path / "m", "", *more)
+    assert status == 2
+    assert message in said
+    assert len(said.splitlines()) == 1
+    assert not answers
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.slow  # several processes of the command
+def test_a_run_directory_tells_of_the_stream(tmp_path):
+    (tmp_path / "in").write_text("\n".join([*lines(1000), "broken", *lines(500, 1)]) + "\n")
+    more = ("--input", str(tmp_path / "in"), "--run-dir", str(tmp_path / "run"))
+    status, answers, said = command(tmp_path / "m", "", *more)
+    assert (status, len(answers)) == (0, 1501)
+    records = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    assert (records[0]["event"], records[-1]["event"]) == ("start", "done")
+    assert records[0]["config"]["bsgd"]["budget"] == 30
+    stretches = [record for record in records if record["event"] == "stretch"]
+    assert [record["steps"] for record in stretches] == list(range(100, 1501, 100))
+    assert [record["bad"] for record in stretches] == [0] * 10 + [1] * 5
+    right = sum(answer.get("label") == answer.get("prediction", "none") for answer in answers)
+    assert sum(100 * record["accuracy"] for record in stretches) == pytest.approx(right)
+    assert stretches[-1]["supports"] <= 30
+    assert stretches[-1]["degradation"] > stretches[0]["degradation"] == 0.0 or stretches[0]["supports"] == 30
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["events"] == json.loads(said.splitlines()[-1])["events"] == 1501
+
+    command(tmp_path / "m", "\n".join(lines(150, 2)), *more[2:])
+    resumed = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    assert resumed[len(records)]["resume"] is True
+    assert [r["steps"] for r in resumed[len(records) :] if r["event"] == "stretch"] == [1600, 1650]
+
+
+def test_stretches_grow_with_the_stream():
+    learner = SimpleNamespace(stats=BudgetStats(0, 0, 0, 0.0, 0.0, 0.0), n_support=0)
+    seen, state = [], SimpleNamespace(learner=learner, events=0, learnt=0, right=0, bad=0)
+    tell = Teller(state, Events(seen.append))
+    for _ in range(100_000):
+        state.events += 1
+        state.learnt += 1
+        tell(None)
+    tell.end()
+    steps = [event.steps for _, event in seen if isinstance(event, Stretch)]
+    assert steps[:3] == [100, 200, 300]
+    assert steps[-1] == 100_000
+    assert 200 < len(steps) < 600
+
+
+@pytest.mark.parametrize("redirected", [False, True])
+def test_bars_do_not_mix_with_answers(tmp_path, redirected):
+    (tmp_path / "in").write_text("\n".join(lines(200)) + "\n")
+    ours, theirs = pty.openpty()
+    script = "import streamsvm.online.pipe as s; s.PROGRESS_S = 0; from streamsvm.cli import main; main()"
+    arguments = ["stream", "--model", str(tmp_path / "m"), "--input", str(tmp_path / "in")]
+    out = (tmp_path / "out").open("wb") if redirected else theirs
+    process = subprocess.Popen([sys.executable, "-c", script, *arguments], stdout=out, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while chunk := _read(ours):
+        shown += chunk
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    if redirected:
+        out.close()
+        assert len((tmp_path / "out").read_text().splitlines()) == 200
+        assert b"accuracy" in shown.partition(b'{"events"')[0]
+        assert b"prediction" not in shown
+    else:
+        assert shown.count(b'"prediction"') == 200
+        assert b"supports" not in shown
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # the other end is closed
+        return b""

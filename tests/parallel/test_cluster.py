@@ -1,0 +1,337 @@
+"""On a cluster: the same models, whatever happens to its workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import cloudpickle
+import numpy as np
+import pytest
+from cases import SOLVERS, VARIANTS, config
+from dask.sizeof import sizeof
+from distributed import LocalCluster, Scheduler, SpecCluster, Worker
+from making import samples, write
+
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.data.verify import check
+from streamsvm.errors import ClusterError, ConfigError, CorruptDataError
+from streamsvm.events import Events, Progress
+from streamsvm.models.files import load_model
+from streamsvm.parallel import contact
+from streamsvm.parallel.cluster import INLINE_BYTES, ClusterEngine, Remote, open_cluster
+from streamsvm.parallel.contact import Contact
+from streamsvm.parallel.engine import Engine, Later
+from streamsvm.parallel.open import open_engine
+from streamsvm.predict import evaluate, predict_blocks
+from streamsvm.train import plan, train
+
+SLOW = pytest.mark.slow
+FAST = ("dcsvm early", "cutting-plane", "alfpgm")
+pytestmark = pytest.mark.timeout(300)
+N, D = 900, 4
+IN_PROCESS = {
+    "processes": False,
+    "protocol": "tcp",
+    "host": "127.0.0.1",
+    "dashboard_address": "127.0.0.1:0",
+    "memory_limit": "4GiB",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        memory_limit="2GiB",
+    ) as made:
+        yield made
+
+
+@pytest.fixture
+def engine(cluster):
+    opened = open_engine(scheduler=cluster.scheduler_address)
+    yield opened
+    opened.close()
+
+
+def data(k: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, D)).astype(np.float32)
+    angle = np.arctan2(X[:, 0], X[:, 1]) + 0.3 * rng.normal(size=N)
+    return X, np.floor((angle + np.pi) / (2 * np.pi) * k).astype(int) % k
+
+
+@pytest.fixture
+def store(tmp_path):
+    X, y = data()
+    return write(tmp_path / "s.zarr", Rows(X), y, step=N, chunk_rows=64)
+
+
+class TestEngine:
+    def test_results_come_in_order_with_progress(self, engine):
+        done = []
+        events = Events(lambda record: done.append((record.event.done, record.event.total)))
+        squares = engine.map(_times, range(30), [2] * 30, shared=(engine.share(10),), events=events)
+        assert list(squares) == [20 * x for x in range(30)]
+        assert done[-1] == (30, 30)
+
+    def test_a_reduction_is_that_of_threads(self, engine):
+        values = np.random.default_rng(0).normal(size=37)
+        here, there = (e.map_reduce(_own, _add, values) for e in (Engine(2), engine))
+        assert here == there  # to the last bit
+
+    def test_large_values_do_not_pass_the_scheduler(self, engine, monkeypatch):
+        submitted, submit = [], engine._client.submit
+        monkeypatch.setattr(
+            engine._client, "submit", lambda *args, **more: submitted.append(args) or submit(*args, **more)
+        )
+        large = np.ones(100_000)
+        shared, held = engine.share(large), engine.hold(np.copy, [large] * 3)
+        assert list(engine.map(_dot, held, [large] * 3, shared=(shared,))) == [1e5 * 2] * 3
+        assert not any(isinstance(arg, np.ndarray) for args in submitted for arg in args)
+
+    def test_tasks_are_named_after_what_they_do(self, engine):
+        list(engine.map(_times, [1], [2], shared=(3,)))
+        engine.map_reduce(partial(_own), _add, [1, 2])
+        seen = set(engine._client.run_on_scheduler(_prefixes))
+        assert {"times", "own", "add"} <= seen
+        assert "call" not in seen
+
+    def test_an_error_in_a_task_reaches_the_caller_as_it_is(self, engine):
+        with pytest.raises(CorruptDataError, match="chunk 7"):
+            list(engine.map(_fail, [7]))
+
+    @pytest.mark.slow  # processes that have to be waited for
+    def test_what_a_lost_worker_held_is_made_again(self, engine):
+        """Values from here, held ones and results, while workers die."""
+        shared = engine.share(np.ones(50_000))
+        held = engine.hold(np.full, [10_000] * 6, range(6))
+        found = engine.map(_slow_dot, held, [np.ones(10_000)] * 6, shared=(shared,))
+        results = [next(found)]
+        for pid in engine._client.run(os.getpid).values():
+            os.kill(pid, signal.SIGKILL)
+        results += found
+        assert results == [x * 10_000 + 50_000 for x in range(6)]
+
+    def test_a_folder_that_workers_do_not_see_is_named(self, engine, tmp_path, monkeypatch):
+        engine.require_folder(tmp_path)
+        monkeypatch.setattr(engine._client, "run", lambda *args: {"tcp://w": False})
+        with pytest.raises(ConfigError, match="worker at tcp://w does not see"):
+            engine.require_folder(tmp_path)
+
+    def test_no_scheduler(self, monkeypatch):
+        monkeypatch.setattr("streamsvm.parallel.cluster.CONNECT_S", 1)
+        for address in ("tcp://127.0.0.1:9", "nonsense://x"):
+            with pytest.raises(ClusterError, match=f"--scheduler {address}: no scheduler answers there"):
+                open_cluster(address, None, None)
+
+    def test_workers_and_scheduler(self):
+        with pytest.raises(ConfigError, match="give one of them"):
+            open_cluster("tcp://127.0.0.1:9", 2, None)
+
+
+def test_a_worker_that_leaves_while_values_are_sent_costs_another_try(engine, monkeypatch):
+    told, send = [], contact.scatter
+    monkeypatch.setattr(engine, "_events", Events(told.append))
+
+    def first_fails(*args, **options):
+        monkeypatch.setattr(contact, "scatter", send)
+        raise KeyError("tcp://127.0.0.1:44583")
+
+    monkeypatch.setattr(contact, "scatter", first_fails)
+    shared = engine.share(np.arange(3))
+    assert list(engine.map(_dot, [np.ones(3)], [np.ones(3)], shared=(shared,))) == [6.0]
+    assert "a worker was lost" in told[0].event.message
+
+
+@pytest.mark.slow  # processes that have to be waited for
+def test_a_scheduler_that_dies_stops_the_client():
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host=127.0.0.1", "--port=0"]
+    scheduler = subprocess.Popen(
+        [*command, "--dashboard-address=127.0.0.1:0"], stderr=subprocess.PIPE, text=True
+    )
+    address = next(line.split()[-1] for line in scheduler.stderr if "Scheduler at" in line)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads=1", "--no-dashboard"],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        engine = open_cluster(address, None, None)
+        results = engine.map(time.sleep, [0.0, 100.0])
+        next(results)
+        scheduler.kill()
+        with pytest.raises(ClusterError, match=f"the scheduler at {address} is gone"):
+            next(results)
+        engine.close()
+    finally:
+        for process in (worker, scheduler):
+            process.kill()
+            process.communicate()
+
+
+def fit_config(name: str, **where):
+    return config(name, scale="standard", **where)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "dcsvm" else pytest.param(name, marks=SLOW) for name in SOLVERS]
+)
+def test_the_model_is_that_of_threads(name, store, cluster, tmp_path):
+    reports, decisions = [], []
+    for where in ({"threads": 2}, {"scheduler": cluster.scheduler_address}):
+        path = tmp_path / f"{len(reports)}.zarr"
+        reports.append(train(store, fit_config(name, **where), model_path=path))
+        decisions.append(load_model(path).decision_function(Rows(data()[0])))
+    assert reports[1]["objective"] == pytest.approx(reports[0]["objective"], rel=1e-5)
+    np.testing.assert_allclose(decisions[1], decisions[0], atol=5e-3)
+    assert (reports[1]["workers"], reports[1]["threads"]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=SLOW) for name in (*SOLVERS, *VARIANTS)]
+)
+def test_dask_knows_the_size_of_what_travels(name, cluster, tmp_path, monkeypatch):
+    """And nothing above a few KiB goes with a task, through the scheduler."""
+    task, inline = ClusterEngine._task, []
+
+    def weighed(self, fn, args):
+        inline.extend(len(cloudpickle.dumps(arg)) for arg in args if not isinstance(arg, Remote | Later))
+        return task(self, partial(_weighed, fn), args)
+
+    monkeypatch.setattr(ClusterEngine, "_task", weighed)
+    X, y = data(4)
+    store = write(tmp_path / "s.zarr", Rows(X), y, step=N, chunk_rows=300)
+    train(store, fit_config(name, scheduler=cluster.scheduler_address), model_path=tmp_path / "m.zarr")
+    assert max(inline) < 2 * INLINE_BYTES
+
+
+def test_cutting_planes_send_codes_and_weights_once(store, cluster, tmp_path, monkeypatch):
+    sent, send = [], Contact.send
+    monkeypatch.setattr(Contact, "send", lambda self, values: sent.extend(values) or send(self, values))
+    there = fit_config("cutting-plane", scheduler=cluster.scheduler_address)
+    report = train(store, there, model_path=tmp_path / "m.zarr")
+    assert report["passes"] > 3
+    with_rows = [value for value in sent if isinstance(value, np.ndarray) and len(value) > D + 1]
+    assert sum(map(len, with_rows)) <= 2 * N  # codes, and C times weights
+
+
+@pytest.mark.slow  # processes that have to be waited for
+def test_workers_come_and_go_during_a_fit(store, tmp_path):
+    """One, two from the third step on, and one again from the twelfth."""
+    seen = []
+
+    def scale(record):
+        if isinstance(record.event, Progress):
+            seen.append(len(cluster.scheduler.workers))
+            wanted = {3: 2, 12: 1}.get(len(seen))
+            if wanted:
+                cluster.scale(wanted)
+                deadline = time.monotonic() + 30
+                while len(cluster.scheduler.workers) != wanted and time.monotonic() < deadline:
+                    time.sleep(0.02)
+
+    expected = train(store, fit_config("dcsvm", threads=2), model_path=tmp_path / "here.zarr")
+    with LocalCluster(**IN_PROCESS, n_workers=1, threads_per_worker=1) as cluster:
+        where = {"scheduler": cluster.scheduler_address}
+        options = fit_config("dcsvm", **where)
+        report = train(store, options, model_path=tmp_path / "there.zarr", events=Events(scale))
+    assert [number for number, before in zip(seen, [0, *seen], strict=False) if number != before] == [1, 2, 1]
+    assert report["objective"] == pytest.approx(expected["objective"], rel=1e-5)
+    here, there = (load_model(tmp_path / f"{name}.zarr") for name in ("here", "there"))
+    rows = Rows(data()[0])
+    np.testing.assert_allclose(there.decision_function(rows), here.decision_function(rows), atol=5e-3)
+
+
+def test_parts_are_sized_for_the_smallest_worker(store, tmp_path):
+    sizes = ((1, 2 << 30), (3, 6 << 30))
+    workers = {
+        i: {"cls": Worker, "options": {"nthreads": threads, "memory_limit": limit, "host": "127.0.0.1"}}
+        for i, (threads, limit) in enumerate(sizes)
+    }
+    options = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    expected = train(store, fit_config("dcsvm early", threads=2), model_path=tmp_path / "here.zarr")
+    with SpecCluster(workers, {"cls": Scheduler, "options": options}) as cluster:
+        there = fit_config("dcsvm early", scheduler=cluster.scheduler_address)
+        assert plan(store, there)["limit_bytes"] == 2 << 30
+        report = train(store, there, model_path=tmp_path / "there.zarr")
+    assert (report["workers"], report["threads"]) == (2, 4)
+    assert report["n_support"] == expected["n_support"]
+
+
+def test_many_pairs_of_classes(cluster, tmp_path):
+    X, y = data(8)
+    store = write(tmp_path / "s.zarr", Rows(X), y, step=N)
+    objectives = [
+        train(store, fit_config("alfpgm", **where), model_path=tmp_path / "m.zarr")["objective"]
+        for where in ({"threads": 2}, {"scheduler": cluster.scheduler_address})
+    ]
+    assert objectives[1] == pytest.approx(objectives[0], rel=1e-6)
+
+
+def test_predictions_scores_and_checks(store, engine, tmp_path):
+    train(store, fit_config("dcsvm"), model_path=tmp_path / "m.zarr")
+    model, here = load_model(tmp_path / "m.zarr"), Engine(2)
+    for (start, stop, there), (_, _, expected) in zip(
+        predict_blocks(model, store, engine=engine), predict_blocks(model, store, engine=here), strict=True
+    ):
+        np.testing.assert_array_equal(there, expected)
+        assert len(there) == stop - start
+    assert evaluate(model, store, engine=engine) == evaluate(model, store, engine=here)
+    assert check(store, engine) == check(store, here)
+    (tmp_path / "s.zarr" / "X" / "c" / "3" / "0").unlink()
+    with pytest.raises(CorruptDataError, match="'X': chunk 3"):
+        check(Store.open(tmp_path / "s.zarr"), engine)
+
+
+def test_relative_paths_are_found_from_elsewhere(cluster, engine, tmp_path, monkeypatch):
+    write(tmp_path / "s.zarr", samples(20, 3), np.arange(20) % 2)
+    monkeypatch.chdir(tmp_path)
+    engine._client.run(os.chdir, "/")
+    assert check(Store.open("s.zarr"), engine)["rows"] == 20
+
+
+def _weighed(fn, *args):
+    """The result, of which dask knows the size as of the arguments."""
+    result = fn(*args)
+    for value in (*args, result):
+        travels = len(cloudpickle.dumps(value))
+        assert travels <= INLINE_BYTES or sizeof(value) >= travels / 2, (type(value), travels, sizeof(value))
+    return result
+
+
+def _prefixes(dask_scheduler):
+    return list(dask_scheduler.task_prefixes)
+
+
+def _times(a, x, y):
+    return a * x * y
+
+
+def _own(x):
+    return None, x
+
+
+def _add(a, b):
+    return a + b
+
+
+def _dot(a, x, y):
+    return float(a @ x + a @ y)
+
+
+def _slow_dot(a, x, y):
+    time.sleep(0.3)
+    return float(x @ y + a.sum())
+
+
+def _fail(chunk):
+    raise CorruptDataError(f"array 'X': chunk {chunk}")

@@ -1,0 +1,140 @@
+"""Progress moves with every task that ends, and with the shares of those at work; compiling has a name."""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import pairwise
+
+import numba as nb
+import numpy as np
+import pytest
+
+from streamsvm.config import build_config
+from streamsvm.data.store import Store
+from streamsvm.events import Events, Progress
+from streamsvm.parallel.compiling import PHASE, compiled_s, compiling_told
+from streamsvm.parallel.engine import Engine
+from streamsvm.progress import Meter, advance
+from streamsvm.runs.phases import Phases
+from streamsvm.train import train, train_in_memory
+from streamsvm.training.subproblems import PartSolver
+
+
+def told(records, phase="work"):
+    return [event.done for _, event in records if event.phase == phase]
+
+
+def rows(n=600):
+    X = np.random.default_rng(0).normal(size=(n, 3)).astype(np.float32)
+    return Store.from_arrays(X, (X[:, 0] * X[:, 1] > 0).astype(int))
+
+
+def test_a_task_counts_when_it_ends_not_when_its_window_does():
+    """The first task of a window waits until nine others were counted."""
+    records, nine = [], threading.Event()
+
+    def sink(record):
+        records.append(record)
+        if record.event.done == 9:
+            nine.set()
+
+    def work(item):
+        assert item > 0 or nine.wait(30)
+
+    list(Engine(2).map(work, range(10), window=10, phase="work", events=Events(sink)))
+    assert told(records) == list(range(11))
+
+
+def test_tasks_that_take_long_tell_their_share():
+    def work(item):
+        for share in (0.25, 0.5, 0.1):
+            time.sleep(0.25)
+            advance(share)
+
+    records = []
+    list(Engine(1).map(work, range(2), phase="work", events=Events(records.append)))
+    assert told(records) == [0, 0.25, 0.5, 0.5, 1, 1.25, 1.5, 1.5, 2]
+
+
+def test_where_nobody_counts_a_share_is_no_error():
+    advance(0.5)
+
+
+def test_a_task_that_runs_twice_counts_once():
+    records = []
+    meter = Meter(Events(records.append), "work", 2)
+    for number in (1, 1, 0):
+        meter.end(number)
+    assert told(records) == [0, 1, 2]
+
+
+def test_nothing_is_told_of_a_map_that_was_left():
+    records = []
+    results = Engine(1).map(str, range(9), window=1, phase="work", events=Events(records.append))
+    next(results)
+    results.close()
+    before = len(records)
+    time.sleep(0.1)
+    assert len(records) == before < 9
+
+
+def test_no_silence_in_a_fit_whose_tasks_sleep(monkeypatch):
+    """16 parts of 0.2 s on two threads: one window, which took 1.6 s without a word."""
+    solve, seen = PartSolver.__call__, []
+
+    def slow(*args):
+        time.sleep(0.2)
+        return solve(*args)
+
+    options = {"threads": 2, "dcsvm": {"early": True, "levels": 2, "part_rows": 100}}
+    train_in_memory(rows(), build_config(("test", options)))  # compiles
+    monkeypatch.setattr(PartSolver, "__call__", slow)
+    train_in_memory(rows(), build_config(("test", options)), Events(seen.append))
+    times = [t for t, event in seen if isinstance(event, Progress) and event.phase == "level 2"]
+    assert len(times) > 16
+    assert max(b - a for a, b in pairwise(times)) < 1.0
+
+
+def compiled_now():
+    @nb.njit
+    def inner(x):
+        return x + 1
+
+    @nb.njit
+    def outer(x):
+        return inner(x) * 2
+
+    return outer(1)
+
+
+def test_compiling_is_told_and_timed():
+    records, before = [], compiled_s()
+    with compiling_told(Events(records.append)), compiling_told(Events(pytest.fail)):
+        assert compiled_now() == 4
+    compiled_now()
+    assert {event.phase for _, event in records} == {PHASE}
+    assert [event.total is None for _, event in records] == [True] * (len(records) - 1) + [False]
+    assert records[-1].event.done == records[-1].event.total >= 2
+    assert len(records) == 3  # two begin, the outer one ends
+    wall, cpu = (now - then for now, then in zip(compiled_s(), before, strict=True))
+    assert 0 < cpu <= wall + 0.1
+
+
+def test_compiling_inside_a_phase_is_a_phase_of_its_own():
+    phase = Phases()
+    began = time.perf_counter()
+    with phase("outer"), phase("inner"):
+        compiled_now()
+    report = phase.report()["seconds_by_phase"]
+    assert report["compile"] > 0.9 * sum(report.values())
+    assert sum(report.values()) == pytest.approx(time.perf_counter() - began, abs=0.05)
+
+
+def test_phases_add_up_to_the_seconds_of_the_command(tmp_path):
+    report = train(rows(), build_config(("test", {"kernel": {"gamma": 1.0}})), model_path=tmp_path / "m")
+    phases = report["seconds_by_phase"]
+    assert list(phases)[0] == "start"
+    assert list(phases)[-1] == "other"
+    assert sum(phases.values()) == pytest.approx(report["seconds"], abs=0.01)
+    assert phases.keys() == report["cores_busy_by_phase"].keys()
