@@ -1,6 +1,6 @@
 """From a store and a configuration to a model: prepare, plan, solve, certify, save. Read this page first.
 
-`fits.prepare` makes what all solvers are given, a file of `fits` what one of them makes of it.
+`training.prepare` makes what all solvers are given, a file of `training` what one of them makes of it.
 """
 
 from __future__ import annotations

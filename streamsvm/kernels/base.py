@@ -141,9 +141,13 @@ def inner_products(a: Rows, b: Rows, dtype: type) -> np.ndarray:
 
 
 def kernel_class(name: str) -> type[Kernel]:
-    """The class of the kernel with this name. Raises ValueError where there is none."""
-    module, _, attribute = kernel_row(name).where.partition(":")
-    return getattr(import_module(module), attribute)
+    """The class of the kernel with this name. Raises ValueError for none, ConfigError for an unfinished one."""
+    where = kernel_row(name).where
+    module, _, attribute = where.partition(":")
+    found = getattr(import_module(module), attribute)
+    if missing := sorted(found.__abstractmethods__):
+        raise ConfigError(f"kernel {name!r}: {where} has no {' and no '.join(missing)}")
+    return found
 
 
 def kernel_from(attrs: Mapping[str, Any]) -> Kernel:

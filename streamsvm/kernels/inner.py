@@ -77,7 +77,7 @@ class Linear(InnerProducts):
 class Precomputed(Linear):
     """Values that were computed before: a row holds those with all training rows, a support row is a unit vector.
 
-    So K(a, b) = a'b. While it is trained, `problems.MatrixDual` reads the matrix itself.
+    So K(a, b) = a'b. While it is trained, `problems.dual.MatrixDual` reads the matrix itself.
     """
 
     name: ClassVar[str] = "precomputed"

@@ -270,7 +270,6 @@ class BlockSolver:
         tol = np.float32(max(0.1 * worst, 0.5 * self.row_tol))
         block_descent(
             Q,
-            np.ascontiguousarray(np.diag(Q)),
             _shifted(problem, state, block).astype(np.float32),
             a,
             upper,

@@ -16,8 +16,8 @@ from streamsvm.errors import ConfigError
 class Row(NamedTuple):
     """What a solver declares.
 
-    fit, options, estimators: module:class. fit: of a `fits.base.Fit`. options: of the `options.SolverOptions` that are
-    its section of a configuration, under its own name; aliases: older names of this section.
+    fit, options, estimators: module:class. fit: of a `training.base.Fit`. options: of the `options.base.SolverOptions`
+    that are its section of a configuration, under its own name; aliases: older names of this section.
     tasks: that it takes; a task may name solvers, too. reads: of the options that only some solvers read, its own.
     needs: options without which it takes no defaults, as `--set` has them.
     """

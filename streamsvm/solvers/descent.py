@@ -6,25 +6,46 @@ compiled functions that are cached call none of another.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba as nb
 import numpy as np
 
 _INDEX = np.int32(0xFFF)  # low mantissa bits that carry an index in _descent and _pair_descent
 
 
+# What takes these has no cache of its own: numba's would name the classes, and fail to open once they are renamed.
+class Chosen(NamedTuple):
+    """Rows S (s,) of a block's Q (q, q): Q[S, S], or with labels K[S, S], and which rows of it are made."""
+
+    Q: np.ndarray
+    S: np.ndarray
+    Q_S: np.ndarray
+    is_made: np.ndarray
+
+
+class Variables(NamedTuple):
+    """Of the chosen rows: diagonal of Q, gradient, coefficients and their bounds, (s,)."""
+
+    diag: np.ndarray
+    g: np.ndarray
+    a: np.ndarray
+    upper: np.ndarray
+
+
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def block_descent(Q, diag, g, a, upper, y, tol, s):
+def block_descent(Q, g, a, upper, y, tol, s):
     """Minimises 1/2 a'Qa + ... over a block, in place: sub-blocks of s rows, each by _descent.
 
     With labels y (q,), by _pair_descent, which keeps y'a; then g moves by multiples of y, too. Without: y is None,
     and what is of labels is not compiled.
     """
     q = len(g)
-    v = np.empty(q, np.float32)
+    v, diag = np.empty(q, np.float32), _diagonal(Q)
     S = np.empty(s, np.int64)
     for k in range(s):
         S[k] = k
-    Q_S, is_made = np.empty((s, s), np.float32), np.empty(s, np.bool_)
+    chosen = Chosen(Q, S, np.empty((s, s), np.float32), np.empty(s, np.bool_))
     for round_ in range(1000):
         if y is not None:
             _centre(g, a, upper, y)
@@ -35,10 +56,10 @@ def block_descent(Q, diag, g, a, upper, y, tol, s):
             if round_ > 0:
                 _lift_half(v, S)
             _select(v, g, y, S)
-        is_made[:] = False
+        chosen.is_made[:] = False
         a_S = _taken(a, S)
-        tol_S = max(tol, np.float32(0.3) * worst)
-        _sub_descent(Q, S, Q_S, is_made, diag, g, a_S, upper, y, tol_S)
+        own = Variables(_taken(diag, S), _taken(g, S), a_S, _taken(upper, S))
+        _sub_descent(chosen, own, y, max(tol, np.float32(0.3) * worst))
         for k in range(s):
             i = S[k]
             delta = np.float32(a_S[k] - a[i])
@@ -49,22 +70,22 @@ def block_descent(Q, diag, g, a, upper, y, tol, s):
                     g[j] += delta * row[j]
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _sub_descent(Q, S, Q_S, is_made, diag, g, a_S, upper, y, tol):
-    diag_S, g_S, upper_S, most = _taken(diag, S), _taken(g, S), _taken(upper, S), 20 * len(S)
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def _sub_descent(chosen, own, y, tol):
+    most = 20 * len(chosen.S)
     if y is None:
-        _descent(Q, S, Q_S, is_made, diag_S, g_S, a_S, upper_S, tol, most)
+        _descent(chosen, own, tol, most)
     else:
-        _pair_descent(Q, S, Q_S, is_made, diag_S, g_S, a_S, upper_S, _taken(y, S), np.float32(2) * tol, most)
+        _pair_descent(chosen, own, _taken(y, chosen.S), np.float32(2) * tol, most)
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _row(Q, S, Q_S, is_made, i, y):
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def _row(chosen, i, y):
     """Row i of Q[S, S], or with labels y of K[S, S]; gathered when first asked for, as most rows of S never move."""
-    row = Q_S[i]
-    if not is_made[i]:
-        is_made[i] = True
-        whole = Q[S[i]]
+    S, row = chosen.S, chosen.Q_S[i]
+    if not chosen.is_made[i]:
+        chosen.is_made[i] = True
+        whole = chosen.Q[S[i]]
         for j in range(len(S)):
             row[j] = whole[S[j]]
         if y is not None:
@@ -73,12 +94,13 @@ def _row(Q, S, Q_S, is_made, i, y):
     return row
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _descent(Q, S, Q_S, is_made, diag, g, a, upper, tol, max_steps):
-    """Greedy coordinate descent on at most 4096 rows, in place; Q_S and is_made are `_row`'s.
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def _descent(chosen, own, tol, max_steps):
+    """Greedy coordinate descent on at most 4096 rows, in place.
 
     The loops are split so that each vectorises; the arg max packs the index into the low bits of |violation|.
     """
+    diag, g, a, upper = own
     q = len(g)
     big, zero = np.float32(3e38), np.float32(0)
     v = np.empty(q, np.float32)
@@ -104,17 +126,18 @@ def _descent(Q, S, Q_S, is_made, diag, g, a, upper, tol, max_steps):
         a[i] = new
         low[i] = -big if new < upper[i] else zero
         high[i] = big if new > 0 else zero
-        row = _row(Q, S, Q_S, is_made, i, None)
+        row = _row(chosen, i, None)
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _pair_descent(Q, S, K_S, is_made, diag, g, a, upper, y, tol, max_steps):
-    """Descent by pairs on at most 4096 rows until m - M <= tol, in place; K_S and is_made are `_row`'s.
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def _pair_descent(chosen, own, y, tol, max_steps):
+    """Descent by pairs on at most 4096 rows until m - M <= tol, in place.
 
     In z = y a, whose sum is kept: z_i rises and z_j falls by t. i is the row of I_up with the largest level
     f = -y g, and j that of I_low with which the objective falls most, by (f_i - f_j)^2 / 2 |phi_i - phi_j|^2
     (Fan, Chen and Lin 2005, WSS 2). Loops are split, and indices packed, as in _descent.
     """
+    diag, g, a, upper = own
     q = len(g)
     big, zero, two = np.float32(1e38), np.float32(0), np.float32(2)
     flat = np.float32(1e-12)  # least curvature, LIBSVM's
@@ -138,7 +161,7 @@ def _pair_descent(Q, S, K_S, is_made, diag, g, a, upper, y, tol, max_steps):
             flipped = bits[k] ^ ((bits[k] >> 31) & np.int32(0x7FFFFFFF))
             key = max(key, (flipped & ~_INDEX) | np.int32(k))
         i = key & _INDEX
-        top, rising, worst = v[i], _row(Q, S, K_S, is_made, i, y), zero
+        top, rising, worst = v[i], _row(chosen, i, y), zero
         for k in range(q):
             behind = max(top - max(f[k], may_fall[k]), zero)
             worst = max(worst, behind)
@@ -149,7 +172,7 @@ def _pair_descent(Q, S, K_S, is_made, diag, g, a, upper, y, tol, max_steps):
         for k in range(q):
             key = max(key, (bits[k] & ~_INDEX) | np.int32(k))
         j = key & _INDEX
-        falling = _row(Q, S, K_S, is_made, j, y)
+        falling = _row(chosen, j, y)
         step = (f[i] - f[j]) / max(diag[i] + diag[j] - two * rising[j], flat)
         room_i, room_j = most[i] - z[i], z[j] - least[j]
         step = min(step, room_i, room_j)
@@ -192,6 +215,14 @@ def _violations32(g, a, upper, v):
         v[j] = max(down, up)
         worst = max(worst, v[j])
     return worst
+
+
+@nb.njit(nogil=True, cache=True)
+def _diagonal(Q):
+    out = np.empty(len(Q), Q.dtype)
+    for i in range(len(Q)):
+        out[i] = Q[i, i]
+    return out
 
 
 @nb.njit(nogil=True, cache=True)

@@ -9,7 +9,7 @@ from streamsvm.config import FitConfig
 
 
 class Seen(Protocol):
-    """What small fits have shown: a `cost.Costs`."""
+    """What small fits have shown: a `dry_run.Costs`."""
 
     @property
     def d(self) -> int: ...

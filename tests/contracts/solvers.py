@@ -20,10 +20,10 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.problems.dual import KernelColumns, MatrixDual
 from streamsvm.problems.hinge_risk import HingeRisk
 from streamsvm.problems.passes import Passes
-from streamsvm.solvers import budget as core
 from streamsvm.solvers.admm import ADMM, ADMMState
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
 from streamsvm.solvers.blockws import BlockSolver, BlockState
+from streamsvm.solvers.budget.state import NANOSECONDS
 from streamsvm.solvers.cutting_plane import BundleState, CuttingPlane
 from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Division, PartSolution, support_of
 from streamsvm.solvers.in_turn import InTurn, InTurnState
@@ -174,7 +174,7 @@ class Descent:
     def step(self, problem: tuple[Rows, np.ndarray], state: BudgetLearner) -> BudgetLearner:
         here = slice(state.t, state.t + 40)
         state.learn(problem[0].take(here), problem[1][here])
-        state.counts[core.NANOSECONDS] = 0  # the one thing that differs from run to run
+        state.counts[NANOSECONDS] = 0  # the one thing that differs from run to run
         return state
 
     def from_arrays(self, arrays: Mapping[str, Any]) -> BudgetLearner:

@@ -16,13 +16,17 @@ from sklearn.svm import SVC
 from streamsvm.data.rows import Rows
 
 HERE = Path(__file__).parent
-DOCS = HERE.parent / "docs"
+DOCS = HERE.parents[1] / "docs"
 
 
 def toy(code: str, *words: object, status: int = 0) -> subprocess.CompletedProcess[str]:
     """What Python says after it has imported the kernel, as a plug-in is before the command line."""
     program = f"import sys, toy_kernel\nsys.path.insert(0, {str(DOCS)!r})\n{code}"
-    env = os.environ | {"PYTHONPATH": f"{HERE}:{HERE.parent}", "COLUMNS": "200", "TERM": "dumb"}
+    env = os.environ | {
+        "PYTHONPATH": os.pathsep.join(map(str, (HERE, HERE.parent, HERE.parents[1]))),
+        "COLUMNS": "200",
+        "TERM": "dumb",
+    }
     words = [sys.executable, "-c", program, *map(str, words)]
     run = subprocess.run(words, capture_output=True, text=True, env=env, timeout=120)
     assert run.returncode == status, run.stderr
@@ -137,5 +141,18 @@ from streamsvm.data.rows import Rows
 a = Rows(np.random.default_rng(0).normal(size=(30, 4)))
 kernel = kernel_from({"name": "toy", "gamma": 0.5})
 np.testing.assert_allclose(kernel.block(a, a), kernel.exact(a, a), atol=1e-6)
+"""
+    )
+
+
+def test_an_unfinished_one_is_an_error_that_says_what_is_missing():
+    toy(
+        """
+import pytest
+from streamsvm.errors import ConfigError
+from streamsvm.kernels.base import kernel_class
+toy_kernel.Toy.__abstractmethods__ = frozenset({"slope"})
+with pytest.raises(ConfigError, match="kernel 'toy': toy_kernel:Toy has no slope"):
+    kernel_class("toy")
 """
     )

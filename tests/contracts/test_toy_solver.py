@@ -16,14 +16,18 @@ from making import write
 from streamsvm.data.rows import Rows
 
 HERE = Path(__file__).parent
-DOCS = HERE.parent / "docs"
+DOCS = HERE.parents[1] / "docs"
 NAME = ("--solver", "toy-descent", "--gamma", "0.5", "--C", "5")
 
 
 def toy(code: str, *words: object, status: int = 0) -> subprocess.CompletedProcess[str]:
     """What Python says after it has imported the solver, as a plug-in is before the command line."""
     program = f"import sys, toy_solver\nsys.path.insert(0, {str(DOCS)!r})\n{code}"
-    env = os.environ | {"PYTHONPATH": f"{HERE}:{HERE.parent}", "COLUMNS": "200", "TERM": "dumb"}
+    env = os.environ | {
+        "PYTHONPATH": os.pathsep.join(map(str, (HERE, HERE.parent, HERE.parents[1]))),
+        "COLUMNS": "200",
+        "TERM": "dumb",
+    }
     words = [sys.executable, "-c", program, *map(str, words)]
     run = subprocess.run(words, capture_output=True, text=True, env=env, timeout=120)
     assert run.returncode == status, run.stderr
@@ -122,11 +126,11 @@ def test_its_estimator_is_public():
 def test_it_keeps_to_the_contracts():
     words = ["-q", "-p", "toy_solver", "-p", "no:cacheprovider", "-n", "0", "-k", "toy-descent", "-m", ""]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", *words, HERE / "contracts"],
+        [sys.executable, "-m", "pytest", *words, HERE],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": f"{HERE}:{HERE.parent}"},
-        cwd=HERE.parent,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (HERE, HERE.parent, HERE.parents[1])))},
+        cwd=HERE.parents[1],
         timeout=280,
     )
     assert run.returncode == 0, run.stdout

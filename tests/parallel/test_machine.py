@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from streamsvm.parallel import machine
 from streamsvm.parallel.machine import cores, peak_rss_bytes, rss_bytes
+from streamsvm.storage import locks
 from streamsvm.storage.locks import InUse, is_locked, locked, sync_folder
 
 pytestmark = pytest.mark.lowest
@@ -124,7 +124,7 @@ class TestLocks:
     def test_of_another_users_what_its_holder_wrote_counts(self, tmp_path, monkeypatch, owner, held):
         (tmp_path / "lock").touch()
         (tmp_path / "lock.owner").write_text(owner, encoding="utf-8")
-        monkeypatch.setattr(machine, "_held", _forbidden)
+        monkeypatch.setattr(locks, "_held", _forbidden)
         assert is_locked(tmp_path / "lock") == held
 
 

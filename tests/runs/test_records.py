@@ -22,7 +22,7 @@ from streamsvm.report.read import read_run
 from streamsvm.runs.follow import Tail
 from streamsvm.runs.records import Unknown, flat, parse
 
-RUNS = Path(__file__).parent / "kept" / "records" / "0.1.0.tar.xz"  # written before events were typed
+RUNS = Path(__file__).parents[1] / "kept" / "records" / "0.1.0.tar.xz"  # written before events were typed
 SECTIONS = {
     "dcsvm": {"convergence", "levels"},
     "bsgd": {"budget"},

@@ -240,7 +240,7 @@ class TestResuming:
         run = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
         train(store(), config(), **run)
         with pytest.raises(
-            ConfigError, match=r"another store or configuration \(probabilities.folds was 3, is 4\)"
+            ConfigError, match=r"another store or configuration \(probability.folds was 3, is 4\)"
         ):
             train(store(), config(folds=4), **run, resume=True)
 
