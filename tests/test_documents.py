@@ -40,8 +40,8 @@ def name_of(page):
     return str(page.relative_to(ROOT))
 
 
-PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
-OTHERS = [page for page in PAGES[1:] if page != TUTORIAL and any(map(is_run, blocks(page)))]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
+OTHERS = [page for page in sorted(DOCS.rglob("*.md")) if page != TUTORIAL and any(map(is_run, blocks(page)))]
 
 
 def execute(*command):
