@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from streamsvm._version import __version__
+from streamsvm.parallel.imports import uncollected
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store as Store
@@ -39,7 +40,8 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name) or (None if name.startswith("_") else _estimators().get(name))
     if home is None:
         raise AttributeError(f"module 'streamsvm' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    with uncollected():
+        return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:

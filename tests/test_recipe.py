@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from contextlib import closing
 from importlib import import_module
@@ -159,3 +161,22 @@ def test_a_store_passes_the_stations_that_design_tells_of(tmp_path):
     finally:
         sys.setprofile(before)
     assert passed == stations()
+
+
+@pytest.mark.parametrize("name", ["admm-hss", "cutting-plane"])
+def test_every_blas_that_a_fit_loads_is_serial_in_its_tasks(name):
+    """Threads of tasks, each with threads of BLAS, took a third more CPU."""
+    script = f"""
+import numpy as np
+from streamsvm.config import build_config
+from streamsvm.data.store import Store
+from streamsvm.train import planned
+from threadpoolctl import threadpool_info
+asked = build_config(("t", {{"solver": {name!r}, "task": "classify", "kernel": {{"name": "linear"}}, "threads": 2}}))
+with planned(Store.from_arrays(np.eye(8, dtype=np.float32), np.arange(8) % 2), asked) as fit:
+    with fit.engine.serial_blas():
+        assert {{pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}} == {{1}}
+"""
+    env = os.environ | {"OPENBLAS_NUM_THREADS": "2", "PYTHONPATH": str(DESIGN.parents[1])}
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env)
+    assert ended.returncode == 0, ended.stderr

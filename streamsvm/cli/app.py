@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from streamsvm._version import __version__
 from streamsvm.cli.help import Command
-from streamsvm.cli.imports import importing
+from streamsvm.cli.imports import importing, own_process
 from streamsvm.errors import StreamSVMError
 
 OK, FAILED, INTERRUPTED = 0, 2, 130
@@ -93,6 +93,7 @@ def main() -> None:
     """The entry point: exits 0, 2 after an error of one line, 130 when interrupted."""
     if isinstance(sys.stdout, TextIOWrapper):  # Windows's code pages lack most letters that labels may have
         sys.stdout.reconfigure(errors="backslashreplace")
+    own_process()
     status = exit_status(lambda: app(prog_name="streamsvm", standalone_mode=False))
     if (
         status == INTERRUPTED

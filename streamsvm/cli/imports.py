@@ -6,14 +6,20 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from streamsvm.parallel.imports import uncollected
+
+_process = {"is_ours": False}
+
+
+def own_process() -> None:
+    """Says that this process ends with the command."""
+    _process["is_ours"] = True
+
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Modules make objects by the hundred thousand and no garbage: to look for some takes 0.1 s of a fit."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
+    """In a process of its own, modules stay as long as the command: the collector need not look at them again."""
+    with uncollected():
         yield
-    finally:
-        if collects:
-            gc.enable()
+        if _process["is_ours"]:
+            gc.freeze()

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from streamsvm.errors import ConfigError
+from streamsvm.parallel.imports import uncollected
 
 
 class Row(NamedTuple):
@@ -120,7 +121,8 @@ def estimators() -> dict[str, str]:
 def imported(place: str) -> Any:
     """What `module:name` says."""
     module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+    with uncollected():
+        return getattr(import_module(module), name)
 
 
 def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
