@@ -13,10 +13,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-import dask.threaded
 from threadpoolctl import ThreadpoolController
 
 from streamsvm.events import Events, ignore
+from streamsvm.parallel.imports import uncollected
 from streamsvm.parallel.machine import cores
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.progress import Meter
@@ -156,7 +156,7 @@ class Engine:
             # bound, not given as arguments: dask would look for tasks and keys inside them
             graph = {f"{name_of(fn)}-{i:06d}": (partial(counted, i, *job),) for i, job in jobs}
             with self.serial_blas():
-                return list(dask.threaded.get(graph, list(graph), num_workers=self.threads))
+                return list(_get(graph, list(graph), num_workers=self.threads))
 
         numbered = enumerate(jobs)
         try:
@@ -164,6 +164,13 @@ class Engine:
                 yield from results
         finally:
             meter.close()  # a window that nobody takes ends with the tasks at work
+
+
+def _get(graph: dict[str, Any], keys: list[str], num_workers: int) -> Any:
+    """dask's scheduler of threads, loaded where there is a graph: models and estimators come without it."""
+    with uncollected():
+        from dask.threaded import get
+    return get(graph, keys, num_workers=num_workers)
 
 
 def call(fn: Callable[..., Any], *args: Any) -> Any:
