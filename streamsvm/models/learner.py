@@ -32,7 +32,6 @@ from streamsvm.solvers.budget.state import (
     NANOSECONDS,
     STEPS,
     SUPPORTS,
-    Met,
     Options,
     Supports,
 )
@@ -108,6 +107,8 @@ class BudgetLearner:
         self.bias = np.zeros(columns)
         self.counts = np.zeros(5, np.int64)
         self.sums = np.zeros(2)
+        together, projects = (options.strategy == way or None for way in ("gradient", "project"))
+        self._merges, self._ways = options.strategy in MERGING, (together, projects)
 
     def _take_kernel(self, kernel: Kernel) -> None:
         self.kernel, o = kernel, self.options
@@ -225,7 +226,7 @@ class BudgetLearner:
         """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
         own = 0.0 if self.is_rbf else self.kernel.diag(Rows(x[None]))[0]
         V, decisions = np.array([[own]], np.float32), np.empty((1, len(y)))
-        self._steps(Met(x[None], W, _FIRST, V, F, y[None], np.array([weight]), decisions))
+        self._steps((x[None], W, _FIRST, V, F, y[None], np.array([weight]), decisions), self._of_step)
 
     def set_gamma(self, gamma: float) -> None:
         """Goes on with another gamma: supports and coefficients stay, the values between supports become its own."""
@@ -277,14 +278,13 @@ class BudgetLearner:
         Y, weight = np.ascontiguousarray(Y, np.float64), np.ascontiguousarray(weight, np.float64)
         W, F = self._meet(block, norms, threads)
         entries, V = self._meet_inside(block, norms, Y, F, threads)
-        self._steps(Met(block, W, entries, V, F, Y, weight, decisions), forced=forced)
-
-    def _steps(self, met: Met, *, forced: bool = False) -> None:
-        start, strategy = time.perf_counter_ns(), self.options.strategy
         options = tuple(self._of_steps._replace(bias=False, forced=True)) if forced else self._of_step
-        tables = merge_tables() if strategy in MERGING else None
-        together, projects = strategy == "gradient" or None, strategy == "project" or None
-        steps(_supports(self), tuple(met), options, tables, together, projects)
+        self._steps((block, W, entries, V, F, Y, weight, decisions), options)
+
+    def _steps(self, met: tuple[np.ndarray, ...], options: tuple[Any, ...]) -> None:
+        """met, options: Met and Options as plain tuples. What does not change between events was found before."""
+        start = time.perf_counter_ns()
+        steps(_supports(self), met, options, merge_tables() if self._merges else None, *self._ways)
         self.counts[NANOSECONDS] += time.perf_counter_ns() - start
 
     def _meet(self, block: np.ndarray, norms: np.ndarray, threads: int) -> tuple[np.ndarray, np.ndarray]:

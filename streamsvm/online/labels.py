@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,22 +11,16 @@ from streamsvm.errors import DataError
 from streamsvm.tasks.pairs import signs
 
 
-class Labels(Sequence[Any]):
+class Labels(list[Any]):
     """In the order in which they came; a label's code is its place. Others come until there are `most`, or never.
 
     targets (labels, columns): what each asks of the columns, -1 or +1.
     """
 
     def __init__(self, labels: Iterable[Any], most: int, *, closed: bool) -> None:
-        self._labels = list(labels)
+        super().__init__(labels)
         self.most, self._closed = most, closed
-        self.targets = _targets(self._labels)
-
-    def __len__(self) -> int:
-        return len(self._labels)
-
-    def __getitem__(self, code: Any) -> Any:
-        return self._labels[code]
+        self.targets = _targets(len(self))
 
     def require(self, labels: list[Any]) -> None:
         """Raises DataError for labels that cannot be taken up."""
@@ -34,11 +28,11 @@ class Labels(Sequence[Any]):
         for y in labels:
             if y != y:  # each NaN would be a class of its own
                 raise DataError(f"found label {y!r}, expected one that is equal to itself")
-            if y in self._labels or y in new:
+            if y in self or y in new:
                 continue
             if self._closed:
-                raise DataError(f"found label {y!r}, expected one of {', '.join(map(str, self._labels))}")
-            if len(self._labels) + len(new) >= self.most:
+                raise DataError(f"found label {y!r}, expected one of {', '.join(map(str, self))}")
+            if len(self) + len(new) >= self.most:
                 raise DataError(
                     f"found label {y!r} beside {self.most} others, expected at most max_classes; raise it, or "
                     "look whether this is the label"
@@ -47,14 +41,14 @@ class Labels(Sequence[Any]):
 
     def code(self, y: Any) -> int:
         """The label's number; a new one is taken up."""
-        for code, label in enumerate(self._labels):
+        for code, label in enumerate(self):
             if label == y:
                 return code
-        self._labels.append(y.item() if isinstance(y, np.generic) else y)
-        self.targets = _targets(self._labels)
-        return len(self._labels) - 1
+        self.append(y.item() if isinstance(y, np.generic) else y)
+        self.targets = _targets(len(self))
+        return len(self) - 1
 
 
-def _targets(labels: list[Any]) -> np.ndarray:
-    k = max(2, len(labels))
+def _targets(k: int) -> np.ndarray:
+    k = max(2, k)
     return signs(np.arange(k), k)
