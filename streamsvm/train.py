@@ -114,15 +114,12 @@ def planned(
 ) -> Iterator[Fit]:
     """A fit of prepared data, whose memory is planned; not begun yet."""
     run, phase = run or Run(), phase or Phases()
-    made = fit_class(
-        config.solver
-    )  # first: an engine knows the BLAS libraries that are loaded when it is opened
     checkpoints = Checkpoints(run.run_dir, store, config, run.resume, run.events)
     where = config.threads, config.workers, config.scheduler, config.memory_limit
     engine = open_engine(*where, run.events, run.performance_report)
     with closing(Context(engine, checkpoints, run.events, phase)) as context:
         prepared = prepare(store, config, engine, run.events, phase=phase)
-        yield made(prepared, context)
+        yield fit_class(config.solver)(prepared, context)
 
 
 def _solved(fit: Fit, draft: Draft, Cs: Sequence[float]) -> list[Solution]:

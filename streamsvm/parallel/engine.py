@@ -6,9 +6,10 @@ calls them does not know which. Functions that are mapped are plain ones: all th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,7 +46,6 @@ class Engine:
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or cores()
-        self._blas = ThreadpoolController()
 
     @property
     def slots(self) -> int:
@@ -140,8 +140,8 @@ class Engine:
         return {"threads": self.threads}
 
     def serial_blas(self) -> Any:
-        """A context in which BLAS uses one thread."""
-        return self._blas.limit(limits=1)
+        """A context in which BLAS uses one thread, in every library that is loaded by now."""
+        return _pools(len(sys.modules)).limit(limits=1)
 
     def _results(
         self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int, meter: Meter
@@ -164,6 +164,12 @@ class Engine:
                 yield from results
         finally:
             meter.close()  # a window that nobody takes ends with the tasks at work
+
+
+@lru_cache(maxsize=1)
+def _pools(modules: int) -> ThreadpoolController:
+    """Thread pools of this process; looked for anew (1 ms) where more modules are loaded, which may bring a BLAS."""
+    return ThreadpoolController()
 
 
 def _get(graph: dict[str, Any], keys: list[str], num_workers: int) -> Any:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -93,3 +97,23 @@ def test_an_engine_with_other_threads_leaves_the_first_as_it_is():
     given = Engine(2)
     assert (given.on(1).threads, given.threads) == (1, 2)
     assert list(given.on(1).map(str, range(3))) == ["0", "1", "2"]
+
+
+def test_a_blas_that_is_loaded_after_the_engine_was_opened_is_serial_too():
+    script = """
+from threadpoolctl import threadpool_info
+from streamsvm.parallel.engine import Engine
+def blas():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+engine = Engine(2)
+with engine.serial_blas():
+    first = len(blas())
+import scipy.linalg
+if len(blas()) > first:  # SciPy's wheels bring their own
+    with engine.serial_blas():
+        assert set(blas()) == {1}, blas()
+    assert set(blas()) != {1}
+"""
+    env = os.environ | {"OPENBLAS_NUM_THREADS": "2", "PYTHONPATH": str(Path(__file__).parents[2])}
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env)
+    assert ended.returncode == 0, ended.stderr
