@@ -12,7 +12,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.kernels import table
 from streamsvm.options.base import Rule
 from streamsvm.solvers import catalogue
-from streamsvm.tasks import task_names, task_of
+from streamsvm.tasks import task_names, task_options
 
 
 def rules() -> Iterator[Rule]:
@@ -32,7 +32,7 @@ def rules() -> Iterator[Rule]:
                 f"kernel.{parameter}", _listed("kernel", names), "kernel.name", partial(contains, names)
             )
     for name in task_names():
-        for option in task_of(name).options:
+        for option in task_options(name):
             yield Rule(option, f"task {name}", "task", partial(eq, name))
     yield Rule("probability.folds", "a fit with probabilities", "probability.method", bool)
 

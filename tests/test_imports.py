@@ -150,6 +150,16 @@ def test_importing_the_package_and_the_command_line_is_light():
     assert not loaded_after("import streamsvm.cli.app") & HEAVY
 
 
+def test_an_option_that_nothing_reads_is_refused_before_anything_is_loaded():
+    words = ["fit", "--store", "s.zarr", "--solver", "bsgd", "--set", "dcsvm.part_rows=500"]
+    assert not HEAVY & loaded_after(
+        "from streamsvm.cli.app import app\n"
+        "from streamsvm.errors import ConfigError\n"
+        f"try:\n    app({words}, standalone_mode=False)\n"
+        "except ConfigError as error:\n    assert 'read by solver dcsvm only' in str(error)"
+    )
+
+
 def test_models_and_predictions_load_without_what_only_others_need():
     heavy = {"sklearn", "pandas", "distributed", "river", "dask_ml", "matplotlib"}
     assert not loaded_after("import streamsvm.models.files, streamsvm.predict, streamsvm.data.store") & heavy

@@ -164,8 +164,7 @@ def resolve(flags: dict[str, Any], config: Path | None, sets: list[str]) -> FitC
     """The configuration from a file, then flags, then `--set`. Raises ConfigError, for what it does not read too."""
     layers = [*([read_layer(config)] if config else []), *flag_layers(flags), *map(parse_set, sets)]
     resolved = build_config(*layers)
-    with importing():  # tasks, which say what they alone read
-        require_read(layers, resolved)
+    require_read(layers, resolved)
     return resolved
 
 

@@ -1,24 +1,32 @@
 """What is learned: a class for each task, which says all that is true of it alone.
 
 Configurations, fits, models, scores and exports ask the task; none of them compares names. A task is one file and one
-line here. It is loaded when it is first asked for: names alone, for help and configurations, need no NumPy.
+line here. It is loaded when it is first asked for: the lines alone, for help and configurations, need no NumPy.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from streamsvm.errors import ConfigError
 
 if TYPE_CHECKING:
     from streamsvm.tasks.base import Task
 
-_TASKS: dict[str, str | Task] = {
-    "classify": "streamsvm.tasks.classify:Classify",
-    "ordinal": "streamsvm.tasks.ordinal:Ordinal",
-    "rank": "streamsvm.tasks.rank:Rank",
-    "regress": "streamsvm.tasks.regress:Regress",
+
+class Row(NamedTuple):
+    """task: itself, or module:class. options: dotted names of those that it alone reads."""
+
+    task: str | Task
+    options: tuple[str, ...] = ()
+
+
+_TASKS = {
+    "classify": Row("streamsvm.tasks.classify:Classify"),
+    "ordinal": Row("streamsvm.tasks.ordinal:Ordinal"),
+    "rank": Row("streamsvm.tasks.rank:Rank"),
+    "regress": Row("streamsvm.tasks.regress:Regress", ("alfpgm.epsilon",)),
 }
 
 
@@ -26,22 +34,31 @@ def task_names() -> tuple[str, ...]:
     return tuple(_TASKS)
 
 
+def task_options(name: str) -> tuple[str, ...]:
+    """Dotted names of the options that this task alone reads."""
+    return _TASKS[name].options
+
+
 def task_of(name: str) -> Task:
     """The task of this name. Raises ConfigError where there is none."""
     if name not in _TASKS:
         raise ConfigError(f"found task {name!r}, expected one of {', '.join(_TASKS)}")
-    found = _TASKS[name]
+    found, options = _TASKS[name]
     if isinstance(found, str):
         module, _, kind = found.partition(":")
-        found = _TASKS[name] = getattr(import_module(module), kind)()
+        found = getattr(import_module(module), kind)()
+        _TASKS[name] = Row(found, options)
     return found
 
 
-def register(task: Task) -> None:
-    """Adds a task of its own to those that come with the package. Raises ConfigError where its name is taken."""
+def register(task: Task, options: tuple[str, ...] = ()) -> None:
+    """Adds a task of its own to those that come with the package. Raises ConfigError where its name is taken.
+
+    options: dotted names of those that it alone reads.
+    """
     if task.name in _TASKS:
         raise ConfigError(f"there is a task {task.name!r} already; expected another name")
-    _TASKS[task.name] = task
+    _TASKS[task.name] = Row(task, options)
 
 
 def default_task(solver: str, *, has_queries: bool) -> str:

@@ -72,7 +72,6 @@ class Task(ABC):
 
     name: ClassVar[str]
     solvers: ClassVar[tuple[str, ...]] = ()  # that take it, beside those whose rows in the catalogue name it
-    options: ClassVar[tuple[str, ...]] = ()  # dotted names of those that it alone reads
     scoring: ClassVar[str]  # what `tune` compares where nobody says
     has_classes: ClassVar[bool] = True  # its targets are labels; so rows can be weighed by them, or grouped
     has_probabilities: ClassVar[bool] = False

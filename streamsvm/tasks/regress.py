@@ -22,7 +22,6 @@ class Regress(Task):
     """
 
     name = "regress"
-    options = ("alfpgm.epsilon",)
     scoring = "r2"
     has_classes = False
     answer = "value"
