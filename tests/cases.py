@@ -14,7 +14,8 @@ import numpy as np
 
 from streamsvm import ALFPGMSVC, DCSVC, HSSSVC, BudgetedSVC, CuttingPlaneSVC
 from streamsvm.config import FitConfig, build_config, parse_set
-from streamsvm.solvers.catalogue import imported, section_of, solver_names, solver_row
+from streamsvm.parallel.imports import imported
+from streamsvm.solvers.catalogue import section_of, solver_names, solver_row
 
 EARLY = {"levels": 1, "part_rows": 90, "early": True}
 SMALL = {

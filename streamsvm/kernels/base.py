@@ -6,15 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from importlib import import_module
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, ModelError
-from streamsvm.kernels.table import KERNELS, Row, kernel_names, kernel_row
+from streamsvm.kernels.table import Row, kernel_names, kernel_row, parameters
 from streamsvm.kernels.tiles import COLUMNS, Keep, Tile, accumulate, height
+from streamsvm.parallel.imports import imported
 from streamsvm.parallel.strips import strips
 
 
@@ -141,19 +141,14 @@ def inner_products(a: Rows, b: Rows, dtype: type) -> np.ndarray:
 
 
 def kernel_class(name: str) -> type[Kernel]:
-    """The class of the kernel with this name. Raises ValueError for none, ConfigError for an unfinished one."""
-    where = kernel_row(name).where
-    module, _, attribute = where.partition(":")
-    found = getattr(import_module(module), attribute)
-    if missing := sorted(found.__abstractmethods__):
-        raise ConfigError(f"kernel {name!r}: {where} has no {' and no '.join(missing)}")
-    return found
+    """The class of the kernel with this name. Raises ValueError where there is none."""
+    return imported(kernel_row(name).where)
 
 
 def kernel_from(attrs: Mapping[str, Any]) -> Kernel:
     """The kernel of a name and parameters, of which it takes its own. Raises ValueError, KeyError."""
     made = kernel_class(attrs["name"])
-    known = {parameter for row in KERNELS.values() for parameter in row.parameters}
+    known = parameters()
     unknown = attrs.keys() - known - {"name"}
     if unknown:
         raise ValueError(

@@ -5,7 +5,11 @@ A new kernel is a class and a row here; configuration, command line, estimators,
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from typing import NamedTuple
+
+from streamsvm.errors import ConfigError
+from streamsvm.parallel.imports import whole_class
 
 
 class Row(NamedTuple):
@@ -67,6 +71,11 @@ def readers(parameter: str) -> list[str]:
     return [name for name, row in KERNELS.items() if parameter in row.parameters]
 
 
+def parameters() -> set[str]:
+    """All that kernels read."""
+    return {parameter for row in KERNELS.values() for parameter in row.parameters}
+
+
 def mergers() -> list[str]:
     """Names of the kernels under which points may become one."""
     return [name for name, row in KERNELS.items() if row.merges]
@@ -75,3 +84,20 @@ def mergers() -> list[str]:
 def has_gamma(name: str) -> bool:
     """Whether a run's kernel has a gamma; one of a later version is taken to."""
     return "gamma" in KERNELS[name].parameters if name in KERNELS else bool(name)
+
+
+def register(name: str, row: Row) -> None:
+    """Adds a kernel of its own to those that come with the package. Raises ConfigError for what is wrong with it."""
+    if name in KERNELS:
+        raise ConfigError(f"there is a kernel {name!r} already; expected another name")
+    if unknown := set(row.parameters) - parameters():
+        expected = ", ".join(sorted(parameters()))
+        raise ConfigError(f"kernel {name!r}: found parameter {min(unknown)!r}, expected some of {expected}")
+    made = whole_class(row.where, f"kernel {name!r}: class")
+    found = tuple(field.name for field in fields(made)) if is_dataclass(made) else ()
+    if (getattr(made, "name", None), found) != (name, row.parameters):
+        raise ConfigError(
+            f"kernel {name!r}: found a class {row.where} of name {getattr(made, 'name', None)!r} and fields {found}, "
+            f"expected this name, and a dataclass with fields {row.parameters} as its row says"
+        )
+    KERNELS[name] = row

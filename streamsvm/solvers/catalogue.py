@@ -7,11 +7,10 @@ search, reports, estimators and documentation read it. Names alone, for help and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from streamsvm.errors import ConfigError
-from streamsvm.parallel.imports import uncollected
+from streamsvm.parallel.imports import imported, whole_class
 
 
 class Row(NamedTuple):
@@ -118,13 +117,6 @@ def estimators() -> dict[str, str]:
     return {name: module for module, _, name in places}
 
 
-def imported(place: str) -> Any:
-    """What `module:name` says."""
-    module, _, name = place.partition(":")
-    with uncollected():
-        return getattr(import_module(module), name)
-
-
 def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
     """Nested values of a configuration, sections under the names of today, which win over older ones."""
     found = dict(values)
@@ -160,7 +152,7 @@ def register(name: str, row: Row) -> None:
         ("options", row.options),
         *(("estimator", e) for e in row.estimators),
     ):
-        _require(name, what, place)
+        whole_class(place, f"solver {name!r}: {what}")
     SOLVERS[name] = row
     try:
         for use in _users:
@@ -168,18 +160,6 @@ def register(name: str, row: Row) -> None:
     except Exception:
         del SOLVERS[name]
         raise
-
-
-def _require(name: str, what: str, place: str) -> None:
-    """Raises ConfigError where a class is not there, or does not say all that it has to."""
-    try:
-        found = imported(place)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"solver {name!r}: {what} {place!r} is not there ({error}); expected module:class"
-        ) from None
-    if missing := sorted(getattr(found, "__abstractmethods__", ())):
-        raise ConfigError(f"solver {name!r}: {what} {place} has no {' and no '.join(missing)}")
 
 
 def for_each(use: Use) -> None:

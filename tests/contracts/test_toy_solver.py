@@ -7,59 +7,30 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from cases import labelled
-from making import write
+from contracts.toys import HERE, KILLED, PATHS, Toy
 
-from streamsvm.data.rows import Rows
-
-HERE = Path(__file__).parent
-DOCS = HERE.parents[1] / "docs"
+TOY = Toy("toy_solver")
 NAME = ("--solver", "toy-descent", "--gamma", "0.5", "--C", "5")
 
 
-def toy(code: str, *words: object, status: int = 0) -> subprocess.CompletedProcess[str]:
-    """What Python says after it has imported the solver, as a plug-in is before the command line."""
-    program = f"import sys, toy_solver\nsys.path.insert(0, {str(DOCS)!r})\n{code}"
-    env = os.environ | {
-        "PYTHONPATH": os.pathsep.join(map(str, (HERE, HERE.parent, HERE.parents[1]))),
-        "COLUMNS": "200",
-        "TERM": "dumb",
-    }
-    words = [sys.executable, "-c", program, *map(str, words)]
-    run = subprocess.run(words, capture_output=True, text=True, env=env, timeout=120)
-    assert run.returncode == status, run.stderr
-    return run
-
-
-def command(*words: object, status: int = 0) -> subprocess.CompletedProcess[str]:
-    return toy("from streamsvm.cli import main\nmain()", *words, status=status)
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory) -> str:
-    X, y = labelled(2, n=300)
-    return write(tmp_path_factory.mktemp("toy") / "s.zarr", Rows(X), y, step=100, chunk_rows=100).url
-
-
 def test_the_command_line_and_its_help_know_it(store):
-    help_text = " ".join(command("fit", "--help").stdout.split())
+    help_text = " ".join(TOY.command("fit", "--help").stdout.split())
     assert "alfpgm, toy- descent (default dcsvm)" in help_text
-    wrong = command("fit", "--store", store, "--solver", "toy", status=2)
+    wrong = TOY.command("fit", "--store", store, "--solver", "toy", status=2)
     assert "'alfpgm' or 'toy-descent'" in wrong.stderr
-    other = command("fit", "--store", store, "--set", "toy_descent.steps=3", status=2)
+    other = TOY.command("fit", "--store", store, "--set", "toy_descent.steps=3", status=2)
     assert "toy_descent.steps is read by solver toy-descent only, found solver dcsvm" in other.stderr
-    option = command("fit", "--store", store, *NAME, "--set", "toy_descent.stepps=3", status=2)
+    option = TOY.command("fit", "--store", store, *NAME, "--set", "toy_descent.stepps=3", status=2)
     assert "unknown option; did you mean toy_descent.steps?" in option.stderr
-    few = command("fit", "--store", store, *NAME, "--set", "toy_descent.steps=0", status=2)
+    few = TOY.command("fit", "--store", store, *NAME, "--set", "toy_descent.steps=0", status=2)
     assert "toy_descent.steps: found 0, expected a number at least 1" in few.stderr
 
 
 def test_it_is_planned_with_small_fits(store):
     plan = json.loads(
-        command(
+        TOY.command(
             "fit", "--store", store, *NAME, "--dry-run", "--pilot", "1", "--workers", "2", "--json"
         ).stdout
     )
@@ -73,28 +44,18 @@ def test_a_run_goes_on_is_reported_and_its_model_is_as_any(store, tmp_path):
     run, whole, model = (tmp_path / name for name in ("r", "whole", "m"))
     words = ("--store", store, *NAME, "--set", "checkpoint_every='1 step'", "--json")
     fit = ("fit", "--model", model, "--run-dir", run, *words)
-    expected = json.loads(command("fit", "--model", whole, *words).stdout)
-    interrupted = """
-from streamsvm.cli import main
-from streamsvm.runs.checkpoints import Checkpoints
-save = Checkpoints._save
-def once(run_dir, arrays):
-    save(run_dir, arrays)
-    raise KeyboardInterrupt
-Checkpoints._save = staticmethod(once)
-main()
-"""
-    toy(interrupted, *fit, status=130)
-    said = json.loads(command(*fit, "--resume").stdout)
+    expected = json.loads(TOY.command("fit", "--model", whole, *words).stdout)
+    TOY.says(KILLED, *fit, status=130)
+    said = json.loads(TOY.command(*fit, "--resume").stdout)
     assert (said["converged"], said["objective"]) == (True, expected["objective"])
-    command("report", run, "--out", tmp_path / "r.html")
+    TOY.command("report", run, "--out", tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text()
     assert "toy_descent.steps" in page
     assert "dcsvm.children" not in page
-    scored = json.loads(command("evaluate", "--model", model, "--store", store, "--json").stdout)
+    scored = json.loads(TOY.command("evaluate", "--model", model, "--store", store, "--json").stdout)
     assert scored["accuracy"] > 0.8
-    command("export", "--model", model, "--format", "libsvm", "--out", tmp_path / "m.svm")
-    command("fit", "--store", store, "--config", model, "--model", tmp_path / "again")
+    TOY.command("export", "--model", model, "--format", "libsvm", "--out", tmp_path / "m.svm")
+    TOY.command("fit", "--store", store, "--config", model, "--model", tmp_path / "again")
 
 
 @pytest.mark.slow  # several fits in a process of the command
@@ -104,13 +65,13 @@ def test_it_is_searched_over(store, tmp_path):
         "[tune.grid]\nC = [0.5, 5.0]\n[tune.grid.toy_descent]\nsteps = [50, 1000]\n"
     )
     words = ("tune", "--store", store, "--config", tmp_path / "t.toml", "--model", tmp_path / "m", "--json")
-    found = json.loads(command(*words).stdout)
+    found = json.loads(TOY.command(*words).stdout)
     assert {trial["toy_descent.steps"] for trial in found["results"]} == {50, 1000}
     assert found["best"]["score"] > 0.8
 
 
 def test_the_tables_of_the_documentation_have_it():
-    tables = toy(
+    tables = TOY.says(
         "from tables import option_tables, solver_table\nprint(option_tables(), solver_table())"
     ).stdout
     assert "## toy_descent\n\nAccelerated projected gradients" in tables
@@ -119,7 +80,9 @@ def test_the_tables_of_the_documentation_have_it():
 
 
 def test_its_estimator_is_public():
-    toy("import streamsvm\nassert streamsvm.ToySVC is toy_solver.ToySVC\nassert 'ToySVC' in dir(streamsvm)")
+    TOY.says(
+        "import streamsvm\nassert streamsvm.ToySVC is toy_solver.ToySVC\nassert 'ToySVC' in dir(streamsvm)"
+    )
 
 
 @pytest.mark.slow  # the contracts of one more solver, in a process of pytest
@@ -129,7 +92,7 @@ def test_it_keeps_to_the_contracts():
         [sys.executable, "-m", "pytest", *words, HERE],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (HERE, HERE.parent, HERE.parents[1])))},
+        env=os.environ | {"PYTHONPATH": PATHS},
         cwd=HERE.parents[1],
         timeout=280,
     )
@@ -152,7 +115,7 @@ WRONG = {
 
 def test_what_is_forgotten_is_an_error_where_it_is_registered():
     lines = [f"with pytest.raises(ConfigError, match={said!r}): {wrong}" for said, wrong in WRONG.items()]
-    toy(
+    TOY.says(
         "\n".join(
             [
                 "import pytest",

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streamsvm.kernels.distance import Distances
-from streamsvm.kernels.table import KERNELS, Row
+from streamsvm.kernels.table import Row, register
 
 
 @dataclass(frozen=True)
@@ -33,4 +33,4 @@ class Toy(Distances):
         return graph.op("Reciprocal", root)
 
 
-KERNELS["toy"] = Row("toy_kernel:Toy", "1 / sqrt(1 + gamma |a-b|^2)")
+register("toy", Row("toy_kernel:Toy", "1 / sqrt(1 + gamma |a-b|^2)"))
