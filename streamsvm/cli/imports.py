@@ -5,15 +5,16 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event
 
 from streamsvm.parallel.imports import uncollected
 
-_process = {"is_ours": False}
+_is_ours = Event()  # set where this process ends with the command
 
 
 def own_process() -> None:
     """Says that this process ends with the command."""
-    _process["is_ours"] = True
+    _is_ours.set()
 
 
 @contextmanager
@@ -21,5 +22,5 @@ def importing() -> Iterator[None]:
     """In a process of its own, modules stay as long as the command: the collector need not look at them again."""
     with uncollected():
         yield
-        if _process["is_ours"]:
+        if _is_ours.is_set():
             gc.freeze()
