@@ -171,6 +171,22 @@ class Bench:
             self.prepare("arrays", store, out, CONFIGS / f"{config}.toml", *options)
         return out
 
+    def two_classes(self, name: str) -> tuple[Any, ...]:
+        """CSR rows, float32, and labels, -1 and +1, of NAME.bz2, and those to test on: of NAME.t.bz2, or a fifth."""
+        from scipy.sparse import csr_array
+        from sklearn.datasets import load_svmlight_file
+        from sklearn.model_selection import train_test_split
+
+        def read(suffix: str, d: int | None = None) -> tuple[Any, Any]:
+            X, y = load_svmlight_file(str(self.data / f"{name}{suffix}"), n_features=d, dtype="float32")
+            return csr_array(X), 2 * (y == y.max()) - 1
+
+        X, y = read(".bz2")
+        if (self.data / f"{name}.t.bz2").exists():
+            return X, y, *read(".t.bz2", X.shape[1])
+        X, X_test, y, y_test = train_test_split(X, y, train_size=0.8, random_state=0, stratify=y)
+        return X, y, X_test, y_test
+
     def compare(
         self, train: Path, test: Path, solvers: Sequence[Solver], runs: int | None = None
     ) -> list[dict[str, Any]]:

@@ -24,11 +24,9 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -38,7 +36,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 from bench import STREAMSVM, asking_for
-from processes import WORKER_BYTES, Cluster
+from processes import WORKER_BYTES, RelayedCluster
 from tables import Report, Seconds, Table
 
 from streamsvm.data.store import Store
@@ -60,57 +58,6 @@ SOLVERS: dict[str, list[str]] = {
 } | {"early": [*KERNEL, "--early", *PARTS]}
 LONGEST_S = 600  # a fit that takes longer hangs
 CLOSE = 2e-2  # difference of decision values, over their size, that tolerances explain
-
-
-class RelayedCluster(Cluster):
-    """The first worker reaches the scheduler through a relay that can be cut."""
-
-    def scheduler_of(self, number: int) -> str:
-        if number > 0:
-            return self.address
-        self.relay = Relay(int(self.address.rpartition(":")[2]))
-        return f"tcp://127.0.0.1:{self.relay.port}"
-
-    def kill(self) -> None:
-        super().kill()
-        self.relay.close()
-
-
-class Relay:
-    """A port whose connections go on to another one, until they are cut."""
-
-    def __init__(self, target: int) -> None:
-        self._target, self._open = target, set[socket.socket]()
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listening.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> None:
-        for end in list(self._open):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        self._listening.close()
-        self.cut()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                here, _ = self._listening.accept()
-                there = socket.create_connection(("127.0.0.1", self._target))
-                self._open |= {here, there}
-                for a, b in ((here, there), (there, here)):
-                    threading.Thread(target=self._pass_on, args=(a, b), daemon=True).start()
-
-    def _pass_on(self, a: socket.socket, b: socket.socket) -> None:
-        with suppress(OSError):
-            while data := a.recv(1 << 16):
-                b.sendall(data)
-        for end in (a, b):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            self._open.discard(end)
 
 
 @dataclass

@@ -34,7 +34,6 @@ from typing import Any
 import numpy as np
 import psutil
 from bench import HERE, Bench, print_tables
-from sklearn.datasets import load_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_approximation import Nystroem
 from sklearn.model_selection import train_test_split
@@ -49,7 +48,8 @@ from streamsvm.hss.kernel_matrix import HSSOptions, approximate, estimated_error
 from streamsvm.kernels.distance import RBF
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems.dual import KernelDual
-from streamsvm.report.hss import draw_ranks
+from streamsvm.report.drawing import write_plot
+from streamsvm.report.hss import rank_blocks
 from streamsvm.solvers import blockws
 
 WIDTHS = (0.1, 1.0, 10.0)
@@ -270,9 +270,10 @@ def picture(bench: Bench) -> list[Table]:
     for h in WIDTHS:
         options = HSSOptions(Tolerances(1e-3, 1e-3, 300, None))
         _, matrix = approximate(RBF(1 / (2 * h * h)), X, options, engine)
-        draw_ranks(matrix.H, f"hss-{h:g}.svg")
-        ranks = {f"level {i + 1}": f"{r.mean():.0f}, {r.max()}" for i, r in enumerate(matrix.H.ranks())}
-        records.append({"h": h, "landmarks explain": Share(matrix.explained)} | ranks)
+        ranks = matrix.H.ranks()
+        write_plot(rank_blocks(matrix.H.tree.n, [level.tolist() for level in ranks]), f"hss-{h:g}.svg")
+        levels = {f"level {i + 1}": f"{r.mean():.0f}, {r.max()}" for i, r in enumerate(ranks)}
+        records.append({"h": h, "landmarks explain": Share(matrix.explained)} | levels)
     return [Table("Ranks by level, mean and largest", records)]
 
 
@@ -355,14 +356,8 @@ def arrays(name: str, bench: Bench) -> tuple[np.ndarray, ...]:
         X = ((X - X.min(axis=0)) / np.ptp(X, axis=0)).astype(np.float32)
         X, X_test, y, y_test = train_test_split(X, y, train_size=0.7, random_state=0)
         return X, y, X_test, y_test
-    X, y = load_svmlight_file(str(bench.data / f"{name}.bz2"), dtype=np.float32)
-    X, y = X.toarray(), np.where(y == y.max(), 1, -1)
-    there = bench.data / f"{name}.t.bz2"
-    if not there.exists():
-        X, X_test, y, y_test = train_test_split(X, y, train_size=0.8, random_state=0, stratify=y)
-        return X, y, X_test, y_test
-    X_test, y_test = load_svmlight_file(str(there), n_features=X.shape[1], dtype=np.float32)
-    return X, y, X_test.toarray(), np.where(y_test == y_test.max(), 1, -1)
+    X, y, X_test, y_test = bench.two_classes(name)
+    return X.toarray(), y, X_test.toarray(), y_test
 
 
 def _skin(bench: Bench) -> tuple[np.ndarray, np.ndarray]:

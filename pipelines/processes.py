@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -77,6 +79,57 @@ class Cluster:
         with (self.folder / "cluster.log").open("ab") as log:
             quiet = ["--no-dashboard"] if what[0] == "worker" else ["--dashboard-address", "127.0.0.1:0"]
             self.processes.append(subprocess.Popen([*command, *quiet], stdout=log, stderr=log))
+
+
+class RelayedCluster(Cluster):
+    """The first worker reaches the scheduler through a relay that can be cut."""
+
+    def scheduler_of(self, number: int) -> str:
+        if number > 0:
+            return self.address
+        self.relay = Relay(int(self.address.rpartition(":")[2]))
+        return f"tcp://127.0.0.1:{self.relay.port}"
+
+    def kill(self) -> None:
+        super().kill()
+        self.relay.close()
+
+
+class Relay:
+    """A port whose connections go on to another one, until they are cut."""
+
+    def __init__(self, target: int) -> None:
+        self._target, self._open = target, set[socket.socket]()
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        for end in list(self._open):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listening.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                here, _ = self._listening.accept()
+                there = socket.create_connection(("127.0.0.1", self._target))
+                self._open |= {here, there}
+                for a, b in ((here, there), (there, here)):
+                    threading.Thread(target=self._pass_on, args=(a, b), daemon=True).start()
+
+    def _pass_on(self, a: socket.socket, b: socket.socket) -> None:
+        with suppress(OSError):
+            while data := a.recv(1 << 16):
+                b.sendall(data)
+        for end in (a, b):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            self._open.discard(end)
 
 
 def _wait(ready: Callable[[], Any], what: str) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamsvm.hss.matrix import HSSMatrix
 from streamsvm.hss.tree import ClusterTree
-from streamsvm.report.drawing import INK, MUTED, SERIES, WIDTH, new, plot, write_plot
+from streamsvm.report.drawing import INK, MUTED, SERIES, WIDTH, new, plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,9 +46,3 @@ def rank_blocks(n: int, ranks: Sequence[Sequence[int]]) -> Figure:
     for node in tree.level(bottom):
         block(tree.span(node), tree.span(node), facecolor=MUTED, alpha=0.35)
     return figure
-
-
-def draw_ranks(matrix: HSSMatrix, path: str | Path) -> None:
-    """Writes the picture of a matrix. path: .svg or .png."""
-    figure = rank_blocks(matrix.tree.n, [level.tolist() for level in matrix.ranks()])
-    write_plot(figure, path)

@@ -12,7 +12,8 @@ from streamsvm.hss.compress import Tolerances
 from streamsvm.hss.kernel_matrix import HSSOptions, approximate
 from streamsvm.kernels.distance import RBF
 from streamsvm.parallel.engine import Engine
-from streamsvm.report.hss import draw_ranks
+from streamsvm.report.drawing import write_plot
+from streamsvm.report.hss import rank_blocks
 
 
 def matrix(n: int):
@@ -24,7 +25,8 @@ def matrix(n: int):
 @pytest.mark.parametrize("n", [30, 400])
 def test_every_block_is_drawn(n, tmp_path):
     drawn = matrix(n)
-    draw_ranks(drawn, tmp_path / "ranks.svg")
+    figure = rank_blocks(drawn.tree.n, [level.tolist() for level in drawn.ranks()])
+    write_plot(figure, tmp_path / "ranks.svg")
     patches = re.findall(r'id="patch_\d+"', (tmp_path / "ranks.svg").read_text())
     depth = drawn.tree.depth
     assert len(patches) >= 2 * (2**depth - 1) + 2**depth

@@ -1,0 +1,105 @@
+"""The problems of linear_table.py: rows to train on and to test on, as arrays and as stores, and seconds of fits."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bench import HERE, Bench
+from measure import run
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from streamsvm import Store
+from streamsvm.data.rows import Rows
+from streamsvm.data.writer import StoreWriter
+from streamsvm.metrics import break_even
+
+GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+TEXT_ROWS = 804_414
+PAPERS_C = 1e6  # of covtype, over n
+Score = Callable[[np.ndarray, np.ndarray], float]
+
+
+def accuracy(y: np.ndarray, f: np.ndarray) -> float:
+    return float(np.mean((f > 0) == (y > 0)))
+
+
+def precision_is_recall(y: np.ndarray, f: np.ndarray) -> float:
+    return break_even(y > 0, f) or 0.0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows to train on and to test on, labels -1 and +1, and the score that fits them."""
+
+    X: Any
+    y: np.ndarray
+    X_test: Any
+    y_test: np.ndarray
+    score: Score
+
+
+@cache
+def problem(name: str, bench: Bench) -> Problem:
+    if name == "covtype":
+        parts = [Store.open(store) for store in bench.stores("covtype")]
+        (X, y), (X_test, y_test) = (rows_of(store, slice(0, bench.sizes.train_rows)) for store in parts)
+        low, span = X.min(axis=0), X.max(axis=0) - X.min(axis=0)
+        X, X_test = ((rows - low) / np.where(span > 0, span, 1) for rows in (X, X_test))
+        return Problem(X, np.where(y == 2, 1, -1), X_test, np.where(y_test == 2, 1, -1), accuracy)
+    if name == "text":
+        X, y = rows_of(text(bench))
+        test = np.arange(len(y)) % 5 == 0
+        return Problem(X[~test], y[~test], X[test], y[test], precision_is_recall)
+    return Problem(*bench.two_classes(name), accuracy if name == "a9a" else precision_is_recall)
+
+
+def grid(bench: Bench, most: float = 30.0) -> list[float]:
+    return [C for C in GRID if C <= most] if bench.sizes.train_rows is None else [0.1, 1.0]
+
+
+def papers_C(bench: Bench) -> float:
+    return PAPERS_C if bench.sizes.train_rows is None else 1e3
+
+
+def timed(estimator: Any, *data: Any, **more: Any) -> tuple[Any, float]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        start = time.perf_counter()
+        fitted = type(estimator)(**estimator.get_params()).fit(*data, **more)
+        return fitted, time.perf_counter() - start
+
+
+def rows_of(store: Store, here: slice = slice(None)) -> tuple[Any, np.ndarray]:
+    start, stop, _ = here.indices(store.n)
+    return store.read(start, stop).X, store.y[start:stop]
+
+
+def text(bench: Bench) -> Store:
+    rows = TEXT_ROWS if bench.sizes.train_rows is None else 20 * bench.sizes.train_rows
+    made = bench.work / f"text.{rows}.zarr"
+    if not made.exists():
+        run([sys.executable, HERE / "text_rows.py", made, "--rows", str(rows)])
+    return Store.open(made)
+
+
+def stored(name: str, p: Problem, bench: Bench) -> Store:
+    """The training rows as a store on disk."""
+    return store_of(p.X, p.y, bench.work / f"linear.{name}.{len(p.y)}.zarr")
+
+
+def store_of(X: Any, y: np.ndarray, path: Path) -> Store:
+    if not path.exists():
+        with StoreWriter(path, d=X.shape[1], dtype=np.float32, is_sparse=sparse.issparse(X)) as store:
+            for start in range(0, len(y), 50_000):
+                here = slice(start, start + 50_000)
+                store.append(Rows(X[here]), y[here])
+    return Store.open(path)
