@@ -81,6 +81,25 @@ def matern(
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def matern_edge(tile, a_norms, b_norms, rate):  # inner products -> exp(-s) / s, 0 where the distance is 0
+    m, q = tile.shape
+    bits = tile.view(np.int32)
+    exponents, factors = np.empty(q, np.int32), np.empty(q, np.float32)
+    for i in range(m):
+        row, norm = tile[i], a_norms[i]
+        for j in range(q):
+            norms = norm + b_norms[j]
+            sq = norms - np.float32(2) * row[j]
+            apart = sq > np.float32(NEAR) * norms
+            s = rate * np.sqrt(sq if apart else np.float32(1))
+            factors[j] = np.float32(1) / s if apart else np.float32(0)
+            row[j] = -s
+        _exp(row, bits[i], exponents)
+        for j in range(q):
+            row[j] *= factors[j]
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
 def sigmoid(tile, gamma, coef0):  # inner products -> tanh(gamma t + coef0)
     m, q = tile.shape
     bits = tile.view(np.int32)
@@ -175,3 +194,41 @@ def l1_scatter(
             for r in range(right_indptr[k], right_indptr[k + 1]):
                 other = right_data[r]
                 row[right_indices[r]] += abs(value - other) - abs(value) - abs(other)
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def l1_signs(tile, B, right, out):  # out (d, h) = sum_j tile[j] sign(a - b_j) of B (q, d) and right (d, h)
+    # rows come times 2^60, so that a difference cut to [-1, 1] is its sign: less than two comparisons take
+    q, d = B.shape
+    one = np.float32(1)
+    out[:] = 0
+    fours = q // 4 * 4
+    for j in range(0, fours, 4):
+        r, s, t, u = tile[j], tile[j + 1], tile[j + 2], tile[j + 3]
+        for k in range(d):
+            A, sums = right[k], out[k]
+            b0, b1, b2, b3 = B[j, k], B[j + 1, k], B[j + 2, k], B[j + 3, k]
+            for i in range(len(A)):
+                a = A[i]
+                first = r[i] * max(min(a - b0, one), -one) + s[i] * max(min(a - b1, one), -one)
+                second = t[i] * max(min(a - b2, one), -one) + u[i] * max(min(a - b3, one), -one)
+                sums[i] += first + second
+    for j in range(fours, q):
+        for k in range(d):
+            A, sums, b0 = right[k], out[k], B[j, k]
+            for i in range(len(A)):
+                sums[i] += tile[j, i] * max(min(A[i] - b0, one), -one)
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def l1_sign_columns(
+    tile, indptr, indices, data, right, out
+):  # likewise, b by features; out comes as sum_j tile[j] sign(a)
+    one = np.float32(1)
+    for k in range(len(out)):
+        A, sums = right[k], out[k]
+        for p in range(indptr[k], indptr[k + 1]):
+            b, row = data[p], tile[indices[p]]
+            for i in range(len(A)):
+                a = A[i]
+                sums[i] += row[i] * (max(min(a - b, one), -one) - max(min(a, one), -one))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +13,10 @@ from scipy.spatial.distance import cdist
 from streamsvm.data.rows import Rows
 from streamsvm.kernels import epilogues
 from streamsvm.kernels.base import Stationary
+from streamsvm.kernels.slopes import Slopes, across
 from streamsvm.kernels.tiles import Tile, transposed
+
+APART = np.float32(2.0**60)  # see epilogues.l1_signs
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,21 @@ class Laplacian(Stationary):
             out[:, f] = np.einsum("ij,ij->i", weights, np.sign(A[:, f, None].astype(np.float64) - B[:, f]))
         return out
 
+    def slopes(self, b: Rows, coef: np.ndarray) -> Slopes:
+        rows, weights = b.astype(np.float32), (-self.gamma * coef).astype(np.float32)[..., None]
+        signs = _signs(rows.X)
+
+        def add(a: Rows, out: np.ndarray) -> None:
+            a = a.astype(np.float32)
+            tile = np.empty((len(rows), len(a)), np.float32)
+            _distances(rows.X, across(a, rows), _norms(a.X).astype(np.float32), tile)
+            epilogues.laplacian(tile, np.float32(self.gamma))
+            right = np.ascontiguousarray(a.dense().T) * APART
+            for column, gradient in zip(weights, out, strict=True):
+                gradient += signs(tile * column, right).T
+
+        return add
+
     def reach(self, a: Rows) -> float:
         return self.gamma * float(_norms(a.X).max())
 
@@ -62,6 +81,27 @@ class Laplacian(Stationary):
 def _norms(X: Any) -> np.ndarray:
     """(m,) |x|_1."""
     return np.asarray(abs(X).sum(axis=1, dtype=np.float64)).ravel()
+
+
+def _signs(X: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """tile (q, h), a' APART (d, h) -> sum_j tile[j] sign(a - b_j), (d, h), for rows b = X (q, d)."""
+    apart = X * APART
+    if isinstance(X, np.ndarray):
+
+        def of(tile: np.ndarray, right: np.ndarray) -> np.ndarray:
+            out = np.empty_like(right)
+            epilogues.l1_signs(tile, apart, right, out)
+            return out
+
+        return of
+    by_feature = apart.tocsc()
+
+    def of_columns(tile: np.ndarray, right: np.ndarray) -> np.ndarray:
+        out = np.clip(right, -1, 1) * tile.sum(axis=0)
+        epilogues.l1_sign_columns(tile, by_feature.indptr, by_feature.indices, by_feature.data, right, out)
+        return out
+
+    return of_columns
 
 
 def _distances(X: Any, right: np.ndarray | sparse.csc_array, norms: np.ndarray, out: np.ndarray) -> None:
