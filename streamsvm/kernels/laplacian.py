@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,10 +12,10 @@ from scipy.spatial.distance import cdist
 from streamsvm.data.rows import Rows
 from streamsvm.kernels import epilogues
 from streamsvm.kernels.base import Stationary
-from streamsvm.kernels.slopes import Slopes, across
+from streamsvm.kernels.slopes import Slopes
 from streamsvm.kernels.tiles import Tile, transposed
 
-APART = np.float32(2.0**60)  # see epilogues.l1_signs
+APART = np.float32(2.0**60)  # that differences from 2^-60 on are told, see epilogues.l1_signs
 
 
 @dataclass(frozen=True)
@@ -51,17 +50,40 @@ class Laplacian(Stationary):
         return out
 
     def slopes(self, b: Rows, coef: np.ndarray) -> Slopes:
-        rows, weights = b.astype(np.float32), (-self.gamma * coef).astype(np.float32)[..., None]
-        signs = _signs(rows.X)
+        rows, weights = b.astype(np.float32), (-self.gamma * coef).astype(np.float32)
+        return self._of_sparse(rows, weights) if b.is_sparse else self._of_dense(rows, weights)
+
+    def _of_dense(self, b: Rows, weights: np.ndarray) -> Slopes:
+        values, right = self.tiles(b), transposed(b) * APART
+
+        def add(a: Rows, out: np.ndarray) -> None:
+            tile, sums = np.empty((len(a), len(b)), np.float32), np.empty((len(a), b.d), np.float32)
+            values(a, tile)
+            weighted = np.empty_like(tile) if len(out) > 1 else tile
+            apart = a.astype(np.float32).dense() * APART
+            for column, gradient in zip(weights, out, strict=True):
+                epilogues.l1_signs(np.multiply(tile, column, out=weighted), apart, right, sums)
+                gradient += sums
+
+        return add
+
+    def _of_sparse(self, b: Rows, weights: np.ndarray) -> Slopes:
+        by_feature = (b.X * APART).tocsc()
+        apart = by_feature.indptr, by_feature.indices, by_feature.data
 
         def add(a: Rows, out: np.ndarray) -> None:
             a = a.astype(np.float32)
-            tile = np.empty((len(rows), len(a)), np.float32)
-            _distances(rows.X, across(a, rows), _norms(a.X).astype(np.float32), tile)
+            tile = np.empty((len(b), len(a)), np.float32)
+            _distances(b.X, transposed(a), _norms(a.X).astype(np.float32), tile)
             epilogues.laplacian(tile, np.float32(self.gamma))
             right = np.ascontiguousarray(a.dense().T) * APART
+            signs = np.sign(right)
+            weighted = np.empty_like(tile) if len(out) > 1 else tile
             for column, gradient in zip(weights, out, strict=True):
-                gradient += signs(tile * column, right).T
+                np.multiply(tile, column[:, None], out=weighted)
+                sums = signs * weighted.sum(axis=0)
+                epilogues.l1_sign_columns(weighted, apart, right, signs, sums)
+                gradient += sums.T
 
         return add
 
@@ -81,27 +103,6 @@ class Laplacian(Stationary):
 def _norms(X: Any) -> np.ndarray:
     """(m,) |x|_1."""
     return np.asarray(abs(X).sum(axis=1, dtype=np.float64)).ravel()
-
-
-def _signs(X: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """tile (q, h), a' APART (d, h) -> sum_j tile[j] sign(a - b_j), (d, h), for rows b = X (q, d)."""
-    apart = X * APART
-    if isinstance(X, np.ndarray):
-
-        def of(tile: np.ndarray, right: np.ndarray) -> np.ndarray:
-            out = np.empty_like(right)
-            epilogues.l1_signs(tile, apart, right, out)
-            return out
-
-        return of
-    by_feature = apart.tocsc()
-
-    def of_columns(tile: np.ndarray, right: np.ndarray) -> np.ndarray:
-        out = np.clip(right, -1, 1) * tile.sum(axis=0)
-        epilogues.l1_sign_columns(tile, by_feature.indptr, by_feature.indices, by_feature.data, right, out)
-        return out
-
-    return of_columns
 
 
 def _distances(X: Any, right: np.ndarray | sparse.csc_array, norms: np.ndarray, out: np.ndarray) -> None:
