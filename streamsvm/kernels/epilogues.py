@@ -198,17 +198,17 @@ def l1_scatter(
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
 def l1_signs(tile, X, right, out):  # out (m, d) = sum_j tile[:, j] sign(a - b_j) of X (m, d) and right (d, q)
-    # rows come times 2^60, so that a difference cut to [-1, 1] is its sign: less than two comparisons take. Two rows and
-    # four features a pass: the sums stay in registers
+    # rows come times 2^60, so that a difference cut to [-1, 1] is its sign: less than two comparisons take. Two rows
+    # and four features a pass, which d is a multiple of: sums stay in registers
     m, d = X.shape
     one, none = np.float32(1), np.float32(0)
-    rows, features = m // 2 * 2, d // 4 * 4
-    for k in range(0, features, 4):
+    for k in range(0, d, 4):
         R, S, T, U = right[k], right[k + 1], right[k + 2], right[k + 3]
-        for i in range(0, rows, 2):
-            v, w = tile[i], tile[i + 1]
+        for i in range(0, m, 2):
+            other = min(i + 1, m - 1)  # the last of an odd number is its own
+            v, w = tile[i], tile[other]
             a0, a1, a2, a3 = X[i, k], X[i, k + 1], X[i, k + 2], X[i, k + 3]
-            b0, b1, b2, b3 = X[i + 1, k], X[i + 1, k + 1], X[i + 1, k + 2], X[i + 1, k + 3]
+            b0, b1, b2, b3 = X[other, k], X[other, k + 1], X[other, k + 2], X[other, k + 3]
             p0, p1, p2, p3, q0, q1, q2, q3 = none, none, none, none, none, none, none, none
             for j in range(len(R)):
                 x, y = v[j], w[j]
@@ -221,13 +221,7 @@ def l1_signs(tile, X, right, out):  # out (m, d) = sum_j tile[:, j] sign(a - b_j
                 q2 += y * max(min(b2 - T[j], one), -one)
                 q3 += y * max(min(b3 - U[j], one), -one)
             out[i, k], out[i, k + 1], out[i, k + 2], out[i, k + 3] = p0, p1, p2, p3
-            out[i + 1, k], out[i + 1, k + 1], out[i + 1, k + 2], out[i + 1, k + 3] = q0, q1, q2, q3
-    for i in range(m):
-        for k in range(features if i < rows else 0, d):
-            value, R, total = X[i, k], right[k], none
-            for j in range(len(R)):
-                total += tile[i, j] * max(min(value - R[j], one), -one)
-            out[i, k] = total
+            out[other, k], out[other, k + 1], out[other, k + 2], out[other, k + 3] = q0, q1, q2, q3
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True)

@@ -54,21 +54,23 @@ class Laplacian(Stationary):
         return self._of_sparse(rows, weights) if b.is_sparse else self._of_dense(rows, weights)
 
     def _of_dense(self, b: Rows, weights: np.ndarray) -> Slopes:
-        values, right = self.tiles(b), transposed(b) * APART
+        values = self.tiles(b)
+        right = np.ascontiguousarray(_apart(b).T)
 
         def add(a: Rows, out: np.ndarray) -> None:
-            tile, sums = np.empty((len(a), len(b)), np.float32), np.empty((len(a), b.d), np.float32)
+            tile = np.empty((len(a), len(b)), np.float32)
             values(a, tile)
             weighted = np.empty_like(tile) if len(out) > 1 else tile
-            apart = a.astype(np.float32).dense() * APART
+            apart = _apart(a)
             for column, gradient in zip(weights, out, strict=True):
+                sums = np.empty_like(apart)
                 epilogues.l1_signs(np.multiply(tile, column, out=weighted), apart, right, sums)
-                gradient += sums
+                gradient += sums[:, : b.d]
 
         return add
 
     def _of_sparse(self, b: Rows, weights: np.ndarray) -> Slopes:
-        by_feature = (b.X * APART).tocsc()
+        by_feature = sparse.csc_array(b.X * APART)
         apart = by_feature.indptr, by_feature.indices, by_feature.data
 
         def add(a: Rows, out: np.ndarray) -> None:
@@ -77,7 +79,7 @@ class Laplacian(Stationary):
             _distances(b.X, transposed(a), _norms(a.X).astype(np.float32), tile)
             epilogues.laplacian(tile, np.float32(self.gamma))
             right = np.ascontiguousarray(a.dense().T) * APART
-            signs = np.sign(right)
+            signs = np.clip(right, -1, 1)
             weighted = np.empty_like(tile) if len(out) > 1 else tile
             for column, gradient in zip(weights, out, strict=True):
                 np.multiply(tile, column[:, None], out=weighted)
@@ -103,6 +105,13 @@ class Laplacian(Stationary):
 def _norms(X: Any) -> np.ndarray:
     """(m,) |x|_1."""
     return np.asarray(abs(X).sum(axis=1, dtype=np.float64)).ravel()
+
+
+def _apart(a: Rows) -> np.ndarray:
+    """a times APART, (m, d), and columns of zeros up to a multiple of four."""
+    out = np.zeros((len(a), -(-a.d // 4) * 4), np.float32)
+    np.multiply(a.dense(), APART, out=out[:, : a.d], casting="same_kind")
+    return out
 
 
 def _distances(X: Any, right: np.ndarray | sparse.csc_array, norms: np.ndarray, out: np.ndarray) -> None:
