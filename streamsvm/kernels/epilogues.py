@@ -232,7 +232,17 @@ def l1_sign_columns(tile, X, right, signs, out):
     one = np.float32(1)
     for k in range(len(out)):
         A, own, sums = right[k], signs[k], out[k]
-        for p in range(indptr[k], indptr[k + 1]):
+        start, stop = indptr[k], indptr[k + 1]
+        fours = start + (stop - start) // 4 * 4
+        for p in range(start, fours, 4):  # what is loaded serves several sums
+            b, c, d, e = data[p], data[p + 1], data[p + 2], data[p + 3]
+            r, s, t, u = tile[indices[p]], tile[indices[p + 1]], tile[indices[p + 2]], tile[indices[p + 3]]
+            for i in range(len(A)):
+                a, sign = A[i], own[i]
+                x = r[i] * (max(min(a - b, one), -one) - sign) + s[i] * (max(min(a - c, one), -one) - sign)
+                y = t[i] * (max(min(a - d, one), -one) - sign) + u[i] * (max(min(a - e, one), -one) - sign)
+                sums[i] += x + y
+        for p in range(fours, stop):
             b, row = data[p], tile[indices[p]]
             for i in range(len(A)):
                 sums[i] += row[i] * (max(min(A[i] - b, one), -one) - own[i])

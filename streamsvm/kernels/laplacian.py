@@ -54,14 +54,13 @@ class Laplacian(Stationary):
         return self._of_sparse(rows, weights) if b.is_sparse else self._of_dense(rows, weights)
 
     def _of_dense(self, b: Rows, weights: np.ndarray) -> Slopes:
-        values = self.tiles(b)
-        right = np.ascontiguousarray(_apart(b).T)
+        right, gamma = np.ascontiguousarray(_apart(b).T), np.float32(self.gamma / APART)
 
         def add(a: Rows, out: np.ndarray) -> None:
-            tile = np.empty((len(a), len(b)), np.float32)
-            values(a, tile)
+            tile, apart = np.empty((len(a), len(b)), np.float32), _apart(a)
+            epilogues.l1_dense(apart, right, tile)
+            epilogues.laplacian(tile, gamma)
             weighted = np.empty_like(tile) if len(out) > 1 else tile
-            apart = _apart(a)
             for column, gradient in zip(weights, out, strict=True):
                 sums = np.empty_like(apart)
                 epilogues.l1_signs(np.multiply(tile, column, out=weighted), apart, right, sums)
