@@ -108,7 +108,8 @@ class Kernel(ABC):
         def strip(start: int, stop: int) -> None:
             add(a.take(slice(start, stop)), out[:, start:stop])
 
-        strips(strip, len(a), height(len(b), a.d), threads)
+        wide = 2 if b.is_sparse else 1  # entries are met one by one, each with a whole strip
+        strips(strip, len(a), wide * height(len(b), a.d), threads)
 
     def slopes(self, b: Rows, coef: np.ndarray) -> Slopes:
         """Adds gradients, of coef (k, q), to float32 arrays (k, h, d); by default from `gradient`, in float64."""
