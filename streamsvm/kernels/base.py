@@ -12,6 +12,7 @@ import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, ModelError
+from streamsvm.kernels.slopes import Slopes, groups
 from streamsvm.kernels.table import Row, kernel_names, kernel_row, parameters
 from streamsvm.kernels.tiles import COLUMNS, Keep, Tile, accumulate, height
 from streamsvm.parallel.imports import imported
@@ -80,12 +81,51 @@ class Kernel(ABC):
             if len(part):
                 work = accumulate(tile, part, a, out, keep and partial(keep, columns))
                 strips(work, len(a), height(len(part), a.d), threads)
+        self._check_finite(out)
+        return out
+
+    def gradients(self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1) -> np.ndarray:
+        """sum_j coef[j, c] dK(a_i, b_j) / da_i for coef (q,) or (q, k): (m, d) or (k, m, d) float32, by tiles.
+
+        The block is never formed. Kernels of distances have differences of sums, sum_j w_j a_i - sum_j w_j b_j, w being
+        slopes times coefficients: their rounding is about 2^-20 of sum_j |w_j| (|a_i| + |b_j|), and slopes are as exact
+        as values. So rows far from the origin should be moved there first, as scaling does. Raises ConfigError where
+        values are beyond float32.
+        """
+        columns = np.atleast_2d(coef.T)
+        out = np.zeros((len(columns), len(a), a.d), np.float32)
+        for first in range(0, len(b), COLUMNS):
+            part = b.take(slice(first, first + COLUMNS))
+            own = columns[:, first : first + COLUMNS]
+            for group in groups(own, part):
+                self._add_gradients(a, part, own[group], out[group], threads)
+        self._check_finite(out)
+        return out.reshape(*coef.shape[1:], len(a), a.d)
+
+    def _add_gradients(self, a: Rows, b: Rows, columns: np.ndarray, out: np.ndarray, threads: int) -> None:
+        add = self.slopes(b, columns)
+
+        def strip(start: int, stop: int) -> None:
+            add(a.take(slice(start, stop)), out[:, start:stop])
+
+        wide = 2 if b.is_sparse else 1  # entries are met one by one, each with a whole strip
+        strips(strip, len(a), wide * height(len(b), a.d), threads)
+
+    def slopes(self, b: Rows, coef: np.ndarray) -> Slopes:
+        """Adds gradients, of coef (k, q), to float32 arrays (k, h, d); by default from `gradient`, in float64."""
+
+        def add(a: Rows, out: np.ndarray) -> None:
+            for column, gradient in zip(coef, out, strict=True):
+                gradient += self.gradient(a, b, column)
+
+        return add
+
+    def _check_finite(self, out: np.ndarray) -> None:
         if not np.isfinite(out).all():
             raise ConfigError(
                 f"values of the {self.name} kernel are beyond float32: scale the features, or take a smaller "
                 "gamma, degree or C"
             )
-        return out
 
     def support(self, rows: Rows, ids: np.ndarray) -> Rows:
         """What models keep of the rows with these positions among all training rows."""

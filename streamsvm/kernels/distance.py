@@ -11,6 +11,7 @@ import numpy as np
 from streamsvm.data.rows import Rows
 from streamsvm.kernels import epilogues
 from streamsvm.kernels.base import Stationary, inner_products
+from streamsvm.kernels.slopes import Slopes, of_distances
 from streamsvm.kernels.tiles import Tile, inner_tile, transposed
 
 EPSILON = 2.0**-23  # of float32, by the squared norm: what a squared distance may be wrong by
@@ -55,6 +56,17 @@ class Distances(Stationary):
         own = weights.sum(axis=1)[:, None] * a.astype(np.float64).dense()
         return own - np.asarray(weights @ b.astype(np.float64).X)
 
+    def slopes(self, b: Rows, coef: np.ndarray) -> Slopes:
+        return of_distances(b, coef.astype(np.float32), self.finish_slope)
+
+    def finish_slope(self, tile: np.ndarray, b_norms: np.ndarray, a_norms: np.ndarray) -> float:
+        """`finish` for its slope, over a constant factor, which it returns; by default `slope`, in NumPy."""
+        tile *= -2.0
+        tile += b_norms[:, None]
+        tile += a_norms
+        tile[:] = self.slope(np.maximum(tile, 0.0, out=tile).astype(np.float64))
+        return 1.0
+
     def reach(self, a: Rows) -> float:
         return self.gamma * float(a.sq_norms.max())
 
@@ -91,6 +103,10 @@ class RBF(Distances):
     def finish(self, tile: np.ndarray, a_norms: np.ndarray, b_norms: np.ndarray) -> None:
         epilogues.rbf(tile, a_norms, b_norms, np.float32(self.gamma))
 
+    def finish_slope(self, tile: np.ndarray, b_norms: np.ndarray, a_norms: np.ndarray) -> float:
+        self.finish(tile, b_norms, a_norms)
+        return -self.gamma
+
     def onnx_of(self, graph: Any, sq: str) -> str:
         return graph.op("Exp", graph.op("Mul", sq, graph.constant(-np.asarray(self.gamma, np.float64))))
 
@@ -109,6 +125,11 @@ class Cauchy(Distances):
 
     def finish(self, tile: np.ndarray, a_norms: np.ndarray, b_norms: np.ndarray) -> None:
         epilogues.cauchy(tile, a_norms, b_norms, np.float32(self.gamma))
+
+    def finish_slope(self, tile: np.ndarray, b_norms: np.ndarray, a_norms: np.ndarray) -> float:
+        self.finish(tile, b_norms, a_norms)
+        np.square(tile, out=tile)
+        return -self.gamma
 
     def onnx_of(self, graph: Any, sq: str) -> str:
         scaled = graph.op("Mul", sq, graph.constant(np.asarray(self.gamma, np.float64)))
@@ -150,6 +171,15 @@ class Matern(Distances):
         first, second = self._factors
         rate = np.float32(self._rate)
         epilogues.matern(tile, a_norms, b_norms, rate, np.float32(first), np.float32(second))
+
+    def finish_slope(self, tile: np.ndarray, b_norms: np.ndarray, a_norms: np.ndarray) -> float:
+        rate, half = np.float32(self._rate), 0.5 * self._rate**2
+        if self.nu == 0.5:
+            epilogues.matern_edge(tile, b_norms, a_norms, rate)
+            return -half
+        first = np.float32(self.nu == 2.5)  # exp(-s), or (1 + s) exp(-s) / 3
+        epilogues.matern(tile, b_norms, a_norms, rate, first, np.float32(0))
+        return -half if self.nu == 1.5 else -half / 3
 
     def reach(self, a: Rows) -> float:
         return self.gamma * float(a.sq_norms.max()) ** 0.5

@@ -81,6 +81,25 @@ def matern(
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def matern_edge(tile, a_norms, b_norms, rate):  # inner products -> exp(-s) / s, 0 where the distance is 0
+    m, q = tile.shape
+    bits = tile.view(np.int32)
+    exponents, factors = np.empty(q, np.int32), np.empty(q, np.float32)
+    for i in range(m):
+        row, norm = tile[i], a_norms[i]
+        for j in range(q):
+            norms = norm + b_norms[j]
+            sq = norms - np.float32(2) * row[j]
+            apart = sq > np.float32(NEAR) * norms
+            s = rate * np.sqrt(sq if apart else np.float32(1))
+            factors[j] = np.float32(1) / s if apart else np.float32(0)
+            row[j] = -s
+        _exp(row, bits[i], exponents)
+        for j in range(q):
+            row[j] *= factors[j]
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
 def sigmoid(tile, gamma, coef0):  # inner products -> tanh(gamma t + coef0)
     m, q = tile.shape
     bits = tile.view(np.int32)
@@ -175,3 +194,55 @@ def l1_scatter(
             for r in range(right_indptr[k], right_indptr[k + 1]):
                 other = right_data[r]
                 row[right_indices[r]] += abs(value - other) - abs(value) - abs(other)
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def l1_signs(tile, X, right, out):  # out (m, d) = sum_j tile[:, j] sign(a - b_j) of X (m, d) and right (d, q)
+    # rows come times 2^60, so that a difference cut to [-1, 1] is its sign: less than two comparisons take. Two rows
+    # and four features a pass, which d is a multiple of: sums stay in registers
+    m, d = X.shape
+    one, none = np.float32(1), np.float32(0)
+    for k in range(0, d, 4):
+        R, S, T, U = right[k], right[k + 1], right[k + 2], right[k + 3]
+        for i in range(0, m, 2):
+            other = min(i + 1, m - 1)  # the last of an odd number is its own
+            v, w = tile[i], tile[other]
+            a0, a1, a2, a3 = X[i, k], X[i, k + 1], X[i, k + 2], X[i, k + 3]
+            b0, b1, b2, b3 = X[other, k], X[other, k + 1], X[other, k + 2], X[other, k + 3]
+            p0, p1, p2, p3, q0, q1, q2, q3 = none, none, none, none, none, none, none, none
+            for j in range(len(R)):
+                x, y = v[j], w[j]
+                p0 += x * max(min(a0 - R[j], one), -one)
+                p1 += x * max(min(a1 - S[j], one), -one)
+                p2 += x * max(min(a2 - T[j], one), -one)
+                p3 += x * max(min(a3 - U[j], one), -one)
+                q0 += y * max(min(b0 - R[j], one), -one)
+                q1 += y * max(min(b1 - S[j], one), -one)
+                q2 += y * max(min(b2 - T[j], one), -one)
+                q3 += y * max(min(b3 - U[j], one), -one)
+            out[i, k], out[i, k + 1], out[i, k + 2], out[i, k + 3] = p0, p1, p2, p3
+            out[other, k], out[other, k + 1], out[other, k + 2], out[other, k + 3] = q0, q1, q2, q3
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def l1_sign_columns(tile, X, right, signs, out):
+    # likewise across, tile (q, m), of X, b's (indptr, indices, data) by features, and right (d, m), whose signs are
+    # those of a: out (d, m) comes as sum_j tile[j] sign(a), right where b is 0
+    indptr, indices, data = X
+    one = np.float32(1)
+    for k in range(len(out)):
+        A, own, sums = right[k], signs[k], out[k]
+        start, stop = indptr[k], indptr[k + 1]
+        fours = start + (stop - start) // 4 * 4
+        for p in range(start, fours, 4):  # what is loaded serves several sums
+            b, c, d, e = data[p], data[p + 1], data[p + 2], data[p + 3]
+            r, s, t, u = tile[indices[p]], tile[indices[p + 1]], tile[indices[p + 2]], tile[indices[p + 3]]
+            for i in range(len(A)):
+                a, sign = A[i], own[i]
+                x = r[i] * (max(min(a - b, one), -one) - sign) + s[i] * (max(min(a - c, one), -one) - sign)
+                y = t[i] * (max(min(a - d, one), -one) - sign) + u[i] * (max(min(a - e, one), -one) - sign)
+                sums[i] += x + y
+        for p in range(fours, stop):
+            b, row = data[p], tile[indices[p]]
+            for i in range(len(A)):
+                sums[i] += row[i] * (max(min(A[i] - b, one), -one) - own[i])

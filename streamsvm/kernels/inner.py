@@ -10,8 +10,11 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
+from streamsvm.errors import ConfigError
 from streamsvm.kernels import epilogues
 from streamsvm.kernels.base import Kernel, inner_products
+from streamsvm.kernels.slopes import Slopes, of_inner_products
+from streamsvm.kernels.table import kernel_names
 from streamsvm.kernels.tiles import Tile, inner_tile, transposed
 
 
@@ -48,6 +51,14 @@ class InnerProducts(Kernel):
     def gradient(self, a: Rows, b: Rows, coef: np.ndarray) -> np.ndarray:
         return np.asarray((self.slope(inner_products(a, b, np.float64)) * coef) @ b.astype(np.float64).X)
 
+    def slopes(self, b: Rows, coef: np.ndarray) -> Slopes:
+        return of_inner_products(b, coef.astype(np.float32), self.finish_slope)
+
+    def finish_slope(self, tile: np.ndarray) -> float:
+        """`finish` for its slope, over a constant factor, which it returns; by default `slope`, in NumPy."""
+        tile[:] = self.slope(tile.astype(np.float64))
+        return 1.0
+
     def onnx(self, graph: Any, x: str, rows: str) -> str:
         return self.onnx_of(graph, graph.inner_products(x, rows))
 
@@ -69,6 +80,15 @@ class Linear(InnerProducts):
     def slope(self, inner: np.ndarray) -> np.ndarray:
         return np.ones_like(inner)
 
+    def slopes(self, b: Rows, coef: np.ndarray) -> Slopes:
+        """Sums of rows b, which are the same everywhere."""
+        sums = np.asarray(coef @ b.astype(np.float64).X, np.float32)[:, None]
+
+        def add(a: Rows, out: np.ndarray) -> None:
+            out += sums
+
+        return add
+
     def onnx_of(self, graph: Any, inner: str) -> str:
         return inner
 
@@ -82,6 +102,15 @@ class Precomputed(Linear):
 
     name: ClassVar[str] = "precomputed"
     libsvm: ClassVar[str | None] = None
+
+    def gradient(self, a: Rows, b: Rows, coef: np.ndarray) -> np.ndarray:
+        raise ConfigError(
+            "precomputed kernel values have no gradient: they do not say what they were computed from; take one of "
+            f"the kernels {', '.join(kernel_names())}"
+        )
+
+    def gradients(self, a: Rows, b: Rows, coef: np.ndarray, threads: int = 1) -> np.ndarray:
+        return self.gradient(a, b, coef)
 
     def support(self, rows: Rows, ids: np.ndarray) -> Rows:
         ones = np.ones(len(ids), np.float32)
@@ -107,6 +136,10 @@ class Poly(InnerProducts):
     def finish(self, tile: np.ndarray) -> None:
         epilogues.poly(tile, np.float32(self.gamma), np.float32(self.coef0), self.degree)
 
+    def finish_slope(self, tile: np.ndarray) -> float:
+        epilogues.poly(tile, np.float32(self.gamma), np.float32(self.coef0), self.degree - 1)
+        return self.gamma * self.degree
+
     def onnx_of(self, graph: Any, inner: str) -> str:
         scaled = graph.op("Mul", inner, graph.constant(np.asarray(self.gamma, np.float64)))
         base = graph.op("Add", scaled, graph.constant(np.float64(self.coef0)))
@@ -130,6 +163,12 @@ class Sigmoid(InnerProducts):
 
     def finish(self, tile: np.ndarray) -> None:
         epilogues.sigmoid(tile, np.float32(self.gamma), np.float32(self.coef0))
+
+    def finish_slope(self, tile: np.ndarray) -> float:
+        self.finish(tile)
+        np.square(tile, out=tile)
+        np.subtract(np.float32(1), tile, out=tile)
+        return self.gamma
 
     def onnx_of(self, graph: Any, inner: str) -> str:
         scaled = graph.op("Mul", inner, graph.constant(np.asarray(self.gamma, np.float64)))

@@ -12,7 +12,10 @@ from scipy.spatial.distance import cdist
 from streamsvm.data.rows import Rows
 from streamsvm.kernels import epilogues
 from streamsvm.kernels.base import Stationary
+from streamsvm.kernels.slopes import Slopes
 from streamsvm.kernels.tiles import Tile, transposed
+
+APART = np.float32(2.0**60)  # that differences from 2^-60 on are told, see epilogues.l1_signs
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,45 @@ class Laplacian(Stationary):
             out[:, f] = np.einsum("ij,ij->i", weights, np.sign(A[:, f, None].astype(np.float64) - B[:, f]))
         return out
 
+    def slopes(self, b: Rows, coef: np.ndarray) -> Slopes:
+        rows, weights = b.astype(np.float32), (-self.gamma * coef).astype(np.float32)
+        return self._of_sparse(rows, weights) if b.is_sparse else self._of_dense(rows, weights)
+
+    def _of_dense(self, b: Rows, weights: np.ndarray) -> Slopes:
+        right, gamma = np.ascontiguousarray(_apart(b).T), np.float32(self.gamma / APART)
+
+        def add(a: Rows, out: np.ndarray) -> None:
+            tile, apart = np.empty((len(a), len(b)), np.float32), _apart(a)
+            epilogues.l1_dense(apart, right, tile)
+            epilogues.laplacian(tile, gamma)
+            weighted = np.empty_like(tile) if len(out) > 1 else tile
+            for column, gradient in zip(weights, out, strict=True):
+                sums = np.empty_like(apart)
+                epilogues.l1_signs(np.multiply(tile, column, out=weighted), apart, right, sums)
+                gradient += sums[:, : b.d]
+
+        return add
+
+    def _of_sparse(self, b: Rows, weights: np.ndarray) -> Slopes:
+        by_feature = sparse.csc_array(b.X * APART)
+        apart = by_feature.indptr, by_feature.indices, by_feature.data
+
+        def add(a: Rows, out: np.ndarray) -> None:
+            a = a.astype(np.float32)
+            tile = np.empty((len(b), len(a)), np.float32)
+            _distances(b.X, transposed(a), _norms(a.X).astype(np.float32), tile)
+            epilogues.laplacian(tile, np.float32(self.gamma))
+            right = np.ascontiguousarray(a.dense().T) * APART
+            signs = np.clip(right, -1, 1)
+            weighted = np.empty_like(tile) if len(out) > 1 else tile
+            for column, gradient in zip(weights, out, strict=True):
+                np.multiply(tile, column[:, None], out=weighted)
+                sums = signs * weighted.sum(axis=0)
+                epilogues.l1_sign_columns(weighted, apart, right, signs, sums)
+                gradient += sums.T
+
+        return add
+
     def reach(self, a: Rows) -> float:
         return self.gamma * float(_norms(a.X).max())
 
@@ -62,6 +104,13 @@ class Laplacian(Stationary):
 def _norms(X: Any) -> np.ndarray:
     """(m,) |x|_1."""
     return np.asarray(abs(X).sum(axis=1, dtype=np.float64)).ravel()
+
+
+def _apart(a: Rows) -> np.ndarray:
+    """a times APART, (m, d), and columns of zeros up to a multiple of four."""
+    out = np.zeros((len(a), -(-a.d // 4) * 4), np.float32)
+    np.multiply(a.dense(), APART, out=out[:, : a.d], casting="same_kind")
+    return out
 
 
 def _distances(X: Any, right: np.ndarray | sparse.csc_array, norms: np.ndarray, out: np.ndarray) -> None:

@@ -40,7 +40,7 @@ def inner_tile(a: Rows, right: np.ndarray | sparse.csc_array, out: np.ndarray) -
         X = sparse.csr_array(X)
         _scatter(X.indptr, X.indices, X.data, right.indptr, right.indices, right.data, out)
     elif not isinstance(X, np.ndarray):
-        _add_rows(X.indptr, X.indices, X.data, right, out)
+        add_rows(X.indptr, X.indices, X.data, right, out)
     elif right.shape[1] >= SKIP_COLUMNS and np.count_nonzero(X) < _worth_skipping(right) * X.size:
         _add_nonzero_rows(X, right, out)
     else:
@@ -104,7 +104,7 @@ def _add_products(tile, coef, out):  # out (m, k) += tile (m, q) @ coef (k, q)',
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
-def _add_rows(indptr, indices, data, right, out):  # CSR (m, d) @ right (d, q)
+def add_rows(indptr, indices, data, right, out):  # CSR (m, d) @ right (d, q)
     for i in range(len(out)):
         _combine(indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]], right, out[i])
 

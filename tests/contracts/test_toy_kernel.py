@@ -103,6 +103,8 @@ from streamsvm.data.rows import Rows
 a = Rows(np.random.default_rng(0).normal(size=(30, 4)))
 kernel = kernel_from({"name": "toy", "gamma": 0.5})
 np.testing.assert_allclose(kernel.block(a, a), kernel.exact(a, a), atol=1e-6)
+found, coef = kernel.gradients(a, a, np.ones((30, 2)), 2), np.ones(30)
+np.testing.assert_allclose(found, 2 * [kernel.gradient(a, a, coef)], atol=1e-5)
 """
     )
 

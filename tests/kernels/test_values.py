@@ -37,7 +37,7 @@ KERNELS = [
     Sigmoid(0.3, -0.5),
     Sigmoid(2.0, 0.0),
     Linear(),
-    Precomputed(),
+    Precomputed(),  # the last one: it has no gradient
 ]
 
 
@@ -151,7 +151,7 @@ def test_exact_values_are_those_of_the_twin(kernel, layout):
 
 
 @pytest.mark.parametrize("layout", ["float64", "csr"])
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("kernel", KERNELS[:-1], ids=str)
 def test_the_gradient_is_that_of_differences(kernel, layout):
     a, b = rows(6, 4, "float64", 15, 1.0), rows(9, 4, layout, 16)
     coef, step = np.random.default_rng(17).normal(size=9), 1e-6
@@ -162,7 +162,7 @@ def test_the_gradient_is_that_of_differences(kernel, layout):
         np.testing.assert_allclose(found[:, f], (ahead - behind) / (2 * step), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("kernel", KERNELS[:-1], ids=str)
 def test_the_gradient_at_the_row_itself_is_finite(kernel):
     a = rows(5, 3, "float64", 18)
     assert np.isfinite(kernel.gradient(a, a, np.ones(5))).all()

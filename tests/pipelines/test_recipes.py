@@ -48,6 +48,7 @@ RECIPES = {
     "comparison": ("comparison.py", "--plots", "plots"),
     "starting": ("starting.py",),
     "kernels": ("kernels_table.py",),
+    "gradients": ("gradient_tiles.py",),
 }
 # by themselves, as users start them, or within 1 GiB that this process may have passed; the others in this process
 PROCESSES = {"stream", "soak", "cluster", "commands", "dask"}
@@ -473,6 +474,12 @@ def test_kernels_are_compared(tables):
     speeds, covtype, ijcnn1 = tables("kernels").values()
     assert [row["kernel"] for row in speeds] == [row["kernel"] for row in covtype]
     assert len(ijcnn1) == len(kernel_names()) + 2  # three of matern
+
+
+def test_gradients_are_timed_next_to_values(tables):
+    ratios, columns = tables("gradients").values()
+    assert [row["features"] for row in ratios] == ["8", "16", "54", "123", "123, 11% filled", "784"]
+    assert [row["kernel"] for row in columns] == ["rbf", "matern", "laplacian"]
 
 
 @pytest.mark.slow
