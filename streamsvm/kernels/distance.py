@@ -91,6 +91,9 @@ class RBF(Distances):
     def finish(self, tile: np.ndarray, a_norms: np.ndarray, b_norms: np.ndarray) -> None:
         epilogues.rbf(tile, a_norms, b_norms, np.float32(self.gamma))
 
+    def shortfall(self, differences: np.ndarray) -> np.ndarray:
+        return -np.expm1(-self.gamma * differences**2)
+
     def onnx_of(self, graph: Any, sq: str) -> str:
         return graph.op("Exp", graph.op("Mul", sq, graph.constant(-np.asarray(self.gamma, np.float64))))
 

@@ -46,6 +46,9 @@ class Laplacian(Stationary):
             out[:, f] = np.einsum("ij,ij->i", weights, np.sign(A[:, f, None].astype(np.float64) - B[:, f]))
         return out
 
+    def shortfall(self, differences: np.ndarray) -> np.ndarray:
+        return -np.expm1(-self.gamma * np.abs(differences))
+
     def reach(self, a: Rows) -> float:
         return self.gamma * float(_norms(a.X).max())
 
