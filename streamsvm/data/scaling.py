@@ -55,8 +55,8 @@ class Scaling(Weighed):
         """Derivatives by raw features, (m, d) float64, from those by scaled ones: the chain rule."""
         return gradients if self.kind == "none" else gradients * self.scale
 
-    def undone(self, rows: Rows) -> np.ndarray:
-        """Raw rows (m, d) float64 of scaled ones; a feature that was constant has the value that it had."""
+    def undone(self, rows: Rows) -> np.ndarray | None:
+        """Raw rows (m, d) float64 of scaled ones, None where they cannot be told; a constant feature has its value."""
         X = rows.dense().astype(np.float64)
         if self.kind == "none":
             return X

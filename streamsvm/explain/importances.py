@@ -37,9 +37,9 @@ class Importances:
 def importances(model: Model, X: Any = None) -> Importances:
     """What each column counts for, by the metric that the model has learned, where it has.
 
-    Else the mean squared derivative of what decides (see `decisions.Decision`) times the variance of the column, so that
-    no unit counts, over X: `Rows`, or at most 1,000 of an array, a data frame or a `Store`; None: of the support vectors.
-    Of a linear model without X the squared weights of its scaled columns. Raises ModelError, DataError.
+    Else the mean squared derivative of what decides (see `decisions.Decision`) times the variance of the column, so
+    that no unit counts, over X: `Rows`, or at most 1,000 of an array, a data frame or a `Store`; None: of the support
+    vectors. Of a linear model without X the squared weights of its scaled columns. Raises ModelError, DataError.
 
     >>> import numpy as np
     >>> from streamsvm import DCSVC

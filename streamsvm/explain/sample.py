@@ -6,6 +6,7 @@ import numpy as np
 
 from streamsvm.data.finite import first_nonfinite
 from streamsvm.data.rows import Rows, concat
+from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError, ModelError
 from streamsvm.models.base import Model
@@ -44,15 +45,21 @@ def support_rows(model: Model, most: int = MOST_ROWS) -> Rows | None:
     expansion = model.as_expansion()
     if not expansion.of_rows:
         return None
-    ids = _spread(len(expansion.support), most)
-    return Rows(expansion.scaling.undone(expansion.support.take(ids)))
+    return _raw(expansion.scaling, expansion.support.take(_spread(len(expansion.support), most)))
 
 
 def _of_parts(routes: Routes, most: int) -> Rows:
     bounds, places = routes.bounds, _spread(int(routes.bounds[-1]), most)
     part = np.searchsorted(bounds, places, side="right") - 1
     found = [routes.part(p)[0].take(places[part == p] - bounds[p]) for p in np.unique(part).tolist()]
-    return Rows(routes.scaling.undone(concat(found)))
+    return _raw(routes.scaling, concat(found))
+
+
+def _raw(scaling: Scaling, rows: Rows) -> Rows:
+    raw = scaling.undone(rows)
+    if raw is None:
+        raise ModelError("the scaling of the model cannot be undone; give rows to explain, with --store")
+    return Rows(raw)
 
 
 def _spread(n: int, most: int) -> np.ndarray:

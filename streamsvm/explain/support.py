@@ -18,8 +18,8 @@ from streamsvm.models.base import Model
 class SupportVector:
     """One of those of a row x.
 
-    id: the training row that it was, where the model knows. label: the class that its coefficients speak for, that of the
-    training row where it was one; None where there are no classes. contribution: coef K(x, s). distance: in scaled
+    id: the training row that it was, where the model knows. label: the class that its coefficients speak for, that of
+    the training row where it was one; None where they speak for none. contribution: coef K(x, s). distance: in scaled
     features. values: (d,) raw; None where the scaling cannot be undone.
     """
 
@@ -67,17 +67,17 @@ def support_vectors(
 
 def _raw(decision: Decision, j: int) -> np.ndarray | None:
     """(d,) a support vector as it was before the scaling."""
-    return decision.scaling.undone(decision.support.take(slice(j, j + 1)))[0]
+    values = decision.scaling.undone(decision.support.take(slice(j, j + 1)))
+    return None if values is None else values[0]
 
 
 def _label(model: Model, coef: np.ndarray) -> Any:
-    """The class that coefficients (columns,) speak for: all that differ from 0 say the same of a dual's row."""
+    """The class that the coefficients (columns,) of a row speak for; None where none of them speaks for one."""
     if not model.learned.in_pairs:
         return None
-    column = int(np.argmax(np.abs(coef) if model.is_pairwise or len(coef) == 1 else coef))
-    if not model.is_pairwise and len(coef) > 1:
-        code = column
-    else:
-        first, second = np.triu_indices(len(model.classes), 1)
-        code = int((second if coef[column] > 0 else first)[column])
-    return model.classes[code].item()
+    if len(coef) > 1 and not model.is_pairwise:  # against the rest: above 0 in the column of its own class alone
+        code = int(np.argmax(coef))
+        return model.classes[code].item() if coef[code] > 0 else None
+    pair = int(np.argmax(np.abs(coef)))  # in all pairs that it is in, it speaks for the same class
+    first, second = np.triu_indices(len(model.classes), 1)
+    return model.classes[(second if coef[pair] > 0 else first)[pair]].item()
