@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,9 +10,10 @@ import typer
 
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import AsJson, ModelIn, XName, open_store
-from streamsvm.cli.output import emit, emit_table, progress
+from streamsvm.cli.output import emit, print_table, progress
 from streamsvm.errors import ConfigError
 from streamsvm.events import Warned
+from streamsvm.storage.human import heading, human
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 FIRST = "0..2"
 MOST_ROWS = 10_000
+NUMBER = re.compile("[0-9]{1,18}")
 VALUES = 3  # columns of support vectors that a table shows
+SHORT, RAW = 4, 6  # digits of what is computed, and of what rows hold
 
 
 def explain(
@@ -92,7 +96,7 @@ def row_numbers(text: str, n: int, store: str, *, clipped: bool = False) -> list
     for part in text.split(","):
         first, dots, last = part.strip().partition("..")
         ends = (first, last if dots else first)
-        if not all(end.isascii() and end.isdigit() for end in ends) or int(ends[0]) > int(ends[1]):
+        if not all(map(NUMBER.fullmatch, ends)) or int(ends[0]) > int(ends[1]):
             raise ConfigError(f"--rows: found {part[:40]!r}, expected row numbers such as 0,5,10..20")
         if int(ends[1]) >= n and not clipped:
             raise ConfigError(f"--rows: found {part[:40]}, {store} has rows 0 to {n - 1}")
@@ -105,15 +109,11 @@ def row_numbers(text: str, n: int, store: str, *, clipped: bool = False) -> list
 def _show(result: dict[str, Any], top: int) -> None:
     shown = result["importances"][:top]
     more = len(result["importances"]) - len(shown)
-    tail = f"; {more:,} more columns" if more else ""
+    tail = f"; {more:,} more below" if more else ""
     _table(f"Importances of {result['model']}, from {result['importances_from']}{tail}", shown)
     for row in result.get("rows", []):
         _table(_title(row), row["features"][:top])
-        told = [
-            _support(by, vector, row) for by in ("weight", "distance") for vector in row[f"support_by_{by}"]
-        ]
-        if told:
-            _table(f"Support vectors of row {row['row']}", told)
+        _show_support(row)
 
 
 def _title(row: dict[str, Any]) -> str:
@@ -124,19 +124,31 @@ def _title(row: dict[str, Any]) -> str:
     return f"Row {row['row']}: {row['answer']}, decision {row['decision']:.4g}{above}{base}"
 
 
-def _support(by: str, vector: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    """A line of the table: the vector's values in the columns that count most for the row."""
-    first = [feature["feature"] for feature in row["features"][:VALUES]]
-    values = vector["values"] or {}
-    plain = {name: value for name, value in vector.items() if name != "values"}
-    return {"by": by, **plain, **{name: values[name] for name in first if name in values}}
+def _show_support(row: dict[str, Any]) -> None:
+    """A line for each support vector, with its values in the columns that count most for the row."""
+    told = [(by, vector) for by in ("weight", "distance") for vector in row[f"support_by_{by}"]]
+    if not told:
+        return
+    facts = [name for name in told[0][1] if name != "values" and any(v[name] is not None for _, v in told)]
+    first = [feature["feature"] for feature in row["features"][:VALUES] if told[0][1]["values"] is not None]
+    cells = [
+        [
+            by,
+            *(_text(vector[name]) for name in facts),
+            *(_text(vector["values"][name], RAW) for name in first),
+        ]
+        for by, vector in told
+    ]
+    print_table(f"Support vectors of row {row['row']}", ["by", *map(heading, facts), *first], cells)
 
 
 def _table(title: str, records: list[dict[str, Any]]) -> None:
-    """Records as people read them: to four digits, without what is not known of any."""
+    """Records as people read them, without what is not known of any."""
     known = [name for name in records[0] if any(record[name] is not None for record in records)]
-    emit_table(title, [{name: _short(record[name]) for name in known} for record in records])
+    cells = [[_text(record[name], RAW if name == "value" else SHORT) for name in known] for record in records]
+    print_table(title, list(map(heading, known)), cells)
 
 
-def _short(value: Any) -> Any:
-    return float(f"{value:.4g}") if isinstance(value, float) else value
+def _text(value: Any, digits: int = SHORT) -> str:
+    """To so many digits; names of columns say nothing of units."""
+    return f"{value:.{digits}g}" if isinstance(value, float) else human("", value)

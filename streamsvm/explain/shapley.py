@@ -30,8 +30,8 @@ def require_separate(scaling: Scaling) -> None:
     metric = getattr(scaling, "metric", None)
     if metric is not None and metric.mixes:
         raise ModelError(
-            "Shapley values are those of single features, which a full metric mixes; leave --shapley out, or fit with "
-            "a diagonal metric"
+            "Shapley values are those of single features, which a full metric mixes; leave them out, or fit with a "
+            "diagonal metric"
         )
 
 
@@ -42,7 +42,7 @@ def require_shapley(decision: Decision) -> None:
     if decision.support.d > MOST_FEATURES:
         raise ModelError(
             f"Shapley values are of at most {MOST_FEATURES:,} columns, the model has {decision.support.d:,}; "
-            "leave --shapley out"
+            "leave Shapley values out"
         )
 
 

@@ -75,7 +75,9 @@ def _label(model: Model, coef: np.ndarray) -> Any:
     """The class that the coefficients (columns,) of a row speak for; None where none of them speaks for one."""
     if not model.learned.in_pairs:
         return None
-    if len(coef) > 1 and not model.is_pairwise:  # against the rest: above 0 in the column of its own class alone
+    if (
+        len(coef) > 1 and not model.is_pairwise
+    ):  # against the rest: above 0 in the column of its own class alone
         code = int(np.argmax(coef))
         return model.classes[code].item() if coef[code] > 0 else None
     pair = int(np.argmax(np.abs(coef)))  # in all pairs that it is in, it speaks for the same class

@@ -111,7 +111,7 @@ class Kernel(ABC):
         products = (name for name in kernel_names() if kernel_class(name).shortfall is not Kernel.shortfall)
         raise ModelError(
             f"Shapley values are those of kernels that are products over features, {' and '.join(products)}; "
-            f"the model's is {self.name}: leave --shapley out, which leaves gradients and support vectors"
+            f"the model's is {self.name}: leave Shapley values out, which leaves gradients and support vectors"
         )
 
     def onnx(self, graph: Any, x: str, rows: str) -> str:

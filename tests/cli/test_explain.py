@@ -58,7 +58,7 @@ def test_columns_of_a_model(there, capfd):
     assert sum(record["importance"] for record in found["importances"]) == pytest.approx(1)
     assert run("explain", "--model", there / "rbf", "--top", 1) == 0
     lines = capfd.readouterr().out.splitlines()
-    assert lines[0].endswith("rbf, from support vectors; 2 more columns")
+    assert lines[0].endswith("rbf, from support vectors; 2 more below")
     assert len(lines) == 5
 
 
@@ -174,3 +174,18 @@ def test_what_is_wrong_is_said_in_one_line(there, monkeypatch, capfd, words, lin
     assert out == ""
     assert err.startswith(f"error: {line}")
     assert err.count("\n") == 1
+
+
+def test_columns_are_named_as_they_are_and_their_values_have_no_units(tmp_path, capfd):
+    names = ["seconds_idle", "size_bytes"]
+    X = np.random.default_rng(0).integers(0, 5, (60, 2)).astype(np.float32)
+    with StoreWriter(
+        str(tmp_path / "s"), d=2, dtype="float32", attrs={"columns": [{"name": n} for n in names]}
+    ) as writer:
+        writer.append(Rows(X), (X[:, 0] > X[:, 1]).astype(int))
+    train(Store.open(str(tmp_path / "s")), build_config(), model_path=tmp_path / "m")
+    assert run("explain", "--model", tmp_path / "m", "--store", tmp_path / "s", "--rows", 3) == 0
+    out = capfd.readouterr().out
+    assert sum(name in line for line in out.splitlines() for name in names) == 2 * 3
+    assert " s\n" not in out
+    assert " B" not in out

@@ -126,7 +126,7 @@ def test_other_kernels_are_refused_with_what_is_left(kernel):
 
 def test_too_many_columns_are_refused():
     with pytest.raises(
-        ModelError, match="of at most 4,096 columns, the model has 5,000; leave --shapley out"
+        ModelError, match="of at most 4,096 columns, the model has 5,000; leave Shapley values out"
     ):
         shapley_values(decision("rbf", 1, 5000), Rows(np.zeros((1, 5000), np.float32)))
 
@@ -138,5 +138,5 @@ def test_a_metric_that_mixes_features_is_refused():
 
     none = Scaling.none(2)
     g = replace(decision("rbf", 3, 2), scaling=Mixed("none", none.offset, none.scale))
-    with pytest.raises(ModelError, match="single features, which a full metric mixes; leave --shapley out"):
+    with pytest.raises(ModelError, match="single features, which a full metric mixes; leave them out"):
         shapley_values(g, Rows(np.zeros((1, 2), np.float32)))
