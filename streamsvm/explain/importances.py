@@ -50,18 +50,23 @@ def importances(model: Model, X: Any = None) -> Importances:
     ('200 rows', '1')
     """
     require_features(model)
+    names, (values, source) = column_names(model), _measured(model, X)
+    return Importances(values[: len(names)], names, source)
+
+
+def _measured(model: Model, X: Any) -> tuple[np.ndarray, str]:
     learned = metric_importances(model.header.scaling)
     if learned is not None:
-        return Importances(learned, column_names(model), "metric")
+        return learned, "metric"
     if X is not None:
         rows = (
             X if isinstance(X, Rows) else sampled(model, X if isinstance(X, Store) else Store.from_arrays(X))
         )
-        return Importances(by_gradients(model, rows), column_names(model), f"{len(rows):,} rows")
+        return by_gradients(model, rows), f"{len(rows):,} rows"
     support = support_rows(model)
     if support is None:
-        return Importances(_by_weights(model), column_names(model), "weights")
-    return Importances(by_gradients(model, support), column_names(model), "support vectors")
+        return _by_weights(model), "weights"
+    return by_gradients(model, support), "support vectors"
 
 
 def metric_importances(scaling: Scaling) -> np.ndarray | None:
@@ -71,9 +76,9 @@ def metric_importances(scaling: Scaling) -> np.ndarray | None:
 
 
 def column_names(model: Model) -> Names:
-    """(d,) names of the model's columns, numbers where there are none."""
+    """(d,) names of the model's columns, numbers where there are none; of a stream those that it has met."""
     known = model.feature_names or ()
-    return known + tuple(map(str, range(len(known), model.d)))
+    return known if model.by_name else known + tuple(map(str, range(len(known), model.d)))
 
 
 def by_gradients(model: Model, rows: Rows) -> np.ndarray:

@@ -45,7 +45,7 @@ def _row(told: Told, names: Names) -> dict[str, Any]:
         "decision": told.decision,
         "for_class": told.for_class,
         "shapley_base": told.base,
-        "features": [_feature(told, names, f) for f in told.order().tolist()],
+        "features": [_feature(told, names, f) for f in told.order().tolist() if f < len(names)],
         "support_by_weight": [_vector(vector, names) for vector in told.weightiest],
         "support_by_distance": [_vector(vector, names) for vector in told.nearest],
     }
@@ -70,7 +70,7 @@ def _vector(vector: SupportVector, names: Names) -> dict[str, Any]:
         "kernel": vector.kernel,
         "contribution": vector.contribution,
         "distance": vector.distance,
-        "values": None if values is None else dict(zip(names, values.tolist(), strict=True)),
+        "values": None if values is None else dict(zip(names, values[: len(names)].tolist(), strict=True)),
     }
 
 

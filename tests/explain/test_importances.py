@@ -15,6 +15,8 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError, ModelError
 from streamsvm.explain.importances import importances
+from streamsvm.explain.tables import importances_table, rows_tables
+from streamsvm.online import BSGDClassifier
 
 LEARNED = np.array([0.5, 0.25, 0.25, 0.0])
 
@@ -99,3 +101,22 @@ def test_a_model_without_support_vectors_and_rows_that_are_not_finite():
     X[7, 2] = np.nan
     with pytest.raises(DataError, match="row 7, column 2 is nan; expected finite numbers"):
         importances(model, X)
+
+
+def test_a_stream_has_the_columns_that_it_has_met():
+    """Its rows have more, for those to come."""
+    online = BSGDClassifier(budget=50)
+    online.learn_one({"warm": 0.0, "loud": 100.0}, "ant")
+    for x, y in zip(*animals(2), strict=True):
+        online.learn_one({"warm": float(x[0]), "loud": float(x[1]), "old": float(x[2])}, str(y))
+    model = online.to_model()
+    assert model.d > 3
+    found = importances(model)
+    assert found.names == ("loud", "warm", "old")
+    assert found.values.shape == (3,)
+    assert [record["feature"] for record in importances_table(model, None)["importances"]][2] == "old"
+    frame = pd.DataFrame(animals(2)[0][:5, [2, 0, 1]], columns=["old", "warm", "loud"])
+    (row,) = rows_tables(model, Store.from_arrays(frame), [3], shapley=True, support=1)
+    values = {feature["feature"]: feature["value"] for feature in row["features"]}
+    assert values == frame.iloc[3].to_dict()
+    assert set(row["support_by_weight"][0]["values"]) == {"warm", "loud", "old"}
