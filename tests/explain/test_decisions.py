@@ -9,9 +9,11 @@ from scipy import sparse
 
 from streamsvm import ALFPGMSVC, ALFPGMSVR
 from streamsvm.data.rows import Rows
+from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ModelError
 from streamsvm.explain import decisions as module
-from streamsvm.explain.decisions import answered, decisions, gradients
+from streamsvm.explain.decisions import Decision, answered, decisions, gradients
+from streamsvm.kernels.distance import RBF
 
 ROWS = Rows((np.random.default_rng(7).normal(size=(9, 4)) * SPREAD + MEAN).astype(np.float32))
 
@@ -76,6 +78,28 @@ def test_sparse_rows_have_the_gradients_of_dense_ones(kind):
     expected = gradients(dense, ROWS)
     found = gradients(csr, Rows(sparse.csr_array(ROWS.X)))
     np.testing.assert_allclose(found, expected, rtol=1e-2, atol=1e-2 * np.abs(expected).max())
+
+
+class Mixing(Scaling):
+    """Scaled rows have two columns, sums of the raw ones."""
+
+    L = np.array([[1.0, 0.5], [0.0, 0.1], [2.0, 0.0], [0.0, 1.0]])
+
+    def apply(self, rows):
+        return Rows((rows.X - self.offset) @ self.L)
+
+    def pull_back(self, gradients):
+        return gradients @ self.L.T
+
+
+def test_gradients_are_of_raw_columns_where_scaling_mixes_them():
+    scaling, rng, h = Mixing("none", np.zeros(4), np.ones(4)), np.random.default_rng(0), 1e-5
+    support, coef, X = Rows(rng.normal(size=(6, 2))), rng.normal(size=6), rng.normal(size=(5, 4))
+    g = Decision(RBF(0.3), scaling, support, coef, 0.0, coef[:, None], None, True)
+    found = g.gradients(scaling.apply(Rows(X)))
+    for f, step in enumerate(h * np.eye(4)):
+        ends = [g.values(scaling.apply(Rows(x))) for x in (X + step, X - step)]
+        np.testing.assert_allclose(found[:, f], (ends[0] - ends[1]) / (2 * h), atol=1e-8)
 
 
 def test_tiles_change_nothing(monkeypatch):

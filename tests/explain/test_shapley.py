@@ -131,12 +131,26 @@ def test_too_many_columns_are_refused():
         shapley_values(decision("rbf", 1, 5000), Rows(np.zeros((1, 5000), np.float32)))
 
 
-def test_a_metric_that_mixes_features_is_refused():
-    class Mixed(Scaling):
+@pytest.mark.parametrize(
+    ("factor", "is_refused"),
+    [
+        (np.diag([2.0, 0.0]), False),
+        (np.array([[2.0, 0.0], [1.0, 1.0]]), True),
+        (np.array([[2.0], [0.0]]), True),
+    ],
+    ids=["diagonal", "full", "fewer columns"],
+)
+def test_a_metric_that_mixes_features_is_refused(factor, is_refused):
+    class Learned(Scaling):
         class metric:
-            mixes = True
+            pass
 
+    Learned.metric.factor = factor
     none = Scaling.none(2)
-    g = replace(decision("rbf", 3, 2), scaling=Mixed("none", none.offset, none.scale))
+    g = replace(decision("rbf", 3, 2), scaling=Learned("none", none.offset, none.scale))
+    row = Rows(np.zeros((1, 2), np.float32))
+    if not is_refused:
+        assert len(shapley_values(g, row)[0]) == 2
+        return
     with pytest.raises(ModelError, match="single features, which a full metric mixes; leave them out"):
-        shapley_values(g, Rows(np.zeros((1, 2), np.float32)))
+        shapley_values(g, row)
