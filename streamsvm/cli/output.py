@@ -26,7 +26,7 @@ def emit(result: dict[str, Any], *, as_json: bool, title: str, rows: dict[str, A
         typer.echo(json.dumps(jsonable(result)))
         return
     pairs = {name: human(name, value) for name, value in (rows or result).items() if _is_plain(value)}
-    _print_table(title, [], [(heading(name), text) for name, text in pairs.items() if text])
+    print_table(title, [], [(heading(name), text) for name, text in pairs.items() if text])
 
 
 def _is_plain(value: Any) -> bool:
@@ -37,10 +37,11 @@ def _is_plain(value: Any) -> bool:
 def emit_table(title: str, rows: list[dict[str, Any]]) -> None:
     """Prints records of the same keys as a table."""
     cells = [[human(name, value) for name, value in row.items()] for row in rows]
-    _print_table(title, [heading(name) for name in rows[0]], cells)
+    print_table(title, [heading(name) for name in rows[0]], cells)
 
 
-def _print_table(title: str, headings: list[str], rows: Iterable[Sequence[str]]) -> None:
+def print_table(title: str, headings: list[str], rows: Iterable[Sequence[str]]) -> None:
+    """Prints texts as a table; without headings as pairs."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -51,6 +51,17 @@ class Scaling(Weighed):
             out[lo : lo + step] = tile
         return out
 
+    def pull_back(self, gradients: np.ndarray) -> np.ndarray:
+        """Derivatives by raw features, (m, d) float64, from those by scaled ones: the chain rule."""
+        return gradients if self.kind == "none" else gradients * self.scale
+
+    def undone(self, rows: Rows) -> np.ndarray | None:
+        """Raw rows (m, d) float64 of scaled ones, None where they cannot be told; a constant feature has its value."""
+        X = rows.dense().astype(np.float64)
+        if self.kind == "none":
+            return X
+        return self.offset + np.divide(X, self.scale, out=np.zeros_like(X), where=self.scale != 0)
+
     def wider(self, d: int) -> Scaling:
         """For rows of d features, no fewer than now; the new ones become 0."""
         more = np.zeros(d - len(self.offset))

@@ -25,6 +25,7 @@ from streamsvm.data.sources import computed, frame_array, is_dask, is_dask_frame
 from streamsvm.data.store import Store
 from streamsvm.estimators.callbacks import CallbackSupport, watched
 from streamsvm.events import Events, Sink, warn
+from streamsvm.explain.importances import metric_importances
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
 from streamsvm.models.files import save_model
 from streamsvm.parallel.engine import Engine
@@ -62,6 +63,18 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         """What a fit returns. Its warnings are Python's, its progress is shown as `verbose` says."""
         with shown(self.verbose, type(self).__name__) as lines:
             return watched(self, lambda callbacks: fit(Events(warn, *sinks, *lines, *callbacks)))
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """(d,) shares of the columns in the metric that was learned; AttributeError where none was."""
+        check_is_fitted(self)
+        found = metric_importances(self.model_.header.scaling)
+        if found is None:
+            raise AttributeError(
+                "feature_importances_ is there after a fit that learned a metric; without one, "
+                "streamsvm.explain.importances.importances(svm.model_, X).values measures them on rows"
+            )
+        return found
 
     def save(self, path: str | Path) -> None:
         """Writes `model_` to a folder that `streamsvm.load_model` and the command line read. Raises OSError."""

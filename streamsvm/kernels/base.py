@@ -143,6 +143,17 @@ class Kernel(ABC):
         """Error of values at rows with squared norms this large that a shift to the origin would mend."""
         return 0.0
 
+    def shortfall(self, differences: np.ndarray) -> np.ndarray:
+        """1 - k(t), in [0, 1], of differences t in one feature each, where K(a, b) = prod_f k(a_f - b_f).
+
+        Raises ModelError where K is no such product.
+        """
+        products = (name for name in kernel_names() if kernel_class(name).shortfall is not Kernel.shortfall)
+        raise ModelError(
+            f"Shapley values are those of kernels that are products over features, {' and '.join(products)}; "
+            f"the model's is {self.name}: leave Shapley values out, which leaves gradients and support vectors"
+        )
+
     def onnx(self, graph: Any, x: str, rows: str) -> str:
         """K(x, rows), (N, s), of float64 x (N, d) and rows (s, d), as operators of `exchange.graph.Graph`.
 

@@ -107,6 +107,9 @@ class RBF(Distances):
         self.finish(tile, b_norms, a_norms)
         return -self.gamma
 
+    def shortfall(self, differences: np.ndarray) -> np.ndarray:
+        return -np.expm1(-self.gamma * differences**2)
+
     def onnx_of(self, graph: Any, sq: str) -> str:
         return graph.op("Exp", graph.op("Mul", sq, graph.constant(-np.asarray(self.gamma, np.float64))))
 

@@ -88,6 +88,9 @@ class Laplacian(Stationary):
 
         return add
 
+    def shortfall(self, differences: np.ndarray) -> np.ndarray:
+        return -np.expm1(-self.gamma * np.abs(differences))
+
     def reach(self, a: Rows) -> float:
         return self.gamma * float(_norms(a.X).max())
 

@@ -39,7 +39,7 @@ class ExpansionModel(Model):
 
     def as_expansion(self) -> Expansion:
         own = self.header.kernel, self.header.scaling
-        return Expansion(*own, self.support, self.coef, self.intercept)
+        return Expansion(*own, self.support, self.coef, self.intercept, ids=self.ids)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()

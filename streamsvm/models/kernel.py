@@ -49,9 +49,8 @@ class KernelModel(Model):
 
     def as_expansion(self) -> Expansion:
         own = self.header.kernel, self.header.scaling
-        return Expansion(
-            *own, self.support, self.coefficients, self.intercept, Compact(self.alpha, self.codes)
-        )
+        compact = Compact(self.alpha, self.codes)
+        return Expansion(*own, self.support, self.coefficients, self.intercept, compact, self.ids)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()

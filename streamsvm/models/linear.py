@@ -45,7 +45,7 @@ class LinearModel(Model):
         if self.landmarks is not None:
             return Expansion(kernel, scaling, self.landmarks, self.coef, self.intercept)
         rows = Rows(self.coef.T.copy())  # w is its own support row
-        return Expansion(Linear(), scaling, rows, np.eye(len(rows)), self.intercept)
+        return Expansion(Linear(), scaling, rows, np.eye(len(rows)), self.intercept, of_rows=False)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()

@@ -103,8 +103,8 @@ class LocalModel(Model):
     def as_routes(self) -> Routes:
         if self.combine != "nearest":
             raise ModelError(
-                f"combine = {self.combine!r} asks all parts about every row, which is not exported; fit with "
-                "dcsvm.combine=nearest, or without --early"
+                f"combine = {self.combine!r} asks all parts about every row, which is neither exported nor "
+                "explained; fit with dcsvm.combine=nearest, or without --early"
             )
         own = self.header.kernel, self.header.scaling
         return Routes(*own, self.partition, self.neighbours, self.bounds, self.part, self.one_sided)

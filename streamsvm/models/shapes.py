@@ -28,7 +28,8 @@ class Compact:
 class Expansion:
     """g_c(x) = sum_j coef[j, c] K(x', s_j) + intercept[c], x' = (x - offset) * scale.
 
-    A column is a pair of classes, a class against the rest, or the one score of a task that has no more.
+    A column is a pair of classes, a class against the rest, or the one score of a task that has no more. of_rows: the
+    support rows are rows of data; else weights, which no row stands for.
     """
 
     kernel: Kernel
@@ -37,6 +38,8 @@ class Expansion:
     coef: np.ndarray  # (s, columns)
     intercept: np.ndarray  # (columns,)
     compact: Compact | None = None  # of pairs of classes
+    ids: np.ndarray | None = None  # (s,) rows of the training store that they were
+    of_rows: bool = True
 
     def folded(self) -> Expansion:
         """The same function with the scaling in the support rows, where K allows that; else itself.

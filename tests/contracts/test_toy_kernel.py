@@ -78,7 +78,7 @@ rng = np.random.default_rng(0)
 X = rng.normal(size=(200, 3)).astype(np.float32)
 y = (X[:, 0] + X[:, 1] ** 2 > 0.5).astype(int)
 for svm in (DCSVC(kernel="toy"), ALFPGMSVC(kernel="toy"), HSSSVC(kernel="toy", leaf=32, random_state=0),
-            BudgetedSVC(kernel="toy", strategy="project"), CuttingPlaneSVC(kernel="toy", landmarks=50)):
+            BudgetedSVC(kernel="toy", strategy="project", random_state=0), CuttingPlaneSVC(kernel="toy", landmarks=50)):
     assert svm.fit(X, y).score(X, y) > 0.75, svm
 stream = BSGDClassifier(kernel="toy")
 for row, label in zip(X, y):

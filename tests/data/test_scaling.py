@@ -110,3 +110,27 @@ def test_statistics_merge_exactly(seed, n, cut, is_sparse):
     np.testing.assert_array_equal(found.high, X.max(axis=0))
     np.testing.assert_allclose(found.mean, X.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(found.m2, n * X.var(axis=0), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [*PEERS, "none"])
+def test_undone_rows_are_those_that_were_scaled(kind):
+    X = np.column_stack([values(5), np.full(50, 7.0)])
+    X[:, 4] = 0 if kind == "maxabs" else 7  # the one constant that it knows
+    scaling = Scaling.none(5) if kind == "none" else fit(X, kind)
+    np.testing.assert_allclose(scaling.undone(scaling.apply(Rows(X))), X, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [*PEERS, "none"])
+def test_gradients_are_pulled_back_by_the_chain_rule(kind):
+    """Of f(x) = |x'|^2, by central differences, which are exact for it."""
+    X, h = values(6, n=5), 1e-3
+    scaling = Scaling.none(4) if kind == "none" else fit(values(6), kind)
+    scaled = (X - scaling.offset) * scaling.scale
+    found = scaling.pull_back(2 * scaled)
+    for f in range(4):
+        ends = [
+            ((X + step - scaling.offset) * scaling.scale) ** 2
+            for step in (h * np.eye(4)[f], -h * np.eye(4)[f])
+        ]
+        expected = (ends[0] - ends[1]).sum(axis=1) / (2 * h)
+        np.testing.assert_allclose(found[:, f], expected, rtol=1e-4, atol=1e-6)

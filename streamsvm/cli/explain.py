@@ -1,0 +1,154 @@
+"""`streamsvm explain`: which columns count, and why rows are answered as they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamsvm.cli.imports import importing
+from streamsvm.cli.options import AsJson, ModelIn, XName, open_store
+from streamsvm.cli.output import emit, print_table, progress
+from streamsvm.errors import ConfigError
+from streamsvm.events import Warned
+from streamsvm.storage.human import heading, human
+
+if TYPE_CHECKING:
+    from streamsvm.data.store import Store
+    from streamsvm.models.base import Model
+
+FIRST = "0..2"
+MOST_ROWS = 10_000
+NUMBER = re.compile("[0-9]{1,18}")
+VALUES = 3  # columns of support vectors that a table shows
+SHORT, RAW = 4, 6  # digits of what is computed, and of what rows hold
+
+
+def explain(
+    model: ModelIn,
+    store: Annotated[
+        str | None, typer.Option("--store", help="Rows to explain, as they are.", metavar="STORE")
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option("--rows", help=f"Which rows, such as 0,5,10..20 (default {FIRST}).", metavar="N,N..N"),
+    ] = None,
+    top: Annotated[int, typer.Option("--top", min=1, help="Columns that tables show.", metavar="N")] = 10,
+    support: Annotated[
+        int, typer.Option("--support", min=0, help="Support vectors of each sort of a row.", metavar="N")
+    ] = 3,
+    shapley: Annotated[
+        bool, typer.Option("--shapley", help="Shapley values of each row: rbf and laplacian kernels.")
+    ] = False,
+    x: XName = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="All of it as a file: name ending in .csv or .json.", metavar="FILE"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Which columns count in a model; for rows of a store, gradients, support vectors and Shapley values."""
+    _require(store, out, {"--rows": rows is not None, "--shapley": shapley, "--x": x is not None})
+    with importing():
+        from streamsvm.explain.tables import importances_table, rows_tables
+        from streamsvm.models.files import load_model
+
+    loaded = load_model(model)
+    if store is None:
+        result = {"model": str(model), **importances_table(loaded, None)}
+    else:
+        opened = open_store(store, x)
+        ids = row_numbers(rows or FIRST, opened.n, store, clipped=rows is None)
+        _warn(loaded, opened)
+        result = {"model": str(model), "store": store, **importances_table(loaded, opened)}
+        result |= {"rows": rows_tables(loaded, opened, ids, shapley=shapley, support=support)}
+    if out is not None:
+        from streamsvm.explain.tables import write
+
+        write(result, out)
+    if as_json:
+        emit(result, as_json=True, title="")
+    else:
+        _show(result, top)
+
+
+def _require(store: str | None, out: Path | None, of_rows: dict[str, bool]) -> None:
+    """Raises ConfigError for what says nothing without a store, and for names of other files."""
+    for option, given in of_rows.items():
+        if given and store is None:
+            raise ConfigError(f"{option} is about rows: name their store with --store")
+    if out is not None and out.suffix not in (".csv", ".json"):
+        raise ConfigError(f"--out {out}: expected a name ending in .csv or .json")
+
+
+def _warn(model: Model, store: Store) -> None:
+    _, unchecked = model.columns_in(store)
+    with progress() as events:
+        if unchecked:
+            events(Warned(unchecked))
+
+
+def row_numbers(text: str, n: int, store: str, *, clipped: bool = False) -> list[int]:
+    """The numbers that 0,5,10..20 means, each once, in order; clipped: those that there are. Raises ConfigError."""
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        first, dots, last = part.strip().partition("..")
+        ends = (first, last if dots else first)
+        if not all(map(NUMBER.fullmatch, ends)) or int(ends[0]) > int(ends[1]):
+            raise ConfigError(f"--rows: found {part[:40]!r}, expected row numbers such as 0,5,10..20")
+        if int(ends[1]) >= n and not clipped:
+            raise ConfigError(f"--rows: found {part[:40]}, {store} has rows 0 to {n - 1}")
+        if int(ends[1]) - int(ends[0]) + len(found) >= MOST_ROWS:
+            raise ConfigError(f"--rows: found more than {MOST_ROWS:,} rows, expected fewer")
+        found |= dict.fromkeys(range(int(ends[0]), min(n, int(ends[1]) + 1)))
+    return list(found)
+
+
+def _show(result: dict[str, Any], top: int) -> None:
+    shown = result["importances"][:top]
+    more = len(result["importances"]) - len(shown)
+    tail = f"; {more:,} more below" if more else ""
+    _table(f"Importances of {result['model']}, from {result['importances_from']}{tail}", shown)
+    for row in result.get("rows", []):
+        _table(_title(row), row["features"][:top])
+        _show_support(row)
+
+
+def _title(row: dict[str, Any]) -> str:
+    above = "" if row["for_class"] is None else f" (above 0: {row['for_class']})"
+    base = (
+        "" if row["shapley_base"] is None else f" = {row['shapley_base']:.4g} and the sum of Shapley values"
+    )
+    return f"Row {row['row']}: {row['answer']}, decision {row['decision']:.4g}{above}{base}"
+
+
+def _show_support(row: dict[str, Any]) -> None:
+    """A line for each support vector, with its values in the columns that count most for the row."""
+    told = [(by, vector) for by in ("weight", "distance") for vector in row[f"support_by_{by}"]]
+    if not told:
+        return
+    facts = [name for name in told[0][1] if name != "values" and any(v[name] is not None for _, v in told)]
+    first = [feature["feature"] for feature in row["features"][:VALUES] if told[0][1]["values"] is not None]
+    cells = [
+        [
+            by,
+            *(_text(vector[name]) for name in facts),
+            *(_text(vector["values"][name], RAW) for name in first),
+        ]
+        for by, vector in told
+    ]
+    print_table(f"Support vectors of row {row['row']}", ["by", *map(heading, facts), *first], cells)
+
+
+def _table(title: str, records: list[dict[str, Any]]) -> None:
+    """Records as people read them, without what is not known of any."""
+    known = [name for name in records[0] if any(record[name] is not None for record in records)]
+    cells = [[_text(record[name], RAW if name == "value" else SHORT) for name in known] for record in records]
+    print_table(title, list(map(heading, known)), cells)
+
+
+def _text(value: Any, digits: int = SHORT) -> str:
+    """To so many digits; names of columns say nothing of units."""
+    return f"{value:.{digits}g}" if isinstance(value, float) else human("", value)

@@ -1,0 +1,103 @@
+"""How much each column counts: in a learned metric, else by the gradients of what decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.moments import merge, moments_of
+from streamsvm.data.names import Names
+from streamsvm.data.rows import Rows
+from streamsvm.data.scaling import Scaling
+from streamsvm.data.store import Store
+from streamsvm.explain.decisions import gradients, require_features
+from streamsvm.explain.sample import sampled, support_rows
+from streamsvm.models.base import Model
+
+BLOCK_ENTRIES = 1 << 22  # of gradients: 32 MiB
+
+
+@dataclass(frozen=True)
+class Importances:
+    """values: (d,) float64, at least 0, their sum 1 (0 where nothing counts). source: what they were taken from."""
+
+    values: np.ndarray
+    names: Names
+    source: str
+
+    def ordered(self, most: int | None = None) -> list[tuple[str, float]]:
+        """Columns by their importance, the largest first."""
+        order = np.argsort(-self.values, kind="stable")[:most]
+        return [(self.names[f], float(self.values[f])) for f in order]
+
+
+def importances(model: Model, X: Any = None) -> Importances:
+    """What each column counts for, by the metric that the model has learned, where it has.
+
+    Else the mean squared derivative of what decides (see `decisions.Decision`) times the variance of the column, so
+    that no unit counts, over X: `Rows`, or at most 1,000 of an array, a data frame or a `Store`; None: of the support
+    vectors. Of a linear model without X the squared weights of its scaled columns. Raises ModelError, DataError.
+
+    >>> import numpy as np
+    >>> from streamsvm import DCSVC
+    >>> from streamsvm.explain.importances import importances
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> found = importances(DCSVC().fit(X, X[:, 1] > 0).model_, X)
+    >>> found.source, found.ordered(1)[0][0]
+    ('200 rows', '1')
+    """
+    require_features(model)
+    names, (values, source) = column_names(model), _measured(model, X)
+    return Importances(values[: len(names)], names, source)
+
+
+def _measured(model: Model, X: Any) -> tuple[np.ndarray, str]:
+    learned = metric_importances(model.header.scaling)
+    if learned is not None:
+        return learned, "metric"
+    if X is not None:
+        rows = (
+            X if isinstance(X, Rows) else sampled(model, X if isinstance(X, Store) else Store.from_arrays(X))
+        )
+        return by_gradients(model, rows), f"{len(rows):,} rows"
+    support = support_rows(model)
+    if support is None:
+        return _by_weights(model), "weights"
+    return by_gradients(model, support), "support vectors"
+
+
+def metric_importances(scaling: Scaling) -> np.ndarray | None:
+    """(d,) of the metric that the scaling has, where one was learned."""
+    metric = getattr(scaling, "metric", None)
+    return None if metric is None else metric.importances
+
+
+def column_names(model: Model) -> Names:
+    """(d,) names of the model's columns, numbers where there are none; of a stream those that it has met."""
+    known = model.feature_names or ()
+    return known if model.by_name else known + tuple(map(str, range(len(known), model.d)))
+
+
+def by_gradients(model: Model, rows: Rows) -> np.ndarray:
+    """(d,) mean over raw rows of the squared derivative times the column's variance, made to add up to 1."""
+    step = max(1, BLOCK_ENTRIES // model.d)
+    blocks = [rows.take(slice(start, start + step)) for start in range(0, len(rows), step)]
+    squares = np.zeros(model.d)
+    for block in blocks:
+        found = gradients(model, block)
+        squares += np.einsum("ij,ij->j", found, found)
+    return _shares(squares * reduce(merge, map(moments_of, blocks)).m2)
+
+
+def _by_weights(model: Model) -> np.ndarray:
+    """(d,) squared weights of scaled columns, over all columns of decision values."""
+    weights = model.as_expansion().support.dense().astype(np.float64)
+    return _shares(np.einsum("ij,ij->j", weights, weights))
+
+
+def _shares(values: np.ndarray) -> np.ndarray:
+    total = values.sum()
+    return values / total if total > 0 else np.zeros_like(values)

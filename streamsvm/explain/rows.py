@@ -1,0 +1,100 @@
+"""Rows of a store, one by one: what the model says, what it would take to change that, and what it rests on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.moments import moments_of
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.explain.decisions import Decision, answered, decisions
+from streamsvm.explain.sample import chosen
+from streamsvm.explain.shapley import require_shapley, shapley_values
+from streamsvm.explain.support import SupportVector, support_vectors
+from streamsvm.models.base import Model
+
+
+@dataclass(frozen=True)
+class Told:
+    """A row and what decides about it.
+
+    decision: g(x) of `Decision`. answer: the label, of a task without labels the value. for_class: the class that a
+    decision above 0 speaks for; None where there are no classes. values, gradient (d,): raw features, and derivatives
+    of g by them. effect (d,): gradient times the column's standard deviation, what one of these would add.
+    shapley (d,), base: with g(x) = base + sum of shapley, where asked for. weightiest, nearest: support vectors.
+    """
+
+    row: int
+    answer: Any
+    decision: float
+    for_class: Any
+    values: np.ndarray
+    gradient: np.ndarray
+    effect: np.ndarray
+    weightiest: list[SupportVector]
+    nearest: list[SupportVector]
+    shapley: np.ndarray | None = None
+    base: float | None = None
+
+    def order(self) -> np.ndarray:
+        """(d,) columns, those that count most here first: by Shapley values where there are any, else by effect."""
+        return np.argsort(-np.abs(self.effect if self.shapley is None else self.shapley), kind="stable")
+
+
+def deviations(rows: Rows) -> np.ndarray:
+    """(d,) standard deviations of columns."""
+    found = moments_of(rows)
+    return np.sqrt(found.m2 / found.n)
+
+
+def explain_rows(
+    model: Model,
+    store: Store,
+    ids: np.ndarray,
+    deviation: np.ndarray,
+    *,
+    shapley: bool = False,
+    support: int = 3,
+) -> list[Told]:
+    """Rows of a store with these ids, in their order; deviation (d,) of the columns, see `deviations`.
+
+    shapley: with Shapley values. support: how many support vectors of each sort; 0 or a linear model: none. Raises
+    ModelError, DataError.
+    """
+    raw = chosen(model, store, ids)
+    scaled = model.header.scaling.apply(raw)
+    answers, codes = answered(model, raw)
+    told: dict[int, Told] = {}
+    for here, decision in decisions(model, raw, codes):
+        if shapley:
+            require_shapley(decision)
+        g, gradient = decision.values(scaled.take(here)), decision.gradients(scaled.take(here))
+        for i, at in enumerate(here.tolist()):
+            row = scaled.take(slice(at, at + 1))
+            near = (
+                support_vectors(model, decision, row, support) if decision.of_rows and support else ([], [])
+            )
+            values, base = shapley_values(decision, row) if shapley else (None, None)
+            told[at] = Told(
+                int(ids[at]),
+                answers[at].item(),
+                float(g[i]),
+                _class(model, decision, int(codes[at])),
+                raw.take(slice(at, at + 1)).dense()[0].astype(np.float64),
+                gradient[i],
+                gradient[i] * deviation,
+                *near,
+                values,
+                base,
+            )
+    return [told[at] for at in range(len(ids))]
+
+
+def _class(model: Model, decision: Decision, code: int) -> Any:
+    """The class that a decision above 0 speaks for; None where there are none."""
+    if not model.learned.in_pairs:
+        return None
+    return model.classes[1 if decision.columns.shape[1] == 1 else code].item()

@@ -1,0 +1,69 @@
+"""Raw rows to explain: some of a store's, or a model's own support vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamsvm.data.finite import first_nonfinite
+from streamsvm.data.rows import Rows, concat
+from streamsvm.data.scaling import Scaling
+from streamsvm.data.store import Store
+from streamsvm.errors import DataError, ModelError
+from streamsvm.models.base import Model
+from streamsvm.models.shapes import Routes
+
+MOST_ROWS = 1000
+
+
+def sampled(model: Model, store: Store, most: int = MOST_ROWS) -> Rows:
+    """At most so many raw rows from all over a store, always the same ones. Raises ModelError, DataError."""
+    if store.n <= most:
+        return chosen(model, store, np.arange(store.n))
+    return chosen(model, store, np.sort(np.random.default_rng(0).choice(store.n, most, replace=False)))
+
+
+def chosen(model: Model, store: Store, ids: np.ndarray) -> Rows:
+    """The raw rows of a store with these ids, in the model's columns. Raises ModelError, DataError."""
+    columns, _ = model.columns_in(store)
+    rows = store.take(ids)
+    bad = first_nonfinite(rows)
+    if bad is not None:
+        at, column, value = bad
+        origin, row = store.origin(int(ids[at]))
+        raise DataError(
+            f"{origin.url or 'X'}: row {row}, column {column} is {value}; expected finite numbers: correct the source "
+            "and ingest it again"
+        )
+    return rows.arranged(columns, model.d)
+
+
+def support_rows(model: Model, most: int = MOST_ROWS) -> Rows | None:
+    """At most so many of a model's support vectors, raw; None where it keeps weights. Raises ModelError."""
+    routes = model.as_routes()
+    if routes is not None:
+        return _of_parts(routes, most)
+    expansion = model.as_expansion()
+    if not expansion.of_rows:
+        return None
+    return _raw(expansion.scaling, expansion.support.take(_spread(len(expansion.support), most)))
+
+
+def _of_parts(routes: Routes, most: int) -> Rows:
+    bounds, places = routes.bounds, _spread(int(routes.bounds[-1]), most)
+    part = np.searchsorted(bounds, places, side="right") - 1
+    found = [routes.part(p)[0].take(places[part == p] - bounds[p]) for p in np.unique(part).tolist()]
+    return _raw(routes.scaling, concat(found))
+
+
+def _raw(scaling: Scaling, rows: Rows) -> Rows:
+    raw = scaling.undone(rows)
+    if raw is None:
+        raise ModelError("the scaling of the model cannot be undone; give rows to explain, with --store")
+    return Rows(raw)
+
+
+def _spread(n: int, most: int) -> np.ndarray:
+    """At most so many of n places, evenly apart. Raises ModelError where there are none."""
+    if not n:
+        raise ModelError("the model has no support vectors: nothing that it says depends on the row")
+    return np.linspace(0, n - 1, min(n, most)).astype(np.int64)

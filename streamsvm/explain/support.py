@@ -1,0 +1,85 @@
+"""The support vectors that a row's decision rests on: those that weigh most in it, and those that are nearest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.rows import Rows
+from streamsvm.errors import ModelError
+from streamsvm.explain.decisions import Decision
+from streamsvm.kernels.distance import sq_distances
+from streamsvm.models.base import Model
+
+
+@dataclass(frozen=True)
+class SupportVector:
+    """One of those of a row x.
+
+    id: the training row that it was, where the model knows. label: the class that its coefficients speak for, that of
+    the training row where it was one; None where they speak for none. contribution: coef K(x, s). distance: in scaled
+    features. values: (d,) raw; None where the scaling cannot be undone.
+    """
+
+    id: int | None
+    label: Any
+    coef: float
+    kernel: float
+    contribution: float
+    distance: float
+    values: np.ndarray | None
+
+
+def require_support(model: Model, decision: Decision) -> None:
+    """Raises ModelError for weights, which no rows stand for."""
+    if not decision.of_rows:
+        raise ModelError(
+            "the model is linear: it keeps a weight for each column, which the gradient is, and no support vectors"
+        )
+
+
+def support_vectors(
+    model: Model, decision: Decision, row: Rows, n: int
+) -> tuple[list[SupportVector], list[SupportVector]]:
+    """(the n with the largest |coef K(x, s)|, the n nearest ones) of one scaled row. Raises ModelError."""
+    require_support(model, decision)
+    kernel = decision.kernel.exact(row, decision.support)[0]
+    distance = np.sqrt(np.abs(sq_distances(row, decision.support)[0]))  # abs: of -0.0
+    contribution = decision.coef * kernel
+
+    def told(j: int) -> SupportVector:
+        return SupportVector(
+            id=None if decision.ids is None else int(decision.ids[j]),
+            label=_label(model, decision.columns[j]),
+            coef=float(decision.coef[j]),
+            kernel=float(kernel[j]),
+            contribution=float(contribution[j]),
+            distance=float(distance[j]),
+            values=_raw(decision, j),
+        )
+
+    weightiest = np.argsort(-np.abs(contribution), kind="stable")[:n]
+    nearest = np.argsort(distance, kind="stable")[:n]
+    return [told(int(j)) for j in weightiest], [told(int(j)) for j in nearest]
+
+
+def _raw(decision: Decision, j: int) -> np.ndarray | None:
+    """(d,) a support vector as it was before the scaling."""
+    values = decision.scaling.undone(decision.support.take(slice(j, j + 1)))
+    return None if values is None else values[0]
+
+
+def _label(model: Model, coef: np.ndarray) -> Any:
+    """The class that the coefficients (columns,) of a row speak for; None where none of them speaks for one."""
+    if not model.learned.in_pairs:
+        return None
+    if (
+        len(coef) > 1 and not model.is_pairwise
+    ):  # against the rest: above 0 in the column of its own class alone
+        code = int(np.argmax(coef))
+        return model.classes[code].item() if coef[code] > 0 else None
+    pair = int(np.argmax(np.abs(coef)))  # in all pairs that it is in, it speaks for the same class
+    first, second = np.triu_indices(len(model.classes), 1)
+    return model.classes[(second if coef[pair] > 0 else first)[pair]].item()

@@ -1,0 +1,97 @@
+"""Explanations as plain records: what the command prints, as JSON, and as files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.names import Names
+from streamsvm.data.store import Store
+from streamsvm.explain.importances import column_names, importances
+from streamsvm.explain.rows import Told, deviations, explain_rows
+from streamsvm.explain.sample import sampled
+from streamsvm.explain.support import SupportVector
+from streamsvm.models.base import Model
+from streamsvm.storage.atomic import whole_file
+from streamsvm.storage.jsonable import jsonable
+
+
+def importances_table(model: Model, store: Store | None) -> dict[str, Any]:
+    """`importances`, all columns, those that count most first, and what they are from. Raises ModelError, DataError."""
+    found = importances(model, store)
+    records = [{"feature": name, "importance": value} for name, value in found.ordered()]
+    return {"importances_from": found.source, "importances": records}
+
+
+def rows_tables(
+    model: Model, store: Store, ids: list[int], *, shapley: bool, support: int
+) -> list[dict[str, Any]]:
+    """Each row with its features, those that count most there first, and its support vectors. See `explain_rows`."""
+    deviation, names = deviations(sampled(model, store)), column_names(model)
+    told = explain_rows(model, store, np.array(ids), deviation, shapley=shapley, support=support)
+    return [_row(row, names) for row in told]
+
+
+def _row(told: Told, names: Names) -> dict[str, Any]:
+    return {
+        "row": told.row,
+        "answer": told.answer,
+        "decision": told.decision,
+        "for_class": told.for_class,
+        "shapley_base": told.base,
+        "features": [_feature(told, names, f) for f in told.order().tolist() if f < len(names)],
+        "support_by_weight": [_vector(vector, names) for vector in told.weightiest],
+        "support_by_distance": [_vector(vector, names) for vector in told.nearest],
+    }
+
+
+def _feature(told: Told, names: Names, f: int) -> dict[str, Any]:
+    return {
+        "feature": names[f],
+        "value": float(told.values[f]),
+        "gradient": float(told.gradient[f]),
+        "effect": float(told.effect[f]),
+        "shapley": None if told.shapley is None else float(told.shapley[f]),
+    }
+
+
+def _vector(vector: SupportVector, names: Names) -> dict[str, Any]:
+    values = vector.values
+    return {
+        "training_row": vector.id,
+        "label": vector.label,
+        "coef": vector.coef,
+        "kernel": vector.kernel,
+        "contribution": vector.contribution,
+        "distance": vector.distance,
+        "values": None if values is None else dict(zip(names, values[: len(names)].tolist(), strict=True)),
+    }
+
+
+def write(result: dict[str, Any], out: Path) -> None:
+    """A result with importances, and rows where there are any, as .json, or as .csv a line for each row and feature.
+
+    Without rows .csv has a line for each column. Whole or not at all. Raises StorageError.
+    """
+    with whole_file(out) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
+        if out.suffix == ".json":
+            text.write(json.dumps(jsonable(result)) + "\n")
+            return
+        records = list(_lines(result))
+        writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+
+
+def _lines(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if "rows" not in result:
+        yield from result["importances"]
+    for row in result.get("rows", []):
+        of_row = {name: row[name] for name in ("row", "answer", "decision")}
+        yield from ({**of_row, **feature} for feature in row["features"])

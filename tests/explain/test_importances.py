@@ -1,0 +1,122 @@
+"""Columns that count are found, whatever their units; a learned metric is believed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from explain.made import SUMS, animals, made
+
+from streamsvm import DCSVC
+from streamsvm.data.rows import Rows
+from streamsvm.data.scaling import Scaling
+from streamsvm.data.store import Store
+from streamsvm.errors import DataError, ModelError
+from streamsvm.explain.importances import importances
+from streamsvm.explain.tables import importances_table, rows_tables
+from streamsvm.online import BSGDClassifier
+
+LEARNED = np.array([0.5, 0.25, 0.25, 0.0])
+
+
+class Learned(Scaling):
+    """A scaling with a metric."""
+
+    class metric:
+        importances = LEARNED
+
+
+@pytest.mark.parametrize("rows", ["given", "support"])
+@pytest.mark.parametrize("kind", [kind for kind in SUMS if kind != "cutting-plane"])
+def test_columns_that_decide_count_and_noise_does_not(kind, rows):
+    found = importances(made(kind, 2), animals(2)[0] if rows == "given" else None)
+    assert found.source == ("300 rows" if rows == "given" else "support vectors")
+    assert found.values.sum() == pytest.approx(1)
+    assert found.values[:2].sum() > 0.65
+    assert found.values[:2].min() > 2 * found.values[2:].max()
+
+
+def test_a_linear_model_has_weights():
+    X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+    model = DCSVC(kernel="linear").fit(X, X @ [2, 1, 0] > 0).model_
+    assert importances(model, X).values == pytest.approx([0.8, 0.2, 0], abs=0.05)
+    found = importances(made("cutting-plane", 3))
+    assert found.source == "weights"
+    assert found.values.sum() == pytest.approx(1)
+
+
+def test_units_do_not_count():
+    X, y = animals(2)
+    model = made("dcsvm", 2)
+    other = DCSVC(C=5.0, gamma=0.5, scale="standard").fit(X * [1, 1e-3, 1, 1e3], y).model_
+    found = [
+        importances(svm, Rows(rows)).values for svm, rows in ((model, X), (other, X * [1, 1e-3, 1, 1e3]))
+    ]
+    np.testing.assert_allclose(found[0], found[1], rtol=0.02)
+
+
+def test_a_learned_metric_is_believed():
+    model = made("dcsvm", 2)
+    own = model.header.scaling
+    header = replace(model.header, scaling=Learned(own.kind, own.offset, own.scale))
+    for X in (None, animals(2)[0]):
+        found = importances(replace(model, header=header), X)
+        assert found.source == "metric"
+        np.testing.assert_array_equal(found.values, LEARNED)
+
+
+def test_names_are_those_of_the_columns_and_the_largest_come_first():
+    X, y = animals(2)
+    frame = pd.DataFrame(X, columns=["warm", "loud", "old", "red"])
+    model = DCSVC(C=5.0, gamma=0.5, scale="standard").fit(frame, y).model_
+    found = importances(model, frame)
+    assert found.names == ("warm", "loud", "old", "red")
+    assert {name for name, _ in found.ordered(2)} == {"warm", "loud"}
+    assert [value for _, value in found.ordered()] == sorted(found.values, reverse=True)
+
+
+def test_a_constant_column_counts_nothing():
+    X, y = animals(2)
+    X = np.column_stack([X, np.full(300, 3.0, np.float32)])
+    assert importances(DCSVC(scale="minmax").fit(X, y).model_, X).values[4] == 0
+
+
+def test_rows_are_taken_from_all_over_a_store_always_the_same_ones():
+    X = np.tile(animals(2)[0], (5, 1))
+    first, again = (importances(made("dcsvm", 2), Store.from_arrays(X)) for _ in range(2))
+    assert first.source == "1,000 rows"
+    np.testing.assert_array_equal(first.values, again.values)
+    np.testing.assert_allclose(first.values, importances(made("dcsvm", 2), Rows(X)).values, atol=0.03)
+
+
+def test_a_model_without_support_vectors_and_rows_that_are_not_finite():
+    model, X = made("dcsvm", 2), animals(2)[0].copy()
+    empty = replace(
+        model, support=model.support.take(slice(0, 0)), alpha=model.alpha[:0], codes=model.codes[:0]
+    )
+    with pytest.raises(ModelError, match="no support vectors: nothing that it says depends on the row"):
+        importances(empty)
+    X[7, 2] = np.nan
+    with pytest.raises(DataError, match="row 7, column 2 is nan; expected finite numbers"):
+        importances(model, X)
+
+
+def test_a_stream_has_the_columns_that_it_has_met():
+    """Its rows have more, for those to come."""
+    online = BSGDClassifier(budget=50)
+    online.learn_one({"warm": 0.0, "loud": 100.0}, "ant")
+    for x, y in zip(*animals(2), strict=True):
+        online.learn_one({"warm": float(x[0]), "loud": float(x[1]), "old": float(x[2])}, str(y))
+    model = online.to_model()
+    assert model.d > 3
+    found = importances(model)
+    assert found.names == ("loud", "warm", "old")
+    assert found.values.shape == (3,)
+    assert [record["feature"] for record in importances_table(model, None)["importances"]][2] == "old"
+    frame = pd.DataFrame(animals(2)[0][:5, [2, 0, 1]], columns=["old", "warm", "loud"])
+    (row,) = rows_tables(model, Store.from_arrays(frame), [3], shapley=True, support=1)
+    values = {feature["feature"]: feature["value"] for feature in row["features"]}
+    assert values == frame.iloc[3].to_dict()
+    assert set(row["support_by_weight"][0]["values"]) == {"warm", "loud", "old"}
