@@ -138,6 +138,14 @@ def measure(
     problem: Problem, peer: Peer, *, seconds: float, cores: int, seed: int = 0, tell: Callable[..., None]
 ) -> dict[str, Any]:
     """What the scoreboard says of a peer at a problem. Linux for its memory, else None."""
+    with warnings.catch_warnings():  # of convergence, of names of columns: none says what a figure does not
+        warnings.simplefilter("ignore")
+        return _measured(problem, peer, seconds=seconds, cores=cores, seed=seed, tell=tell)
+
+
+def _measured(
+    problem: Problem, peer: Peer, *, seconds: float, cores: int, seed: int, tell: Callable[..., None]
+) -> dict[str, Any]:
     _warm(problem, peer, cores, seed)
     held = _reset_peak()
     tell("ready")
@@ -234,7 +242,6 @@ def main() -> None:
     path, name, seconds, cores, seed = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)  # libraries may print; the answers are read by a program
-    warnings.simplefilter("ignore")  # of convergence, of names of columns: none says what a figure does not
 
     def tell(stage: str, **facts: Any) -> None:
         answers.write(json.dumps({"stage": stage, **facts}) + "\n")
