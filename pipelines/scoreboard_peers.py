@@ -54,7 +54,8 @@ class Peer:
     make: Callable[[Config, About], Any]
     first: Config
     space: dict[str, Draw]
-    power: float = 1.0  # seconds grow as rows to this power
+    power: float = 1.0  # seconds grow as rows to this power,
+    fixed_rows: int = 1_000  # and as many more as make up for the work that any number of rows takes
     cost: Callable[[Config], float] = lambda config: 1.0  # seconds of a configuration, next to others
     takes_text: bool = False
     fit: Callable[[Any, np.ndarray, np.ndarray, About], Any] = fit_plainly
@@ -175,6 +176,7 @@ class XRFM:
         return lambda X: np.asarray(getattr(self._model, name)(X))
 
 
+HISTOGRAM_ROWS = 10_000  # histograms of a tree's leaves cost about as much
 BOOSTED_LEAVES = whole(8, 255)
 SVM = {"C": log(0.1, 300), "gamma_d": log(0.03, 100), "epsilon": log(0.01, 0.5)}
 SVM_FIRST = {"C": 1.0, "gamma_d": 1.0, "epsilon": 0.1}
@@ -200,6 +202,7 @@ PEERS: dict[str, Peer] = {
             "reg_lambda": log(1e-3, 10),
         },
         cost=_trees_by_leaves("n_estimators", "num_leaves"),
+        fixed_rows=HISTOGRAM_ROWS,
         takes_text=True,
         fit=_fit_lightgbm,
         write=lambda model, path: model.booster_.save_model(path),
@@ -218,6 +221,7 @@ PEERS: dict[str, Peer] = {
             "reg_lambda": log(1e-2, 10),
         },
         cost=lambda config: config["n_estimators"] * 1.5 ** config["max_depth"],
+        fixed_rows=HISTOGRAM_ROWS,
         takes_text=True,
         write=lambda model, path: model.save_model(path.with_suffix(".ubj")),
     ),
@@ -234,6 +238,7 @@ PEERS: dict[str, Peer] = {
             "l2_regularization": log(1e-3, 10),
         },
         cost=_trees_by_leaves("max_iter", "max_leaf_nodes"),
+        fixed_rows=HISTOGRAM_ROWS,
         takes_text=True,
     ),
     "RandomForest": Peer(

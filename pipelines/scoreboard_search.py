@@ -1,7 +1,8 @@
 """A search within a time: random configurations on few rows, the best third of them on four times as many, and so on.
 
-Nothing is begun that is not expected to end in time, the last fit included. What is expected of a configuration is
-what its own fit on fewer rows took, or else the last fit of another, times what its cost and its rows are more.
+Then again with others, as long as there is time. Nothing is begun that is not expected to end in time, the last fit
+included. What is expected of a configuration is what its own last fit took, or else the last fit of another, times what
+its cost and its rows are more.
 """
 
 from __future__ import annotations
@@ -81,23 +82,28 @@ class Search:
 
     def run(self, rows: Sequence[int], n: int, seed: int = 0) -> Found:
         """The best on the most rows that there was time for; n: the rows of the last fit."""
-        pool = self._peer.configs(MOST_CONFIGS, seed)
-        best: Trial | None = None
+        untried = self._peer.configs(MOST_CONFIGS, seed)
+        while tried := self._bracket(untried, rows, n):
+            untried = [config for config in untried if config not in tried]
+        best = self._best()
+        return Found(best, len(self._trials), self._affordable(best, n))
+
+    def _bracket(self, pool: list[Config], rows: Sequence[int], n: int) -> list[Config]:
+        """From the first rung to the last; the configurations that it tried."""
+        every: list[Config] = []
         for i, size in enumerate(rows):
             tried = self._rung(pool, size, n, len(rows) - i)
-            if not tried:
-                break
             ranked = sorted(tried, key=lambda trial: -trial.score)
-            best, pool = ranked[0], [t.config for t in ranked[: -(-len(ranked) // KEPT)]]
-        assert best is not None, "the first configuration is always tried"
-        return Found(best, len(self._trials), self._affordable(best, n))
+            pool = [trial.config for trial in ranked[: -(-len(ranked) // KEPT)]]
+            every += [trial.config for trial in tried]
+        return every
 
     def _rung(self, pool: list[Config], size: int, n: int, rungs_left: int) -> list[Trial]:
         """Those of the pool that fit into this rung's share of the time that is left."""
         began, tried = self._clock(), list[Trial]()
         for config in pool:
             if self._trials:
-                refit = max(self._expected(c, n) for c in (config, self._leader(tried, config)))
+                refit = max(self._expected(c, n) for c in (config, self._best().config))
                 until = began + (self._end - refit - began) / rungs_left
                 if self._clock() + self._folds * self._expected(config, size) > until:
                     continue
@@ -105,15 +111,17 @@ class Search:
             self._trials.append(tried[-1])
         return tried
 
-    def _leader(self, tried: list[Trial], config: Config) -> Config:
-        return max(tried, key=lambda trial: trial.score).config if tried else config
+    def _best(self) -> Trial:
+        """Of those on the most rows."""
+        return max(self._trials, key=lambda trial: (trial.rows, trial.score))
 
     def _expected(self, config: Config, rows: int) -> float:
         """Seconds of one fit."""
         known = [t for t in self._trials if t.config == config]
         last = (known or self._trials)[-1]
         cost = self._peer.cost
-        return last.seconds * cost(config) / cost(last.config) * (rows / last.rows) ** self._peer.power
+        more = (rows + self._peer.fixed_rows) / (last.rows + self._peer.fixed_rows)
+        return last.seconds * cost(config) / cost(last.config) * more**self._peer.power
 
     def _affordable(self, best: Trial, n: int) -> int:
         expected, left = self._expected(best.config, n), self._end - self._clock()
