@@ -254,7 +254,7 @@ PEERS: dict[str, Peer] = {
         cost=lambda config: config["n_estimators"],
         takes_text=True,
     ),
-    "SVC": Peer("sklearn", _svc, SVM_FIRST, SVM, power=2),
+    "SVC": Peer("sklearn", _svc, SVM_FIRST, SVM, power=2, fixed_rows=3_000),
     "LinearSVC": Peer("sklearn", _linear, first={"C": 1.0}, space={"C": log(1e-3, 100)}),
     "xRFM": Peer(
         "xrfm",

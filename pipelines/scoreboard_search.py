@@ -30,7 +30,8 @@ class Trial:
     config: Config
     rows: int
     score: float  # larger is better
-    seconds: float  # of one fit and its answers
+    seconds: float  # of one fit
+    asking: float = 0.0  # seconds of its answers
     answers: Any = None  # on all held rows
 
 
@@ -105,7 +106,7 @@ class Search:
             if self._trials:
                 refit = max(self._expected(c, n) for c in (config, self._best().config))
                 until = began + (self._end - refit - began) / rungs_left
-                if self._clock() + self._folds * self._expected(config, size) > until:
+                if self._clock() + self._folds * self._expected(config, size, asked=True) > until:
                     continue
             tried.append(self._evaluate(config, size))
             self._trials.append(tried[-1])
@@ -115,13 +116,14 @@ class Search:
         """Of those on the most rows."""
         return max(self._trials, key=lambda trial: (trial.rows, trial.score))
 
-    def _expected(self, config: Config, rows: int) -> float:
-        """Seconds of one fit."""
+    def _expected(self, config: Config, rows: int, *, asked: bool = False) -> float:
+        """Seconds of one fit; asked: and of the answers on its held part."""
         known = [t for t in self._trials if t.config == config]
         last = (known or self._trials)[-1]
         cost = self._peer.cost
         more = (rows + self._peer.fixed_rows) / (last.rows + self._peer.fixed_rows)
-        return last.seconds * cost(config) / cost(last.config) * more**self._peer.power
+        asking = last.asking * max(more, 1) if asked else 0.0
+        return cost(config) / cost(last.config) * (last.seconds * more**self._peer.power + asking)
 
     def _affordable(self, best: Trial, n: int) -> int:
         expected, left = self._expected(best.config, n), self._end - self._clock()

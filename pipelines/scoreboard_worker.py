@@ -106,12 +106,16 @@ class Task:
         return Fitted(model, present, self.about.n_classes)
 
     def trial(self, config: Config, rows: int) -> Trial:
-        began, answers, scores = time.perf_counter(), [], []
+        answers, scores, seconds = [], [], []
         for fitted, held in self.parts:
-            answers.append(self.fit(config, fitted[:rows]).answers(self.X[held]))
+            began = time.perf_counter()
+            model = self.fit(config, fitted[:rows])
+            asked = time.perf_counter()
+            answers.append(model.answers(self.X[held]))
+            seconds.append((asked - began, time.perf_counter() - asked))
             scores.append(self._score(self.y[held], answers[-1]))
-        seconds = (time.perf_counter() - began) / len(self.parts)
-        return Trial(config, rows, float(np.mean(scores)), seconds, np.concatenate(answers))
+        fit, asking = np.mean(seconds, axis=0).tolist()
+        return Trial(config, rows, float(np.mean(scores)), fit, asking, np.concatenate(answers))
 
     def _score(self, y: np.ndarray, answers: np.ndarray) -> float:
         return r2_score(y, answers) if self.about.is_regression else float(np.mean(labels(answers) == y))
