@@ -12,6 +12,7 @@ of a peer that takes 1.5 times the seconds are ended, and it has no figures; the
     seconds        search, last fit and the encoding of columns; imports and compiling come before
     microseconds   a test row, its encoding included, all rows asked at once
     peak memory    the most that the process held, less what it held once it had loaded the library and the data
+    tried          configurations, each on the rows of a rung
     model          bytes of the library's own format, else of joblib's
     log loss       decisions become probabilities by a sigmoid fitted on held-out rows; those below 1e-6 count as 1e-6
     ROC area       of more than two classes the mean of each against the rest
