@@ -20,6 +20,7 @@ MOST_CONFIGS = 100
 FOLDS, FEW_ROWS = 5, 5_000  # fewer rows are all held out once
 HELD_SHARE, MOST_HELD = 0.2, 10_000
 LEAST_ROWS, GROWTH, KEPT = 2_000, 4, 3  # of the first rung; rows from rung to rung; one in so many stays
+CAUTION = 0.7  # of the time left, for a last fit on fewer rows than all: larger than any that was tried
 Part = tuple[np.ndarray, np.ndarray]  # rows that are fitted, rows that are held out
 
 
@@ -129,4 +130,6 @@ class Search:
         expected, left = self._expected(best.config, n), self._end - self._clock()
         if expected <= left:
             return n
-        return int(np.clip(n * (max(left, 0) / expected) ** (1 / self._peer.power), min(best.rows, n), n))
+        return int(
+            np.clip(n * (CAUTION * max(left, 0) / expected) ** (1 / self._peer.power), min(best.rows, n), n)
+        )
