@@ -23,9 +23,10 @@ from streamsvm.data.names import Names, names_of, numbers_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed, frame_array, is_dask, is_dask_frame
 from streamsvm.data.store import Store
+from streamsvm.errors import ModelError
 from streamsvm.estimators.callbacks import CallbackSupport, watched
 from streamsvm.events import Events, Sink, warn
-from streamsvm.explain.importances import metric_importances
+from streamsvm.explain.importances import importances
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
 from streamsvm.models.files import save_model
 from streamsvm.parallel.engine import Engine
@@ -66,15 +67,15 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """(d,) shares of the columns in the metric that was learned; AttributeError where none was."""
+        """(d,) what each column counts for at the support vectors, see `explain.importances`; their sum is 1.
+
+        Raises AttributeError where rows are kernel values, or not every part decides for its own rows.
+        """
         check_is_fitted(self)
-        found = metric_importances(self.model_.header.scaling)
-        if found is None:
-            raise AttributeError(
-                "feature_importances_ is there after a fit that learned a metric; without one, "
-                "streamsvm.explain.importances.importances(svm.model_, X).values measures them on rows"
-            )
-        return found
+        try:
+            return importances(self.model_).values
+        except ModelError as error:
+            raise AttributeError(f"feature_importances_: {error}") from None
 
     def save(self, path: str | Path) -> None:
         """Writes `model_` to a folder that `streamsvm.load_model` and the command line read. Raises OSError."""

@@ -1,4 +1,4 @@
-"""How much each column counts: in a learned metric, else by the gradients of what decides."""
+"""How much each column counts, by the gradients of what decides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 from streamsvm.data.moments import merge, moments_of
 from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
-from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.explain.decisions import gradients, require_features
 from streamsvm.explain.sample import sampled, support_rows
@@ -35,11 +34,11 @@ class Importances:
 
 
 def importances(model: Model, X: Any = None) -> Importances:
-    """What each column counts for, by the metric that the model has learned, where it has.
+    """What each column counts for: the mean squared derivative of what decides times the variance of the column.
 
-    Else the mean squared derivative of what decides (see `decisions.Decision`) times the variance of the column, so
-    that no unit counts, over X: `Rows`, or at most 1,000 of an array, a data frame or a `Store`; None: of the support
-    vectors. Of a linear model without X the squared weights of its scaled columns. Raises ModelError, DataError.
+    So no unit counts. Over X: `Rows`, or at most 1,000 of an array, a data frame or a `Store` (see `decisions.Decision`
+    for what decides); None: over the support vectors. Of a linear model without X they are the squared weights of its
+    scaled columns. Raises ModelError, DataError.
 
     >>> import numpy as np
     >>> from streamsvm import DCSVC
@@ -55,9 +54,6 @@ def importances(model: Model, X: Any = None) -> Importances:
 
 
 def _measured(model: Model, X: Any) -> tuple[np.ndarray, str]:
-    learned = metric_importances(model.header.scaling)
-    if learned is not None:
-        return learned, "metric"
     if X is not None:
         rows = (
             X if isinstance(X, Rows) else sampled(model, X if isinstance(X, Store) else Store.from_arrays(X))
@@ -67,12 +63,6 @@ def _measured(model: Model, X: Any) -> tuple[np.ndarray, str]:
     if support is None:
         return _by_weights(model), "weights"
     return by_gradients(model, support), "support vectors"
-
-
-def metric_importances(scaling: Scaling) -> np.ndarray | None:
-    """(d,) of the metric that the scaling has, where one was learned."""
-    metric = getattr(scaling, "metric", None)
-    return None if metric is None else metric.importances
 
 
 def column_names(model: Model) -> Names:

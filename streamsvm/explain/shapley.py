@@ -17,7 +17,6 @@ from math import ceil, sqrt
 import numpy as np
 
 from streamsvm.data.rows import Rows
-from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ModelError
 from streamsvm.explain.decisions import Decision
 
@@ -25,25 +24,8 @@ MOST_FEATURES = 4096
 TILE = 1 << 16  # differences at a time, 512 KiB
 
 
-def require_separate(scaling: Scaling) -> None:
-    """Raises ModelError where the kernel sees mixtures of features, so that no factor is one feature's."""
-    metric = getattr(scaling, "metric", None)
-    if metric is not None and not _is_diagonal(metric.factor):
-        raise ModelError(
-            "Shapley values are those of single features, which a full metric mixes; leave them out, or fit with a "
-            "diagonal metric"
-        )
-
-
-def _is_diagonal(factor: np.ndarray) -> bool:
-    return factor.ndim == 1 or (
-        factor.shape[0] == factor.shape[1] and not factor[~np.eye(len(factor), dtype=bool)].any()
-    )
-
-
 def require_shapley(decision: Decision) -> None:
     """Raises ModelError where there are no Shapley values."""
-    require_separate(decision.scaling)
     decision.kernel.shortfall(np.zeros(1))
     if decision.support.d > MOST_FEATURES:
         raise ModelError(

@@ -1,4 +1,4 @@
-"""Columns that count are found, whatever their units; a learned metric is believed."""
+"""Columns that count are found, whatever their units."""
 
 from __future__ import annotations
 
@@ -7,44 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from explain.made import SUMS, animals, made
+from explain.made import animals, made
 
 from streamsvm import DCSVC
 from streamsvm.data.rows import Rows
-from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError, ModelError
 from streamsvm.explain.importances import importances
 from streamsvm.explain.tables import importances_table, rows_tables
 from streamsvm.online import BSGDClassifier
-
-LEARNED = np.array([0.5, 0.25, 0.25, 0.0])
-
-
-class Learned(Scaling):
-    """A scaling with a metric."""
-
-    class metric:
-        importances = LEARNED
-
-
-@pytest.mark.parametrize("rows", ["given", "support"])
-@pytest.mark.parametrize("kind", [kind for kind in SUMS if kind != "cutting-plane"])
-def test_columns_that_decide_count_and_noise_does_not(kind, rows):
-    found = importances(made(kind, 2), animals(2)[0] if rows == "given" else None)
-    assert found.source == ("300 rows" if rows == "given" else "support vectors")
-    assert found.values.sum() == pytest.approx(1)
-    assert found.values[:2].sum() > 0.65
-    assert found.values[:2].min() > 2 * found.values[2:].max()
-
-
-def test_a_linear_model_has_weights():
-    X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
-    model = DCSVC(kernel="linear").fit(X, X @ [2, 1, 0] > 0).model_
-    assert importances(model, X).values == pytest.approx([0.8, 0.2, 0], abs=0.05)
-    found = importances(made("cutting-plane", 3))
-    assert found.source == "weights"
-    assert found.values.sum() == pytest.approx(1)
 
 
 def test_units_do_not_count():
@@ -55,16 +26,6 @@ def test_units_do_not_count():
         importances(svm, Rows(rows)).values for svm, rows in ((model, X), (other, X * [1, 1e-3, 1, 1e3]))
     ]
     np.testing.assert_allclose(found[0], found[1], rtol=0.02)
-
-
-def test_a_learned_metric_is_believed():
-    model = made("dcsvm", 2)
-    own = model.header.scaling
-    header = replace(model.header, scaling=Learned(own.kind, own.offset, own.scale))
-    for X in (None, animals(2)[0]):
-        found = importances(replace(model, header=header), X)
-        assert found.source == "metric"
-        np.testing.assert_array_equal(found.values, LEARNED)
 
 
 def test_names_are_those_of_the_columns_and_the_largest_come_first():

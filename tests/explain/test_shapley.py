@@ -129,28 +129,3 @@ def test_too_many_columns_are_refused():
         ModelError, match="of at most 4,096 columns, the model has 5,000; leave Shapley values out"
     ):
         shapley_values(decision("rbf", 1, 5000), Rows(np.zeros((1, 5000), np.float32)))
-
-
-@pytest.mark.parametrize(
-    ("factor", "is_refused"),
-    [
-        (np.diag([2.0, 0.0]), False),
-        (np.array([[2.0, 0.0], [1.0, 1.0]]), True),
-        (np.array([[2.0], [0.0]]), True),
-    ],
-    ids=["diagonal", "full", "fewer columns"],
-)
-def test_a_metric_that_mixes_features_is_refused(factor, is_refused):
-    class Learned(Scaling):
-        class metric:
-            pass
-
-    Learned.metric.factor = factor
-    none = Scaling.none(2)
-    g = replace(decision("rbf", 3, 2), scaling=Learned("none", none.offset, none.scale))
-    row = Rows(np.zeros((1, 2), np.float32))
-    if not is_refused:
-        assert len(shapley_values(g, row)[0]) == 2
-        return
-    with pytest.raises(ModelError, match="single features, which a full metric mixes; leave them out"):
-        shapley_values(g, row)
