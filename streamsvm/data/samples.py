@@ -51,10 +51,10 @@ class StoreSamples(Weighed):
     """Samples read from a store block by block. Raises DataError where a row holds NaN or infinity."""
 
     def __init__(self, store: Store, scaling: Scaling) -> None:
-        self.store, self.scaling, self.n, self.d = store, scaling, store.n, store.d
-        self._as_stored = scaling.kind == "none" and store.dtype == np.uint8 and not store.is_sparse
+        self.store, self.scaling, self.n, self.d = store, scaling, store.n, scaling.width
+        self._as_stored = scaling.is_none and store.dtype == np.uint8 and not store.is_sparse
         grown = 1.0 if self._as_stored or store.is_sparse else 4 / store.dtype.itemsize
-        self.nbytes = store.nbytes * grown
+        self.nbytes = store.nbytes * grown * scaling.width / store.d
 
     def blocks(self) -> list[Block]:
         return self.store.blocks()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from streamsvm.data.metric import Metric
 from streamsvm.data.moments import Moments
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
@@ -19,20 +22,32 @@ class Scaling(Weighed):
     """x' = (x - offset) * scale, per feature; offset and scale (d,) float64.
 
     minmax maps each feature to [0, 1], standard to mean 0 and variance 1, maxabs to [-1, 1].
-    A constant feature becomes 0 (under maxabs only one that is 0 throughout).
+    A constant feature becomes 0 (under maxabs only one that is 0 throughout). A metric, where one was learned, then
+    maps x' to the columns that count, see `Metric`.
     """
 
     kind: str
     offset: np.ndarray
     scale: np.ndarray
+    metric: Metric | None = None
 
     @classmethod
     def none(cls, d: int) -> Scaling:
         return cls("none", np.zeros(d), np.ones(d))
 
+    @property
+    def is_none(self) -> bool:
+        """Whether rows stay what they are."""
+        return self.kind == "none" and self.metric is None
+
+    @property
+    def width(self) -> int:
+        """Columns of scaled rows."""
+        return len(self.offset) if self.metric is None else self.metric.width
+
     def apply(self, rows: Rows) -> Rows:
         """The scaled rows as float32 (computed in float64 only where float32 would cancel)."""
-        if self.kind == "none":
+        if self.is_none:
             return rows.astype(np.float32)
         if isinstance(rows.X, np.ndarray):
             return Rows(self._apply_dense(rows.X))
@@ -40,39 +55,71 @@ class Scaling(Weighed):
             require_zeros_kept(self.kind)
         X = rows.X
         data = (X.data * self.scale[X.indices]).astype(np.float32)
-        return Rows(sparse.csr_array((data, X.indices, X.indptr), shape=X.shape))
+        X = sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
+        return Rows(X if self.metric is None else self.metric.of_sparse(X))
 
     def _apply_dense(self, X: np.ndarray) -> np.ndarray:
-        out = np.empty(X.shape, np.float32)
+        columns, offset, scale, factor = self._dense_parts
+        out = np.empty((len(X), self.width), np.float32)
         step = max(1, (1 << 15) // max(1, X.shape[1]))  # a tile of 256 KiB of float64 stays in L2
         for lo in range(0, len(X), step):
-            tile = X[lo : lo + step] - self.offset
-            tile *= self.scale
-            out[lo : lo + step] = tile
+            tile = X[lo : lo + step, columns] - offset
+            tile *= scale
+            out[lo : lo + step] = tile if factor is None else tile @ factor
         return out
+
+    @cached_property
+    def _dense_parts(self) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray | None]:
+        """Columns that are read, their offsets and scales, and what mixes them, if anything."""
+        metric, every = self.metric, slice(None)
+        if metric is None:
+            return every, self.offset, self.scale, None
+        if metric.is_diagonal:
+            columns = metric.columns
+            return columns, self.offset[columns], self.scale[columns] * metric.weights, None
+        return every, self.offset, self.scale, metric.factor
 
     def pull_back(self, gradients: np.ndarray) -> np.ndarray:
         """Derivatives by raw features, (m, d) float64, from those by scaled ones: the chain rule."""
+        if self.metric is not None:
+            gradients = self.metric.pull_back(gradients)
         return gradients if self.kind == "none" else gradients * self.scale
 
     def undone(self, rows: Rows) -> np.ndarray | None:
         """Raw rows (m, d) float64 of scaled ones, None where they cannot be told; a constant feature has its value."""
+        if self.metric is not None and not (self.metric.is_diagonal and self.metric.factor.all()):
+            return None
         X = rows.dense().astype(np.float64)
+        if self.metric is not None:
+            X /= self.metric.weights
         if self.kind == "none":
             return X
         return self.offset + np.divide(X, self.scale, out=np.zeros_like(X), where=self.scale != 0)
 
     def wider(self, d: int) -> Scaling:
-        """For rows of d features, no fewer than now; the new ones become 0."""
+        """For rows of d features, no fewer than now; the new ones become 0, and count nothing in a metric."""
         more = np.zeros(d - len(self.offset))
-        return Scaling(self.kind, np.append(self.offset, more), np.append(self.scale, more))
+        metric = self.metric
+        if metric is not None:
+            fill = more if metric.is_diagonal else np.zeros((len(more), metric.width))
+            metric = Metric(np.concatenate([metric.factor, fill]))
+        return Scaling(self.kind, np.append(self.offset, more), np.append(self.scale, more), metric)
+
+    def under(self, metric: Metric) -> Scaling:
+        """Followed by a metric, in place of the one that there is."""
+        return replace(self, metric=metric)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        return {"offset": self.offset, "scale": self.scale}
+        own = {"offset": self.offset, "scale": self.scale}
+        return own if self.metric is None else own | {"metric": self.metric.factor}
 
     @classmethod
-    def from_arrays(cls, kind: str, arrays: dict[str, np.ndarray]) -> Scaling:
-        return cls(kind, np.asarray(arrays["offset"], np.float64), np.asarray(arrays["scale"], np.float64))
+    def from_arrays(cls, kind: str, arrays: Mapping[str, Any]) -> Scaling:
+        offset, scale = (np.asarray(arrays[name], np.float64) for name in ("offset", "scale"))
+        metric = Metric(np.asarray(arrays["metric"], np.float64)) if "metric" in arrays else None
+        if metric is not None and metric.d != len(offset):
+            raise ValueError(f"found a metric of {metric.d} columns, expected {len(offset)}")
+        return cls(kind, offset, scale, metric)
 
 
 def require_zeros_kept(kind: str) -> None:

@@ -93,13 +93,15 @@ def _require_room(n: int, *columns: int) -> None:
 
 
 def _scaled(graph: Graph, scaling: Scaling) -> str:
-    """(N, d) float64 scaled rows, rounded to float32 as those of the model are."""
+    """(N, width) float64 scaled rows, rounded to float32 as those of the model are."""
     x = graph.cast("X", np.float64)
-    if scaling.kind == "none":
+    if scaling.is_none:
         return x
     if scaling.offset.any():
         x = graph.op("Sub", x, graph.constant(scaling.offset))
     x = graph.op("Mul", x, graph.constant(scaling.scale))
+    if scaling.metric is not None:
+        x = graph.op("MatMul", x, graph.constant(scaling.metric.matrix))
     return graph.cast(graph.cast(x, np.float32), np.float64)
 
 

@@ -65,7 +65,7 @@ class Header(Weighed):
         names = tuple(arrays["feature_names"].tolist()) if "feature_names" in arrays else None
         header = cls(
             kernel=kernel_from(attrs["kernel"]),
-            scaling=Scaling.from_arrays(attrs["scaling"], arrays),  # type: ignore[arg-type]
+            scaling=Scaling.from_arrays(attrs["scaling"], arrays),
             classes=np.asarray(arrays["classes"]),
             positive=tuple(attrs["positive"]),
             config=attrs["config"],

@@ -52,7 +52,7 @@ class BudgetModel(Model):
 
     def learner(self) -> BudgetLearner:
         """A learner that goes on where the model was taken."""
-        learner = BudgetLearner(self.header.kernel, self.d, len(self.bias), self.options)
+        learner = BudgetLearner(self.header.kernel, self.header.scaling.width, len(self.bias), self.options)
         learner.restore(self.state)
         return learner
 

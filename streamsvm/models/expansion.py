@@ -50,6 +50,6 @@ class ExpansionModel(Model):
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> ExpansionModel:
         header = Header.from_state(arrays, attrs)
-        support = rows_from_state("support", arrays, header.d)
+        support = rows_from_state("support", arrays, header.scaling.width)
         coef, intercept, ids = (np.asarray(arrays[name]) for name in ("coef", "intercept", "ids"))
         return cls(header, support, coef, intercept, ids, known_task(attrs["task"]))

@@ -64,7 +64,7 @@ class KernelModel(Model):
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> KernelModel:
         header = Header.from_state(arrays, attrs)
-        support = rows_from_state("support", arrays, header.d)
+        support = rows_from_state("support", arrays, header.scaling.width)
         alpha, codes, ids, intercept = (
             np.asarray(arrays[name]) for name in ("alpha", "codes", "ids", "intercept")
         )

@@ -57,6 +57,8 @@ class LinearModel(Model):
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> LinearModel:
         header = Header.from_state(arrays, attrs)
-        landmarks = rows_from_state("landmarks", arrays, header.d) if attrs["has_landmarks"] else None
+        landmarks = (
+            rows_from_state("landmarks", arrays, header.scaling.width) if attrs["has_landmarks"] else None
+        )
         coef, intercept, thresholds = (np.asarray(arrays[n]) for n in ("coef", "intercept", "thresholds"))
         return cls(header, coef, intercept, known_task(attrs["task"]), thresholds, landmarks)

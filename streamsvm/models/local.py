@@ -47,7 +47,7 @@ class LocalModel(Model):
         coefficients = pair_coefficients(
             np.asarray(self.arrays["alpha"][start:stop]), codes, len(self.classes)
         )
-        return rows_from_state("support", self.arrays, self.d, start, stop), coefficients
+        return rows_from_state("support", self.arrays, self.header.scaling.width, start, stop), coefficients
 
     def binary_decisions(self, rows: Rows) -> np.ndarray:
         """(m, n_pairs) decision values of each pair (i, j), positive for j; rows are raw."""
@@ -131,7 +131,7 @@ class LocalModel(Model):
         names = ("support",) if "support" in arrays else ("support_indptr", "support_indices", "support_data")
         return cls(
             header,
-            partition_from_state(arrays, attrs["partition"], header.d),
+            partition_from_state(arrays, attrs["partition"], header.scaling.width),
             np.asarray(arrays["bounds"]),
             np.asarray(arrays["present"]),
             {name: arrays[name] for name in (*names, "alpha", "codes")},

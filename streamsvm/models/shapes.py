@@ -11,6 +11,7 @@ from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
+from streamsvm.errors import ModelError
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.inner import InnerProducts
 from streamsvm.kernels.kmeans import Partition
@@ -26,7 +27,7 @@ class Compact:
 
 @dataclass(frozen=True)
 class Expansion:
-    """g_c(x) = sum_j coef[j, c] K(x', s_j) + intercept[c], x' = (x - offset) * scale.
+    """g_c(x) = sum_j coef[j, c] K(x', s_j) + intercept[c], x' the scaled row.
 
     A column is a pair of classes, a class against the rest, or the one score of a task that has no more. of_rows: the
     support rows are rows of data; else weights, which no row stands for.
@@ -41,12 +42,36 @@ class Expansion:
     ids: np.ndarray | None = None  # (s,) rows of the training store that they were
     of_rows: bool = True
 
+    def unmixed(self) -> Expansion:
+        """The same function under a scaling without a metric, whose support rows have all columns. Raises ModelError.
+
+        A diagonal metric is more scale, its columns of 0 are 0 in support rows. Of a full one with an inner product
+        s'L'x = (L s)'x; distances have no such form.
+        """
+        metric, scaling = self.scaling.metric, self.scaling
+        if metric is None:
+            return self
+        X: Any = self.support.X
+        if metric.is_diagonal:
+            spread = sparse.csr_array(np.eye(metric.d, dtype=X.dtype)[metric.columns])
+            kind = "metric" if scaling.kind == "none" else scaling.kind
+            scaling = Scaling(kind, scaling.offset, scaling.scale * metric.factor)
+            return replace(self, scaling=scaling, support=Rows(X @ spread))
+        if not isinstance(self.kernel, InnerProducts):
+            raise ModelError(
+                "a full metric mixes columns, which the format has no words for; fit with --metric diagonal, or "
+                "export --format onnx"
+            )
+        return replace(self, scaling=replace(scaling, metric=None), support=Rows(X @ metric.factor.T))
+
     def folded(self) -> Expansion:
         """The same function with the scaling in the support rows, where K allows that; else itself.
 
         With z = scale * s the linear kernel is x's' = x'z - offset'z; under a scaling that only multiplies, the
         inner product of poly and sigmoid is x'z.
         """
+        if self.scaling.metric is not None:
+            return self.unmixed().folded()
         offset, scale = self.scaling.offset, self.scaling.scale
         inner = self.kernel.is_linear or (isinstance(self.kernel, InnerProducts) and not offset.any())
         if self.scaling.kind == "none" or not inner:

@@ -65,7 +65,7 @@ class Stream:
             raise ConfigError(
                 f"{path}: found a model of kind {model.kind!r}, expected one of fit --solver bsgd or stream"
             )
-        if model.stream is None and model.header.scaling.kind != "none":
+        if model.stream is None and not model.header.scaling.is_none:
             raise ConfigError(
                 f"{path}: was fitted with scaling, which a stream cannot go on with; fit with --scale none"
             )

@@ -56,7 +56,7 @@ class DCSVMFit(Fit):
 
     def _plan_memory(self) -> MemoryPlan:
         """Of this process, or of each worker of a cluster."""
-        raw = self.scaling.kind == "none" and self.store.dtype == np.uint8
+        raw = self.scaling.is_none and self.store.dtype == np.uint8
         limit, threads = self.config.memory_limit, self.engine.threads
         if not self.engine.is_local:
             limit, threads = self.engine.worker_memory()

@@ -38,7 +38,7 @@ class EarlyParts:
         present[division.parts, self._codes] = True
         return LocalModel(
             header,
-            partition_from_state(routes, json.loads(str(routes["nodes"])), header.d),
+            partition_from_state(routes, json.loads(str(routes["nodes"])), header.scaling.width),
             np.cumsum(self._sizes, dtype=np.int64),
             present,
             self._draft.arrays,

@@ -1,0 +1,75 @@
+"""A metric of scaled rows: what each direction of the data counts for, as a map of rows to fewer columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from streamsvm.errors import ConfigError
+from streamsvm.parallel.sizes import Weighed
+
+
+@dataclass(frozen=True)
+class Metric(Weighed):
+    """x' = L'x, so that |x' - z'|^2 = (x - z)'M(x - z) with M = LL' (Radhakrishnan et al. 2024).
+
+    factor: L (d, r) float64; of a diagonal M its roots (d,), at least 0, and columns of 0 are left out of x'.
+    """
+
+    factor: np.ndarray
+
+    @property
+    def is_diagonal(self) -> bool:
+        return self.factor.ndim == 1
+
+    @property
+    def d(self) -> int:
+        return len(self.factor)
+
+    @property
+    def width(self) -> int:
+        """Columns of x'."""
+        return len(self.columns) if self.is_diagonal else self.factor.shape[1]
+
+    @cached_property
+    def columns(self) -> np.ndarray:
+        """Those of x that x' depends on."""
+        return np.flatnonzero(self.factor if self.is_diagonal else self.factor.any(axis=1))
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """What x'[j] multiplies x[columns[j]] with, of a diagonal M."""
+        return self.factor[self.columns]
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """(d, width) L itself."""
+        return np.diag(self.factor)[:, self.columns] if self.is_diagonal else self.factor
+
+    @property
+    def importances(self) -> np.ndarray:
+        """(d,) the diagonal of M, made to add up to 1."""
+        diagonal = self.factor**2 if self.is_diagonal else np.einsum("ij,ij->i", self.factor, self.factor)
+        return diagonal / max(float(diagonal.sum()), np.finfo(np.float64).tiny)
+
+    def pull_back(self, gradients: np.ndarray) -> np.ndarray:
+        """Derivatives by x, (m, d), from those by x'."""
+        if not self.is_diagonal:
+            return gradients @ self.factor.T
+        out = np.zeros((len(gradients), self.d))
+        out[:, self.columns] = gradients * self.weights
+        return out
+
+    def of_sparse(self, X: Any) -> sparse.csr_array:
+        """x' of CSR rows, under a diagonal M. Raises ConfigError for a full one, which would fill them."""
+        if not self.is_diagonal:
+            raise ConfigError(
+                "a full metric would fill a sparse store; use a diagonal one, or ingest with --dense"
+            )
+        X = sparse.csr_array(X[:, self.columns])
+        data = (X.data * self.weights[X.indices]).astype(np.float32)
+        return sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)

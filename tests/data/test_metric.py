@@ -1,0 +1,89 @@
+"""Metrics: scaled rows under L are those that L'x says, forth and back, dense and sparse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import sparse
+
+from streamsvm.data.metric import Metric
+from streamsvm.data.rows import Rows
+from streamsvm.data.scaling import Scaling
+from streamsvm.errors import ConfigError
+
+d = 5
+finite = st.floats(-8, 8, width=32)
+roots = arrays(np.float64, d, elements=st.sampled_from([0.0, 0.25, 1.0, 3.0])).filter(np.any)
+
+
+def scaling(metric: Metric, kind: str = "standard") -> Scaling:
+    return Scaling(kind, np.arange(d, dtype=float), np.linspace(0.5, 2, d), metric)
+
+
+@given(arrays(np.float32, (4, d), elements=finite), roots)
+def test_a_diagonal_metric_weighs_columns_and_leaves_out_those_of_no_weight(X, factor):
+    own = scaling(Metric(factor))
+    expected = ((X.astype(float) - own.offset) * own.scale * factor)[:, factor > 0]
+    found = own.apply(Rows(X))
+    assert found.d == own.width == np.count_nonzero(factor)
+    np.testing.assert_allclose(found.X, expected, rtol=1e-6, atol=1e-6)
+
+
+@given(arrays(np.float32, (4, d), elements=finite), arrays(np.float64, (d, 2), elements=finite))
+def test_a_full_metric_is_a_product(X, factor):
+    own = scaling(Metric(factor))
+    expected = (X.astype(float) - own.offset) * own.scale @ factor
+    np.testing.assert_allclose(own.apply(Rows(X)).X, expected, rtol=1e-5, atol=1e-4)
+
+
+@given(arrays(np.float32, (4, d), elements=finite), roots)
+def test_sparse_rows_are_as_dense_ones(X, factor):
+    own = Scaling("maxabs", np.zeros(d), np.linspace(0.5, 2, d), Metric(factor))
+    found = own.apply(Rows(sparse.csr_array(X)))
+    assert found.is_sparse
+    np.testing.assert_allclose(found.dense(), own.apply(Rows(X)).X, rtol=1e-6)
+
+
+def test_a_full_metric_does_not_fill_sparse_rows():
+    own = Scaling("none", np.zeros(d), np.ones(d), Metric(np.ones((d, 2))))
+    with pytest.raises(ConfigError, match="a full metric would fill a sparse store; use a diagonal one"):
+        own.apply(Rows(sparse.csr_array(np.eye(d, dtype=np.float32))))
+
+
+@pytest.mark.parametrize(
+    "factor", [np.array([1.0, 0, 2, 0.5, 0]), np.arange(10.0).reshape(d, 2)], ids=["diagonal", "full"]
+)
+def test_derivatives_come_back_by_the_chain_rule(factor):
+    own, rng = scaling(Metric(factor)), np.random.default_rng(0)
+    X, g, h = rng.normal(size=(3, d)), rng.normal(size=(3, own.width)), 1e-2
+    by_raw = own.pull_back(g)
+    for f in range(d):
+        step = np.zeros(d)
+        step[f] = h
+        ahead, behind = (own.apply(Rows(X + sign * step)).X.astype(float) for sign in (1, -1))
+        np.testing.assert_allclose(by_raw[:, f], ((ahead - behind) * g).sum(axis=1) / (2 * h), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "factor", [np.array([1.0, 0, 2, 0.5, 0]), np.arange(10.0).reshape(d, 2)], ids=["diagonal", "full"]
+)
+def test_importances_are_the_diagonal_of_M_and_files_keep_it(factor):
+    metric = Metric(factor)
+    M = metric.matrix @ metric.matrix.T
+    np.testing.assert_allclose(metric.importances, np.diag(M) / np.trace(M))
+    own = scaling(metric)
+    again = Scaling.from_arrays(own.kind, own.to_arrays())
+    np.testing.assert_array_equal(again.metric.factor, factor)
+    wide = own.wider(d + 2)
+    assert wide.width == own.width
+    assert not wide.metric.importances[d:].any()
+
+
+def test_rows_come_back_where_no_column_was_left_out():
+    X = np.arange(10.0).reshape(2, d)
+    whole = scaling(Metric(np.linspace(1, 2, d)))
+    np.testing.assert_allclose(whole.undone(whole.apply(Rows(X))), X, rtol=1e-5, atol=1e-5)
+    assert scaling(Metric(np.eye(d)[0])).undone(Rows(np.ones((1, 1)))) is None
