@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.linalg import eigh
 
+from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.parallel.sizes import Weighed
+
+NEGLIGIBLE = 1e-3  # of the largest root of M: directions below this are left out
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,21 @@ class Metric(Weighed):
     """
 
     factor: np.ndarray
+
+    @classmethod
+    def of_gradients(cls, gradients: np.ndarray, rank: int | None = None) -> Metric:
+        """M = the mean of g_i g_i' of derivatives g (m, d) of what was learned, made to have trace d; I where g = 0.
+
+        rank: of M's best approximation; None: its diagonal alone, where what counts less than NEGLIGIBLE is 0.
+        """
+        G = gradients.astype(np.float64)
+        if not G.any():
+            return cls(np.ones(G.shape[1]))
+        if rank is None:
+            roots = np.sqrt(np.einsum("ij,ij->j", G, G))
+            roots[roots < NEGLIGIBLE * roots.max()] = 0.0
+            return cls(_of_trace(roots, len(roots)))
+        return cls(_of_trace(_principal(G, rank), G.shape[1]))
 
     @property
     def is_diagonal(self) -> bool:
@@ -64,6 +83,13 @@ class Metric(Weighed):
         out[:, self.columns] = gradients * self.weights
         return out
 
+    def of_rows(self, rows: Rows) -> Rows:
+        """x' of scaled rows, float32."""
+        if not isinstance(rows.X, np.ndarray):
+            return Rows(self.of_sparse(rows.X))
+        factor = self.factor.astype(np.float32)
+        return Rows(rows.X[:, self.columns] * factor[self.columns] if self.is_diagonal else rows.X @ factor)
+
     def of_sparse(self, X: Any) -> sparse.csr_array:
         """x' of CSR rows, under a diagonal M. Raises ConfigError for a full one, which would fill them."""
         if not self.is_diagonal:
@@ -73,3 +99,19 @@ class Metric(Weighed):
         X = sparse.csr_array(X[:, self.columns])
         data = (X.data * self.weights[X.indices]).astype(np.float32)
         return sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
+
+
+def _principal(G: np.ndarray, rank: int) -> np.ndarray:
+    """(d, r) L of the best LL' for G'G, of at most this rank: eigenvectors times the roots of their eigenvalues."""
+    m, d = G.shape
+    small = G.T @ G if d <= m else G @ G.T
+    top = [max(0, len(small) - rank), len(small) - 1]
+    values, vectors = eigh(small, subset_by_index=top)
+    kept = values > NEGLIGIBLE**2 * values[-1]
+    values, vectors = values[kept], vectors[:, kept]
+    return vectors * np.sqrt(values) if d <= m else G.T @ vectors
+
+
+def _of_trace(factor: np.ndarray, trace: int) -> np.ndarray:
+    """A factor of M made to have this trace."""
+    return factor * np.sqrt(trace / np.sum(factor**2))

@@ -99,6 +99,26 @@ def in_memory(kernel: Kernel, rows: Rows, threads: int, cache_bytes: int) -> Mak
     return dual
 
 
+def task_gradients(
+    kernel: Kernel, rows: Rows, asked: Asked, alpha: np.ndarray, at: np.ndarray, threads: int = 1
+) -> np.ndarray:
+    """(g, d) float32 derivatives of what each subproblem has learned, at those of some rows that it is about.
+
+    alpha: of all rows, as its solver left it. at: rising numbers of rows. Each is weighted by the root of its bound,
+    so that a mean square is one over weighted rows.
+    """
+    root = np.sqrt(asked.upper / asked.upper.max())
+    found = [np.empty((0, rows.d), np.float32)]
+    for part in asked.task.subproblems(asked.targets):
+        coef = part.coefficients(alpha[part.places])
+        support, here = np.flatnonzero(coef), np.intersect1d(part.ids, at, assume_unique=True)
+        if len(support) and len(here):
+            learned = rows.take(part.ids[support]), coef[support]
+            gradients = kernel.gradients(rows.take(here), *learned, threads)
+            found.append(gradients * root[here, None].astype(np.float32))
+    return np.concatenate(found)
+
+
 @dataclass(frozen=True)
 class KeptPart(PartSolution):
     """A part's solution with its support rows, where they are wanted."""

@@ -44,7 +44,7 @@ def test_sparse_rows_are_as_dense_ones(X, factor):
     own = Scaling("maxabs", np.zeros(d), np.linspace(0.5, 2, d), Metric(factor))
     found = own.apply(Rows(sparse.csr_array(X)))
     assert found.is_sparse
-    np.testing.assert_allclose(found.dense(), own.apply(Rows(X)).X, rtol=1e-6)
+    np.testing.assert_allclose(found.dense(), own.apply(Rows(X)).X, rtol=1e-6, atol=1e-6)
 
 
 def test_a_full_metric_does_not_fill_sparse_rows():
@@ -87,3 +87,27 @@ def test_rows_come_back_where_no_column_was_left_out():
     whole = scaling(Metric(np.linspace(1, 2, d)))
     np.testing.assert_allclose(whole.undone(whole.apply(Rows(X))), X, rtol=1e-5, atol=1e-5)
     assert scaling(Metric(np.eye(d)[0])).undone(Rows(np.ones((1, 1)))) is None
+
+
+@pytest.mark.parametrize("shape", [(40, d), (3, d)], ids=["many rows", "few rows"])
+def test_M_is_the_mean_outer_product_of_gradients(shape):
+    G = np.random.default_rng(0).normal(size=shape) * np.array([3.0, 1, 0.5, 0.1, 1e-5])
+    M = G.T @ G / np.trace(G.T @ G) * d
+    factor = Metric.of_gradients(G, rank=d).factor
+    np.testing.assert_allclose(factor @ factor.T, M, atol=1e-4)
+    np.testing.assert_allclose(Metric.of_gradients(G).factor ** 2, np.append(np.diag(M)[:-1], 0), atol=1e-6)
+    best = Metric.of_gradients(G, rank=1).matrix  # the first principal direction
+    first = np.linalg.svd(G)[2][0]
+    np.testing.assert_allclose(abs(best[:, 0] @ first), np.linalg.norm(best))
+
+
+def test_gradients_of_0_leave_all_columns_alike():
+    assert np.array_equal(Metric.of_gradients(np.zeros((4, d)), rank=2).factor, np.ones(d))
+
+
+@given(arrays(np.float32, (4, d), elements=finite), roots)
+def test_rows_are_mapped_as_a_scaling_does_it(X, factor):
+    metric = Metric(factor)
+    expected = Scaling("none", np.zeros(d), np.ones(d), metric).apply(Rows(X))
+    np.testing.assert_allclose(metric.of_rows(Rows(X)).X, expected.X, rtol=1e-6, atol=1e-6)
+    assert metric.of_rows(Rows(sparse.csr_array(X))).is_sparse
