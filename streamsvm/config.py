@@ -33,6 +33,7 @@ from streamsvm.options.base import (
     Whole,
 )
 from streamsvm.options.choices import OneOf, choices
+from streamsvm.options.metric import MetricConfig, searched
 from streamsvm.options.solvers import (
     ADMMHSSConfig,
     ALFPGMConfig,
@@ -109,6 +110,7 @@ class FitConfig(Options):
     admm_hss: ADMMHSSConfig = ADMMHSSConfig()
     alfpgm: ALFPGMConfig = ALFPGMConfig()
     probability: ProbabilityConfig = ProbabilityConfig()
+    metric: MetricConfig = MetricConfig()
 
     @property
     def own(self) -> Any:
@@ -118,7 +120,7 @@ class FitConfig(Options):
     @model_validator(mode="before")
     @classmethod
     def _under_todays_names(cls, values: Any) -> Any:
-        return renamed(values) if isinstance(values, Mapping) else values
+        return searched(renamed(values)) if isinstance(values, Mapping) else values
 
     @model_validator(mode="after")
     def _kernel_and_solver_agree(self) -> FitConfig:
@@ -130,9 +132,14 @@ class FitConfig(Options):
                 f"kernel.name is {name!r}, which need not be positive semidefinite; found solver {self.solver}, "
                 f"expected {expected}, which ends all the same"
             )
-        if row.whole and (self.scale != "none" or self.probability.method):
+        if row.whole and (self.scale != "none" or self.probability.method or self.metric.kind != "none"):
             raise ValueError(
-                f"kernel.name is {name!r}, whose values are no features; expected scale 'none' and no probability"
+                f"kernel.name is {name!r}, whose values are no features; expected scale 'none', no metric and no "
+                "probability"
+            )
+        if row.is_linear and self.metric.kind != "none":
+            raise ValueError(
+                f"metric.kind is {self.metric.kind!r}, which is of kernels that are not linear; found {name}"
             )
         self.own.require(self.kernel)
         return self
@@ -233,7 +240,11 @@ def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-PARAMETERS = {"kernel.name": "kernel", "probability.method": "probability"}  # of estimators
+PARAMETERS = {
+    "kernel.name": "kernel",
+    "probability.method": "probability",
+    "metric.kind": "metric",
+}  # of estimators
 
 
 def groups() -> dict[str, type[Options]]:

@@ -79,7 +79,7 @@ class Costs:
     of one process, decoding included. limit_bytes, threads: of the pilots. start_s: until a process is ready, the
     loading of compiled code included; base_bytes: its memory then. is_spread: whether workers share more than reading.
     divided: rows beyond which there are more parts, not larger ones, and all grows with the rows; None where a fit is
-    not of parts alone.
+    not of parts alone. sample: rows that a metric is learned from, at most.
     """
 
     solver: str
@@ -95,6 +95,7 @@ class Costs:
     base_bytes: int
     is_spread: bool
     divided: int | None
+    sample: int
     pilots: Sequence[Pilot]
 
     def at(self, n: int, site: Site) -> dict[str, Any]:
@@ -126,7 +127,8 @@ class Costs:
         spread = {"scale", *(self.growth.spread if self.is_spread else ())}
         seconds = {}
         for name in dict.fromkeys(name for pilot in self.pilots for name in pilot.seconds):
-            alone = self._grown(n, [pilot.seconds.get(name, 0.0) for pilot in self.pilots])
+            most = min(n, max(self.sample, self.pilots[-1].n)) if name == "metric" else n
+            alone = self._grown(most, [pilot.seconds.get(name, 0.0) for pilot in self.pilots])
             seconds[name] = alone * (faster if name in spread else 1.0)
         rate = min(self.read_bytes_s * max(1, site.workers), site.store_bytes_s)
         seconds["read store"] = self._rows_read(n, site) * self.row_bytes / rate
@@ -217,6 +219,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
         again.peak_rss_bytes,
         growth.is_spread(config, task.n_subproblems(k)),
         growth.divided(store.n, config),
+        config.metric.sample,
         pilots,
     )
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +29,7 @@ from streamsvm.solvers.catalogue import fit_class, renamed
 from streamsvm.tasks import default_task
 from streamsvm.training.base import Context, Fit, Learned, PathFit, Report, Solution
 from streamsvm.training.drafts import Draft, opened_draft
+from streamsvm.training.metric import with_metric
 from streamsvm.training.prepare import prepare
 
 
@@ -87,7 +88,7 @@ def train_path(
 def plan(store: Store, config: FitConfig) -> dict[str, Any]:
     """What a fit would do: memory, and what tells its time. Nothing is trained."""
     config = with_task(config, store)
-    with planned(store, config) as fit:
+    with planned(store, config, learns=False) as fit:
         return fit.plan() | ({"folds": config.probability.folds} if config.probability.method else {})
 
 
@@ -110,15 +111,23 @@ def learned(store: Store, config: FitConfig, run: Run) -> list[tuple[Learned, Re
 
 @contextmanager
 def planned(
-    store: Store, config: FitConfig, run: Run | None = None, phase: Phases | None = None
+    store: Store,
+    config: FitConfig,
+    run: Run | None = None,
+    phase: Phases | None = None,
+    *,
+    learns: bool = True,
 ) -> Iterator[Fit]:
-    """A fit of prepared data, whose memory is planned; not begun yet."""
+    """A fit of prepared data, whose memory is planned; not begun yet. learns: a metric too, where one is asked for."""
     run, phase = run or Run(), phase or Phases()
     checkpoints = Checkpoints(run.run_dir, store, config, run.resume, run.events)
     where = config.threads, config.workers, config.scheduler, config.memory_limit
     engine = open_engine(*where, run.events, run.performance_report)
     with closing(Context(engine, checkpoints, run.events, phase)) as context:
         prepared = prepare(store, config, engine, run.events, phase=phase)
+        if learns and config.metric.kind != "none":
+            with phase("metric"):
+                prepared = with_metric(prepared, context)
         yield fit_class(config.solver)(prepared, context)
 
 
@@ -188,7 +197,14 @@ def is_made_by(model_path: Path, store: Store, configs: Iterable[FitConfig]) -> 
     options = {
         name: value for name, value in renamed(model.get("config") or {}).items() if name not in EXECUTION
     }
+    own = (asked | _searched_in(options) for asked in own)
     return options in own and model.get("fingerprint") == store.fingerprint()
+
+
+def _searched_in(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the configuration of a model has in place of the one that was asked for: chosen along with a metric."""
+    kind = (options.get("metric") or {}).get("kind", "none")
+    return {} if kind == "none" else {name: options[name] for name in ("C", "kernel")}
 
 
 def without_probabilities(config: FitConfig) -> FitConfig:

@@ -11,6 +11,7 @@ from streamsvm.config import FitConfig, KernelConfig, Layer, Resolved, groups, o
 from streamsvm.errors import ConfigError
 from streamsvm.kernels import table
 from streamsvm.options.base import Rule
+from streamsvm.options.metric import MetricConfig
 from streamsvm.solvers import catalogue
 from streamsvm.tasks import task_names, task_options
 
@@ -35,6 +36,11 @@ def rules() -> Iterator[Rule]:
         for option in task_options(name):
             yield Rule(option, f"task {name}", "task", partial(eq, name))
     yield Rule("probability.folds", "a fit with probabilities", "probability.method", bool)
+    for member in MetricConfig.model_fields:
+        if member != "kind":
+            kinds = ("full",) if member == "rank" else ("diagonal", "full")
+            readers = "a full metric" if member == "rank" else "a fit with a metric"
+            yield Rule(f"metric.{member}", readers, "metric.kind", partial(contains, kinds))
 
 
 def _listed(what: str, names: list[str]) -> str:

@@ -77,6 +77,7 @@ def fit(
     ] = None,
     degree: Annotated[Any, flag("--degree", "kernel.degree", KERNEL)] = None,
     coef0: Annotated[Any, flag("--coef0", "kernel.coef0", KERNEL)] = None,
+    metric: Annotated[Any, flag("--metric", "metric.kind", KERNEL)] = None,
     model: Annotated[
         Path | None,
         typer.Option(

@@ -52,8 +52,8 @@ class StoreSamples(Weighed):
 
     def __init__(self, store: Store, scaling: Scaling) -> None:
         self.store, self.scaling, self.n, self.d = store, scaling, store.n, scaling.width
-        self._as_stored = scaling.is_none and store.dtype == np.uint8 and not store.is_sparse
-        grown = 1.0 if self._as_stored or store.is_sparse else 4 / store.dtype.itemsize
+        self.as_stored = scaling.is_none and store.dtype == np.uint8 and not store.is_sparse
+        grown = 1.0 if self.as_stored or store.is_sparse else 4 / store.dtype.itemsize
         self.nbytes = store.nbytes * grown * scaling.width / store.d
 
     def blocks(self) -> list[Block]:
@@ -72,7 +72,7 @@ class StoreSamples(Weighed):
         return MemorySamples(concat([self.read(*block) for block in self.blocks()]))
 
     def _scaled(self, rows: Rows) -> Rows:
-        return rows if self._as_stored else self.scaling.apply(rows)
+        return rows if self.as_stored else self.scaling.apply(rows)
 
 
 def windows(samples: Samples, most_bytes: int) -> Iterator[list[Block]]:

@@ -125,6 +125,8 @@ class HSSSVC(StoreClassifier):
         tol: float = 1e-3,
         class_weight: Any = None,
         probability: bool | str = False,
+        metric: str = "none",
+        metric_params: dict[str, Any] | None = None,
         random_state: Any = None,
         rtol: float = 1e-3,
         atol: float = 1e-3,
@@ -152,6 +154,8 @@ class HSSSVC(StoreClassifier):
         self.tol = tol
         self.class_weight = class_weight
         self.probability = probability
+        self.metric = metric
+        self.metric_params = metric_params
         self.random_state = random_state
         self.rtol = rtol
         self.atol = atol

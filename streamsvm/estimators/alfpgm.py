@@ -169,6 +169,8 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         cache_size: float = 200,
         class_weight: Any = None,
         probability: bool | str = False,
+        metric: str = "none",
+        metric_params: dict[str, Any] | None = None,
         max_iter: int = -1,
         decision_function_shape: str = "ovr",
         break_ties: bool = False,
@@ -196,6 +198,8 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         self.cache_size = cache_size
         self.class_weight = class_weight
         self.probability = probability
+        self.metric = metric
+        self.metric_params = metric_params
         self.max_iter = max_iter
         self.decision_function_shape = decision_function_shape
         self.break_ties = break_ties

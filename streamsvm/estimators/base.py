@@ -33,6 +33,7 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.predict import answers_of, decisions_of, predict_blocks
 from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.progress.shown import shown
+from streamsvm.solvers.catalogue import solver_row
 from streamsvm.train import train_in_memory
 
 T = TypeVar("T")
@@ -49,6 +50,8 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
     n_jobs: int | None
     verbose: int
     probability: bool | str = False
+    metric: str = "none"
+    metric_params: dict[str, Any] | None = None
 
     @abstractmethod
     def _values(self) -> dict[str, Any]:
@@ -58,6 +61,8 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         """Trains `model_`; the report."""
         self.model_, report = self._heard(partial(train_in_memory, store, config), *sinks)
         self.objective_, self.dual_gap_ = report["objective"], report["gap"]
+        if "metric" in report:
+            self.metric_ = report["metric"]
         return report
 
     def _heard(self, fit: Callable[[Events], T], *sinks: Sink) -> T:
@@ -111,7 +116,17 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
             "threads": threads(self.n_jobs),
             "probability": {"method": given if isinstance(given, str) else "sigmoid" if given else None},
         }
-        return build_config((type(self).__name__, common | self._values()))
+        values = common | self._values()
+        return build_config((type(self).__name__, values | {"metric": self._metric(values)}))
+
+    def _metric(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The options of a metric; parameters that are at their defaults are searched along with it."""
+        found = {"kind": self.metric} | (self.metric_params or {})
+        if self.metric == "none" or "search" in found:
+            return found
+        defaults = type(self)().get_params(deep=False)
+        names = solver_row(values.get("solver", "dcsvm")).searches
+        return found | {"search": [name for name in names if getattr(self, name) == defaults[name]]}
 
     def _training_store(
         self, X: Any, y: Any, sample_weight: Any, qid: Any = None

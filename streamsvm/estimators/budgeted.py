@@ -121,6 +121,8 @@ class BudgetedSVC(StoreClassifier):
         average: bool = False,
         class_weight: Any = None,
         probability: bool | str = False,
+        metric: str = "none",
+        metric_params: dict[str, Any] | None = None,
         random_state: Any = None,
         scale: str = "none",
         memory_limit: int | str | None = None,
@@ -142,6 +144,8 @@ class BudgetedSVC(StoreClassifier):
         self.average = average
         self.class_weight = class_weight
         self.probability = probability
+        self.metric = metric
+        self.metric_params = metric_params
         self.random_state = random_state
         self.scale = scale
         self.memory_limit = memory_limit
@@ -161,11 +165,13 @@ class BudgetedSVC(StoreClassifier):
         """Learns the rows of X in their order, after those of `fit` and `partial_fit` before.
 
         classes: all labels there will be; needed in the first call. Raises ValueError for other labels, and with
-        `probability` or, in a first call, `scale`.
+        `probability` or, in a first call, `scale` or `metric`.
         """
         first = not hasattr(self, "model_")
         if first and self.scale != "none":
             raise ConfigError("scale needs all rows: use fit, or scale the batches")
+        if first and self.metric != "none":
+            raise ConfigError("metric needs all rows: use fit first, and partial_fit from then on")
         if self.probability:
             raise ConfigError("probability needs all rows: use fit, or streamsvm.online.BSGDClassifier")
         if first and classes is None:

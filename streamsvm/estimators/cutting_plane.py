@@ -125,6 +125,8 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         method: str = "ocas",
         class_weight: Any = None,
         probability: bool | str = False,
+        metric: str = "none",
+        metric_params: dict[str, Any] | None = None,
         max_passes: int = 1000,
         random_state: Any = None,
         scale: str = "none",
@@ -145,6 +147,8 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         self.method = method
         self.class_weight = class_weight
         self.probability = probability
+        self.metric = metric
+        self.metric_params = metric_params
         self.max_passes = max_passes
         self.random_state = random_state
         self.scale = scale

@@ -130,6 +130,8 @@ class DCSVC(SupportVectors, StoreClassifier):
         tol: float = 1e-3,
         class_weight: Any = None,
         probability: bool | str = False,
+        metric: str = "none",
+        metric_params: dict[str, Any] | None = None,
         random_state: Any = None,
         early: bool = False,
         children: int = 4,
@@ -157,6 +159,8 @@ class DCSVC(SupportVectors, StoreClassifier):
         self.tol = tol
         self.class_weight = class_weight
         self.probability = probability
+        self.metric = metric
+        self.metric_params = metric_params
         self.random_state = random_state
         self.early = early
         self.children = children

@@ -182,6 +182,25 @@ class Stationary(Kernel):
         """The kernel at twice the length."""
         return replace(self, gamma=self.gamma / self._doubled)
 
+    def median_gamma(self, a: Rows, b: Rows) -> float:
+        """The gamma at which half of all pairs of rows have values above 1/e; 1 where these are all the same.
+
+        Unlike "scale" it does not depend on how the variance is shared among columns.
+        """
+        values = self.exact(a, b)
+        at = int(np.argsort(values, axis=None)[values.size // 2])
+        one, other = a.take(np.array([at // len(b)])), b.take(np.array([at % len(b)]))
+        if values.flat[at] >= 1.0:
+            return 1.0
+        low, high = 0.0, self.gamma
+        while float(replace(self, gamma=high).exact(one, other)[0, 0]) > 1 / np.e:
+            low, high = high, 2 * high
+        for _ in range(30):
+            middle = 0.5 * (low + high)
+            above = float(replace(self, gamma=middle).exact(one, other)[0, 0]) > 1 / np.e
+            low, high = (middle, high) if above else (low, middle)
+        return 0.5 * (low + high)
+
     _doubled: ClassVar[float] = 2.0  # gamma over that of the kernel at twice the length
 
 

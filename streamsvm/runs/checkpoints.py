@@ -12,6 +12,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from pathlib import Path
 from typing import IO, Any
 
@@ -47,6 +48,16 @@ class Checkpoints:
         if run_dir is not None and not resume and _numbered(run_dir):
             message = f"{run_dir} holds the state of an earlier run, which this one starts to replace"
             events(Warned(f"{message}; --resume would go on from it"))
+
+    def inside(self, name: str) -> Checkpoints:
+        """Those of a search before the fit, in a folder of the run directory."""
+        found = copy(self)
+        found._steps, found._saved_at = 0, time.perf_counter()
+        if self.run_dir is not None:
+            found.run_dir = self.run_dir / name
+            found.run_dir.mkdir(exist_ok=True)
+            found.resume = self.resume and has_state(found.run_dir)
+        return found
 
     def offer(self, state: Callable[[], Mapping[str, Any]], *, last: bool = False) -> None:
         """To be called after every step: keeps `state()` where it is time to, and after the last step.

@@ -39,7 +39,9 @@ STATE_BYTES = 16  # and what is kept of each pair
 
 
 def can_share(store: Store, config: FitConfig, folds: int) -> bool:
-    """Whether the folds of this configuration can be one problem."""
+    """Whether the folds of this configuration can be one problem; a metric is each fold's own."""
+    if config.metric.kind != "none":
+        return False
     if config.workers or config.scheduler or not task_of(str(with_task(config, store).task)).in_pairs:
         return False
     fit = fit_class(config.solver)

@@ -19,7 +19,8 @@ class Row(NamedTuple):
     fit, options, estimators: module:class. fit: of a `training.base.Fit`. options: of the `options.base.SolverOptions`
     that are its section of a configuration, under its own name; aliases: older names of this section.
     tasks: that it takes; a task may name solvers, too. reads: of the options that only some solvers read, its own.
-    needs: options without which it takes no defaults, as `--set` has them.
+    needs: options without which it takes no defaults, as `--set` has them. searches: what is searched along with a
+    metric.
     """
 
     fit: str
@@ -30,6 +31,7 @@ class Row(NamedTuple):
     takes_indefinite: bool = False  # its steps end under kernels that are not positive semidefinite, too
     reads: tuple[str, ...] = ("tol",)
     needs: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ("kernel", "C", "gamma")
 
 
 SOLVERS = {
@@ -44,6 +46,7 @@ SOLVERS = {
         "streamsvm.options.solvers:BSGDConfig",
         ("streamsvm.estimators.budgeted:BudgetedSVC",),
         reads=(),
+        searches=("gamma",),
     ),
     "cutting-plane": Row(
         "streamsvm.training.cutting_plane:CuttingPlaneFit",
@@ -54,6 +57,7 @@ SOLVERS = {
         ),
         tasks=("classify", "ordinal", "rank"),
         needs=("kernel.name=linear",),
+        searches=("C", "gamma"),
     ),
     "admm-hss": Row(
         "streamsvm.training.admm_hss:ADMMHSSFit",

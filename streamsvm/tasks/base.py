@@ -76,6 +76,7 @@ class Task(ABC):
     has_classes: ClassVar[bool] = True  # its targets are labels; so rows can be weighed by them, or grouped
     has_probabilities: ClassVar[bool] = False
     is_stratified: ClassVar[bool] = False  # folds keep the shares of the labels
+    has_metric: ClassVar[bool] = False  # one may be learned from its duals
     in_pairs: ClassVar[bool] = False  # subproblems are pairs of classes, and their decisions votes
     needs_queries: ClassVar[bool] = False  # rows have to have a qid
     answer: ClassVar[str] = LABEL  # what it predicts, as files of predictions name it

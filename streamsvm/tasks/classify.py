@@ -20,6 +20,7 @@ MOST_NUMBERS = 100  # different ones with a fraction that may be the names of cl
 class Classify(Task):
     name = "classify"
     scoring = "accuracy"
+    has_metric = True
     has_probabilities = True
     is_stratified = True
     in_pairs = True

@@ -23,6 +23,7 @@ class Regress(Task):
 
     name = "regress"
     scoring = "r2"
+    has_metric = True
     has_classes = False
     answer = "value"
     libsvm_type = "epsilon_svr"

@@ -132,7 +132,7 @@ class ADMMHSSFit(PathFit):
         return not config.admm_hss.polish
 
     def judge(self) -> Judge:
-        none, no_rows = np.empty(0), Rows(np.empty((0, self.store.d), np.float32))
+        none, no_rows = np.empty(0), Rows(np.empty((0, self.scaling.width), np.float32))
         header = Header(self.kernel, self.scaling, self.classes, self.config.positive)
         return ExpansionModel(header, no_rows, none, none, none)
 

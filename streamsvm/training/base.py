@@ -132,6 +132,7 @@ class Fit(ABC):
             "gap": solution.gap,
             "converged": solution.converged,
             "gamma": self.kernel.to_attrs().get("gamma"),
+            **({"metric": dict(self.prepared.learned)} if self.prepared.learned else {}),
             **solution.facts,
             **self.engine.facts(),
         }
@@ -148,7 +149,7 @@ class Fit(ABC):
 
     def judge(self) -> Judge:
         """A model without support vectors: it knows what the decision values of `folds`, or of pairs, mean."""
-        none, no_rows = np.empty(0), Rows(np.empty((0, self.store.d), np.float32))
+        none, no_rows = np.empty(0), Rows(np.empty((0, self.scaling.width), np.float32))
         header = Header(self.kernel, self.scaling, self.classes, self.config.positive)
         return KernelModel(header, no_rows, none, none, none, none, self.breaks_ties)
 

@@ -55,14 +55,18 @@ class BSGDFit(Fit):
         o = config.bsgd
         options = BudgetOptions.of(o, config.C, store.n)
         self.weight = self.upper / config.C
-        row = store.nbytes / store.n * (1 if store.is_sparse else 4 / store.dtype.itemsize)  # as float32
+        row = (
+            store.nbytes / store.n * (1 if store.is_sparse else 4 / store.dtype.itemsize)
+        )  # as float32, all columns
         rows = int(max(1024, WINDOW_BYTES // row))
         if o.partitions > 1:
             rows = min(rows, -(-store.n // (o.partitions * o.rounds)))
         self.windows = [(start, min(start + rows, store.n)) for start in range(0, store.n, rows)]
         self.bytes = self._bytes(rows * row)
         require_memory(config.memory_limit, sum(self.bytes.values()), f"a budget of {o.budget}")
-        self._learner = partial(BudgetLearner, self.kernel, store.d, n_columns(len(self.classes)), options)
+        self._learner = partial(
+            BudgetLearner, self.kernel, self.scaling.width, n_columns(len(self.classes)), options
+        )
         self.learner = self._learner()
         self.loss = 0.0  # mean hinge loss of the last epoch's rows, each before its step
 
@@ -182,7 +186,7 @@ class BSGDFit(Fit):
         slots, store = self.config.bsgd.budget + 1, self.store
         columns = len(self.classes)
         return {
-            "supports_bytes": 4 * slots * (store.d + slots + 5 * columns),
+            "supports_bytes": 4 * slots * (self.scaling.width + slots + 5 * columns),
             "vector_bytes": store.n * 28,
             "window_bytes": int(4 * window_bytes) + 32 * MiB,
         }

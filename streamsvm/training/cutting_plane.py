@@ -163,7 +163,7 @@ class CuttingPlaneFit(Fit):
     def _length(self) -> int:
         """Features of a row as passes read it."""
         landmarks = self.options.landmarks
-        return self.store.d if landmarks is None else min(landmarks, self.store.n)
+        return self.scaling.width if landmarks is None else min(landmarks, self.store.n)
 
     @property
     def _row_bytes(self) -> float:

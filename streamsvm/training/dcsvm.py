@@ -11,6 +11,7 @@ import numpy as np
 
 from streamsvm.config import FitConfig
 from streamsvm.data.gather import gather
+from streamsvm.data.samples import StoreSamples
 from streamsvm.errors import ConfigError
 from streamsvm.events import LevelSolved, Phase, Rounds, SupportCompared, Warned
 from streamsvm.models import ExpansionModel, KernelModel, LocalModel
@@ -56,16 +57,14 @@ class DCSVMFit(Fit):
 
     def _plan_memory(self) -> MemoryPlan:
         """Of this process, or of each worker of a cluster."""
-        raw = self.scaling.is_none and self.store.dtype == np.uint8
         limit, threads = self.config.memory_limit, self.engine.threads
         if not self.engine.is_local:
             limit, threads = self.engine.worker_memory()
         return plan_memory(
-            self.store,
+            StoreSamples(self.store, self.scaling),
             self.task.coefficients(len(self.classes)),
             limit,
             threads,
-            raw=raw,
             cache_bytes=self.config.cache_size,
             on_worker=not self.engine.is_local,
         )

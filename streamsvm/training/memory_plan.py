@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streamsvm.data.store import Store
+from streamsvm.data.samples import StoreSamples
 from streamsvm.errors import MemoryLimitError
 from streamsvm.kernels.row_cache import WIDE
 from streamsvm.parallel.memory import MiB, free_bytes, process_bytes
@@ -38,27 +38,25 @@ class MemoryPlan:
 
 
 def plan_memory(
-    store: Store,
+    samples: StoreSamples,
     columns: int,
     limit_bytes: int | None,
     threads: int,
     *,
-    raw: bool,
     cache_bytes: int,
     on_worker: bool = False,
 ) -> MemoryPlan:
     """How a fit stays under the limit (None: 80 % of what is free now). Raises MemoryLimitError.
 
-    columns: coefficients of a row. raw: uint8 rows are used as stored, else as float32.
+    columns: coefficients of a row.
     cache_bytes: for kernel rows, less where memory is short.
     on_worker: the limit and threads are those of a cluster's worker, which sees parts only.
     """
+    n, raw, row, rows = samples.n, samples.as_stored, samples.nbytes / samples.n, int(samples.nbytes)
     limit = limit_bytes or free_bytes()
     process = process_bytes()
-    vectors = 0 if on_worker else vector_bytes(store.n, columns)
-    row = store.nbytes / store.n * (1 if raw else _growth(store))
-    rows = int(store.n * row)
-    in_memory = not on_worker and stay_in_memory(store.n, row, columns, limit, threads)
+    vectors = 0 if on_worker else vector_bytes(n, columns)
+    in_memory = not on_worker and stay_in_memory(n, row, columns, limit, threads)
     free = limit - process - vectors - (int(1.2 * rows) if in_memory else 0)
     per_row = 3 * row * (1 if not raw else 4) + ROW_BYTES
     least_part = int((TASK_BYTES + LEAST_ROWS * per_row) / 0.8)
@@ -70,7 +68,7 @@ def plan_memory(
     if max_part_rows < LEAST_ROWS:
         least = process + vectors + least_part
         raise MemoryLimitError(
-            f"a memory limit of {human_bytes(limit)} is too small for {store.n} rows of {store.d} columns: "
+            f"a memory limit of {human_bytes(limit)} is too small for {n} rows of {samples.store.d} columns: "
             f"give at least {-(-least // MiB)} MiB"
         )
     return MemoryPlan(limit, process, vectors, rows, cache, in_memory, threads, max_part_rows)
@@ -85,8 +83,3 @@ def stay_in_memory(n: int, row_bytes: float, columns: int, limit_bytes: int, thr
 def vector_bytes(n: int, columns: int) -> int:
     """Of labels, parts, coefficients and gradients of all rows."""
     return n * (32 + 24 * columns)
-
-
-def _growth(store: Store) -> float:
-    """Bytes of a row as float32 over its bytes as stored; CSR indices stay."""
-    return 1.0 if store.is_sparse else 4 / store.dtype.itemsize

@@ -7,7 +7,7 @@ where the scaling or gamma is to be measured; else the first rows alone are read
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,10 @@ MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times
 
 @dataclass(frozen=True)
 class Prepared:
-    """A store as solvers meet it. kernel: its gamma is a number. upper (n,): C times class and sample weights."""
+    """A store as solvers meet it. kernel: its gamma is a number. upper (n,): C times class and sample weights.
+
+    learned: what a report says of a metric, where one was asked for.
+    """
 
     store: Store
     config: FitConfig
@@ -46,6 +49,7 @@ class Prepared:
     scaling: Scaling
     kernel: Kernel
     upper: np.ndarray
+    learned: Mapping[str, Any] = field(default_factory=dict)
 
     def header(
         self, certificate: Mapping[str, Any] | None = None, calibration: Calibration | None = None
@@ -96,7 +100,7 @@ def _measured(store: Store, config: FitConfig, engine: Engine, events: Events) -
     kernel = kernel_of(config.kernel, store.d, total)
     if isinstance(kernel, Stationary):
         scaling = _centred(scaling, kernel, first)
-        if message := advice(kernel, scaling, first, store.feature_names):
+        if config.metric.kind == "none" and (message := advice(kernel, scaling, first, store.feature_names)):
             events.advise(message)
     else:
         _require_range(scaling, kernel, first)

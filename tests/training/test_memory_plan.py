@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import psutil
@@ -11,6 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamsvm.data.metric import Metric
+from streamsvm.data.samples import StoreSamples
+from streamsvm.data.scaling import Scaling
 from streamsvm.errors import MemoryLimitError
 from streamsvm.parallel.memory import MiB
 from streamsvm.training.memory_plan import LEAST_ROWS, plan_memory
@@ -18,9 +22,10 @@ from streamsvm.training.memory_plan import LEAST_ROWS, plan_memory
 GiB = 1 << 30
 
 
-def store(n: int, d: int, dtype: str = "float32", is_sparse: bool = False) -> SimpleNamespace:
+def samples(n: int, d: int, dtype: str = "float32") -> StoreSamples:
     kind = np.dtype(dtype)
-    return SimpleNamespace(n=n, d=d, dtype=kind, is_sparse=is_sparse, nbytes=n * d * kind.itemsize)
+    store: Any = SimpleNamespace(n=n, d=d, dtype=kind, is_sparse=False, nbytes=n * d * kind.itemsize)
+    return StoreSamples(store, Scaling.none(d))
 
 
 @pytest.fixture(autouse=True)
@@ -30,8 +35,8 @@ def small_process(monkeypatch):
 
 
 def test_small_data_stays_in_memory_and_large_does_not():
-    assert plan_memory(store(10_000, 50), 1, 4 * GiB, 2, raw=False, cache_bytes=0).in_memory
-    assert not plan_memory(store(50_000_000, 50), 1, 4 * GiB, 2, raw=False, cache_bytes=0).in_memory
+    assert plan_memory(samples(10_000, 50), 1, 4 * GiB, 2, cache_bytes=0).in_memory
+    assert not plan_memory(samples(50_000_000, 50), 1, 4 * GiB, 2, cache_bytes=0).in_memory
 
 
 @settings(max_examples=3 * settings.default.max_examples)
@@ -46,13 +51,13 @@ def test_small_data_stays_in_memory_and_large_does_not():
 )
 def test_parts_of_all_threads_fit_under_the_limit(n, d, dtype, limit, threads, columns, cache):
     """Or the error names a limit under which they do."""
-    facts, raw = store(n, d, dtype), dtype == "uint8"
+    facts, raw = samples(n, d, dtype), dtype == "uint8"
     try:
-        plan = plan_memory(facts, columns, limit, threads, raw=raw, cache_bytes=cache)
+        plan = plan_memory(facts, columns, limit, threads, cache_bytes=cache)
     except MemoryLimitError as error:
         least = int(re.search(r"at least (\d+) MiB", str(error))[1]) * MiB
         assert least > limit
-        plan = plan_memory(facts, columns, least, threads, raw=raw, cache_bytes=cache)
+        plan = plan_memory(facts, columns, least, threads, cache_bytes=cache)
         limit = least
     row = d * (1 if raw else 4)
     held = plan.process_bytes + plan.vector_bytes + (plan.rows_bytes if plan.in_memory else 0)
@@ -64,23 +69,26 @@ def test_parts_of_all_threads_fit_under_the_limit(n, d, dtype, limit, threads, c
 
 
 def test_more_memory_never_means_smaller_parts_on_disk():
-    facts = store(50_000_000, 100)
-    rows = [
-        plan_memory(facts, 1, gib * GiB, 2, raw=False, cache_bytes=0).max_part_rows for gib in (3, 4, 6, 8)
-    ]
+    facts = samples(50_000_000, 100)
+    rows = [plan_memory(facts, 1, gib * GiB, 2, cache_bytes=0).max_part_rows for gib in (3, 4, 6, 8)]
     assert rows == sorted(rows)
 
 
 def test_a_tight_limit_takes_threads_away_before_it_fails():
-    facts = store(1_000_000, 784)
-    plans = [
-        plan_memory(facts, 1, limit * MiB, 8, raw=False, cache_bytes=0).threads
-        for limit in (500, 700, 1000, 4000)
-    ]
+    facts = samples(1_000_000, 784)
+    plans = [plan_memory(facts, 1, limit * MiB, 8, cache_bytes=0).threads for limit in (500, 700, 1000, 4000)]
     assert plans == sorted(plans)
     assert plans[0] < 8
 
 
 def test_without_a_limit_free_memory_is_the_limit(monkeypatch):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10 * GiB))
-    assert plan_memory(store(1000, 10), 1, None, 2, raw=False, cache_bytes=0).limit_bytes == 8 * GiB
+    assert plan_memory(samples(1000, 10), 1, None, 2, cache_bytes=0).limit_bytes == 8 * GiB
+
+
+def test_rows_of_fewer_columns_under_a_metric_take_less():
+    wide = samples(1_000_000, 50)
+    narrow = StoreSamples(wide.store, wide.scaling.under(Metric(np.arange(50.0) < 10)))
+    plans = [plan_memory(rows, 1, 4 * GiB, 2, cache_bytes=0) for rows in (wide, narrow)]
+    assert plans[1].rows_bytes == plans[0].rows_bytes / 5
+    assert plans[1].max_part_rows > 2 * plans[0].max_part_rows

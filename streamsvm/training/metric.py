@@ -1,0 +1,201 @@
+"""A metric learned from a sample before a fit, with kernel, gamma and C: what `solvers.metric` asks of data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from streamsvm.config import FitConfig, KernelConfig
+from streamsvm.data.finite import first_nonfinite, require_finite
+from streamsvm.data.gather import gather
+from streamsvm.data.metric import Metric
+from streamsvm.data.samples import StoreSamples
+from streamsvm.errors import ConfigError
+from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.table import kernel_row
+from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.memory import free_bytes, process_bytes
+from streamsvm.solvers.loop import run
+from streamsvm.solvers.metric import (
+    Fitted,
+    MetricSearch,
+    MetricState,
+    Track,
+    Trial,
+    chosen,
+    factor_width,
+    facts,
+)
+from streamsvm.tasks.base import Task
+from streamsvm.training.base import Context
+from streamsvm.training.prepare import Prepared
+from streamsvm.training.subproblems import Asked
+from streamsvm.training.trials import Learner, Sample, SampleTrials
+
+KERNELS = ("rbf", "matern", "laplacian")  # that are tried
+HELD = 5  # one of so many rows is held out
+LEAST_ROWS = 100
+FIRST_GAMMA, FIRST_C = (
+    2.0,
+    10.0,
+)  # to begin with; gamma over the one at which half of all values are above 1/e
+MOST_SHARE = 0.25  # of what memory is left that the sample and its copies may take
+UNEVEN = 3.0  # standard deviations that are so many times others
+SHOWN = 20  # columns in a report
+
+
+def with_metric(prepared: Prepared, context: Context) -> Prepared:
+    """The data under the metric that its options ask for, where that decides better on held-out rows.
+
+    Kernel, gamma and C that were searched are the configuration's then. Raises ConfigError, DataError.
+    """
+    config, store = prepared.config, prepared.store
+    require_metric(config, prepared.task, is_sparse=store.is_sparse)
+    sample = drawn(prepared, context.engine)
+    if isinstance(sample, str):
+        return replace(prepared, learned={"kind": "none", "reason": sample})
+    along: set[str] = set(config.metric.search or ())
+    rank = config.metric.rank if config.metric.kind == "full" else None
+    learner = Learner(config.kernel, rank)
+    problem = SampleTrials(sample, learner, context.engine)
+    search = MetricSearch(
+        tuple(Track(trial, start) for trial in _trials(config, along) for start in _starts(prepared, sample)),
+        Trial(config.kernel.name, math.nan, config.C),
+        config.metric.iterations,
+        "gamma" in along,
+        "C" in along,
+    )
+    state = _searched(search, problem, context)
+    best = chosen(state)
+    kernel = learner.kernel(best.trial, Metric(best.factor).of_rows(sample.rows))
+    return replace(_under(prepared, best, kernel), learned=_report(prepared, state, best, kernel))
+
+
+def require_metric(config: FitConfig, task: Task, *, is_sparse: bool) -> None:
+    """Raises ConfigError where a metric cannot be learned of such rows, for this task."""
+    kind = config.metric.kind
+    if not task.has_metric:
+        raise ConfigError(
+            f"metric.kind is {kind!r}, which is learned for tasks classify and regress; found task {task.name!r}: "
+            "leave it out"
+        )
+    if kind == "full" and is_sparse:
+        raise ConfigError(
+            "metric.kind is 'full', which would fill a sparse store; take diagonal, or ingest with --dense"
+        )
+
+
+def _searched(search: MetricSearch, problem: SampleTrials, context: Context) -> MetricState:
+    """The search's last state, from a checkpoint's on where there is one."""
+    states, total = context.checkpoints.inside("metric"), search.total(problem.n)
+    saved = states.load()
+    state = MetricState.from_arrays(saved) if saved else search.init(problem)
+
+    def on_step(state: MetricState) -> None:
+        score = round(state.told[-1][-1], 5)
+        context.events.progress("metric", min(len(state.told), total - 1), total, score=score)
+        states.offer(state.to_arrays, last=search.is_solved(state))
+
+    with context.engine.serial_blas():
+        state = run(search, problem, state, stop=search.is_solved, on_step=on_step)
+    context.events.progress("metric", total, total)
+    return state
+
+
+def _trials(config: FitConfig, along: set[str]) -> list[Trial]:
+    """What tracks begin with: a trial for each kernel that is tried."""
+    names = [config.kernel.name]
+    if "kernel" in along:
+        kinds = [name for name in KERNELS if name != "laplacian" or config.metric.kind == "diagonal"]
+        names = [name for name in kinds if _goes_with(config, name)]
+    has_gamma = "gamma" in along and "gamma" in kernel_row(config.kernel.name).parameters
+    gamma, C = (FIRST_GAMMA if has_gamma else math.nan), (FIRST_C if "C" in along else config.C)
+    return [Trial(name, gamma, C) for name in names]
+
+
+def _goes_with(config: FitConfig, name: str) -> bool:
+    """Whether the solver takes the kernel of this name."""
+    try:
+        config.own.require(KernelConfig(name=name))
+    except ValueError:
+        return False
+    return True
+
+
+def _starts(prepared: Prepared, sample: Sample) -> list[np.ndarray]:
+    """Factors to begin with: all columns alike; of dense rows that nobody scaled, of variance 1 each, too."""
+    same = np.ones(sample.rows.d)
+    if prepared.scaling.kind not in ("none", "centre") or sample.rows.is_sparse:
+        return [same]
+    deviations = sample.rows.dense().std(axis=0, dtype=np.float64)
+    least = np.finfo(np.float32).eps * np.abs(sample.rows.dense()).max(axis=0)
+    roots = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > least)
+    if roots.max() <= UNEVEN * roots.min(where=roots > 0, initial=np.inf):
+        return [same]
+    return [same, roots * (len(roots) / np.sum(roots**2)) ** 0.5]
+
+
+def drawn(prepared: Prepared, engine: Engine) -> Sample | str:
+    """The sample of a store; or why it has none. Raises DataError."""
+    store, config = prepared.store, prepared.config
+    n = min(store.n, config.metric.sample, _most_rows(prepared, engine))
+    if n < LEAST_ROWS:
+        return f"{n} rows are too few to learn a metric from, expected at least {LEAST_ROWS}"
+    rng = np.random.default_rng([config.seed, 22])
+    ids = np.sort(rng.choice(store.n, n, replace=False))
+    rows = gather(StoreSamples(store, prepared.scaling), ids, engine).astype(np.float32)
+    bad = first_nonfinite(rows)
+    if bad is not None:
+        at = int(ids[bad[0]])
+        require_finite(store, store.read(at, at + 1), at)
+    asked = Asked(
+        prepared.task, prepared.targets, prepared.upper / config.C, np.zeros(store.n, np.int8)
+    ).take(ids)
+    order = rng.permutation(n)
+    held, own = order[: n // HELD], order[n // HELD :]
+    if not any(True for _ in asked.task.subproblems(asked.take(own).targets)):
+        return "the sample has rows of one class alone"
+    return Sample(rows.take(own), asked.take(own), rows.take(held), asked.take(held))
+
+
+def _most_rows(prepared: Prepared, engine: Engine) -> int:
+    """Rows that memory allows: the sample, and each thread's copy of it under a metric."""
+    samples = StoreSamples(prepared.store, prepared.scaling)
+    row_bytes = samples.nbytes / samples.n * (4 if prepared.store.dtype == np.uint8 else 1) + 100
+    left = (prepared.config.memory_limit or free_bytes()) - process_bytes()
+    return int(MOST_SHARE * left / (row_bytes * (2 + 2 * engine.slots)))
+
+
+def _under(prepared: Prepared, best: Fitted, kernel: Kernel) -> Prepared:
+    """The data as the best fit had it, and a configuration that says so."""
+    config, C = prepared.config, best.trial.C
+    options = config.kernel.model_copy(update=kernel.to_attrs())
+    config = config.model_copy(update={"C": C, "kernel": options})
+    scaling = prepared.scaling.under(Metric(best.factor)) if best.has_metric else prepared.scaling
+    upper = prepared.upper * (C / prepared.config.C)
+    return replace(prepared, config=config, scaling=scaling, kernel=kernel, upper=upper)
+
+
+def _report(prepared: Prepared, state: MetricState, best: Fitted, kernel: Kernel) -> dict[str, Any]:
+    """What was chosen, how well it decides on held-out rows with and without the metric, and how it came about."""
+    plain = max(fitted.score for fitted in state.plain)
+    found: dict[str, Any] = {"kind": prepared.config.metric.kind if best.has_metric else "none"}
+    if not best.has_metric:
+        found["reason"] = "held-out rows are decided as well without one"
+    metric, names = Metric(best.factor), prepared.store.feature_names or ()
+    order = np.argsort(-metric.importances, kind="stable")[:SHOWN].tolist()
+    shares = [(names[f] if f < len(names) else str(f), float(metric.importances[f])) for f in order]
+    return found | {
+        "kernel": kernel.name,
+        "C": best.trial.C,
+        "gamma": kernel.to_attrs().get("gamma"),
+        "score": best.score,
+        "plain_score": plain,
+        "given_score": state.plain[0].score,
+        "columns": factor_width(best.factor),
+        "importances": [share for share in shares if share[1] > 0] if best.has_metric else [],
+        "rungs": facts(state),
+    }
