@@ -52,6 +52,11 @@ class HSSSVC(StoreClassifier):
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
+    metric : {"none", "diagonal", "full"}, default="none"
+        Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
+        kernel, C and gamma where these are at their defaults. It is kept where held-out rows are decided better.
+    metric_params : dict or None, default=None
+        Its options: iterations, sample, rank, search.
     random_state : int, RandomState or None, default=None
         Draws samples of columns, landmarks and trees.
     rtol, atol, max_rank : float, float, int, default=1e-3, 1e-3, 300

@@ -113,6 +113,8 @@ break_ties, random_state : as in `SVC`
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
+    metric, metric_params : str, dict or None, default="none", None
+        As in `DCSVC`: what columns count for is learned from a sample, with kernel, C and gamma.
     pairs : int, default=500
         Pairs p that join a working set; with free support vectors of the last one it has up to 4 p rows.
     subproblem : {"pairs", "fpg"}, default="pairs"
@@ -318,6 +320,8 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         min_alpha_opt: int | None = None,
         max_alpha_opt: int | None = None,
         delta_alpha: float = 1e-6,
+        metric: str = "none",
+        metric_params: dict[str, Any] | None = None,
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
@@ -341,6 +345,8 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         self.min_alpha_opt = min_alpha_opt
         self.max_alpha_opt = max_alpha_opt
         self.delta_alpha = delta_alpha
+        self.metric = metric
+        self.metric_params = metric_params
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs

@@ -68,6 +68,11 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
+    metric : {"none", "diagonal", "full"}, default="none"
+        Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
+        C and gamma where these are at their defaults. It is kept where held-out rows are decided better.
+    metric_params : dict or None, default=None
+        Its options: iterations, sample, rank, search.
     random_state : int, RandomState or None, default=None
         Draws the landmarks.
     scale : {"none", "minmax", "standard", "maxabs"}, default="none"

@@ -54,6 +54,11 @@ class DCSVC(SupportVectors, StoreClassifier):
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
+    metric : {"none", "diagonal", "full"}, default="none"
+        Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
+        kernel, C and gamma where these are at their defaults. It is kept where held-out rows are decided better.
+    metric_params : dict or None, default=None
+        Its options: iterations, sample, rank, search.
     random_state : int, RandomState or None, default=None
         Seeds the clustering. An exact model depends on it within `tol` only.
     early : bool, default=False
@@ -95,6 +100,8 @@ class DCSVC(SupportVectors, StoreClassifier):
         Names of the features, where X has names that are all strings.
     model_ : KernelModel or LocalModel
         The trained model; `save` writes it, `streamsvm.load_model` reads it.
+    metric_ : dict
+        With `metric` only: what was chosen, its score on held-out rows and that without, the columns that count.
     objective_, dual_gap_ : float
         Dual objective, and primal minus dual objective, summed over pairs (and parts).
     n_iter_ : int

@@ -70,7 +70,10 @@ def with_metric(prepared: Prepared, context: Context) -> Prepared:
     )
     state = _searched(search, problem, context)
     best = chosen(state)
-    kernel = learner.kernel(best.trial, Metric(best.factor).of_rows(sample.rows))
+    is_given = math.isnan(best.trial.gamma) and best.trial.kernel == config.kernel.name
+    kernel = prepared.kernel  # whose gamma all rows have told
+    if best.has_metric or not is_given:
+        kernel = learner.kernel(best.trial, Metric(best.factor).of_rows(sample.rows))
     return replace(_under(prepared, best, kernel), learned=_report(prepared, state, best, kernel))
 
 

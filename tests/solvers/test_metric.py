@@ -1,0 +1,109 @@
+"""The search for a metric, on an oracle whose losses are known: what it tries, keeps, and goes on from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from streamsvm.solvers.loop import run
+from streamsvm.solvers.metric import Fitted, Found, MetricSearch, MetricState, Track, Trial, chosen, facts
+
+D, H = 3, 400
+GIVEN = Trial("rbf", np.nan, 1.0)
+
+
+class Known:
+    """An oracle: losses have one minimum, at kernel b, gamma 8, C 30 and a metric of the first column alone; they fall
+    with the rows. helps: whether a metric does."""
+
+    def __init__(self, n: int = 8000, helps: bool = True) -> None:
+        self.n, self.helps, self.asked = n, helps, list[tuple[int, Trial]]()
+
+    def tried(
+        self, rows: int, factor: np.ndarray, trials: Sequence[Trial], start: np.ndarray | None
+    ) -> list[Found]:
+        self.asked += [(rows, trial) for trial in trials]
+        return [Found(self.losses(rows, factor, trial), np.full((rows, 1), trial.C)) for trial in trials]
+
+    def losses(self, rows: int, factor: np.ndarray, trial: Trial) -> np.ndarray:
+        gamma = 1.0 if np.isnan(trial.gamma) else trial.gamma
+        far = abs(np.log2(gamma / 8)) + abs(np.log(trial.C / 30)) / 2 + 2.0 * (trial.kernel != "b")
+        if self.helps:
+            far += 3.0 * float(np.abs(factor[1:]).sum() / np.abs(factor).sum())
+        wrong = round(H * (0.05 + 0.02 * far + 20 / rows))
+        return (np.arange(H) < wrong).astype(np.float64)
+
+    def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray:
+        assert alpha.shape == (rows, 1)
+        return factor * np.array([1.0, 0.5, 0.5])
+
+
+def search(iterations: int = 12, gamma: bool = True, C: bool = True) -> MetricSearch:
+    tracks = tuple(Track(Trial(name, 2.0, 10.0), np.ones(D)) for name in "abc")
+    return MetricSearch(tracks, GIVEN, iterations, gamma, C)
+
+
+def found(search: MetricSearch, oracle: Known) -> MetricState:
+    return run(search, oracle, stop=search.is_solved)
+
+
+def test_the_search_finds_what_is_best_and_tries_few_on_all_rows():
+    oracle = Known()
+    state = found(search(), oracle)
+    best = chosen(state)
+    assert best.trial.kernel == "b"
+    assert 4 <= best.trial.gamma <= 16
+    assert 10 <= best.trial.C <= 90
+    assert best.has_metric
+    assert best.score == max(row["score"] for row in facts(state) if row["rows"] == oracle.n)
+    rows = [rows for rows, _ in oracle.asked]
+    assert rows.count(oracle.n) < len(rows) / 2
+    assert len(state.told) <= search().total(oracle.n)
+
+
+@pytest.mark.parametrize("name", ["gamma", "C"])
+def test_what_is_given_is_kept(name):
+    oracle = Known()
+    found(search(gamma=name != "gamma", C=name != "C"), oracle)
+    kept = {getattr(trial, name) for _, trial in oracle.asked if trial != GIVEN and trial.kernel != "rbf"}
+    assert kept == {getattr(search().tracks[0].trial, name)}
+
+
+def test_without_a_gain_of_more_than_chance_nothing_is_changed():
+    state = found(search(), Known(helps=False))
+    assert not chosen(state).has_metric
+    same = np.zeros(H)
+    given = Fitted(GIVEN, 10, np.ones(D), same)
+    by_two = Fitted(GIVEN, 10, np.array([1.0, 0, 0]), -(np.arange(H) < 2).astype(float))
+    one_each = np.where(np.arange(H) < 3, -1.0, np.where(np.arange(H) < 5, 1.0, 0.0))
+    assert by_two.beats(given)
+    assert not Fitted(GIVEN, 10, np.array([1.0, 0, 0]), one_each).beats(given)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 5, 12])
+@pytest.mark.parametrize("n", [80, 1500, 8000])
+def test_a_track_learns_as_many_metrics_as_are_asked_for(iterations, n):
+    solver = search(iterations)
+    assert sum(phase.steps for phase in solver.stretches(n)) == iterations + 1
+    assert [phase.rows for phase in solver.stretches(n)] == sorted(
+        phase.rows for phase in solver.stretches(n)
+    )
+    assert solver.stretches(n)[-1].rows == n
+    state = found(solver, Known(n))
+    assert state.best is not None
+    assert len(state.told) <= solver.total(n)
+
+
+def test_from_any_state_it_goes_on_as_if_nothing_had_happened():
+    solver, oracle = search(4), Known(3000)
+    whole = found(solver, oracle)
+    state = solver.init(oracle)
+    while not solver.is_solved(state):
+        state = MetricState.from_arrays(solver.step(oracle, state).to_arrays())
+    assert state.told == whole.told
+    for one, other in zip((state.best, *state.plain), (whole.best, *whole.plain), strict=True):
+        np.testing.assert_array_equal(one.losses, other.losses)
+        np.testing.assert_array_equal(one.factor, other.factor)
+    assert chosen(state).trial == chosen(whole).trial
