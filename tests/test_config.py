@@ -194,7 +194,7 @@ def test_a_configuration_is_frozen():
         FitConfig().C = 2.0
 
 
-GROUPS = ("kernel", "dcsvm", "bsgd", "cutting_plane", "admm_hss", "alfpgm", "probability")
+GROUPS = ("kernel", "dcsvm", "bsgd", "cutting_plane", "admm_hss", "alfpgm", "probability", "metric")
 
 
 def test_every_option_has_a_description_and_a_default():
