@@ -57,8 +57,11 @@ def _of_parts(routes: Routes, most: int) -> Rows:
 
 def _raw(scaling: Scaling, rows: Rows) -> Rows:
     raw = scaling.undone(rows)
-    if raw is None:
-        raise ModelError("the scaling of the model cannot be undone; give rows to explain, with --store")
+    if raw is None or np.isnan(raw).any():
+        raise ModelError(
+            "the model's metric leaves out or mixes columns, so its support vectors are no raw rows; give rows to "
+            "explain, with --store"
+        )
     return Rows(raw)
 
 

@@ -20,7 +20,7 @@ class SupportVector:
 
     id: the training row that it was, where the model knows. label: the class that its coefficients speak for, that of
     the training row where it was one; None where they speak for none. contribution: coef K(x, s). distance: in scaled
-    features. values: (d,) raw; None where the scaling cannot be undone.
+    features. values: (d,) raw, NaN in columns that a metric leaves out; None under a full one.
     """
 
     id: int | None
