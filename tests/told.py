@@ -103,12 +103,13 @@ METRIC = {
             {"rows": 2000, "kernel": "rbf", "C": 3.0, "gamma": 0.7, "columns": 5, "score": 0.81},
             {"rows": 8000, "kernel": "matern", "C": 30.0, "gamma": 1.2, "columns": 3, "score": 0.89},
         ],
-        "parts": {
-            "columns": ["elevation", "slope"],
-            "shares": [[0.9, 0.1], [0.25, 0.75], [0.5, 0.5]],
-            "rows": [9912, 400, 8000],
-        },
-    }
+    },
+    "parts": {
+        "columns": ["elevation", "slope"],
+        "shares": [[0.9, 0.1], [0.25, 0.75], [0.5, 0.5]],
+        "rows": [9912, 400, 8000],
+        "own": 2,
+    },
 }
 TUNE = [
     {"gamma": g, "C": C, "mean_score": 0.5 + g * C / 10, "std_score": 0.01, "seconds": 0.5}

@@ -75,6 +75,10 @@ class Metric(Weighed):
         diagonal = self.factor**2 if self.is_diagonal else np.einsum("ij,ij->i", self.factor, self.factor)
         return diagonal / max(float(diagonal.sum()), np.finfo(np.float64).tiny)
 
+    def undone(self, X: np.ndarray) -> np.ndarray | None:
+        """x (m, d) float64 of x', NaN in the columns that were left out; None of a full M, which has mixed them."""
+        return self.spread(X / self.weights, np.nan) if self.is_diagonal else None
+
     def pull_back(self, gradients: np.ndarray) -> np.ndarray:
         """Derivatives by x, (m, d), from those by x'."""
         if not self.is_diagonal:
@@ -86,10 +90,6 @@ class Metric(Weighed):
         out = np.full((*values.shape[:-1], self.d), others)
         out[..., self.columns] = values
         return out
-
-    def undone(self, X: np.ndarray) -> np.ndarray | None:
-        """x (m, d) float64 of x', NaN in the columns that were left out; None of a full M, which has mixed them."""
-        return self.spread(X / self.weights, np.nan) if self.is_diagonal else None
 
     def of_rows(self, rows: Rows) -> Rows:
         """x' of scaled rows, float32."""

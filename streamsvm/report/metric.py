@@ -1,4 +1,4 @@
-"""What the columns count for, from the entry `metric` of `result.json`: shares, and those of parts."""
+"""What the columns count for, from the entries `metric` and `parts` of `result.json`."""
 
 from __future__ import annotations
 
@@ -44,19 +44,23 @@ class Parts:
 def facts(run: Run) -> Row:
     """What was learned, and how well it did on the rows that were held out."""
     told = table(run.result.get("metric"))
-    return {label: value for name, label in FACTS.items() if _is_single(value := told.get(name))}
+    found = {label: value for name, label in FACTS.items() if _is_single(value := told.get(name))}
+    own = _of_parts(run).get("own")
+    return found if number(own) is None else found | {"parts with a metric of their own": own}
 
 
 def shares(run: Run) -> list[Row]:
     """Columns and their share of what all count for, the largest first."""
     told = table(run.result.get("metric")).get("importances")
-    pairs = (
-        (pair for pair in told if isinstance(pair, list) and len(pair) == 2) if isinstance(told, list) else ()
-    )
-    known = [
-        (str(name), share) for name, value in pairs if (share := number(value)) is not None and share >= 0
-    ]
-    return [{"column": name, "share": share} for name, share in sorted(known, key=lambda pair: -pair[1])]
+    pairs = filter(_is_pair, told if isinstance(told, list) else [])
+    found = [{"column": str(name), "share": number(share)} for name, share in pairs]
+    return sorted(found, key=lambda row: -row["share"])
+
+
+def _is_pair(value: Any) -> bool:
+    """Whether it is a column and its share."""
+    share = number(value[1]) if isinstance(value, list) and len(value) == 2 else None
+    return share is not None and share >= 0
 
 
 def rungs(run: Run) -> list[Row]:
@@ -67,17 +71,21 @@ def rungs(run: Run) -> list[Row]:
 
 
 def parts(run: Run) -> Parts | None:
-    """What each part looks at, of at most MOST_PARTS, the largest ones; None where all look at the same."""
-    told = table(table(run.result.get("metric")).get("parts"))
+    """What each part looks at, the largest first, at most MOST_PARTS; None where all look at the same."""
+    told = _of_parts(run)
     columns, every = told.get("columns"), matrix(told.get("shares"))
     if not isinstance(columns, list) or every is None or every.shape[1] != len(columns):
         return None
     sizes = matrix([[size] for size in told["rows"]]) if isinstance(told.get("rows"), list) else None
     rows = None if sizes is None or len(sizes) != len(every) else sizes[:, 0]
     largest = np.arange(len(every)) if rows is None else np.argsort(-rows, kind="stable")
-    kept = np.sort(largest[:MOST_PARTS]).tolist()
-    names = [str(p) if rows is None else f"{p}: {rows[p]:,.0f} rows" for p in kept]
+    kept = largest[:MOST_PARTS].tolist()
+    names = [str(p) if rows is None else f"{rows[p]:,.0f} rows" for p in kept]
     return Parts(names, list(map(str, columns)), np.clip(every[kept], 0, 1))
+
+
+def _of_parts(run: Run) -> Row:
+    return table(run.result.get("parts")) or table(table(run.result.get("metric")).get("parts"))
 
 
 def _is_single(value: Any) -> bool:

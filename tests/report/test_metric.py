@@ -21,8 +21,9 @@ def shown(*folders):
     return {getattr(part, "title", "facts"): part for part in parts}
 
 
-def written(folder, **more):
-    return told.write_run(folder, result=told.RESULT | {"metric": told.METRIC["metric"] | more})
+def written(folder, parts=told.METRIC["parts"], **more):
+    result = told.RESULT | {"metric": told.METRIC["metric"] | more, "parts": parts}
+    return told.write_run(folder, result=result)
 
 
 def texts(figure):
@@ -39,7 +40,8 @@ def test_what_a_metric_looks_at(tmp_path):
         "What each part looks at",
     ]
     facts = {"metric": "diagonal", "kernel": "matern", "C": 30.0, "gamma": 1.2, "columns that count": 3}
-    assert parts["facts"] == Facts(facts | {"score": 0.89, "score without metric": 0.85})
+    scores = {"score": 0.89, "score without metric": 0.85}
+    assert parts["facts"] == Facts(facts | scores | {"parts with a metric of their own": 2})
     assert parts["Columns"].rows[0] == {"column": "elevation", "share": 0.62}
     assert [row["rows"] for row in parts["Search of the metric"].rows] == [2000, 8000]
     figure = parts["Importances"].figure
@@ -52,15 +54,15 @@ def test_what_a_metric_looks_at(tmp_path):
 
 def test_what_each_part_looks_at(tmp_path):
     figure = shown(written(tmp_path))["What each part looks at"].figure
-    assert texts(figure) == ["90", "10", "25", "75", "50", "50"]
+    assert texts(figure) == ["90", "10", "50", "50", "25", "75"]
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert names == ["0: 9,912 rows", "1: 400 rows", "2: 8,000 rows"]
+    assert names == ["9,912 rows", "8,000 rows", "400 rows"]
 
 
-def test_of_many_parts_the_largest_are_shown_in_their_order(tmp_path, monkeypatch):
+def test_of_many_parts_the_largest_are_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(metric, "MOST_PARTS", 2)
     found = metric.parts(read_run(written(tmp_path)))
-    assert found.names == ["0: 9,912 rows", "2: 8,000 rows"]
+    assert found.names == ["9,912 rows", "8,000 rows"]
     assert found.shares.tolist() == [[0.9, 0.1], [0.5, 0.5]]
 
 
@@ -102,8 +104,15 @@ def test_values_of_other_forms_are_left_out(tmp_path, wrong):
 
 @pytest.mark.parametrize("rows", [None, [1, 2], ["a", 2, 3], 7])
 def test_parts_without_sizes_have_numbers(tmp_path, rows):
-    parts = told.METRIC["metric"]["parts"] | {"rows": rows}
+    parts = told.METRIC["parts"] | {"rows": rows}
     assert metric.parts(read_run(written(tmp_path, parts=parts))).names == ["0", "1", "2"]
+
+
+def test_parts_may_be_told_with_the_metric(tmp_path):
+    parts = metric.parts(read_run(written(tmp_path / "one")))
+    result = {"metric": told.METRIC["metric"] | {"parts": told.METRIC["parts"]}}
+    inside = metric.parts(read_run(told.write_run(tmp_path / "two", result=result)))
+    assert (parts.names, parts.shares.tolist()) == (inside.names, inside.shares.tolist())
 
 
 def test_nothing_counts(tmp_path):

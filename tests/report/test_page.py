@@ -21,8 +21,10 @@ VOID = {"meta", "br", "link", "wbr"}
 NASTY = "<script>alert('$x^')</script>&\"\u2028\ud800"
 
 
-NASTY_METRIC = {"kind": NASTY, "importances": [[NASTY, 1]], "rungs": [{"kernel": NASTY}]}
-NASTY_METRIC["parts"] = {"columns": [NASTY], "shares": [[1]]}
+NASTY_METRIC = {
+    "metric": {"kind": NASTY, "importances": [[NASTY, 1]], "rungs": [{"kernel": NASTY}]},
+    "parts": {"columns": [NASTY], "shares": [[1]]},
+}
 
 
 class Checker(HTMLParser):
@@ -135,7 +137,7 @@ def test_texts_of_files_are_texts(tmp_path):
     )
     (folder / "evaluation.json").write_text(json.dumps(evaluation))
     (folder / "result.json").write_text(
-        json.dumps(told.RESULT | {"solver": NASTY, "seconds_by_phase": {NASTY: 3}, "metric": NASTY_METRIC})
+        json.dumps(told.RESULT | {"solver": NASTY, "seconds_by_phase": {NASTY: 3}} | NASTY_METRIC)
     )
     (folder / "tune.json").write_text(json.dumps([{NASTY: NASTY, "mean_score": 1}]))
     with (folder / "events.jsonl").open("a") as file:
