@@ -89,6 +89,28 @@ EVALUATION = {
     "precision_recall": [[0.75, 0.75], [1, 0.5]],
 }
 RELIABILITY = {"reliability": [{"confidence": i / 5, "frequency": i / 5, "count": 9} for i in range(5)]}
+METRIC = {
+    "metric": {
+        "kind": "diagonal",
+        "kernel": "matern",
+        "C": 30.0,
+        "gamma": 1.2,
+        "score": 0.89,
+        "plain_score": 0.85,
+        "columns": 3,
+        "importances": [["elevation", 0.62], ["distance to the nearest road", 0.3], ["slope", 0.08]],
+        "rungs": [
+            {"rows": 2000, "kernel": "rbf", "C": 3.0, "gamma": 0.7, "columns": 5, "score": 0.81},
+            {"rows": 8000, "kernel": "matern", "C": 30.0, "gamma": 1.2, "columns": 3, "score": 0.89},
+        ],
+    },
+    "parts": {
+        "columns": ["elevation", "slope"],
+        "shares": [[0.9, 0.1], [0.25, 0.75], [0.5, 0.5]],
+        "rows": [9912, 400, 8000],
+        "own": 2,
+    },
+}
 TUNE = [
     {"gamma": g, "C": C, "mean_score": 0.5 + g * C / 10, "std_score": 0.01, "seconds": 0.5}
     for g in (0.1, 1.0)
@@ -118,4 +140,6 @@ def write_run(
 def everything(folder: Path, **more: Any) -> Path:
     """A run that has something for every section."""
     records = [*LEVELS, *ROUNDS, *WORKING, *STEPS, *HSS, *WINDOWS, *SUPPORT, *MEMORY, *WARNING]
-    return write_run(folder, records, result=RESULT, evaluation=EVALUATION | RELIABILITY, tune=TUNE, **more)
+    return write_run(
+        folder, records, result=RESULT | METRIC, evaluation=EVALUATION | RELIABILITY, tune=TUNE, **more
+    )

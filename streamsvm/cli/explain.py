@@ -130,7 +130,9 @@ def _show_support(row: dict[str, Any]) -> None:
     if not told:
         return
     facts = [name for name in told[0][1] if name != "values" and any(v[name] is not None for _, v in told)]
-    first = [feature["feature"] for feature in row["features"][:VALUES] if told[0][1]["values"] is not None]
+    values = told[0][1]["values"] or {}  # None in columns that a metric leaves out
+    names = (feature["feature"] for feature in row["features"])
+    first = [name for name in names if values.get(name) is not None][:VALUES]
     cells = [
         [
             by,

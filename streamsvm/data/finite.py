@@ -33,12 +33,15 @@ def first_nonfinite(rows: Rows, start: int = 0) -> tuple[int, int, float] | None
     return start + row, int(rows.X.indices[at]), float(rows.X.data[at])
 
 
-def require_finite(store: Store, rows: Rows, start: int) -> None:
-    """Raises DataError naming chunk, row and column where the block of rows from `start` on holds NaN or infinity."""
-    bad = first_nonfinite(rows, start)
+def require_finite(store: Store, rows: Rows, at: int | np.ndarray) -> None:
+    """Raises DataError naming chunk, row and column where rows of a store hold NaN or infinity.
+
+    at: the number of the first row of a block, or those of all rows, (m,).
+    """
+    bad = first_nonfinite(rows)
     if bad is not None:
-        row, column, value = bad
-        store, row = store.origin(row)
+        place, column, value = bad
+        store, row = store.origin(int(at[place]) if isinstance(at, np.ndarray) else at + place)
         raise DataError(
             f"{store.url or 'X'}: row {row}, column {column} (chunk {row // store.chunk_rows}) is {value}; "
             f"expected finite numbers: correct the source and ingest it again"

@@ -75,12 +75,20 @@ class Metric(Weighed):
         diagonal = self.factor**2 if self.is_diagonal else np.einsum("ij,ij->i", self.factor, self.factor)
         return diagonal / max(float(diagonal.sum()), np.finfo(np.float64).tiny)
 
+    def undone(self, X: np.ndarray) -> np.ndarray | None:
+        """x (m, d) float64 of x', NaN in the columns that were left out; None of a full M, which has mixed them."""
+        return self.spread(X / self.weights, np.nan) if self.is_diagonal else None
+
     def pull_back(self, gradients: np.ndarray) -> np.ndarray:
         """Derivatives by x, (m, d), from those by x'."""
         if not self.is_diagonal:
             return gradients @ self.factor.T
-        out = np.zeros((len(gradients), self.d))
-        out[:, self.columns] = gradients * self.weights
+        return self.spread(gradients * self.weights)
+
+    def spread(self, values: np.ndarray, others: float = 0.0) -> np.ndarray:
+        """(..., d) of values (..., width) of x', of a diagonal M; `others` in the columns that were left out."""
+        out = np.full((*values.shape[:-1], self.d), others)
+        out[..., self.columns] = values
         return out
 
     def of_rows(self, rows: Rows) -> Rows:

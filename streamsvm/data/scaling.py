@@ -86,13 +86,13 @@ class Scaling(Weighed):
         return gradients if self.kind == "none" else gradients * self.scale
 
     def undone(self, rows: Rows) -> np.ndarray | None:
-        """Raw rows (m, d) float64 of scaled ones, None where they cannot be told; a constant feature has its value."""
-        if self.metric is not None and not (self.metric.is_diagonal and self.metric.factor.all()):
-            return None
-        X = rows.dense().astype(np.float64)
-        if self.metric is not None:
-            X /= self.metric.weights
-        if self.kind == "none":
+        """Raw rows (m, d) float64 of scaled ones; a constant feature has its value.
+
+        NaN in columns that the metric has left out; None of a full metric, which has mixed them.
+        """
+        scaled = rows.dense().astype(np.float64)
+        X = scaled if self.metric is None else self.metric.undone(scaled)
+        if X is None or self.kind == "none":
             return X
         return self.offset + np.divide(X, self.scale, out=np.zeros_like(X), where=self.scale != 0)
 

@@ -26,7 +26,6 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.estimators.callbacks import CallbackSupport, watched
 from streamsvm.events import Events, Sink, warn
-from streamsvm.explain.importances import importances
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
 from streamsvm.models.files import save_model
 from streamsvm.parallel.engine import Engine
@@ -72,11 +71,14 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """(d,) what each column counts for at the support vectors, see `explain.importances`; their sum is 1.
+        """(d,) what each column counts for, see `explain.importances`; their sum is 1.
 
+        By the metric where one was learned, else at the support vectors.
         Raises AttributeError where rows are kernel values, or not every part decides for its own rows.
         """
         check_is_fitted(self)
+        from streamsvm.explain.importances import importances  # fits do not need it
+
         try:
             return importances(self.model_).values
         except ModelError as error:

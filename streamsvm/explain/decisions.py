@@ -13,6 +13,7 @@ from streamsvm.errors import ModelError
 from streamsvm.kernels.base import Kernel
 from streamsvm.models.base import Model
 from streamsvm.models.shapes import Expansion, Routes
+from streamsvm.tasks.pairs import classes_of_pairs
 
 TILE_ENTRIES = 1 << 21  # of kernel values and of gradients, float64: 16 MiB
 
@@ -50,7 +51,11 @@ class Decision:
         return self.scaling.pull_back(out)
 
     def _tiles(self, m: int) -> Iterator[tuple[slice, slice]]:
-        """Rows and support rows by tiles that take TILE_ENTRIES."""
+        """Rows and support rows by tiles that take TILE_ENTRIES.
+
+        Not those of `Kernel.apply` and `Kernel.gradients`, which are float32: Shapley values and contributions are
+        float64, and add up to these values.
+        """
         step = max(1, min(4096, TILE_ENTRIES // max(1, self.support.d)))
         height = max(1, TILE_ENTRIES // step)
         for start in range(0, m, height):
@@ -117,7 +122,7 @@ def _speaking(model: Model, code: int, columns: int) -> np.ndarray:
         return np.ones(1)
     if not model.is_pairwise:
         return (np.arange(columns) == code).astype(np.float64)
-    first, second = np.triu_indices(len(model.classes), 1)
+    first, second = classes_of_pairs(len(model.classes))
     return (second == code).astype(np.float64) - (first == code)
 
 

@@ -37,8 +37,9 @@ def importances(model: Model, X: Any = None) -> Importances:
     """What each column counts for: the mean squared derivative of what decides times the variance of the column.
 
     So no unit counts. Over X: `Rows`, or at most 1,000 of an array, a data frame or a `Store` (see `decisions.Decision`
-    for what decides); None: over the support vectors. Of a linear model without X they are the squared weights of its
-    scaled columns. Raises ModelError, DataError.
+    for what decides); None: over the support vectors. Without X those of a model with a metric are the metric's, its
+    weights of scaled columns, and those of a linear model the squared weights of scaled columns. Raises ModelError,
+    DataError.
 
     >>> import numpy as np
     >>> from streamsvm import DCSVC
@@ -59,6 +60,9 @@ def _measured(model: Model, X: Any) -> tuple[np.ndarray, str]:
             X if isinstance(X, Rows) else sampled(model, X if isinstance(X, Store) else Store.from_arrays(X))
         )
         return by_gradients(model, rows), f"{len(rows):,} rows"
+    metric = model.header.scaling.metric
+    if metric is not None:
+        return metric.importances, "metric"
     support = support_rows(model)
     if support is None:
         return _by_weights(model), "weights"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamsvm.data.finite import first_nonfinite
+from streamsvm.data.finite import require_finite
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
-from streamsvm.errors import DataError, ModelError
+from streamsvm.errors import ModelError
 from streamsvm.models.base import Model
 from streamsvm.models.shapes import Routes
 
@@ -26,14 +26,7 @@ def chosen(model: Model, store: Store, ids: np.ndarray) -> Rows:
     """The raw rows of a store with these ids, in the model's columns. Raises ModelError, DataError."""
     columns, _ = model.columns_in(store)
     rows = store.take(ids)
-    bad = first_nonfinite(rows)
-    if bad is not None:
-        at, column, value = bad
-        origin, row = store.origin(int(ids[at]))
-        raise DataError(
-            f"{origin.url or 'X'}: row {row}, column {column} is {value}; expected finite numbers: correct the source "
-            "and ingest it again"
-        )
+    require_finite(store, rows, ids)
     return rows.arranged(columns, model.d)
 
 
@@ -57,8 +50,11 @@ def _of_parts(routes: Routes, most: int) -> Rows:
 
 def _raw(scaling: Scaling, rows: Rows) -> Rows:
     raw = scaling.undone(rows)
-    if raw is None:
-        raise ModelError("the scaling of the model cannot be undone; give rows to explain, with --store")
+    if raw is None or np.isnan(raw).any():
+        raise ModelError(
+            "the model's metric leaves out or mixes columns, so its support vectors are no raw rows; give rows to "
+            "explain, with --store"
+        )
     return Rows(raw)
 
 

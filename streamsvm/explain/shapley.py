@@ -27,6 +27,12 @@ TILE = 1 << 16  # differences at a time, 512 KiB
 def require_shapley(decision: Decision) -> None:
     """Raises ModelError where there are no Shapley values."""
     decision.kernel.shortfall(np.zeros(1))
+    metric = decision.scaling.metric
+    if metric is not None and not metric.is_diagonal:
+        raise ModelError(
+            "the model's metric is full: its kernel sees mixed columns, and Shapley values are of single ones; leave "
+            "Shapley values out, or fit with --metric diagonal"
+        )
     if decision.support.d > MOST_FEATURES:
         raise ModelError(
             f"Shapley values are of at most {MOST_FEATURES:,} columns, the model has {decision.support.d:,}; "
@@ -35,7 +41,10 @@ def require_shapley(decision: Decision) -> None:
 
 
 def shapley_values(decision: Decision, row: Rows) -> tuple[np.ndarray, float]:
-    """(d,) values of the features of one scaled row, and v of no feature at all: together g(x). Raises ModelError."""
+    """(d,) values of the raw features of one scaled row, and v of no feature at all: together g(x).
+
+    Those that a metric leaves out are 0: the kernel does not see them. Raises ModelError.
+    """
     require_shapley(decision)
     x, support, coef = row.astype(np.float64).dense()[0], decision.support, decision.coef
     out, step = np.zeros(len(x)), max(1, TILE // len(x))
@@ -43,7 +52,9 @@ def shapley_values(decision: Decision, row: Rows) -> tuple[np.ndarray, float]:
         here = slice(first, first + step)
         differences = support.take(here).astype(np.float64).dense() - x
         out += product_values(decision.kernel.shortfall(differences), coef[here])
-    return out, decision.intercept + float(coef.sum())
+    metric = decision.scaling.metric
+    values = out if metric is None else metric.spread(out)
+    return values, decision.intercept + float(coef.sum())
 
 
 def product_values(shortfall: np.ndarray, coef: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from streamsvm.errors import ModelError
 from streamsvm.explain.decisions import Decision
 from streamsvm.kernels.distance import sq_distances
 from streamsvm.models.base import Model
+from streamsvm.tasks.pairs import classes_of_pairs
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class SupportVector:
 
     id: the training row that it was, where the model knows. label: the class that its coefficients speak for, that of
     the training row where it was one; None where they speak for none. contribution: coef K(x, s). distance: in scaled
-    features. values: (d,) raw; None where the scaling cannot be undone.
+    features. values: (d,) raw, NaN in columns that a metric leaves out; None under a full one.
     """
 
     id: int | None
@@ -81,5 +82,5 @@ def _label(model: Model, coef: np.ndarray) -> Any:
         code = int(np.argmax(coef))
         return model.classes[code].item() if coef[code] > 0 else None
     pair = int(np.argmax(np.abs(coef)))  # in all pairs that it is in, it speaks for the same class
-    first, second = np.triu_indices(len(model.classes), 1)
+    first, second = classes_of_pairs(len(model.classes))
     return model.classes[(second if coef[pair] > 0 else first)[pair]].item()

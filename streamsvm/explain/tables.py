@@ -62,7 +62,6 @@ def _feature(told: Told, names: Names, f: int) -> dict[str, Any]:
 
 
 def _vector(vector: SupportVector, names: Names) -> dict[str, Any]:
-    values = vector.values
     return {
         "training_row": vector.id,
         "label": vector.label,
@@ -70,8 +69,14 @@ def _vector(vector: SupportVector, names: Names) -> dict[str, Any]:
         "kernel": vector.kernel,
         "contribution": vector.contribution,
         "distance": vector.distance,
-        "values": None if values is None else dict(zip(names, values[: len(names)].tolist(), strict=True)),
+        "values": None if vector.values is None else _known(vector.values, names),
     }
+
+
+def _known(values: np.ndarray, names: Names) -> dict[str, float | None]:
+    """Raw values by name, None in columns that a metric leaves out."""
+    told = (None if np.isnan(value) else value for value in values[: len(names)].tolist())
+    return dict(zip(names, told, strict=True))
 
 
 def write(result: dict[str, Any], out: Path) -> None:

@@ -70,9 +70,7 @@ def matern(
     for i in range(m):
         row, norm = tile[i], a_norms[i]
         for j in range(q):
-            norms = norm + b_norms[j]
-            sq = norms - np.float32(2) * row[j]
-            s = rate * np.sqrt(sq if sq > np.float32(NEAR) * norms else np.float32(0))
+            s = rate * np.sqrt(_sq_apart(norm + b_norms[j], row[j]))
             factors[j] = np.float32(1) + s * (first + second * s)
             row[j] = -s
         _exp(row, bits[i], exponents)
@@ -88,15 +86,20 @@ def matern_edge(tile, a_norms, b_norms, rate):  # inner products -> exp(-s) / s,
     for i in range(m):
         row, norm = tile[i], a_norms[i]
         for j in range(q):
-            norms = norm + b_norms[j]
-            sq = norms - np.float32(2) * row[j]
-            apart = sq > np.float32(NEAR) * norms
+            sq = _sq_apart(norm + b_norms[j], row[j])
+            apart = sq > np.float32(0)
             s = rate * np.sqrt(sq if apart else np.float32(1))
             factors[j] = np.float32(1) / s if apart else np.float32(0)
             row[j] = -s
         _exp(row, bits[i], exponents)
         for j in range(q):
             row[j] *= factors[j]
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+def _sq_apart(norms, inner):  # |a|^2 + |b|^2 and a'b -> |a - b|^2, 0 where that is rounding
+    sq = norms - np.float32(2) * inner
+    return sq if sq > np.float32(NEAR) * norms else np.float32(0)
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")

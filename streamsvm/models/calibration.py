@@ -16,7 +16,7 @@ import numpy as np
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.tasks import task_names, task_of
-from streamsvm.tasks.pairs import n_columns, n_pairs
+from streamsvm.tasks.pairs import classes_of_pairs, n_columns, n_pairs
 
 COUPLING_BYTES = 8 << 20  # of the linear systems that are solved at once
 EDGE = 4e-16  # by which the winner's probability is larger than an equal one
@@ -142,7 +142,7 @@ def coupled(p: np.ndarray, k: int) -> np.ndarray:
 
 
 def _coupled(p: np.ndarray, k: int) -> np.ndarray:
-    first, second = np.triu_indices(k, 1)
+    first, second = classes_of_pairs(k)
     r = np.zeros((len(p), k, k))
     r[:, second, first], r[:, first, second] = p, 1 - p
     system = np.ones((len(p), k + 1, k + 1))
@@ -163,7 +163,7 @@ def own_problems(decisions: np.ndarray, codes: np.ndarray, k: int, *, pairwise: 
     if not pairwise or k == 2:
         return decisions
     pair = np.zeros((k, k), np.intp)
-    pair[np.triu_indices(k, 1)] = np.arange(n_pairs(k))
+    pair[classes_of_pairs(k)] = np.arange(n_pairs(k))
     table = (pair + pair.T)[~np.eye(k, dtype=bool)].reshape(k, k - 1)
     return np.take_along_axis(decisions, table[codes], axis=1)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamsvm.events import Compressed, Failed, LevelSolved, Memory, Planned, SupportCompared, Warned
 from streamsvm.kernels.table import has_gamma
-from streamsvm.report import plots, scores
+from streamsvm.report import metric, plots, scores
 from streamsvm.report.heat_map import axes_of, heat_map
 from streamsvm.report.hss import rank_blocks
 from streamsvm.report.read import NOT_OPTIONS, Run, options_of
@@ -307,6 +307,28 @@ def calibration(runs: Sequence[Run]) -> Iterator[Part]:
     yield from _plot("calibration", "Reliability", caption, scores.calibration(runs))
 
 
+def columns(runs: Sequence[Run]) -> Iterator[Part]:
+    several = len(runs) > 1
+    learned = [(run, facts) for run in runs if (facts := metric.facts(run))]
+    if several and learned:
+        yield Table("", _known([{"run": run.name} | facts for run, facts in learned]))
+    elif learned:
+        yield Facts(learned[0][1])
+    for run in runs:
+        after = f": {run.name}" if several else ""
+        if found := metric.shares(run):
+            yield Table(f"Columns{after}", found, "Shares in the metric.", folded=len(found) > MOST_CLASSES)
+        if rungs := metric.rungs(run):
+            best = "What was best on each sample of rows, and its score on rows that were held out."
+            yield Table(f"Search of the metric{after}", _known(rungs), best)
+    most = f"Of the columns that count most, {metric.MOST_BARS} at most."
+    yield from _each(runs, "importances", "Importances", most, metric.importances)
+    largest = (
+        f"Shares in the metric of each part, in percent; of more than {metric.MOST_PARTS} parts the largest."
+    )
+    yield from _each(runs, "parts", "What each part looks at", largest, metric.looks)
+
+
 def tune(runs: Sequence[Run]) -> Iterator[Part]:
     caption = "Best mean score over whatever else was tried."
     yield from _each(runs, "tune", "Scores", caption, _heat_map)
@@ -347,6 +369,7 @@ SECTIONS = (
     Section("cost", "Time and memory", cost),
     Section("scores", "Scores", score),
     Section("calibration", "Calibration", calibration),
+    Section("columns", "What the columns count for", columns),
     Section("tune", "Tuning", tune),
     Section("warnings", "Warnings", warnings),
 )

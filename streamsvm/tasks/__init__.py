@@ -6,10 +6,10 @@ line here. It is loaded when it is first asked for: the lines alone, for help an
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsvm.errors import ConfigError
+from streamsvm.parallel.imports import imported
 
 if TYPE_CHECKING:
     from streamsvm.tasks.base import Task
@@ -45,8 +45,7 @@ def task_of(name: str) -> Task:
         raise ConfigError(f"found task {name!r}, expected one of {', '.join(_TASKS)}")
     found, options = _TASKS[name]
     if isinstance(found, str):
-        module, _, kind = found.partition(":")
-        found = getattr(import_module(module), kind)()
+        found = imported(found)()
         _TASKS[name] = Row(found, options)
     return found
 

@@ -19,6 +19,12 @@ def n_pairs(k: int) -> int:
     return k * (k - 1) // 2
 
 
+def classes_of_pairs(k: int) -> tuple[np.ndarray, np.ndarray]:
+    """(n_pairs,) codes of the earlier class of each pair, and of the later one."""
+    first, second = np.triu_indices(k, 1)
+    return first, second
+
+
 def pairs(codes: np.ndarray, k: int, *, single: bool) -> Iterator[Subproblem]:
     """The problems of two of k classes that have rows, +1 the later one; those with rows of one only where `single`."""
     for i, j in combinations(range(k), 2):

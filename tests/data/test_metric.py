@@ -82,11 +82,21 @@ def test_importances_are_the_diagonal_of_M_and_files_keep_it(factor):
     assert not wide.metric.importances[d:].any()
 
 
-def test_rows_come_back_where_no_column_was_left_out():
+@pytest.mark.parametrize(
+    "factor", [np.linspace(1, 2, d), np.array([1.0, 0, 2, 0.5, 0])], ids=["whole", "left out"]
+)
+@pytest.mark.parametrize("kind", ["standard", "none"])
+def test_rows_come_back_in_the_columns_that_count(kind, factor):
     X = np.arange(10.0).reshape(2, d)
-    whole = scaling(Metric(np.linspace(1, 2, d)))
-    np.testing.assert_allclose(whole.undone(whole.apply(Rows(X))), X, rtol=1e-5, atol=1e-5)
-    assert scaling(Metric(np.eye(d)[0])).undone(Rows(np.ones((1, 1)))) is None
+    own = scaling(Metric(factor)) if kind == "standard" else Scaling.none(d).under(Metric(factor))
+    expected = np.where(factor > 0, X, np.nan)
+    np.testing.assert_allclose(own.undone(own.apply(Rows(X))), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_constant_column_has_its_value_and_mixed_ones_have_none():
+    constant = Scaling("standard", np.array([7.0, 3.0]), np.array([0.0, 1.0]), Metric(np.array([0.0, 1.0])))
+    np.testing.assert_array_equal(constant.undone(Rows(np.ones((1, 1)))), [[7.0, 4.0]])
+    assert scaling(Metric(np.eye(d))).undone(Rows(np.ones((1, d)))) is None
 
 
 @pytest.mark.parametrize("shape", [(40, d), (3, d)], ids=["many rows", "few rows"])

@@ -8,12 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from explain.made import animals, made
+from making import write
 
 from streamsvm import DCSVC
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError, ModelError
 from streamsvm.explain.importances import importances
+from streamsvm.explain.sample import chosen
 from streamsvm.explain.tables import importances_table, rows_tables
 from streamsvm.online import BSGDClassifier
 
@@ -60,8 +62,16 @@ def test_a_model_without_support_vectors_and_rows_that_are_not_finite():
     with pytest.raises(ModelError, match="no support vectors: nothing that it says depends on the row"):
         importances(empty)
     X[7, 2] = np.nan
-    with pytest.raises(DataError, match="row 7, column 2 is nan; expected finite numbers"):
+    with pytest.raises(DataError, match="row 7, column 2 .chunk 0. is nan; expected finite numbers"):
         importances(model, X)
+
+
+def test_a_row_that_is_not_finite_is_named_by_its_place_in_the_store(tmp_path):
+    X = animals(2)[0].copy()
+    X[77, 1] = np.inf
+    store = write(tmp_path / "s", Rows(X), chunk_rows=50)
+    with pytest.raises(DataError, match="row 77, column 1 .chunk 1. is inf; expected finite numbers"):
+        chosen(made("dcsvm", 2), store.subset(np.arange(60, 90)), np.array([3, 17, 20]))
 
 
 def test_a_stream_has_the_columns_that_it_has_met():

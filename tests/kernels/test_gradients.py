@@ -8,40 +8,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernels.made import KERNELS, rows
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.kernels import slopes
 from streamsvm.kernels.base import Kernel
-from streamsvm.kernels.distance import RBF, Cauchy, Distances, Matern
-from streamsvm.kernels.inner import InnerProducts, Linear, Poly, Precomputed, Sigmoid
+from streamsvm.kernels.distance import RBF, Distances, Matern
+from streamsvm.kernels.inner import InnerProducts, Linear, Poly, Precomputed
 from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.kernels.table import kernel_names
 from streamsvm.kernels.tiles import COLUMNS
 
-KERNELS = [
-    RBF(0.1),
-    Laplacian(0.1),
-    Matern(0.4, 0.5),
-    Matern(0.4, 1.5),
-    Matern(0.4, 2.5),
-    Cauchy(0.2),
-    Poly(0.1, 3, 1.0),
-    Poly(0.5, 1, 0.0),
-    Sigmoid(0.1, -0.2),
-    Linear(),
-]
 LAYOUTS = [(a, b) for a in ("float32", "csr") for b in ("float32", "csr")]
 MORE_THAN_A_TILE = COLUMNS + 13
-
-
-def rows(m: int, d: int, layout: str, seed: int, filled: float = 0.4) -> Rows:
-    rng = np.random.default_rng(seed)
-    X = np.where(rng.random((m, d)) < filled, rng.normal(size=(m, d)), 0).astype(np.float32)
-    if layout == "uint8":
-        return Rows((np.abs(X) * 3).astype(np.uint8))
-    return Rows(sparse.csr_array(X) if layout == "csr" else X.astype(layout))
 
 
 def exact(kernel: Kernel, a: Rows, b: Rows, coef: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernels.made import EVERY, WITH_GRADIENT, rows
 from scipy import sparse
 
 from streamsvm.data.rows import Rows
@@ -17,36 +18,10 @@ from streamsvm.exchange.libsvm_write import SVM, svm_lines
 from streamsvm.exchange.onnx_graph import Graph
 from streamsvm.kernels.base import Kernel, kernel_class, kernel_from
 from streamsvm.kernels.distance import RBF, Cauchy, Matern
-from streamsvm.kernels.inner import Linear, Poly, Precomputed, Sigmoid
+from streamsvm.kernels.inner import Linear, Poly, Precomputed
 from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.kernels.table import KERNELS as ROWS
 from streamsvm.kernels.tiles import COLUMNS
-
-KERNELS = [
-    RBF(0.7),
-    RBF(1e-4),
-    RBF(300.0),
-    Laplacian(0.4),
-    Laplacian(20.0),
-    Matern(0.8, 0.5),
-    Matern(0.8, 1.5),
-    Matern(3.0, 2.5),
-    Cauchy(0.7),
-    Poly(0.5, 3, 1.0),
-    Poly(0.25, 1, 0.0),
-    Sigmoid(0.3, -0.5),
-    Sigmoid(2.0, 0.0),
-    Linear(),
-    Precomputed(),  # the last one: it has no gradient
-]
-
-
-def rows(m: int, d: int, layout: str, seed: int, filled: float = 0.5) -> Rows:
-    rng = np.random.default_rng(seed)
-    X = np.where(rng.random((m, d)) < filled, rng.normal(size=(m, d)), 0).astype(np.float32)
-    if layout == "uint8":
-        return Rows((np.abs(X) * 3).astype(np.uint8))
-    return Rows(sparse.csr_array(X) if layout == "csr" else X.astype(layout))
 
 
 def rounding(kernel: Kernel, a: Rows, b: Rows) -> float:
@@ -55,7 +30,7 @@ def rounding(kernel: Kernel, a: Rows, b: Rows) -> float:
 
 
 @pytest.mark.parametrize("layout", ["float32", "float64", "uint8", "csr"])
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("kernel", EVERY, ids=str)
 def test_block_and_diagonal_are_those_of_the_twin(kernel, layout):
     a, b = rows(70, 5, layout, 0), rows(41, 5, layout, 1)
     K = reference.kernel_matrix(kernel, a.X, b.X)
@@ -67,7 +42,7 @@ def test_block_and_diagonal_are_those_of_the_twin(kernel, layout):
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,)])
 @pytest.mark.parametrize("layout", ["float32", "csr"])
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("kernel", EVERY, ids=str)
 def test_apply_is_block_times_coefficients(kernel, layout, shape):
     a, b = rows(300, 6, layout, 2), rows(COLUMNS + 17, 6, layout, 3)  # more than one tile each way
     coef = np.random.default_rng(4).normal(size=(len(b), *shape))
@@ -79,7 +54,7 @@ def test_apply_is_block_times_coefficients(kernel, layout, shape):
     np.testing.assert_allclose(found, expected, atol=rounding(kernel, a, b) * largest)
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("kernel", EVERY, ids=str)
 @pytest.mark.parametrize(
     "layouts", [("csr", "float32"), ("float32", "csr"), ("uint8", "csr"), ("csr", "uint8")]
 )
@@ -142,7 +117,7 @@ def test_absolute_distances_at_any_share_of_zeros(layouts, filled):
 
 
 @pytest.mark.parametrize("layout", ["float64", "csr"])
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("kernel", EVERY, ids=str)
 def test_exact_values_are_those_of_the_twin(kernel, layout):
     a, b = rows(20, 5, layout, 13), rows(30, 5, layout, 14)
     expected = reference.kernel_matrix(kernel, a.X, b.X)
@@ -151,7 +126,7 @@ def test_exact_values_are_those_of_the_twin(kernel, layout):
 
 
 @pytest.mark.parametrize("layout", ["float64", "csr"])
-@pytest.mark.parametrize("kernel", KERNELS[:-1], ids=str)
+@pytest.mark.parametrize("kernel", WITH_GRADIENT, ids=str)
 def test_the_gradient_is_that_of_differences(kernel, layout):
     a, b = rows(6, 4, "float64", 15, 1.0), rows(9, 4, layout, 16)
     coef, step = np.random.default_rng(17).normal(size=9), 1e-6
@@ -162,7 +137,7 @@ def test_the_gradient_is_that_of_differences(kernel, layout):
         np.testing.assert_allclose(found[:, f], (ahead - behind) / (2 * step), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel", KERNELS[:-1], ids=str)
+@pytest.mark.parametrize("kernel", WITH_GRADIENT, ids=str)
 def test_the_gradient_at_the_row_itself_is_finite(kernel):
     a = rows(5, 3, "float64", 18)
     assert np.isfinite(kernel.gradient(a, a, np.ones(5))).all()

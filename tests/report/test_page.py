@@ -21,6 +21,12 @@ VOID = {"meta", "br", "link", "wbr"}
 NASTY = "<script>alert('$x^')</script>&\"\u2028\ud800"
 
 
+NASTY_METRIC = {
+    "metric": {"kind": NASTY, "importances": [[NASTY, 1]], "rungs": [{"kernel": NASTY}]},
+    "parts": {"columns": [NASTY], "shares": [[1]]},
+}
+
+
 class Checker(HTMLParser):
     """Every tag is closed by its own; ids, references, text."""
 
@@ -74,7 +80,7 @@ def check(text):
 def test_a_full_page_is_whole_and_needs_nothing_else(tmp_path):
     ids, text = shown(told.everything(tmp_path / "run"))
     checker = check(text)
-    assert len(ids) == 12
+    assert len(ids) == 13
     assert set(ids) <= set(checker.ids)
     assert not re.search(r"https?:|@import|src=", text)
     assert text.count("<svg ") >= 14
@@ -98,6 +104,7 @@ def test_a_full_page_is_whole_and_needs_nothing_else(tmp_path):
         (("budget",), [r | {"event": "stretch"} for r in told.WINDOWS], {}),
         (("cost",), told.MEMORY, {}),
         (("cost",), [], {"result": told.RESULT}),
+        (("columns",), [], {"result": told.METRIC}),
         (("scores",), [], {"evaluation": told.EVALUATION}),
         (("calibration", "scores"), [], {"evaluation": {"accuracy": 1.0} | told.RELIABILITY}),
         (("tune",), [], {"tune": told.TUNE}),
@@ -130,7 +137,7 @@ def test_texts_of_files_are_texts(tmp_path):
     )
     (folder / "evaluation.json").write_text(json.dumps(evaluation))
     (folder / "result.json").write_text(
-        json.dumps(told.RESULT | {"solver": NASTY, "seconds_by_phase": {NASTY: 3}})
+        json.dumps(told.RESULT | {"solver": NASTY, "seconds_by_phase": {NASTY: 3}} | NASTY_METRIC)
     )
     (folder / "tune.json").write_text(json.dumps([{NASTY: NASTY, "mean_score": 1}]))
     with (folder / "events.jsonl").open("a") as file:
@@ -152,7 +159,7 @@ def test_several_runs_side_by_side(tmp_path):
     (other / "tune.json").unlink()  # whose best trial has another C
     ids, text = shown(one, other)
     checker = check(text)
-    assert len(ids) == 12
+    assert len(ids) == 13
     for name in ("run (1)", "run (2)", "64", "2 runs", "accuracy"):
         assert name in checker.text
     table = text[text.index('id="summary"') : text.index('id="convergence"')]

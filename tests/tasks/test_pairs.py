@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from private_sklearn import ovr_decision_function
 
-from streamsvm.tasks.pairs import n_pairs, pair_coefficients, pairs, vote
+from streamsvm.tasks.pairs import classes_of_pairs, n_pairs, pair_coefficients, pairs, vote
 
 
 @pytest.mark.parametrize("k", [3, 4, 7])
@@ -24,6 +24,11 @@ def test_votes_are_those_of_scikit_learn(k):
 
 def test_a_zero_decision_is_nobodys_vote():
     np.testing.assert_array_equal(vote(np.zeros((2, 3)), 3), np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_classes_of_pairs_are_in_the_order_of_decisions(k):
+    assert list(zip(*classes_of_pairs(k), strict=True)) == list(combinations(range(k), 2))
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
