@@ -95,8 +95,8 @@ class Costs:
     base_bytes: int
     is_spread: bool
     divided: int | None
-    sample: int
     pilots: Sequence[Pilot]
+    sample: int = 0
 
     def at(self, n: int, site: Site) -> dict[str, Any]:
         """Estimates for n rows: seconds, seconds by phase, bytes."""
@@ -219,8 +219,8 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
         again.peak_rss_bytes,
         growth.is_spread(config, task.n_subproblems(k)),
         growth.divided(store.n, config),
-        config.metric.sample,
         pilots,
+        config.metric.sample,
     )
 
 

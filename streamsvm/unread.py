@@ -36,11 +36,7 @@ def rules() -> Iterator[Rule]:
         for option in task_options(name):
             yield Rule(option, f"task {name}", "task", partial(eq, name))
     yield Rule("probability.folds", "a fit with probabilities", "probability.method", bool)
-    for member in MetricConfig.model_fields:
-        if member != "kind":
-            kinds = ("full",) if member == "rank" else ("diagonal", "full")
-            readers = "a full metric" if member == "rank" else "a fit with a metric"
-            yield Rule(f"metric.{member}", readers, "metric.kind", partial(contains, kinds))
+    yield from MetricConfig.rules
 
 
 def _listed(what: str, names: list[str]) -> str:

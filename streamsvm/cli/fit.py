@@ -156,9 +156,25 @@ def fit(
             performance_report=performance_report,
             events=events,
         )
-    emit(report, as_json=as_json, title="Trained")
+    emit(
+        report, as_json=as_json, title="Trained", rows=report | {"metric": _metric_told(report.get("metric"))}
+    )
     if not as_json:
         typer.echo(f"next: streamsvm evaluate --model {shlex.quote(str(model))} --store TEST_STORE")
+
+
+def _metric_told(metric: dict[str, Any] | None) -> str | None:
+    """What a fit chose along with a metric, and why, in a line."""
+    if metric is None:
+        return None
+    if "score" not in metric:
+        return f"none: {metric['reason']}"
+    gamma = "" if metric["gamma"] is None else f", gamma {metric['gamma']:.4g}"
+    name, score, plain = metric["scoring"], metric["score"], metric["given_score"]
+    return (
+        f"{metric['kind']}, {metric['columns']} columns; {metric['kernel']}, C {metric['C']:.4g}{gamma}; {name} of "
+        f"held-out rows {score:.4f}, as given {plain:.4f}"
+    )
 
 
 def resolve(flags: dict[str, Any], config: Path | None, sets: list[str]) -> FitConfig:

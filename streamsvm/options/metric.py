@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from functools import partial
+from operator import eq, ne
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from streamsvm.options.base import Options, Whole
+from streamsvm.options.base import Options, Rule, Whole
 from streamsvm.solvers.catalogue import SOLVERS
 
 Searched = Literal["kernel", "C", "gamma"]
@@ -15,6 +17,14 @@ Searched = Literal["kernel", "C", "gamma"]
 
 class MetricConfig(Options):
     """What each column counts for, learned from gradients on a sample (Radhakrishnan et al. 2024)."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *(
+            Rule(f"metric.{name}", "a fit with a metric", "metric.kind", partial(ne, "none"))
+            for name in ("iterations", "sample", "search")
+        ),
+        Rule("metric.rank", "a full metric", "metric.kind", partial(eq, "full")),
+    )
 
     kind: Annotated[
         Literal["none", "diagonal", "full"],

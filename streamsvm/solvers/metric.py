@@ -8,7 +8,7 @@ begin on few rows; the best go on with more, and the last one with all. A metric
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,7 +20,8 @@ LEAST_ROWS = 1000  # of a phase
 SETTLED = 2  # steps of the last phase that were no better: more would not be, either
 
 
-class Trial(NamedTuple):
+@dataclass(frozen=True)
+class Trial(Weighed):
     """What is tried under a metric. gamma: over the oracle's unit; NaN: as the options say."""
 
     kernel: str
@@ -78,7 +79,7 @@ class Fitted:
         return float(gains.mean()) > float(gains.std()) / max(1, len(gains)) ** 0.5
 
     def to_arrays(self) -> dict[str, Any]:
-        return self.trial._asdict() | {"rows": self.rows, "factor": self.factor, "losses": self.losses}
+        return asdict(self.trial) | {"rows": self.rows, "factor": self.factor, "losses": self.losses}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Fitted:
@@ -105,7 +106,7 @@ class Track:
         return self.last.score if self.last else -np.inf
 
     def to_arrays(self) -> dict[str, Any]:
-        arrays = self.trial._asdict() | {"factor": self.factor, "way": self.way}
+        arrays = asdict(self.trial) | {"factor": self.factor, "way": self.way}
         arrays |= {} if self.start is None else {"start": self.start}
         for name, fitted in (("last_", self.last), ("first_", self.first)):
             arrays |= prefixed(name, fitted.to_arrays()) if fitted else {}
@@ -217,7 +218,7 @@ class MetricSearch:
         track = Track(trials[at], factor, start, way, fitted, track.first or fitted)
         tracks = (*state.tracks[: state.turn], track, *state.tracks[state.turn + 1 :])
         width = factor_width(fitted.factor)
-        told = (*state.told, (phase.rows, *fitted.trial, width, fitted.score))
+        told = (*state.told, (phase.rows, *astuple(fitted.trial), width, fitted.score))
         return self._advanced(replace(state, tracks=tracks, told=told), fitted, phases)
 
     def _advanced(self, state: MetricState, fitted: Fitted, phases: tuple[Stretch, ...]) -> MetricState:
@@ -244,10 +245,10 @@ class MetricSearch:
             ((2.0, 0.5, 4.0) if is_first else (2.0, 0.5) if begins else (track.way,)) if self.gamma else ()
         )
         Cs = (3.0, 1 / 3) if self.C and begins and not is_last else ()
-        near = [last._replace(gamma=last.gamma * factor) for factor in gammas]
-        near += [last._replace(C=last.C * factor) for factor in Cs]
+        near = [replace(last, gamma=last.gamma * factor) for factor in gammas]
+        near += [replace(last, C=last.C * factor) for factor in Cs]
         if is_first and self.gamma and self.C:
-            near.append(last._replace(gamma=4 * last.gamma, C=3 * last.C))
+            near.append(replace(last, gamma=4 * last.gamma, C=3 * last.C))
         return [last, *near]
 
     def _without(self, problem: Oracle, state: MetricState) -> tuple[Fitted, ...]:

@@ -12,9 +12,11 @@ from streamsvm.config import FitConfig, KernelConfig
 from streamsvm.data.finite import first_nonfinite, require_finite
 from streamsvm.data.gather import gather
 from streamsvm.data.metric import Metric
+from streamsvm.data.moments import moments_of
 from streamsvm.data.samples import StoreSamples
+from streamsvm.data.scaling import Scaling, from_moments
 from streamsvm.errors import ConfigError
-from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.table import kernel_row
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import free_bytes, process_bytes
@@ -74,7 +76,10 @@ def with_metric(prepared: Prepared, context: Context) -> Prepared:
     kernel = prepared.kernel  # whose gamma all rows have told
     if best.has_metric or not is_given:
         kernel = learner.kernel(best.trial, Metric(best.factor).of_rows(sample.rows))
-    return replace(_under(prepared, best, kernel), learned=_report(prepared, state, best, kernel))
+    scaling = _scaling(prepared, best, kernel, sample)
+    return replace(
+        _under(prepared, best, kernel, scaling), learned=_report(prepared, state, best, kernel, scaling)
+    )
 
 
 def require_metric(config: FitConfig, task: Task, *, is_sparse: bool) -> None:
@@ -172,33 +177,52 @@ def _most_rows(prepared: Prepared, engine: Engine) -> int:
     return int(MOST_SHARE * left / (row_bytes * (2 + 2 * engine.slots)))
 
 
-def _under(prepared: Prepared, best: Fitted, kernel: Kernel) -> Prepared:
+def _under(prepared: Prepared, best: Fitted, kernel: Kernel, scaling: Scaling) -> Prepared:
     """The data as the best fit had it, and a configuration that says so."""
     config, C = prepared.config, best.trial.C
     options = config.kernel.model_copy(update=kernel.to_attrs())
     config = config.model_copy(update={"C": C, "kernel": options})
-    scaling = prepared.scaling.under(Metric(best.factor)) if best.has_metric else prepared.scaling
     upper = prepared.upper * (C / prepared.config.C)
     return replace(prepared, config=config, scaling=scaling, kernel=kernel, upper=upper)
 
 
-def _report(prepared: Prepared, state: MetricState, best: Fitted, kernel: Kernel) -> dict[str, Any]:
+def _scaling(prepared: Prepared, best: Fitted, kernel: Kernel, sample: Sample) -> Scaling:
+    """The scaling under a metric. Of dense rows that nobody scaled it has means and deviations of the sample, so that
+    rows are near the origin, and that the metric tells what columns count for in any unit."""
+    before, factor = prepared.scaling, best.factor
+    if not best.has_metric:
+        return before
+    is_raw = before.kind in ("none", "centre") and isinstance(sample.rows.X, np.ndarray)
+    if not (is_raw and isinstance(kernel, Stationary)):
+        return before.under(Metric(factor))
+    own = from_moments("standard", moments_of(sample.rows))
+    deviations = np.divide(1.0, own.scale, out=np.zeros_like(own.scale), where=own.scale > 0)
+    metric = Metric(factor * (deviations if factor.ndim == 1 else deviations[:, None]))
+    return Scaling("sample", before.offset + own.offset, own.scale, metric)
+
+
+def _report(
+    prepared: Prepared, state: MetricState, best: Fitted, kernel: Kernel, scaling: Scaling
+) -> dict[str, Any]:
     """What was chosen, how well it decides on held-out rows with and without the metric, and how it came about."""
     plain = max(fitted.score for fitted in state.plain)
     found: dict[str, Any] = {"kind": prepared.config.metric.kind if best.has_metric else "none"}
     if not best.has_metric:
         found["reason"] = "held-out rows are decided as well without one"
-    metric, names = Metric(best.factor), prepared.store.feature_names or ()
-    order = np.argsort(-metric.importances, kind="stable")[:SHOWN].tolist()
-    shares = [(names[f] if f < len(names) else str(f), float(metric.importances[f])) for f in order]
+    names, shares = prepared.store.feature_names or (), []
+    if scaling.metric is not None:
+        importances = scaling.metric.importances
+        order = np.argsort(-importances, kind="stable")[:SHOWN].tolist()
+        shares = [(names[f] if f < len(names) else str(f), float(importances[f])) for f in order]
     return found | {
         "kernel": kernel.name,
         "C": best.trial.C,
         "gamma": kernel.to_attrs().get("gamma"),
+        "scoring": prepared.task.scoring,
         "score": best.score,
         "plain_score": plain,
         "given_score": state.plain[0].score,
         "columns": factor_width(best.factor),
-        "importances": [share for share in shares if share[1] > 0] if best.has_metric else [],
+        "importances": [share for share in shares if share[1] > 0],
         "rungs": facts(state),
     }

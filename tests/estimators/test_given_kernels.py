@@ -84,7 +84,10 @@ class TestMatrices:
                 ALFPGMSVC(kernel="precomputed", scale="minmax"),
                 "values are no features; expected scale 'none'",
             ),
-            (ALFPGMSVC(kernel="precomputed", probability=True), "expected scale 'none' and no probability"),
+            (
+                ALFPGMSVC(kernel="precomputed", probability=True),
+                "expected scale 'none', no metric and no probability",
+            ),
             (
                 DCSVC(kernel="precomputed"),
                 "need not be positive semidefinite; found solver dcsvm, expected alfpgm",
