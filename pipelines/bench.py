@@ -70,6 +70,7 @@ SOURCES = {
     "a9a": Source(("a9a.bz2",), ("--dense",), ("a9a.t.bz2",)),
     "ijcnn1": Source(("ijcnn1.bz2",), ("--dense",), ("ijcnn1.t.bz2",)),
     "covtype": Source(("covtype.csv.gz",), ("--label", "Cover_Type", "--split", "0.8", "--seed", "0")),
+    "electricity": Source(("electricity.csv.gz",), ("--label", "class", "--split", "0.8", "--seed", "0")),
     "mnist": Source(
         ("train-images-idx3-ubyte.gz",),
         ("--labels", "train-labels-idx1-ubyte.gz"),
