@@ -1,13 +1,12 @@
 """streamsvm on the scoreboard: one place that says what it is given.
 
 `streamsvm` has standardised columns alike, and a search of C and gamma. `streamsvm metric` learns what each column
-weighs as well (`metric="diagonal"`); it is left out where the estimator has no such parameter. Regression is
+counts for, and chooses kernel, C and gamma itself (`metric="diagonal"`): there is nothing to search. Regression is
 `ALFPGMSVR`, whose seconds grow as the square of the rows, and which has no early prediction.
 """
 
 from __future__ import annotations
 
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,11 @@ SPACE = {"C": log(0.3, 100), "gamma_d": log(0.1, 200), "epsilon": log(0.01, 0.5)
 
 
 def _make(config: Config, about: About) -> Any:
-    chosen = {"C": config["C"], "gamma": config["gamma_d"] / about.d, "n_jobs": about.cores}
-    chosen |= {"metric": config["metric"]} if "metric" in config else {}
+    chosen = {"n_jobs": about.cores}
+    if "metric" in config:
+        chosen |= {"metric": config["metric"]}
+    else:
+        chosen |= {"C": config["C"], "gamma": config["gamma_d"] / about.d}
     if about.is_regression:
         return ALFPGMSVR(**chosen, epsilon=config["epsilon"])
     early = {"early": True, "levels": config.get("levels"), "random_state": about.seed}
@@ -32,21 +34,10 @@ def _write(model: Any, path: Path) -> None:
     model.save(path.with_suffix(".zarr"))
 
 
-def _no_metric() -> str | None:
-    has = "metric" in signature(DCSVC).parameters and "metric" in signature(ALFPGMSVR).parameters
-    return None if has else "these estimators have no parameter `metric`"
-
-
 WARM = {"levels": 1}  # compiles what larger sets need
 OURS = {
     "streamsvm": Peer("streamsvm", _make, FIRST, SPACE, write=_write, warm=WARM),
     "streamsvm metric": Peer(
-        "streamsvm",
-        _make,
-        FIRST | {"metric": "diagonal"},
-        SPACE,
-        write=_write,
-        warm=WARM,
-        missing=_no_metric,
+        "streamsvm", _make, {"metric": "diagonal", "epsilon": 0.1}, {}, write=_write, warm=WARM
     ),
 }

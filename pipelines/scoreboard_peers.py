@@ -61,10 +61,9 @@ class Peer:
     fit: Callable[[Any, np.ndarray, np.ndarray, About], Any] = fit_plainly
     write: Callable[[Any, Path], None] = write_joblib  # the model, to a file or folder
     warm: Config = field(default_factory=dict)  # of the fit on a few rows that nobody times
-    missing: Callable[[], str | None] = lambda: None  # why it is left out, its package apart
 
     def left_out(self) -> str | None:
-        return "not installed" if find_spec(self.package) is None else self.missing()
+        return "not installed" if find_spec(self.package) is None else None
 
     def configs(self, most: int, seed: int) -> list[Config]:
         """The same for everyone who asks with this seed."""
