@@ -17,6 +17,7 @@ from streamsvm.parallel.sizes import Weighed
 from streamsvm.solvers.in_turn import prefixed, unprefixed
 
 LEAST_ROWS = 1000  # of a phase
+NUMBERS = ("phase", "steps", "turn", "settled")  # of a state
 SETTLED = 2  # steps of the last phase that were no better: more would not be, either
 
 
@@ -39,6 +40,11 @@ class Found(Weighed):
     @property
     def score(self) -> float:
         return 1.0 - float(self.losses.mean())
+
+    @classmethod
+    def of_all(cls, found: Sequence[Found]) -> Found:
+        """Of a trial on several samples, one after the other."""
+        return cls(*(np.concatenate([getattr(f, name) for f in found]) for name in ("losses", "alpha")))
 
 
 class Oracle(Protocol):
@@ -133,10 +139,11 @@ class MetricState:
     best: Fitted | None = None
     told: tuple[tuple[Any, ...], ...] = ()
     plain: tuple[Fitted, ...] = ()
+    ended: bool = False
 
     def to_arrays(self) -> dict[str, Any]:
         """All of it under names, for a checkpoint."""
-        arrays: dict[str, Any] = {name: getattr(self, name) for name in ("phase", "steps", "turn", "settled")}
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS} | {"ended": self.ended}
         arrays |= {f"told{i}": np.array([str(value) for value in row]) for i, row in enumerate(self.told)}
         arrays |= prefixed("best_", self.best.to_arrays()) if self.best else {}
         items: list[tuple[str, Sequence[Track | Fitted]]] = [("track", self.tracks), ("plain", self.plain)]
@@ -147,13 +154,20 @@ class MetricState:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> MetricState:
-        numbers = {name: int(arrays[name]) for name in ("phase", "steps", "turn", "settled")}
+        numbers = {name: int(arrays[name]) for name in NUMBERS}
         best = unprefixed("best_", arrays)
         tracks = tuple(Track.from_arrays(found) for found in _numbered("track", arrays))
         plain = tuple(Fitted.from_arrays(found) for found in _numbered("plain", arrays))
         rows = (arrays[f"told{i}"].tolist() for i in range(sum(name.startswith("told") for name in arrays)))
         told = tuple((int(r[0]), r[1], *map(float, r[2:4]), int(r[4]), float(r[5])) for r in rows)
-        return cls(tracks, best=Fitted.from_arrays(best) if best else None, told=told, plain=plain, **numbers)
+        return cls(
+            tracks,
+            best=Fitted.from_arrays(best) if best else None,
+            told=told,
+            plain=plain,
+            ended=bool(arrays["ended"]),
+            **numbers,
+        )
 
 
 def _numbered(name: str, arrays: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -173,22 +187,27 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class MetricSearch:
-    """The solver. tracks: to begin with. given: what is fitted where nothing is learned. iterations: most metrics of a
-    track. gamma, C: whether they are searched."""
+    """The solver. tracks: to begin with. iterations: most metrics of a track. gamma, C: whether they are searched.
+
+    given: what is fitted where nothing is learned, to be compared at the end. None: the tracks come from a search
+    before, and go on with all rows.
+    """
 
     tracks: tuple[Track, ...]
-    given: Trial
     iterations: int
     gamma: bool
     C: bool
+    given: Trial | None = None
 
     def init(self, problem: Oracle) -> MetricState:
         return MetricState(self.tracks)
 
     def stretches(self, n: int) -> tuple[Stretch, ...]:
-        """The phases over n rows: as many steps as metrics, and one more; half of them, or more, with all rows."""
+        """The phases over n rows: as many steps as metrics, and one more; with all rows two of them, or more."""
         steps = self.iterations + 1
-        early = min(6, steps // 2)
+        if self.given is None:
+            return (Stretch(n, steps, 1),)
+        early = min(6, steps - 2)
         found = zip((8, 4, 2), (early + 2, early + 1, early), (3, 2, 1), strict=True)
         phases = [Stretch(min(n, max(LEAST_ROWS, n // part)), own // 3, keep) for part, own, keep in found]
         return *(phase for phase in phases if phase.steps), Stretch(n, steps - early, 1)
@@ -203,9 +222,9 @@ class MetricSearch:
     def step(self, problem: Oracle, state: MetricState) -> MetricState:
         phases = self.stretches(problem.n)
         if state.phase == len(phases):
-            return replace(state, plain=self._without(problem, state))
+            return replace(state, plain=self._without(problem, state), ended=True)
         phase, track = phases[state.phase], state.tracks[state.turn]
-        trials = self._trials(track, state, is_last=state.phase == len(phases) - 1)
+        trials = self._trials(track, state)
         found = problem.tried(phase.rows, track.factor, trials, track.start)
         at = int(np.argmax([each.score for each in found]))
         fitted = Fitted(trials[at], phase.rows, track.factor, found[at].losses)
@@ -235,16 +254,17 @@ class MetricSearch:
             return replace(state, turn=0, steps=state.steps + 1)
         best_first = sorted(state.tracks, key=lambda track: -track.score)
         kept = tuple(best_first[: phases[state.phase].keep])
-        return replace(state, tracks=kept, phase=state.phase + 1, steps=0, turn=0)
+        ended = is_last and self.given is None
+        return replace(state, tracks=kept, phase=state.phase + 1, steps=0, turn=0, ended=ended)
 
-    def _trials(self, track: Track, state: MetricState, *, is_last: bool) -> list[Trial]:
+    def _trials(self, track: Track, state: MetricState) -> list[Trial]:
         """What is tried next to the last one, itself first: both ways where a phase begins, then one."""
         last, begins = track.trial, state.steps == 0
-        is_first = begins and state.phase == 0
+        is_first = begins and state.phase == 0 and self.given is not None
         gammas = (
             ((2.0, 0.5, 4.0) if is_first else (2.0, 0.5) if begins else (track.way,)) if self.gamma else ()
         )
-        Cs = (3.0, 1 / 3) if self.C and begins and not is_last else ()
+        Cs = (3.0, 1 / 3) if self.C and begins else ()
         near = [replace(last, gamma=last.gamma * factor) for factor in gammas]
         near += [replace(last, C=last.C * factor) for factor in Cs]
         if is_first and self.gamma and self.C:
@@ -254,6 +274,7 @@ class MetricSearch:
     def _without(self, problem: Oracle, state: MetricState) -> tuple[Fitted, ...]:
         """What is given, and what the best track's kernel came to at first, on all rows and without a metric."""
         assert state.best is not None  # the last phase has steps
+        assert self.given is not None  # else it has ended
         first = state.tracks[0].first
         same = np.ones(len(state.best.factor))
         trials = [self.given]
@@ -266,7 +287,7 @@ class MetricSearch:
 
     @staticmethod
     def is_solved(state: MetricState) -> bool:
-        return bool(state.plain)
+        return state.ended
 
 
 def chosen(state: MetricState) -> Fitted:

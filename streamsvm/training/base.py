@@ -138,6 +138,11 @@ class Fit(ABC):
         }
 
     @classmethod
+    def decides_locally(cls, n: int, config: FitConfig) -> bool:
+        """Whether a row is decided by training rows near it alone."""
+        return False
+
+    @classmethod
     def shares_folds(cls, n: int, config: FitConfig) -> bool:
         """Whether a search may decide n rows in pairs of classes, each without its fold, as one problem: by `folds`, or
         with the duals of all folds side by side, where solving them is all that a fit does."""

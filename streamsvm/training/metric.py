@@ -20,6 +20,7 @@ from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.table import kernel_row
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import free_bytes, process_bytes
+from streamsvm.solvers.catalogue import fit_class
 from streamsvm.solvers.loop import run
 from streamsvm.solvers.metric import (
     Fitted,
@@ -34,16 +35,18 @@ from streamsvm.solvers.metric import (
 from streamsvm.tasks.base import Task
 from streamsvm.training.base import Context
 from streamsvm.training.prepare import Prepared
+from streamsvm.training.regions import regions
 from streamsvm.training.subproblems import Asked
-from streamsvm.training.trials import Learner, Sample, SampleTrials
+from streamsvm.training.trials import HELD, Learner, Sample, SampleTrials
 
 KERNELS = ("rbf", "matern", "laplacian")  # that are tried
-HELD = 5  # one of so many rows is held out
 LEAST_ROWS = 100
-FIRST_GAMMA, FIRST_C = (
-    2.0,
-    10.0,
-)  # to begin with; gamma over the one at which half of all values are above 1/e
+MOST_HELD = 10_000
+FIRST_GAMMA, FIRST_C = 2.0, 10.0  # gamma over the one at which half of all values are above 1/e
+TYPICAL_ROWS = 512
+DENSE = 4  # times the sample: rows of a store whose parts are worth to be looked at
+REGIONS, REGION_ROWS = 8, 6000
+BEFORE_REGIONS = 7  # metrics of a track, where regions go on
 MOST_SHARE = 0.25  # of what memory is left that the sample and its copies may take
 UNEVEN = 3.0  # standard deviations that are so many times others
 SHOWN = 20  # columns in a report
@@ -56,30 +59,47 @@ def with_metric(prepared: Prepared, context: Context) -> Prepared:
     """
     config, store = prepared.config, prepared.store
     require_metric(config, prepared.task, is_sparse=store.is_sparse)
+    local = (
+        fit_class(config.solver).decides_locally(store.n, config) and store.n >= DENSE * config.metric.sample
+    )
     sample = drawn(prepared, context.engine)
     if isinstance(sample, str):
         return replace(prepared, learned={"kind": "none", "reason": sample})
-    along: set[str] = set(config.metric.search or ())
     rank = config.metric.rank if config.metric.kind == "full" else None
-    learner = Learner(config.kernel, rank)
-    problem = SampleTrials(sample, learner, context.engine)
-    search = MetricSearch(
-        tuple(Track(trial, start) for trial in _trials(config, along) for start in _starts(prepared, sample)),
-        Trial(config.kernel.name, math.nan, config.C),
-        config.metric.iterations,
-        "gamma" in along,
-        "C" in along,
-    )
-    state = _searched(search, problem, context)
-    best = chosen(state)
+    learner = Learner(config.kernel, rank, sample.rows.take(slice(TYPICAL_ROWS)))
+    tracks = tuple(Track(trial, start) for trial in _trials(config) for start in _starts(prepared, sample))
+    given = Trial(config.kernel.name, math.nan, config.C)
+    search = _search(config, tracks, given)
+    if local:  # regions tell more than more steps here
+        search = replace(search, iterations=min(search.iterations, BEFORE_REGIONS))
+    state = _searched(search, SampleTrials((sample,), learner, context.engine), context)
+    best, found = chosen(state), _facts(prepared, state)
+    if local and best.has_metric:
+        dense = _in_regions(prepared, sample, learner, best, context)
+        assert dense.best is not None  # it has steps
+        best, found = dense.best, found | {"regions": facts(dense)}
     is_given = math.isnan(best.trial.gamma) and best.trial.kernel == config.kernel.name
     kernel = prepared.kernel  # whose gamma all rows have told
     if best.has_metric or not is_given:
-        kernel = learner.kernel(best.trial, Metric(best.factor).of_rows(sample.rows))
+        kernel = learner.kernel(best.trial, Metric(best.factor))
     scaling = _scaling(prepared, best, kernel, sample)
-    return replace(
-        _under(prepared, best, kernel, scaling), learned=_report(prepared, state, best, kernel, scaling)
-    )
+    chose = _chose(prepared, best, kernel, scaling)
+    return replace(_under(prepared, best, kernel, scaling), learned=chose | found)
+
+
+def _search(config: FitConfig, tracks: tuple[Track, ...], given: Trial | None = None) -> MetricSearch:
+    along = config.metric.search or ()
+    return MetricSearch(tracks, config.metric.iterations, "gamma" in along, "C" in along, given)
+
+
+def _in_regions(
+    prepared: Prepared, sample: Sample, learner: Learner, best: Fitted, context: Context
+) -> MetricState:
+    """The search, gone on with in some regions where rows are as dense as in the parts that are to decide."""
+    centres, engine = sample.rows.take(slice(REGIONS)), context.engine
+    dense = regions(prepared, centres, Metric(best.factor), REGION_ROWS, engine, context.events)
+    search = _search(prepared.config, (Track(best.trial, best.factor),))
+    return _searched(search, SampleTrials(dense, learner, engine), context, "regions")
 
 
 def require_metric(config: FitConfig, task: Task, *, is_sparse: bool) -> None:
@@ -96,25 +116,28 @@ def require_metric(config: FitConfig, task: Task, *, is_sparse: bool) -> None:
         )
 
 
-def _searched(search: MetricSearch, problem: SampleTrials, context: Context) -> MetricState:
+def _searched(
+    search: MetricSearch, problem: SampleTrials, context: Context, name: str = "metric"
+) -> MetricState:
     """The search's last state, from a checkpoint's on where there is one."""
-    states, total = context.checkpoints.inside("metric"), search.total(problem.n)
+    states, total = context.checkpoints.inside(name), search.total(problem.n)
     saved = states.load()
     state = MetricState.from_arrays(saved) if saved else search.init(problem)
 
     def on_step(state: MetricState) -> None:
         score = round(state.told[-1][-1], 5)
-        context.events.progress("metric", min(len(state.told), total - 1), total, score=score)
+        context.events.progress(name, min(len(state.told), total - 1), total, score=score)
         states.offer(state.to_arrays, last=search.is_solved(state))
 
     with context.engine.serial_blas():
         state = run(search, problem, state, stop=search.is_solved, on_step=on_step)
-    context.events.progress("metric", total, total)
+    context.events.progress(name, total, total)
     return state
 
 
-def _trials(config: FitConfig, along: set[str]) -> list[Trial]:
+def _trials(config: FitConfig) -> list[Trial]:
     """What tracks begin with: a trial for each kernel that is tried."""
+    along = config.metric.search or ()
     names = [config.kernel.name]
     if "kernel" in along:
         kinds = [name for name in KERNELS if name != "laplacian" or config.metric.kind == "diagonal"]
@@ -149,24 +172,26 @@ def _starts(prepared: Prepared, sample: Sample) -> list[np.ndarray]:
 def drawn(prepared: Prepared, engine: Engine) -> Sample | str:
     """The sample of a store; or why it has none. Raises DataError."""
     store, config = prepared.store, prepared.config
-    n = min(store.n, config.metric.sample, _most_rows(prepared, engine))
+    most = _most_rows(prepared, engine)
+    n = min(store.n, config.metric.sample, most)
     if n < LEAST_ROWS:
         return f"{n} rows are too few to learn a metric from, expected at least {LEAST_ROWS}"
     rng = np.random.default_rng([config.seed, 22])
+    held = min(store.n - n + n // HELD, max(n // HELD, MOST_HELD), most)  # more where there are others
+    n += held - n // HELD
     ids = np.sort(rng.choice(store.n, n, replace=False))
-    rows = gather(StoreSamples(store, prepared.scaling), ids, engine).astype(np.float32)
-    bad = first_nonfinite(rows)
+    rows_drawn = gather(StoreSamples(store, prepared.scaling), ids, engine).astype(np.float32)
+    bad = first_nonfinite(rows_drawn)
     if bad is not None:
         at = int(ids[bad[0]])
         require_finite(store, store.read(at, at + 1), at)
     asked = Asked(
         prepared.task, prepared.targets, prepared.upper / config.C, np.zeros(store.n, np.int8)
     ).take(ids)
-    order = rng.permutation(n)
-    held, own = order[: n // HELD], order[n // HELD :]
-    if not any(True for _ in asked.task.subproblems(asked.take(own).targets)):
+    sample = Sample.parted(rows_drawn, asked, rng.permutation(n), held)
+    if not any(True for _ in asked.task.subproblems(sample.asked.targets)):
         return "the sample has rows of one class alone"
-    return Sample(rows.take(own), asked.take(own), rows.take(held), asked.take(held))
+    return sample
 
 
 def _most_rows(prepared: Prepared, engine: Engine) -> int:
@@ -201,11 +226,8 @@ def _scaling(prepared: Prepared, best: Fitted, kernel: Kernel, sample: Sample) -
     return Scaling("sample", before.offset + own.offset, own.scale, metric)
 
 
-def _report(
-    prepared: Prepared, state: MetricState, best: Fitted, kernel: Kernel, scaling: Scaling
-) -> dict[str, Any]:
-    """What was chosen, how well it decides on held-out rows with and without the metric, and how it came about."""
-    plain = max(fitted.score for fitted in state.plain)
+def _chose(prepared: Prepared, best: Fitted, kernel: Kernel, scaling: Scaling) -> dict[str, Any]:
+    """What a report says of what was chosen."""
     found: dict[str, Any] = {"kind": prepared.config.metric.kind if best.has_metric else "none"}
     if not best.has_metric:
         found["reason"] = "held-out rows are decided as well without one"
@@ -214,15 +236,13 @@ def _report(
         importances = scaling.metric.importances
         order = np.argsort(-importances, kind="stable")[:SHOWN].tolist()
         shares = [(names[f] if f < len(names) else str(f), float(importances[f])) for f in order]
-    return found | {
-        "kernel": kernel.name,
-        "C": best.trial.C,
-        "gamma": kernel.to_attrs().get("gamma"),
-        "scoring": prepared.task.scoring,
-        "score": best.score,
-        "plain_score": plain,
-        "given_score": state.plain[0].score,
-        "columns": factor_width(best.factor),
-        "importances": [share for share in shares if share[1] > 0],
-        "rungs": facts(state),
-    }
+    gamma = kernel.to_attrs().get("gamma")
+    found |= {"kernel": kernel.name, "C": best.trial.C, "gamma": gamma, "columns": factor_width(best.factor)}
+    return found | {"importances": [share for share in shares if share[1] > 0]}
+
+
+def _facts(prepared: Prepared, state: MetricState) -> dict[str, Any]:
+    """How well held-out rows are decided: as chosen, by the best without a metric, and as given; and each step."""
+    scores = chosen(state).score, max(fitted.score for fitted in state.plain), state.plain[0].score
+    found = dict(zip(("score", "plain_score", "given_score"), scores, strict=True))
+    return {"scoring": prepared.task.scoring, **found, "rungs": facts(state)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ TOL = 0.1  # of fits that are compared: at 1e-3 they take four times as long, an
 MOST_ROUNDS = 2000  # of a fit: one that takes more is not what is looked for
 GRADIENT_ROWS, GRADIENT_ENTRIES = 2000, 1 << 24
 MEDIAN_ROWS = 256
+HELD = 5  # one of so many rows is held out
 SMOOTHNESS = 0.5  # nu of a Matern kernel that nobody asked for: its gradients reach furthest
 
 
@@ -40,17 +41,35 @@ class Sample(Weighed):
     held: Rows
     of_held: Asked
 
+    def first(self, count: int) -> Sample:
+        """With fewer rows to learn from."""
+        own = np.arange(count)
+        return (
+            self
+            if count >= len(self.rows)
+            else replace(self, rows=self.rows.take(own), asked=self.asked.take(own))
+        )
+
+    @classmethod
+    def parted(cls, rows: Rows, asked: Asked, order: np.ndarray, count: int | None = None) -> Sample:
+        """Of rows in an order by chance, of which the first ones are held out: one of HELD, or so many."""
+        count = len(order) // HELD if count is None else count
+        held, own = order[:count], order[count:]
+        return cls(rows.take(own), asked.take(own), rows.take(held), asked.take(held))
+
 
 @dataclass(frozen=True)
-class Learner:
-    """How a trial is made. options: of the kernel that was given. rank: of a full metric; None: diagonal."""
+class Learner(Weighed):
+    """How a trial is made. options: of the kernel that was given. rank: of a full metric; None: diagonal. typical: rows
+    of all kinds, whose distances are the unit of gamma."""
 
     options: KernelConfig
     rank: int | None
+    typical: Rows
 
-    def kernel(self, trial: Trial, rows: Rows) -> Kernel:
+    def kernel(self, trial: Trial, metric: Metric) -> Kernel:
         """A trial's kernel of rows under a metric."""
-        options = self.options
+        options, rows = self.options, metric.of_rows(self.typical)
         if trial.kernel != options.name:
             options = options.model_copy(update={"name": trial.kernel, "nu": SMOOTHNESS})
         total = float(rows.d * variance(moments_of(rows), np.zeros(rows.d), np.ones(rows.d)))
@@ -63,14 +82,11 @@ class Learner:
             unit = kernel.median_gamma(rows.take(slice(half)), rows.take(slice(half, 2 * half)))
         return replace(kernel, gamma=trial.gamma * unit)
 
-    def tried(
-        self, sample: Sample, trial: Trial, count: int, factor: np.ndarray, start: np.ndarray | None
-    ) -> Found:
-        """A trial on the first rows of a sample, and its losses on the held-out ones; 1 each where it has no end."""
+    def tried(self, sample: Sample, trial: Trial, factor: np.ndarray, start: np.ndarray | None) -> Found:
+        """A trial on a sample, and its losses on the held-out rows; 1 each where it has no end."""
         metric = Metric(factor)
-        rows, asked = metric.of_rows(sample.rows.take(slice(count))), sample.asked.take(np.arange(count))
-        kernel = self.kernel(trial, rows)
-        asked = replace(asked, upper=asked.upper * trial.C)
+        rows, kernel = metric.of_rows(sample.rows), self.kernel(trial, metric)
+        asked = replace(sample.asked, upper=sample.asked.upper * trial.C)
         try:
             found = solution(kernel, rows, asked, None if start is None else start * trial.C)
             own = metric.of_rows(sample.held), sample.of_held
@@ -78,43 +94,73 @@ class Learner:
         except ConfigError:  # values beyond float32, or a tolerance out of reach: not what is looked for
             return Found(np.ones(len(sample.held)), np.zeros(asked.shape))
 
-    def refitted(
-        self, sample: Sample, trial: Trial, count: int, factor: np.ndarray, alpha: np.ndarray, threads: int
+    def gradients(
+        self, sample: Sample, trial: Trial, factor: np.ndarray, alpha: np.ndarray, most: int
     ) -> np.ndarray:
-        """The factor of the metric that a solution's gradients make."""
+        """(g, d) derivatives by scaled columns of what a solution has learned, at the first rows of a sample."""
         metric = Metric(factor)
-        rows, asked = metric.of_rows(sample.rows.take(slice(count))), sample.asked.take(np.arange(count))
-        at = np.arange(min(count, GRADIENT_ROWS, max(1, GRADIENT_ENTRIES // sample.rows.d)))
-        found = task_gradients(self.kernel(trial, rows), rows, asked, alpha, at, threads)
-        return Metric.of_gradients(metric.pull_back(found), self.rank).factor
+        rows = metric.of_rows(sample.rows)
+        at = np.arange(min(len(rows), most, max(1, GRADIENT_ENTRIES // sample.rows.d)))
+        return metric.pull_back(task_gradients(self.kernel(trial, metric), rows, sample.asked, alpha, at))
 
 
 @dataclass(frozen=True)
 class SampleTrials:
-    """The oracle of `solvers.metric`: trials side by side, each on one thread."""
+    """The oracle of `solvers.metric`: trials on samples of as many rows, side by side, each on one thread."""
 
-    sample: Sample
+    samples: tuple[Sample, ...]
     learner: Learner
     engine: Engine
 
     @property
     def n(self) -> int:
-        return len(self.sample.rows)
+        return min(len(sample.rows) for sample in self.samples)
 
     def tried(
         self, rows: int, factor: np.ndarray, trials: Sequence[Trial], start: np.ndarray | None
     ) -> list[Found]:
-        count, shared = len(trials), (self._shared,)
-        same = ([rows] * count, [factor] * count, [start] * count)
-        return list(self.engine.map(self.learner.tried, list(trials), *same, shared=shared, window=count))
+        pairs = [(trial, place) for trial in trials for place in range(len(self.samples))]
+        work = partial(_tried, self.learner, rows, factor)
+        starts = [None] * len(self.samples) if start is None else np.split(start, len(self.samples))
+        begin = [starts[place] for _, place in pairs]
+        found = list(self.engine.map(work, pairs, begin, shared=(self._shared,), window=len(pairs)))
+        step = len(self.samples)
+        return [Found.of_all(found[at : at + step]) for at in range(0, len(found), step)]
 
     def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray:
-        threads = self.engine.threads if self.engine.is_local else 1
-        return self.learner.refitted(self.sample, trial, rows, factor, alpha, threads)
+        count = len(self.samples)
+        work = partial(_gradients, self.learner, rows, factor, trial, -(-GRADIENT_ROWS // count))
+        found = self.engine.map(work, range(count), np.split(alpha, count), shared=(self._shared,))
+        return Metric.of_gradients(np.concatenate(list(found)), self.learner.rank).factor
 
     @cached_property
     def _shared(self) -> Any:
-        return self.engine.share(self.sample)
+        return self.engine.share(self.samples)
+
+
+def _tried(
+    learner: Learner,
+    rows: int,
+    factor: np.ndarray,
+    samples: tuple[Sample, ...],
+    pair: tuple[Trial, int],
+    start: np.ndarray | None,
+) -> Found:
+    trial, place = pair
+    return learner.tried(samples[place].first(rows), trial, factor, start)
+
+
+def _gradients(
+    learner: Learner,
+    rows: int,
+    factor: np.ndarray,
+    trial: Trial,
+    most: int,
+    samples: tuple[Sample, ...],
+    place: int,
+    alpha: np.ndarray,
+) -> np.ndarray:
+    return learner.gradients(samples[place].first(rows), trial, factor, alpha, most)
 
 
 def solution(

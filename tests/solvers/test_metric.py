@@ -42,7 +42,7 @@ class Known:
 
 def search(iterations: int = 12, gamma: bool = True, C: bool = True) -> MetricSearch:
     tracks = tuple(Track(Trial(name, 2.0, 10.0), np.ones(D)) for name in "abc")
-    return MetricSearch(tracks, GIVEN, iterations, gamma, C)
+    return MetricSearch(tracks, iterations, gamma, C, GIVEN)
 
 
 def found(search: MetricSearch, oracle: Known) -> MetricState:

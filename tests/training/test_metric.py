@@ -27,7 +27,7 @@ from streamsvm.tasks import task_of
 from streamsvm.train import is_made_by, train, train_in_memory
 from streamsvm.training.prepare import prepare
 from streamsvm.training.subproblems import Asked
-from streamsvm.training.trials import Learner, losses, solution
+from streamsvm.training.trials import Learner, Sample, SampleTrials, losses, solution
 
 D = 10
 FEW: dict[str, Any] = {"iterations": 3, "sample": 700}
@@ -315,9 +315,9 @@ def test_a_trial_is_a_fit_its_losses_and_its_gradients(k):
     wrong = losses(kernel, rows, asked, found, held, of_held) > 0
     clear = np.sort(votes, axis=1)[:, -1] - np.sort(votes, axis=1)[:, -2] > 0.5
     np.testing.assert_array_equal(wrong[clear], (votes.argmax(axis=1) != y[120:])[clear])
-    learner = Learner(KernelConfig(gamma=0.2), None)
-    sample: Any = type("Sample", (), {"rows": rows, "asked": asked})
-    factor = learner.refitted(sample, Trial("rbf", math.nan, 3.0), 120, np.ones(D), found[0], 1)
+    learner = Learner(KernelConfig(gamma=0.2), None, rows)
+    trials = SampleTrials((Sample(rows, asked, held, of_held),), learner, Engine(1))
+    factor = trials.refitted(120, np.ones(D), Trial("rbf", math.nan, 3.0), found[0])
     np.testing.assert_allclose(factor**2 / np.sum(factor**2), squares / squares.sum(), rtol=1e-3)
     assert number == k * (k - 1) // 2
 
@@ -326,12 +326,7 @@ def test_trials_that_have_no_end_lose():
     X, y = noisy(2, 200)
     data = prepare(Store.from_arrays(X, y), build_config(("t", {})), Engine(1))
     asked = Asked(task_of("classify"), data.targets, data.upper, np.zeros(200, np.int8))
-    sample: Any = type(
-        "Sample",
-        (),
-        {"rows": Rows(1e12 * X), "asked": asked, "held": Rows(X[:40]), "of_held": asked.take(np.arange(40))},
-    )
-    found = Learner(KernelConfig(name="poly", degree=9, gamma=1.0), None).tried(
-        sample, Trial("poly", math.nan, 1.0), 200, np.ones(D), None
-    )
+    sample = Sample(Rows(1e12 * X), asked, Rows(X[:40]), asked.take(np.arange(40)))
+    learner = Learner(KernelConfig(name="poly", degree=9, gamma=1.0), None, sample.rows)
+    found = learner.tried(sample, Trial("poly", math.nan, 1.0), np.ones(D), None)
     assert found.losses.mean() == 1.0

@@ -1,0 +1,61 @@
+"""Regions of a store: the rows nearest to some centres, as dense as all rows are; found in one pass."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from streamsvm.data.gather import gather
+from streamsvm.data.metric import Metric
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import Block, StoreSamples
+from streamsvm.events import Events
+from streamsvm.kernels.base import inner_products
+from streamsvm.parallel.engine import Engine
+from streamsvm.training.prepare import Prepared
+from streamsvm.training.subproblems import Asked
+from streamsvm.training.trials import Sample
+
+Nearest = tuple[np.ndarray, np.ndarray]  # (centres, m) squared distances, and numbers of rows
+
+
+def regions(
+    prepared: Prepared, centres: Rows, metric: Metric, rows: int, engine: Engine, events: Events
+) -> tuple[Sample, ...]:
+    """For each centre, a scaled row, a sample of so many rows that are nearest to it under a metric."""
+    samples = StoreSamples(prepared.store, prepared.scaling)
+    work = partial(_nearest, rows, metric)
+    shared = engine.share(samples), engine.share(metric.of_rows(centres))
+    _, (_, ids) = engine.map_reduce(
+        work, partial(_merged, rows), samples.blocks(), shared=shared, phase="metric", events=events
+    )
+    wanted = np.unique(ids)
+    found = gather(samples, wanted, engine).astype(np.float32)
+    weights = prepared.upper / prepared.config.C
+    asked = Asked(prepared.task, prepared.targets, weights, np.zeros(samples.n, np.int8)).take(wanted)
+    rng = np.random.default_rng([prepared.config.seed, 23])
+    return tuple(
+        Sample.parted(found, asked, rng.permutation(np.searchsorted(wanted, own)))
+        for own in np.sort(ids, axis=1)
+    )
+
+
+def _nearest(
+    count: int, metric: Metric, samples: StoreSamples, centres: Rows, block: Block
+) -> tuple[None, Nearest]:
+    """Of a block's rows."""
+    rows = metric.of_rows(samples.read(*block).astype(np.float32))
+    distances = rows.sq_norms.astype(np.float32) - 2.0 * inner_products(centres, rows, np.float32)
+    return None, _least(count, distances, np.broadcast_to(np.arange(*block), distances.shape))
+
+
+def _merged(count: int, a: Nearest, b: Nearest) -> Nearest:
+    return _least(count, *(np.concatenate(pair, axis=1) for pair in zip(a, b, strict=True)))
+
+
+def _least(count: int, distances: np.ndarray, ids: np.ndarray) -> Nearest:
+    if distances.shape[1] <= count:
+        return distances, ids
+    at = np.argpartition(distances, count - 1, axis=1)[:, :count]
+    return np.take_along_axis(distances, at, axis=1), np.take_along_axis(ids, at, axis=1)
