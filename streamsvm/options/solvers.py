@@ -62,12 +62,6 @@ class DCSVMConfig(SolverOptions):
             )
         return self
 
-    def require(self, kernel: KernelConfig) -> None:
-        if self.part_metric and kernel_row(kernel.name).whole:
-            raise ValueError(
-                f"dcsvm.part_metric weighs columns, which kernel {kernel.name} has none of; leave it out"
-            )
-
 
 class BSGDConfig(SolverOptions):
     """Budgeted stochastic gradient descent (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018)."""

@@ -84,3 +84,11 @@ def test_a_tight_limit_takes_threads_away_before_it_fails():
 def test_without_a_limit_free_memory_is_the_limit(monkeypatch):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10 * GiB))
     assert plan_memory(store(1000, 10), 1, None, 2, raw=False, cache_bytes=0).limit_bytes == 8 * GiB
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_one_more_copy_of_a_parts_rows_makes_parts_smaller(dtype):
+    facts = store(50_000_000, 100, dtype)
+    plan = plan_memory(facts, 1, 3 * GiB, 2, raw=dtype == "uint8", cache_bytes=0)
+    assert plan.part_rows() == plan.max_part_rows
+    assert plan.part_rows(4) * 4 <= plan.max_part_rows * 3 < (plan.part_rows(4) + 1) * 4
