@@ -20,7 +20,7 @@ from streamsvm.training.subproblems import Asked, task_gradients
 
 LEAST_ROWS = 1000  # of a part that learns a metric
 HELD = 5  # one row in so many is held out
-SURE = 3.0  # standard errors by which a metric has to be better there
+SURE = 2.5  # standard errors by which a metric has to be better there
 TOL = 0.3  # of fits that tell gradients: on covtype as good as 0.03, in half the time
 SAMPLE = 2000  # rows that gradients are taken at,
 GRADIENT_BYTES = 32 << 20  # or fewer where they are wide
