@@ -41,6 +41,7 @@ VARIANTS = {  # of early prediction, each with another kind of model
     "kernel k-means": {"dcsvm": EARLY | {"part_rows": 60, "clustering": "kernel"}},
     "several parts": {"dcsvm": EARLY | {"part_rows": 60, "neighbours": 3}},
     "committee": {"dcsvm": EARLY | {"combine": "committee"}},
+    "part metrics": {"dcsvm": EARLY | {"part_metric": 1}},
 }
 GAPS = {
     "dcsvm": 1e-2,

@@ -134,6 +134,11 @@ def test_other_sizes_are_refused(text):
             {"dcsvm": {"neighbours": 3, "combine": "naive"}},
             "dcsvm: neighbours is 3, which goes with combine nearest and clustering input alone",
         ),
+        (
+            {"dcsvm": {"neighbours": 3, "part_metric": 2}},
+            "dcsvm: part_metric is 2 and neighbours 3: parts that measure rows differently are not averaged; "
+            "expected one of the two",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(values, message):

@@ -57,6 +57,7 @@ def test_no_solver_takes_the_options_of_another(own):
         (["kernel.name=linear", "kernel.gamma=2"], "kernel.gamma", "kernel.name linear"),
         (["kernel.degree=2"], "kernel.degree", "kernel.name rbf"),
         (["dcsvm.combine=naive"], "dcsvm.combine is read by early prediction only", "dcsvm.early false"),
+        (["dcsvm.part_metric=2"], "dcsvm.part_metric", "dcsvm.early false"),
         (["dcsvm.early=true", "dcsvm.refine=false"], "dcsvm.refine", "dcsvm.early true"),
         (["solver=alfpgm", "alfpgm.epsilon=0.2"], "alfpgm.epsilon", "task none"),
         (["probability.folds=3"], "probability.folds", "probability.method none"),

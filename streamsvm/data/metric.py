@@ -91,6 +91,14 @@ class Metric(Weighed):
         out[..., self.columns] = values
         return out
 
+    def times(self, weights: np.ndarray) -> Metric:
+        """Followed by weights (width,) above 0 of the columns of x'."""
+        factor = self.factor.copy()
+        if self.is_diagonal:
+            factor[self.columns] *= weights
+            return Metric(factor)
+        return Metric(factor * weights)
+
     def of_rows(self, rows: Rows) -> Rows:
         """x' of scaled rows, float32."""
         if not isinstance(rows.X, np.ndarray):

@@ -58,6 +58,15 @@ class Rows(Weighed):
     def astype(self, dtype: np.dtype | type) -> Rows:
         return self if self.X.dtype == dtype else Rows(self.X.astype(dtype))
 
+    def times(self, weights: np.ndarray) -> Rows:
+        """Each column times one of these weights (d,), as float32."""
+        weights = weights.astype(np.float32)
+        X: Any = self.X
+        if isinstance(X, np.ndarray):
+            return Rows((X * weights).astype(np.float32, copy=False))
+        data = (X.data * weights[X.indices]).astype(np.float32, copy=False)
+        return Rows(sparse.csr_array((data, X.indices, X.indptr), shape=X.shape))
+
     def dense(self) -> np.ndarray:
         return self.X if isinstance(self.X, np.ndarray) else self.X.toarray()
 

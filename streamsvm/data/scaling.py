@@ -109,6 +109,10 @@ class Scaling(Weighed):
         """Followed by a metric, in place of the one that there is."""
         return replace(self, metric=metric)
 
+    def times(self, weights: np.ndarray) -> Scaling:
+        """Followed by weights (width,) above 0 of the columns of scaled rows."""
+        return self.under(Metric(weights) if self.metric is None else self.metric.times(weights))
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         own = {"offset": self.offset, "scale": self.scale}
         return own if self.metric is None else own | {"metric": self.metric.factor}

@@ -20,6 +20,7 @@ DCSVM_OPTIONS = (
     "refine",
     "combine",
     "neighbours",
+    "part_metric",
 )
 
 
@@ -77,6 +78,9 @@ class DCSVC(SupportVectors, StoreClassifier):
     neighbours : int, default=1
         Nearest parts whose mean decides, with combine="nearest" and clustering="input"; as many times slower to
         predict. More accurate where the kernel reaches beyond a part, as on digits; less on covtype.
+    part_metric : int, default=0
+        Times that each part of an early model is fitted again to learn weights of the columns that are its own, from
+        the gradients of the fit before; they are kept where a fifth of the part's rows, held out, says so.
     cache_size : float, default=200
         MB of kernel rows kept while solving. Only wide rows are kept, of 128 nonzeros and more: others are made again
         as fast as they could be read.
@@ -151,6 +155,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         refine: bool = True,
         combine: str = "nearest",
         neighbours: int = 1,
+        part_metric: int = 0,
         cache_size: float = 200,
         scale: str = "none",
         memory_limit: int | str | None = None,
@@ -180,6 +185,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         self.refine = refine
         self.combine = combine
         self.neighbours = neighbours
+        self.part_metric = part_metric
         self.cache_size = cache_size
         self.scale = scale
         self.memory_limit = memory_limit

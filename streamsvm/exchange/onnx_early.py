@@ -29,6 +29,7 @@ def routed(graph: Graph, x: str, model: Routes) -> str:
         graph.double(coef),
         graph.constant(bounds),
         graph.constant(model.one_sided),
+        *([] if model.weights is None else [graph.constant(model.weights)]),
     ]
     distinct = graph.op("Unique", graph.op("Reshape", parts, graph.constant([-1])))
     start = graph.zeros(x, coef.shape[1], np.float64)
@@ -42,9 +43,9 @@ def _support(model: Routes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Support rows, coefficients and bounds of all parts; an empty part has a row that counts for nothing."""
     sizes = np.diff(model.bounds)
     empty = model.bounds[:-1][sizes == 0]
-    parts = [model.part(p) for p in range(len(sizes))]
-    rows = np.concatenate([rows.dense() for rows, _ in parts])
-    coef = np.concatenate([coef for _, coef in parts])
+    parts = [model.expansion(p) for p in range(len(sizes))]
+    rows = np.concatenate([part.support.dense() for part in parts])
+    coef = np.concatenate([part.coef for part in parts])
     bounds = np.cumsum([0, *np.maximum(sizes, 1)])
     return np.insert(rows, empty, 0, axis=0), np.insert(coef, empty, 0, axis=0), bounds
 
@@ -53,7 +54,7 @@ def _body(
     outer: Graph, x: str, parts: str, distinct: str, constants: list[str], kernel: Kernel
 ) -> GraphProto:
     """One part: its rows, their kernel values with its support rows, and what they add to the decisions."""
-    support, coef, bounds, one_sided = constants
+    support, coef, bounds, one_sided, *weights = constants
     graph = outer.body()
     step, going, so_far = (graph.name(kind) for kind in ("step", "going", "so_far"))
     part = graph.op("Gather", distinct, graph.op("Unsqueeze", step, graph.constant([0])))
@@ -63,7 +64,10 @@ def _body(
         graph.op("Gather", bounds, graph.op("Add", part, graph.constant([1]))),
     )
     rows, alphas = (graph.op("Slice", name, *ends, graph.constant([0])) for name in (support, coef))
-    values = graph.op("MatMul", kernel.onnx(graph, graph.op("Gather", x, here), rows), alphas)
+    x = graph.op("Gather", x, here)
+    for own in weights:
+        x = graph.op("Mul", x, graph.op("Gather", own, part))
+    values = graph.op("MatMul", kernel.onnx(graph, x, rows), alphas)
     values = graph.op("Add", values, graph.op("Gather", one_sided, part))
     places = graph.op("Unsqueeze", here, graph.constant([1]))
     after = graph.op("ScatterND", so_far, places, values, reduction="add")

@@ -20,7 +20,7 @@ TILE_ENTRIES = 1 << 21  # of kernel values and of gradients, float64: 16 MiB
 
 @dataclass(frozen=True)
 class Decision:
-    """g(x) = sum_j coef_j K(x', s_j) + intercept, x' the scaled row.
+    """g(x) = sum_j coef_j K(x', s_j) + intercept, x' the row under this scaling: the model's, or that of a part.
 
     Of one column of decision values (two classes, ranks, values) g is that column, of two classes positive for the
     second. Of several it is what speaks for one class: of each class against the rest that class's column; of pairs of
@@ -69,10 +69,9 @@ def gradients(model: Model, rows: Rows) -> np.ndarray:
     Of two classes of the decision value, of several of what speaks for the class that the row is given. Raises
     ModelError for models without features or without such a sum.
     """
-    scaled = model.header.scaling.apply(rows)
     out = np.empty((len(rows), model.d))
     for here, decision in decisions(model, rows, answered(model, rows)[1]):
-        out[here] = decision.gradients(scaled.take(here))
+        out[here] = decision.gradients(decision.scaling.apply(rows.take(here)))
     return out
 
 
@@ -100,7 +99,9 @@ def decisions(model: Model, rows: Rows, codes: np.ndarray) -> Iterator[tuple[np.
 
 
 def _together(routes: Routes, asked: list[int]) -> Expansion:
-    """The mean over some parts as one sum."""
+    """The mean over some parts as one sum; several have no metrics of their own."""
+    if len(asked) == 1:
+        return routes.expansion(asked[0])
     parts = [routes.part(p) for p in asked]
     support, coef = concat([rows for rows, _ in parts]), np.concatenate([coef for _, coef in parts])
     share = 1.0 / len(asked)

@@ -65,15 +65,15 @@ def explain_rows(
     ModelError, DataError.
     """
     raw = chosen(model, store, ids)
-    scaled = model.header.scaling.apply(raw)
     answers, codes = answered(model, raw)
     told: dict[int, Told] = {}
     for here, decision in decisions(model, raw, codes):
         if shapley:
             require_shapley(decision)
-        g, gradient = decision.values(scaled.take(here)), decision.gradients(scaled.take(here))
+        scaled = decision.scaling.apply(raw.take(here))
+        g, gradient = decision.values(scaled), decision.gradients(scaled)
         for i, at in enumerate(here.tolist()):
-            row = scaled.take(slice(at, at + 1))
+            row = scaled.take(slice(i, i + 1))
             near = (
                 support_vectors(model, decision, row, support) if decision.of_rows and support else ([], [])
             )

@@ -23,7 +23,8 @@ class LocalModel(Model):
 
     combine: "nearest" is equation (11) of Hsieh et al. 2014, "naive" equation (10), the sum over all parts, and
     "committee" the Bayesian committee machine (Tresp 2000), parts weighted by their certainty. With neighbours > 1
-    "nearest" is the mean over a row's own part and those with the nearest centres.
+    "nearest" is the mean over a row's own part and those with the nearest centres. A part may have a metric of its own:
+    weights that it multiplies the columns of scaled rows with, its support rows among them.
     """
 
     kind: ClassVar[str] = "local"
@@ -35,19 +36,28 @@ class LocalModel(Model):
     arrays: Mapping[str, Any]  # support (or its CSR arrays), alpha, codes: in memory or read part by part
     combine: str = "nearest"
     neighbours: int = 1
+    weights: np.ndarray | None = None  # (parts, width) float64, above 0
 
     @property
     def n_support(self) -> int:
         return int(self.bounds[-1])
 
     def part(self, p: int) -> tuple[Rows, np.ndarray]:
-        """Support rows of a part and their pair coefficients."""
+        """Support rows of a part, scaled but not weighed, and their pair coefficients."""
         start, stop = int(self.bounds[p]), int(self.bounds[p + 1])
         codes = np.asarray(self.arrays["codes"][start:stop])
         coefficients = pair_coefficients(
             np.asarray(self.arrays["alpha"][start:stop]), codes, len(self.classes)
         )
         return rows_from_state("support", self.arrays, self.header.scaling.width, start, stop), coefficients
+
+    def _said(self, p: int, rows: Rows) -> np.ndarray:
+        """(m, n_pairs) what a part's support rows say of scaled rows."""
+        support, coefficients = self.part(p)
+        return self.header.kernel.apply(self._weighed(p, rows), self._weighed(p, support), coefficients)
+
+    def _weighed(self, p: int, rows: Rows) -> Rows:
+        return rows if self.weights is None else rows.times(self.weights[p])
 
     def binary_decisions(self, rows: Rows) -> np.ndarray:
         """(m, n_pairs) decision values of each pair (i, j), positive for j; rows are raw."""
@@ -60,26 +70,24 @@ class LocalModel(Model):
         parts = self.partition.nearest(rows, self.neighbours)
         for p in np.unique(parts):
             here = np.flatnonzero((parts == p).any(axis=1))
-            support, coefficients = self.part(int(p))
-            decisions[here] += self.header.kernel.apply(rows.take(here), support, coefficients)
-            decisions[here] += self.one_sided[p]
+            decisions[here] += self._said(int(p), rows.take(here)) + self.one_sided[p]
         return decisions / parts.shape[1]
 
     def _naive(self, rows: Rows) -> np.ndarray:
-        return sum(self.header.kernel.apply(rows, *self.part(p)) for p in range(len(self.present)))  # type: ignore
+        return sum(self._said(p, rows) for p in range(len(self.present)))  # type: ignore
 
     def _committee(self, rows: Rows) -> np.ndarray:
         total = np.zeros((len(rows), n_pairs(len(self.classes))))
         for p in range(len(self.present)):
             if self.bounds[p] < self.bounds[p + 1]:
-                support, coefficients = self.part(p)
-                precision = 1.0 / self._variance(p, support, rows)
-                total += precision[:, None] * self.header.kernel.apply(rows, support, coefficients)
+                precision = 1.0 / self._variance(p, rows)
+                total += precision[:, None] * self._said(p, rows)
         return total
 
-    def _variance(self, p: int, support: Rows, rows: Rows) -> np.ndarray:
+    def _variance(self, p: int, rows: Rows) -> np.ndarray:
         """(m,) Gaussian process variance of a part's prediction, from at most 512 of its support rows."""
-        kernel = self.header.kernel
+        kernel, support = self.header.kernel, self._weighed(p, self.part(p)[0])
+        rows = self._weighed(p, rows)
         basis = support.take(np.linspace(0, len(support) - 1, min(512, len(support))).astype(np.intp))
         noise = 1e-2 * float(kernel.diag(basis).mean())
         factor = np.linalg.cholesky(
@@ -107,7 +115,9 @@ class LocalModel(Model):
                 "explained; fit with dcsvm.combine=nearest, or without --early"
             )
         own = self.header.kernel, self.header.scaling
-        return Routes(*own, self.partition, self.neighbours, self.bounds, self.part, self.one_sided)
+        return Routes(
+            *own, self.partition, self.neighbours, self.bounds, self.part, self.one_sided, self.weights
+        )
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state; support arrays that are read from disk stay there until they are written."""
@@ -119,6 +129,8 @@ class LocalModel(Model):
         arrays, attrs = self.header.to_state()
         tree_arrays, tree_attrs = partition_state(self.partition)
         arrays |= {"bounds": self.bounds, "present": self.present} | tree_arrays
+        if self.weights is not None:
+            arrays["weights"] = self.weights
         return arrays, attrs | {
             "partition": tree_attrs,
             "combine": self.combine,
@@ -137,4 +149,15 @@ class LocalModel(Model):
             {name: arrays[name] for name in (*names, "alpha", "codes")},
             attrs["combine"],
             attrs["neighbours"],
+            _weights(arrays, header.scaling.width),
         )
+
+
+def _weights(arrays: Mapping[str, Any], width: int) -> np.ndarray | None:
+    if "weights" not in arrays:
+        return None
+    weights = np.asarray(arrays["weights"], np.float64)
+    expected = (len(arrays["present"]), width)
+    if weights.shape != expected:
+        raise ValueError(f"found weights of parts {weights.shape}, expected {expected}")
+    return weights

@@ -22,6 +22,7 @@ class DCSVMConfig(SolverOptions):
         Rule("dcsvm.early_level", "early prediction", "dcsvm.early", bool),
         Rule("dcsvm.combine", "early prediction", "dcsvm.early", bool),
         Rule("dcsvm.neighbours", "early prediction", "dcsvm.early", bool),
+        Rule("dcsvm.part_metric", "early prediction", "dcsvm.early", bool),
         Rule("dcsvm.refine", "an exact fit", "dcsvm.early", not_),
     )
 
@@ -41,6 +42,10 @@ class DCSVMConfig(SolverOptions):
         Whole,
         Field(ge=1, description="Nearest parts whose mean decides; of combine nearest, input clustering"),
     ] = 1
+    part_metric: Annotated[
+        Whole,
+        Field(ge=0, description="Refits by which a part learns a metric of its own, with early; 0: none"),
+    ] = 0
 
     @model_validator(mode="after")
     def _levels_agree(self) -> DCSVMConfig:
@@ -49,6 +54,11 @@ class DCSVMConfig(SolverOptions):
         if self.neighbours > 1 and (self.combine != "nearest" or self.clustering != "input"):
             raise ValueError(
                 f"neighbours is {self.neighbours}, which goes with combine nearest and clustering input alone"
+            )
+        if self.neighbours > 1 and self.part_metric:
+            raise ValueError(
+                f"part_metric is {self.part_metric} and neighbours {self.neighbours}: parts that measure rows "
+                "differently are not averaged; expected one of the two"
             )
         return self
 

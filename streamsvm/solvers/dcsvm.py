@@ -61,12 +61,16 @@ class Division:
 
 @dataclass(frozen=True)
 class PartSolution(Weighed):
-    """A part's support rows: ids, coefficients alpha (s, columns); objective and duality gap of its subproblems."""
+    """A part's support rows: ids, coefficients alpha (s, columns); objective and duality gap of its subproblems.
+
+    weights (d,): of the columns, the part's own; None where parts have none.
+    """
 
     ids: np.ndarray
     alpha: np.ndarray
     objective: float
     gap: float
+    weights: np.ndarray | None = None
 
 
 class Divisible(Protocol):
@@ -258,7 +262,9 @@ def support_of(alpha: np.ndarray) -> np.ndarray:
 
 def _joined(solutions: tuple[PartSolution, ...]) -> dict[str, np.ndarray]:
     """The arrays of several parts, one after another."""
-    return {
+    weights = [part.weights for part in solutions if part.weights is not None]
+    own = {"part_weights": np.stack(weights)} if weights else {}
+    return own | {
         "part_sizes": np.array([len(part.ids) for part in solutions]),
         "part_ids": np.concatenate([part.ids for part in solutions]),
         "part_alpha": np.concatenate([part.alpha for part in solutions]),
@@ -271,4 +277,5 @@ def _separated(arrays: Mapping[str, Any]) -> tuple[PartSolution, ...]:
     ends = np.cumsum(arrays["part_sizes"])[:-1]
     ids, alpha = np.split(arrays["part_ids"], ends), np.split(arrays["part_alpha"], ends)
     numbers = (arrays["part_objectives"].tolist(), arrays["part_gaps"].tolist())
-    return tuple(PartSolution(*part) for part in zip(ids, alpha, *numbers, strict=True))
+    weights = arrays.get("part_weights", [None] * len(ids))
+    return tuple(PartSolution(*part) for part in zip(ids, alpha, *numbers, weights, strict=True))

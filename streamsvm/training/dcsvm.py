@@ -22,8 +22,8 @@ from streamsvm.training.divided import DividedProblem
 from streamsvm.training.divided_growth import DividedGrowth
 from streamsvm.training.drafts import Draft
 from streamsvm.training.duals import model_of_duals
-from streamsvm.training.early import EarlyParts
-from streamsvm.training.memory_plan import MemoryPlan, plan_memory
+from streamsvm.training.early import EarlyParts, part_facts
+from streamsvm.training.memory_plan import COPIES, MemoryPlan, plan_memory
 from streamsvm.training.prepare import Prepared
 
 
@@ -86,6 +86,8 @@ class DCSVMFit(Fit):
                 "n_parts": state.division.n_parts,
                 "max_part_rows": rows,
             }
+            if isinstance(model, LocalModel):
+                facts |= part_facts(model, np.bincount(state.division.parts))
         numbers = (state.objective, state.gap, model.n_support)
         return Solution(model, *numbers, exact=self.solver.early is None, converged=True, facts=facts)
 
@@ -104,10 +106,13 @@ class DCSVMFit(Fit):
 
     def part_rows(self, level: int) -> int:
         """The bound on a part's rows at a level: from memory, and twice an even share at the bottom."""
-        if self.config.dcsvm.part_rows is not None:
-            return min(self.config.dcsvm.part_rows, self.memory.max_part_rows)
-        share = 2 * self.store.n // self.config.dcsvm.children**level
-        return min(max(share, 1024), self.memory.max_part_rows)
+        options = self.config.dcsvm
+        weighed = bool(options.part_metric) and level == self.solver.early  # one more copy of the rows
+        most = self.memory.part_rows(COPIES + weighed)
+        if options.part_rows is not None:
+            return min(options.part_rows, most)
+        share = 2 * self.store.n // options.children**level
+        return min(max(share, 1024), most)
 
     def _early(self, draft: Draft) -> tuple[LocalModel, DCSVMState]:
         """The parts of a level."""

@@ -25,7 +25,8 @@ from streamsvm.solvers.in_turn import InTurnState
 from streamsvm.tasks.base import Subproblem
 from streamsvm.training.base import Fit
 from streamsvm.training.memory_plan import MemoryPlan
-from streamsvm.training.subproblems import Asked, KeptPart, MakeDual, PartSolver, TaskDuals, in_memory
+from streamsvm.training.parts import KeptPart, PartSolver
+from streamsvm.training.subproblems import Asked, MakeDual, TaskDuals, in_memory
 
 BOUND_ROWS = 1000  # that tell how much of the kernel is between parts
 
@@ -128,7 +129,7 @@ class DividedProblem:
             self.close()
         if found.rows is not None and self._keep is not None:
             self._keep(found, found.rows)
-        return PartSolution(found.ids, found.alpha, found.objective, found.gap)
+        return PartSolution(found.ids, found.alpha, found.objective, found.gap, found.weights)
 
     def _solutions(
         self, first: int, division: Division, start: np.ndarray, bottom: np.ndarray
@@ -138,7 +139,8 @@ class DividedProblem:
         cache_bytes = self._memory.cache_bytes * threads // engine.worker_memory()[1]
         is_last, options = division.level == self._early, self._fit.config.dcsvm
         single = not is_last or (options.combine != "nearest" and len(self._fit.classes) == 2)
-        solver = PartSolver(self._kernel, self._fit.config.tol, threads, cache_bytes, single, is_last)
+        refits = options.part_metric if is_last else None
+        solver = PartSolver(self._kernel, self._fit.config.tol, threads, cache_bytes, single, refits)
         todo = range(first, groups.n_parts)
         ids, asked = [groups.ids(part) for part in todo], replace(self.asked, close=bottom)
         return engine.map(

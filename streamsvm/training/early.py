@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from streamsvm.models import Header, LocalModel
 from streamsvm.solvers.dcsvm import Division, PartSolution
 from streamsvm.training.drafts import Draft
 
+MOST_COLUMNS, MOST_PARTS = 12, 40  # that a report shows
+
 
 class EarlyParts:
     """Takes the support rows of one part after another. codes (n,): positions of all rows' labels in k classes."""
@@ -20,9 +23,13 @@ class EarlyParts:
     def __init__(self, draft: Draft, codes: np.ndarray, k: int) -> None:
         self._draft, self._codes, self._k = draft, codes, k
         self._sizes, self._entries = [0], 0
+        self._weights: list[np.ndarray] = []
 
     def add(self, part: PartSolution, rows: Rows) -> None:
+        """rows: as the store's scaling leaves them, whatever the part's own weights."""
         self._sizes.append(len(part.ids))
+        if part.weights is not None:
+            self._weights.append(part.weights)
         support = rows_state("support", rows)
         if "support_indptr" in support:  # one indptr for all parts, starting with a single 0
             support["support_indptr"] = support["support_indptr"][len(self._sizes) > 2 :] + self._entries
@@ -44,4 +51,27 @@ class EarlyParts:
             self._draft.arrays,
             options.combine,
             options.neighbours,
+            np.stack(self._weights) if self._weights else None,
         )
+
+
+def part_facts(model: LocalModel, rows: np.ndarray) -> dict[str, Any]:
+    """What the parts of a model that have metrics of their own look at, for its report; rows (parts,): how many.
+
+    columns: those that count most, over all rows. shares: of them in each of the largest parts, of 1 in all columns:
+    the diagonal of its metric, the global one's included. own: parts that kept a metric of theirs.
+    """
+    if model.weights is None:
+        return {}
+    scaling, names = model.header.scaling, model.header.feature_names
+    metrics = (scaling.times(weights).metric for weights in model.weights)
+    shares = np.array([metric.importances for metric in metrics if metric is not None])
+    columns = np.argsort(-(rows @ shares), kind="stable")[:MOST_COLUMNS]
+    largest = np.argsort(-rows, kind="stable")[:MOST_PARTS]
+    parts = {
+        "columns": [names[f] if names else str(f) for f in columns],
+        "shares": shares[np.ix_(largest, columns)].round(5).tolist(),
+        "rows": rows[largest].tolist(),
+        "own": int(np.count_nonzero((model.weights != 1.0).any(axis=1))),
+    }
+    return {"parts": parts}

@@ -14,6 +14,8 @@ from streamsvm.storage.human import human_bytes
 TASK_BYTES = 48 * MiB  # a working set's Gram matrix, its tiles and vectors, whatever the part's size
 
 
+COPIES = 3  # that a part takes of its rows
+
 ROW_BYTES = 160  # solver vectors of one row of a part
 
 
@@ -32,6 +34,10 @@ class MemoryPlan:
     in_memory: bool
     threads: int
     max_part_rows: int
+
+    def part_rows(self, copies: int = COPIES) -> int:
+        """Most rows of a part that takes so many copies of them."""
+        return self.max_part_rows * COPIES // copies
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -58,7 +64,7 @@ def plan_memory(
     vectors = 0 if on_worker else vector_bytes(n, columns)
     in_memory = not on_worker and stay_in_memory(n, row, columns, limit, threads)
     free = limit - process - vectors - (int(1.2 * rows) if in_memory else 0)
-    per_row = 3 * row * (1 if not raw else 4) + ROW_BYTES
+    per_row = COPIES * row * (1 if not raw else 4) + ROW_BYTES
     least_part = int((TASK_BYTES + LEAST_ROWS * per_row) / 0.8)
     cache = min(cache_bytes, max(free - least_part, 0) // 4) if row >= 4 * WIDE else 0
     free -= cache

@@ -1,4 +1,4 @@
-"""The subproblems of a task over some rows, made one at a time; and a part's, solved as a task."""
+"""The subproblems of a task over some rows, made one at a time, and the gradients of what they have learned."""
 
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ from itertools import islice
 
 import numpy as np
 
-from streamsvm.data.regroup import PartReader
 from streamsvm.data.rows import Rows
-from streamsvm.events import Approaches
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.problems.dual import DualQP, KernelDual, dual_of
-from streamsvm.progress import advance
-from streamsvm.solvers.dcsvm import PartSolution, support_of
-from streamsvm.solvers.in_turn import InTurn, InTurnState
-from streamsvm.solvers.loop import run
 from streamsvm.tasks.base import Subproblem, Targets, Task
 
 
@@ -117,40 +111,3 @@ def task_gradients(
             gradients = kernel.gradients(rows.take(here), *learned, threads)
             found.append(gradients * root[here, None].astype(np.float32))
     return np.concatenate(found)
-
-
-@dataclass(frozen=True)
-class KeptPart(PartSolution):
-    """A part's solution with its support rows, where they are wanted."""
-
-    rows: Rows | None = None
-
-
-@dataclass(frozen=True)
-class PartSolver:
-    """What all parts are solved with. single: subproblems of one class, too. keep_rows: support rows are wanted."""
-
-    kernel: Kernel
-    tol: float
-    threads: int
-    cache_bytes: int
-    single: bool
-    keep_rows: bool
-
-    def __call__(
-        self, reader: PartReader, part: int, ids: np.ndarray, asked: Asked, alpha: np.ndarray
-    ) -> KeptPart:
-        """The solution of a part, from alpha of its rows."""
-        rows = reader.rows(part)
-        make = in_memory(self.kernel, rows, self.threads, self.cache_bytes)
-        duals, solver = TaskDuals(asked, make, single=self.single), InTurn(self.tol)
-        total, done = asked.count, Approaches(self.tol)
-
-        def on_step(state: InTurnState) -> None:
-            if state.running is not None:
-                advance(done(state.done, state.running.violation) / total)
-
-        state = run(solver, duals, solver.init(duals, alpha), stop=solver.is_solved, on_step=on_step)
-        support = support_of(state.solved)
-        kept = rows.take(support) if self.keep_rows else None
-        return KeptPart(ids[support], state.solved[support], state.objective, state.gap, kept)

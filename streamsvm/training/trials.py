@@ -129,7 +129,7 @@ class SampleTrials:
 
     def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray:
         count = len(self.samples)
-        work = partial(_gradients, self.learner, rows, factor, trial, -(-GRADIENT_ROWS // count))
+        work = partial(_gradients, self.learner, rows, factor, trial)
         found = self.engine.map(work, range(count), np.split(alpha, count), shared=(self._shared,))
         return Metric.of_gradients(np.concatenate(list(found)), self.learner.rank).factor
 
@@ -155,11 +155,11 @@ def _gradients(
     rows: int,
     factor: np.ndarray,
     trial: Trial,
-    most: int,
     samples: tuple[Sample, ...],
     place: int,
     alpha: np.ndarray,
 ) -> np.ndarray:
+    most = -(-GRADIENT_ROWS // len(samples))
     return learner.gradients(samples[place].first(rows), trial, factor, alpha, most)
 
 

@@ -121,3 +121,24 @@ def test_rows_are_mapped_as_a_scaling_does_it(X, factor):
     expected = Scaling("none", np.zeros(d), np.ones(d), metric).apply(Rows(X))
     np.testing.assert_allclose(metric.of_rows(Rows(X)).X, expected.X, rtol=1e-6, atol=1e-6)
     assert metric.of_rows(Rows(sparse.csr_array(X))).is_sparse
+
+
+@pytest.mark.parametrize("factor", [np.array([1.0, 0.5, 0.0, 3.0, 2.0]), np.arange(10.0).reshape(d, 2)])
+@pytest.mark.parametrize("layout", ["dense", "csr", "uint8"])
+def test_weights_that_follow_a_metric_are_part_of_it(factor, layout):
+    """Rows times weights are those that the longer metric maps to; gradients come back through both."""
+    X = np.random.default_rng(0).integers(0, 9, (6, d)).astype(np.uint8 if layout == "uint8" else np.float32)
+    rows = Rows(sparse.csr_array(X)) if layout == "csr" and factor.ndim == 1 else Rows(X)
+    own = Scaling("none", np.zeros(d), np.ones(d), Metric(factor))
+    weights = np.linspace(0.5, 2, own.width)
+    found = own.apply(rows).times(weights)
+    assert found.X.dtype == np.float32
+    np.testing.assert_allclose(own.times(weights).apply(rows).dense(), found.dense(), rtol=1e-6)
+    G = np.random.default_rng(1).normal(size=(3, own.width))
+    np.testing.assert_allclose(own.times(weights).pull_back(G), own.pull_back(G * weights))
+
+
+def test_weights_of_rows_without_a_metric_are_one():
+    own, weights = Scaling.none(d), np.linspace(0.5, 2, d)
+    rows = Rows(np.random.default_rng(0).integers(0, 9, (6, d)).astype(np.uint8))
+    np.testing.assert_allclose(own.times(weights).apply(rows).X, rows.times(weights).X, rtol=1e-6)

@@ -90,6 +90,7 @@ def local_model(
     *,
     clustering: str = "linear",
     neighbours: int = 1,
+    weighed: bool = False,
     seed: int = 0,
 ) -> LocalModel:
     """A tree of three nodes; part 2 has no support vectors, nothing goes to part 5, one centre is of an empty leaf."""
@@ -103,7 +104,9 @@ def local_model(
     support = header.scaling.apply(raw_rows(n, seed))
     arrays = {"support": support.X, "alpha": rng.random((n, k - 1)), "codes": rng.integers(0, k, n)}
     present = rng.random((len(sizes), k)) < 0.7
-    return LocalModel(header, Partition(nodes, children), bounds, present, arrays, "nearest", neighbours)
+    weights = rng.uniform(0.3, 2, (len(sizes), D)) if weighed else None
+    tree = Partition(nodes, children)
+    return LocalModel(header, tree, bounds, present, arrays, "nearest", neighbours, weights)
 
 
 def _centres(rng: np.random.Generator, clustering: str, number: int, k: int) -> Centres:

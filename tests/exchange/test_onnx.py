@@ -79,6 +79,12 @@ def test_routes(kernel, k, scale, clustering):
         assert_same(model, rows.take(slice(i, i + 1)))
 
 
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("k", [2, 3])
+def test_routes_to_parts_with_metrics_of_their_own(k, scale):
+    assert_same(local_model("matern 1/2", k, scale, weighed=True), raw_rows(200))
+
+
 @pytest.mark.parametrize("clustering", ["matern", "sigmoid"])
 def test_routes_by_other_kernels(clustering):
     """Of nodes that have a gamma each, and of nodes that share it."""

@@ -18,7 +18,7 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.progress import Meter, advance
 from streamsvm.runs.phases import Phases
 from streamsvm.train import train, train_in_memory
-from streamsvm.training.subproblems import PartSolver
+from streamsvm.training.parts import PartSolver
 
 
 def told(records, phase="work"):

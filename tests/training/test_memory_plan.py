@@ -92,3 +92,10 @@ def test_rows_of_fewer_columns_under_a_metric_take_less():
     plans = [plan_memory(rows, 1, 4 * GiB, 2, cache_bytes=0) for rows in (wide, narrow)]
     assert plans[1].rows_bytes == plans[0].rows_bytes / 5
     assert plans[1].max_part_rows > 2 * plans[0].max_part_rows
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_one_more_copy_of_a_parts_rows_makes_parts_smaller(dtype):
+    plan = plan_memory(samples(50_000_000, 100, dtype), 1, 3 * GiB, 2, cache_bytes=0)
+    assert plan.part_rows() == plan.max_part_rows
+    assert plan.part_rows(4) * 4 <= plan.max_part_rows * 3 < (plan.part_rows(4) + 1) * 4
