@@ -85,6 +85,9 @@ class Fit(ABC):
 
     growth: ClassVar[Growth] = Growth()
     has_bias: ClassVar[bool] = False  # its duals keep y'a = 0
+    has_budget: ClassVar[bool] = (
+        False  # of support vectors or features: dense rows are told no better than sparse ones
+    )
 
     def __init__(self, prepared: Prepared, context: Context) -> None:
         self.prepared, self.context = prepared, context
@@ -136,11 +139,6 @@ class Fit(ABC):
             **solution.facts,
             **self.engine.facts(),
         }
-
-    @classmethod
-    def decides_locally(cls, n: int, config: FitConfig) -> bool:
-        """Whether a row is decided by training rows near it alone."""
-        return False
 
     @classmethod
     def shares_folds(cls, n: int, config: FitConfig) -> bool:

@@ -48,6 +48,7 @@ class BSGDFit(Fit):
     """One learner over all epochs."""
 
     growth = _Growth(1.2, ("learn",))
+    has_budget = True
 
     def __init__(self, prepared: Prepared, context: Context) -> None:
         super().__init__(prepared, context)

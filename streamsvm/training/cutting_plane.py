@@ -41,6 +41,7 @@ class CuttingPlaneFit(Fit):
     """One bundle of planes for each column, all fed by the same passes."""
 
     growth = _Growth(1.5, ("planes",))
+    has_budget = True
 
     def __init__(self, prepared: Prepared, context: Context) -> None:
         super().__init__(prepared, context)

@@ -33,11 +33,6 @@ class DCSVMFit(Fit):
     growth = DividedGrowth(spread=("cluster", "levels", "solve", "top"))
 
     @classmethod
-    def decides_locally(cls, n: int, config: FitConfig) -> bool:
-        options = config.dcsvm
-        return options.early and bool(options.levels or default_levels(n, options.children, early=True))
-
-    @classmethod
     def shares_folds(cls, n: int, config: FitConfig) -> bool:
         """An exact fit of rows that are one part."""
         options = config.dcsvm

@@ -44,7 +44,7 @@ LEAST_ROWS = 100
 MOST_HELD = 10_000
 FIRST_GAMMA, FIRST_C = 2.0, 10.0  # gamma over the one at which half of all values are above 1/e
 TYPICAL_ROWS = 512
-DENSE = 4  # times the sample: rows of a store whose parts are worth to be looked at
+DENSE = 4  # times the sample: rows of a store that are so much closer to each other
 REGIONS, REGION_ROWS = 8, 6000
 BEFORE_REGIONS = 7  # metrics of a track, where regions go on
 MOST_SHARE = 0.25  # of what memory is left that the sample and its copies may take
@@ -59,9 +59,7 @@ def with_metric(prepared: Prepared, context: Context) -> Prepared:
     """
     config, store = prepared.config, prepared.store
     require_metric(config, prepared.task, is_sparse=store.is_sparse)
-    local = (
-        fit_class(config.solver).decides_locally(store.n, config) and store.n >= DENSE * config.metric.sample
-    )
+    is_dense = store.n >= DENSE * config.metric.sample and not fit_class(config.solver).has_budget
     sample = drawn(prepared, context.engine)
     if isinstance(sample, str):
         return replace(prepared, learned={"kind": "none", "reason": sample})
@@ -70,11 +68,11 @@ def with_metric(prepared: Prepared, context: Context) -> Prepared:
     tracks = tuple(Track(trial, start) for trial in _trials(config) for start in _starts(prepared, sample))
     given = Trial(config.kernel.name, math.nan, config.C)
     search = _search(config, tracks, given)
-    if local:  # regions tell more than more steps here
+    if is_dense:  # regions tell more than more steps here
         search = replace(search, iterations=min(search.iterations, BEFORE_REGIONS))
     state = _searched(search, SampleTrials((sample,), learner, context.engine), context)
     best, found = chosen(state), _facts(prepared, state)
-    if local and best.has_metric:
+    if is_dense and best.has_metric:
         dense = _in_regions(prepared, sample, learner, best, context)
         assert dense.best is not None  # it has steps
         best, found = dense.best, found | {"regions": facts(dense)}

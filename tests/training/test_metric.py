@@ -14,6 +14,7 @@ from scipy import sparse
 
 from streamsvm import ALFPGMSVR, DCSVC, BudgetedSVC
 from streamsvm.config import KernelConfig, build_config
+from streamsvm.data.metric import Metric
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
@@ -26,6 +27,7 @@ from streamsvm.solvers.metric import Trial
 from streamsvm.tasks import task_of
 from streamsvm.train import is_made_by, train, train_in_memory
 from streamsvm.training.prepare import prepare
+from streamsvm.training.regions import regions
 from streamsvm.training.subproblems import Asked
 from streamsvm.training.trials import Learner, Sample, SampleTrials, losses, solution
 
@@ -330,3 +332,52 @@ def test_trials_that_have_no_end_lose():
     learner = Learner(KernelConfig(name="poly", degree=9, gamma=1.0), None, sample.rows)
     found = learner.tried(sample, Trial("poly", math.nan, 1.0), np.ones(D), None)
     assert found.losses.mean() == 1.0
+
+
+def test_regions_are_the_rows_nearest_to_their_centres(tmp_path):
+    X, y = noisy(3, 1000)
+    there = write(tmp_path / "s", Rows(X), y, step=100, chunk_rows=128)
+    data = prepare(there, build_config(("t", {"C": 2.0})), Engine(2))
+    metric, centres = Metric(np.linspace(0, 2, D)), Rows(X[:3])
+    found = regions(data, centres, metric, 150, Engine(2), ignore)
+    distances = (((X[:, None] - X[:3]) * metric.factor).astype(float) ** 2).sum(axis=2)
+    for sample, own in zip(found, np.argsort(distances, axis=0).T[:, :150], strict=True):
+        rows = np.concatenate([sample.rows.X, sample.held.X])
+        assert len(sample.held) == 30
+        np.testing.assert_array_equal(np.unique(rows, axis=0), np.unique(X[own], axis=0))
+        place = {row.tobytes(): i for i, row in enumerate(X)}
+        codes = [y[place[row.tobytes()]] for row in sample.rows.X]
+        np.testing.assert_array_equal(sample.asked.targets.codes, codes)
+        np.testing.assert_array_equal(sample.asked.upper, np.ones(120))
+
+
+@pytest.mark.parametrize("at", [None, 2])
+def test_where_rows_are_many_the_search_goes_on_in_regions(tmp_path, monkeypatch, at):
+    """Killed in between or not, and the phase is said."""
+    monkeypatch.setattr("streamsvm.training.metric.REGION_ROWS", 300)
+    X, y = noisy(n=2500)
+    there = write(tmp_path / "s", Rows(X), y, step=500, chunk_rows=500)
+    early = {"early": True, "levels": 1, "part_metric": 1}
+    metric = {"kind": "diagonal", "iterations": 3, "sample": 600}
+    options = build_config(
+        ("t", {"threads": 2, "checkpoint_every": "1 steps", "dcsvm": early, "metric": metric})
+    )
+    run: dict[str, Any] = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
+    if at is not None:
+
+        def stop(record: Record[Event]) -> None:
+            event = record.event
+            if isinstance(event, Progress) and event.phase == "regions" and event.done == at:
+                raise Stop
+
+        with pytest.raises(Stop):
+            train(there, options, **run, events=Events(stop))
+    report = train(there, options, **run, resume=at is not None, events=ignore)
+    steps = report["metric"]["regions"]
+    assert {step["rows"] for step in steps} == {240}
+    assert steps[-1]["score"] > 0.85
+    model = load_model(tmp_path / "m")
+    assert score(model) > 0.9
+    assert report["parts"]["columns"][:2] in (["0", "1"], ["1", "0"])
+    budgeted = config("bsgd", metric=metric)
+    assert "regions" not in train_in_memory(there, budgeted, ignore)[1]["metric"]
