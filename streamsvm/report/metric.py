@@ -64,8 +64,10 @@ def _is_pair(value: Any) -> bool:
 
 
 def rungs(run: Run) -> list[Row]:
-    """Samples on which it was learned, one after the other, and what was best there."""
-    told = table_rows(table(run.result.get("metric")).get("rungs"))
+    """Samples on which it was learned, one after the other, then dense regions; and what was best there."""
+    metric = table(run.result.get("metric"))
+    told = table_rows(metric.get("rungs"))
+    told += [step | {"rows": f"{step.get('rows')} in a region"} for step in table_rows(metric.get("regions"))]
     known = ({name: rung[name] for name in RUNG if _is_single(rung.get(name))} for rung in told)
     return [rung for rung in known if rung]
 

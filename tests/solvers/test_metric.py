@@ -107,3 +107,13 @@ def test_from_any_state_it_goes_on_as_if_nothing_had_happened():
         np.testing.assert_array_equal(one.losses, other.losses)
         np.testing.assert_array_equal(one.factor, other.factor)
     assert chosen(state).trial == chosen(whole).trial
+
+
+def test_tracks_of_a_search_before_go_on_with_all_rows_and_are_not_compared():
+    oracle = Known()
+    solver = MetricSearch((Track(Trial("b", 4.0, 10.0), np.ones(D)),), 6, True, True)
+    state = found(solver, oracle)
+    assert {rows for rows, _ in oracle.asked} == {oracle.n}
+    assert not state.plain
+    assert state.best.score > 0.9
+    assert {trial.C for _, trial in oracle.asked[:5]} >= {10.0, 30.0}
