@@ -118,7 +118,7 @@ def _headline(run: Run) -> Row:
         "rows": start.n or run.result.get("n"),
         "columns": start.d or run.result.get("d"),
         "kernel": f"{name}, gamma {human('', gamma)}" if has_gamma(name) else name,
-        "C": run.config.get("C"),
+        "C": table(run.result.get("metric")).get("C", run.config.get("C")),
     }
 
 
