@@ -334,19 +334,22 @@ def test_trials_that_have_no_end_lose():
     assert found.losses.mean() == 1.0
 
 
-def test_regions_are_the_rows_nearest_to_their_centres(tmp_path):
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_regions_are_the_rows_nearest_to_their_centres(tmp_path, layout):
     X, y = noisy(3, 1000)
-    there = write(tmp_path / "s", Rows(X), y, step=100, chunk_rows=128)
+    there = write(
+        tmp_path / "s", Rows(X if layout == "dense" else sparse.csr_array(X)), y, step=100, chunk_rows=128
+    )
     data = prepare(there, build_config(("t", {"C": 2.0})), Engine(2))
     metric, centres = Metric(np.linspace(0, 2, D)), Rows(X[:3])
     found = regions(data, centres, metric, 150, Engine(2), ignore)
     distances = (((X[:, None] - X[:3]) * metric.factor).astype(float) ** 2).sum(axis=2)
     for sample, own in zip(found, np.argsort(distances, axis=0).T[:, :150], strict=True):
-        rows = np.concatenate([sample.rows.X, sample.held.X])
+        rows = np.concatenate([sample.rows.dense(), sample.held.dense()])
         assert len(sample.held) == 30
         np.testing.assert_array_equal(np.unique(rows, axis=0), np.unique(X[own], axis=0))
         place = {row.tobytes(): i for i, row in enumerate(X)}
-        codes = [y[place[row.tobytes()]] for row in sample.rows.X]
+        codes = [y[place[row.tobytes()]] for row in sample.rows.dense()]
         np.testing.assert_array_equal(sample.asked.targets.codes, codes)
         np.testing.assert_array_equal(sample.asked.upper, np.ones(120))
 
