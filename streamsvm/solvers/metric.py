@@ -224,7 +224,7 @@ class MetricSearch:
         if state.phase == len(phases):
             return replace(state, plain=self._without(problem, state), ended=True)
         phase, track = phases[state.phase], state.tracks[state.turn]
-        trials = self._trials(track, state)
+        trials = self._trials(track, state, is_last=state.phase == len(phases) - 1)
         found = problem.tried(phase.rows, track.factor, trials, track.start)
         at = int(np.argmax([each.score for each in found]))
         fitted = Fitted(trials[at], phase.rows, track.factor, found[at].losses)
@@ -257,14 +257,14 @@ class MetricSearch:
         ended = is_last and self.given is None
         return replace(state, tracks=kept, phase=state.phase + 1, steps=0, turn=0, ended=ended)
 
-    def _trials(self, track: Track, state: MetricState) -> list[Trial]:
+    def _trials(self, track: Track, state: MetricState, *, is_last: bool) -> list[Trial]:
         """What is tried next to the last one, itself first: both ways where a phase begins, then one."""
         last, begins = track.trial, state.steps == 0
         is_first = begins and state.phase == 0 and self.given is not None
         gammas = (
             ((2.0, 0.5, 4.0) if is_first else (2.0, 0.5) if begins else (track.way,)) if self.gamma else ()
         )
-        Cs = (3.0, 1 / 3) if self.C and begins else ()
+        Cs = (3.0, 1 / 3)[: 1 if is_last and self.given is not None else 2] if self.C and begins else ()
         near = [replace(last, gamma=last.gamma * factor) for factor in gammas]
         near += [replace(last, C=last.C * factor) for factor in Cs]
         if is_first and self.gamma and self.C:

@@ -168,7 +168,10 @@ def _starts(prepared: Prepared, sample: Sample) -> list[np.ndarray]:
 
 
 def drawn(prepared: Prepared, engine: Engine) -> Sample | str:
-    """The sample of a store; or why it has none. Raises DataError."""
+    """The sample of a store, a fifth of it held out, and more where there are other rows; or why it has none.
+
+    Raises DataError.
+    """
     store, config = prepared.store, prepared.config
     most = _most_rows(prepared, engine)
     n = min(store.n, config.metric.sample, most)
