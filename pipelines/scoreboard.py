@@ -6,7 +6,8 @@
 Each peer has the same seconds on the same cores for search and last fit, in a process of its own: random configurations
 (scoreboard_peers.py, scoreboard_ours.py: what they are drawn from) on few rows, the best third on four times as many;
 scores are of rows held out of the training part, the same for all, and of five folds below 5,000 rows. The best is
-fitted on all training rows, or on as many as the rest of the time is expected to allow (`rows fitted`). Search and fit
+fitted on all training rows, or on as many as the rest of the time is expected to allow (`rows fitted`). A peer that has
+nothing to search is fitted on the rows that are not held out and, where there is time, on all again. Search and fit
 of a peer that takes 1.5 times the seconds are ended, and it has no figures; the answers may take three times as long.
 
     seconds        search, last fit and the encoding of columns; imports and compiling come before
