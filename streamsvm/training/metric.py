@@ -73,7 +73,8 @@ def with_metric(prepared: Prepared, context: Context) -> Prepared:
     state = _searched(search, SampleTrials((sample,), learner, context.engine), context)
     best, found = chosen(state), _facts(prepared, state)
     if is_dense and best.has_metric:
-        dense = _in_regions(prepared, sample, learner, best, context)
+        with context.phase("regions"):
+            dense = _in_regions(prepared, sample, learner, best, context)
         assert dense.best is not None  # it has steps
         best, found = dense.best, found | {"regions": facts(dense)}
     is_given = math.isnan(best.trial.gamma) and best.trial.kernel == config.kernel.name
