@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from scipy import sparse
 from scipy.linalg import eigh
 
 from streamsvm.data.rows import Rows
@@ -100,21 +98,14 @@ class Metric(Weighed):
         return Metric(factor * weights)
 
     def of_rows(self, rows: Rows) -> Rows:
-        """x' of scaled rows, float32."""
-        if not isinstance(rows.X, np.ndarray):
-            return Rows(self.of_sparse(rows.X))
-        factor = self.factor.astype(np.float32)
-        return Rows(rows.X[:, self.columns] * factor[self.columns] if self.is_diagonal else rows.X @ factor)
-
-    def of_sparse(self, X: Any) -> sparse.csr_array:
-        """x' of CSR rows, under a diagonal M. Raises ConfigError for a full one, which would fill them."""
-        if not self.is_diagonal:
+        """x' of scaled rows, float32. Raises ConfigError for CSR rows under a full M, which would fill them."""
+        if self.is_diagonal:
+            return Rows(rows.X[:, self.columns]).times(self.weights)
+        if rows.is_sparse:
             raise ConfigError(
                 "a full metric would fill a sparse store; use a diagonal one, or ingest with --dense"
             )
-        X = sparse.csr_array(X[:, self.columns])
-        data = (X.data * self.weights[X.indices]).astype(np.float32)
-        return sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
+        return Rows(rows.X @ self.factor.astype(np.float32))
 
 
 def _principal(G: np.ndarray, rank: int) -> np.ndarray:

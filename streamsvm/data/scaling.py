@@ -55,8 +55,8 @@ class Scaling(Weighed):
             require_zeros_kept(self.kind)
         X = rows.X
         data = (X.data * self.scale[X.indices]).astype(np.float32)
-        X = sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
-        return Rows(X if self.metric is None else self.metric.of_sparse(X))
+        scaled = Rows(sparse.csr_array((data, X.indices, X.indptr), shape=X.shape))
+        return scaled if self.metric is None else self.metric.of_rows(scaled)
 
     def _apply_dense(self, X: np.ndarray) -> np.ndarray:
         columns, offset, scale, factor = self._dense_parts

@@ -59,8 +59,8 @@ class Sample(Weighed):
 
 
 @dataclass(frozen=True)
-class Learner(Weighed):
-    """How a trial is made. options: of the kernel that was given. rank: of a full metric; None: diagonal. typical: rows
+class Learner:
+    """What a trial means. options: of the kernel that was given. rank: of a full metric; None: diagonal. typical: rows
     of all kinds, whose distances are the unit of gamma."""
 
     options: KernelConfig
@@ -82,27 +82,6 @@ class Learner(Weighed):
             unit = kernel.median_gamma(rows.take(slice(half)), rows.take(slice(half, 2 * half)))
         return replace(kernel, gamma=trial.gamma * unit)
 
-    def tried(self, sample: Sample, trial: Trial, factor: np.ndarray, start: np.ndarray | None) -> Found:
-        """A trial on a sample, and its losses on the held-out rows; 1 each where it has no end."""
-        metric = Metric(factor)
-        rows, kernel = metric.of_rows(sample.rows), self.kernel(trial, metric)
-        asked = replace(sample.asked, upper=sample.asked.upper * trial.C)
-        try:
-            found = solution(kernel, rows, asked, None if start is None else start * trial.C)
-            own = metric.of_rows(sample.held), sample.of_held
-            return Found(losses(kernel, rows, asked, found, *own), found[0])
-        except ConfigError:  # values beyond float32, or a tolerance out of reach: not what is looked for
-            return Found(np.ones(len(sample.held)), np.zeros(asked.shape))
-
-    def gradients(
-        self, sample: Sample, trial: Trial, factor: np.ndarray, alpha: np.ndarray, most: int
-    ) -> np.ndarray:
-        """(g, d) derivatives by scaled columns of what a solution has learned, at the first rows of a sample."""
-        metric = Metric(factor)
-        rows = metric.of_rows(sample.rows)
-        at = np.arange(min(len(rows), most, max(1, GRADIENT_ENTRIES // sample.rows.d)))
-        return metric.pull_back(task_gradients(self.kernel(trial, metric), rows, sample.asked, alpha, at))
-
 
 @dataclass(frozen=True)
 class SampleTrials:
@@ -119,17 +98,22 @@ class SampleTrials:
     def tried(
         self, rows: int, factor: np.ndarray, trials: Sequence[Trial], start: np.ndarray | None
     ) -> list[Found]:
-        pairs = [(trial, place) for trial in trials for place in range(len(self.samples))]
-        work = partial(_tried, self.learner, rows, factor)
-        starts = [None] * len(self.samples) if start is None else np.split(start, len(self.samples))
-        begin = [starts[place] for _, place in pairs]
-        found = list(self.engine.map(work, pairs, begin, shared=(self._shared,), window=len(pairs)))
-        step = len(self.samples)
-        return [Found.of_all(found[at : at + step]) for at in range(0, len(found), step)]
+        count, metric = len(self.samples), Metric(factor)
+        kernels = [self.learner.kernel(trial, metric) for trial in trials]
+        items = [
+            (kernel, trial.C, place)
+            for kernel, trial in zip(kernels, trials, strict=True)
+            for place in range(count)
+        ]
+        starts = [None] * count if start is None else np.split(start, count)
+        begin = [starts[place] for _, _, place in items]
+        work = partial(_tried, rows, metric)
+        found = list(self.engine.map(work, items, begin, shared=(self._shared,), window=len(items)))
+        return [Found.of_all(found[at : at + count]) for at in range(0, len(found), count)]
 
     def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray:
-        count = len(self.samples)
-        work = partial(_gradients, self.learner, rows, factor, trial)
+        count, metric = len(self.samples), Metric(factor)
+        work = partial(_gradients, rows, metric, self.learner.kernel(trial, metric))
         found = self.engine.map(work, range(count), np.split(alpha, count), shared=(self._shared,))
         return Metric.of_gradients(np.concatenate(list(found)), self.learner.rank).factor
 
@@ -139,28 +123,32 @@ class SampleTrials:
 
 
 def _tried(
-    learner: Learner,
-    rows: int,
-    factor: np.ndarray,
+    count: int,
+    metric: Metric,
     samples: tuple[Sample, ...],
-    pair: tuple[Trial, int],
+    item: tuple[Kernel, float, int],
     start: np.ndarray | None,
 ) -> Found:
-    trial, place = pair
-    return learner.tried(samples[place].first(rows), trial, factor, start)
+    """A kernel and C on the first rows of a sample, and the losses on the held-out ones; 1 each where it has no end."""
+    kernel, C, place = item
+    sample = samples[place].first(count)
+    rows, asked = metric.of_rows(sample.rows), replace(sample.asked, upper=sample.asked.upper * C)
+    try:
+        found = solution(kernel, rows, asked, None if start is None else start * C)
+        own = metric.of_rows(sample.held), sample.of_held
+        return Found(losses(kernel, rows, asked, found, *own), found[0])
+    except ConfigError:  # values beyond float32, or a tolerance out of reach: not what is looked for
+        return Found(np.ones(len(sample.held)), np.zeros(asked.shape))
 
 
 def _gradients(
-    learner: Learner,
-    rows: int,
-    factor: np.ndarray,
-    trial: Trial,
-    samples: tuple[Sample, ...],
-    place: int,
-    alpha: np.ndarray,
+    count: int, metric: Metric, kernel: Kernel, samples: tuple[Sample, ...], place: int, alpha: np.ndarray
 ) -> np.ndarray:
-    most = -(-GRADIENT_ROWS // len(samples))
-    return learner.gradients(samples[place].first(rows), trial, factor, alpha, most)
+    """(g, d) derivatives by scaled columns of what a solution has learned, at the first rows of a sample."""
+    sample, most = samples[place].first(count), -(-GRADIENT_ROWS // len(samples))
+    rows = metric.of_rows(sample.rows)
+    at = np.arange(min(len(rows), most, max(1, GRADIENT_ENTRIES // sample.rows.d)))
+    return metric.pull_back(task_gradients(kernel, rows, sample.asked, alpha, at))
 
 
 def solution(

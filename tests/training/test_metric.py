@@ -330,7 +330,9 @@ def test_trials_that_have_no_end_lose():
     asked = Asked(task_of("classify"), data.targets, data.upper, np.zeros(200, np.int8))
     sample = Sample(Rows(1e12 * X), asked, Rows(X[:40]), asked.take(np.arange(40)))
     learner = Learner(KernelConfig(name="poly", degree=9, gamma=1.0), None, sample.rows)
-    found = learner.tried(sample, Trial("poly", math.nan, 1.0), np.ones(D), None)
+    [found] = SampleTrials((sample,), learner, Engine(1)).tried(
+        200, np.ones(D), [Trial("poly", math.nan, 1.0)], None
+    )
     assert found.losses.mean() == 1.0
 
 
