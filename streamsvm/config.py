@@ -33,7 +33,8 @@ from streamsvm.options.base import (
     Whole,
 )
 from streamsvm.options.choices import OneOf, choices
-from streamsvm.options.metric import MetricConfig, searched
+from streamsvm.options.metric import MetricConfig
+from streamsvm.options.search import SearchConfig, searched
 from streamsvm.options.solvers import (
     ADMMHSSConfig,
     ALFPGMConfig,
@@ -42,6 +43,7 @@ from streamsvm.options.solvers import (
     DCSVMConfig,
 )
 from streamsvm.solvers.catalogue import (
+    DEFAULT_SOLVER,
     SOLVERS,
     Row,
     for_each,
@@ -51,6 +53,7 @@ from streamsvm.solvers.catalogue import (
     solver_names,
     solver_row,
 )
+from streamsvm.storage.toml import document, string
 from streamsvm.tasks import task_names, task_of
 
 Layer = tuple[str, Mapping[str, Any]]
@@ -76,7 +79,7 @@ class ProbabilityConfig(Options):
 class FitConfig(Options):
     """All of a fit; frozen, and stored in the model it made."""
 
-    solver: Annotated[Annotated[str, OneOf(solver_names)], Field(description="Algorithm")] = "dcsvm"
+    solver: Annotated[Annotated[str, OneOf(solver_names)], Field(description="Algorithm")] = DEFAULT_SOLVER
     task: Annotated[
         Annotated[str, OneOf(task_names)] | None,
         Field(description="What is learned; else rank where cutting planes find a qid, classify elsewhere"),
@@ -89,6 +92,11 @@ class FitConfig(Options):
     class_weight: Annotated[ClassWeight, Field(description="Factors on C by label, or 'balanced'")] = None
     positive: Annotated[Labels, Field(description="Labels of the positive class, against the rest")] = ()
     scale: Annotated[Scale, Field(description="Scaling of the features, kept in the model")] = "none"
+    holdout: Annotated[
+        Whole,
+        Field(ge=0, description="Rows by chance that are not learned from, and tell how the model decides"),
+    ] = 0
+    rows: Annotated[Count, Field(description="Rows by chance that are learned from; else all")] = None
     seed: Annotated[Whole, Field(ge=0, le=2**32 - 1, description="Seed of every random choice")] = 0
     memory_limit: Annotated[
         Bytes, Field(description="Memory of the whole process, as 2GiB; else of what is free")
@@ -111,6 +119,7 @@ class FitConfig(Options):
     alfpgm: ALFPGMConfig = ALFPGMConfig()
     probability: ProbabilityConfig = ProbabilityConfig()
     metric: MetricConfig = MetricConfig()
+    search: SearchConfig = SearchConfig(options=())
 
     @property
     def own(self) -> Any:
@@ -179,13 +188,18 @@ def build_config(*layers: Layer) -> FitConfig:
 
 def validated(model: type[Model], *layers: Layer) -> Model:
     """The options of (origin, nested values) layers, later ones winning. Raises ConfigError."""
-    merged: dict[str, Any] = {}
-    for _, values in layers:
-        merged = _merge(merged, values)
     try:
-        return model.model_validate(merged)
+        return model.model_validate(merged(*layers))
     except ValidationError as error:
         raise ConfigError(_explain(error, layers, model)) from None
+
+
+def merged(*layers: Layer) -> dict[str, Any]:
+    """Nested values of all layers, later ones winning."""
+    found: dict[str, Any] = {}
+    for _, values in layers:
+        found = _merge(found, values)
+    return found
 
 
 def load_config(path: str | Path, *overrides: Layer) -> FitConfig:
@@ -211,14 +225,10 @@ def read_layer(path: str | Path) -> Layer:
 def parse_set(text: str) -> Layer:
     """The layer of `--set name=value`: the value is TOML (0.5, true, [1, 2]), anything else a string."""
     name, equals, value = text.partition("=")
-    for toml in (text, f"{name} = {_toml_string(value.strip())}") if equals else ():
+    for toml in (text, f"{name} = {string(value.strip())}") if equals else ():
         with suppress(tomllib.TOMLDecodeError):
             return f"--set {text}", tomllib.loads(toml)
     raise ConfigError(f"--set {text}: expected name=value, for example --set dcsvm.levels=3")
-
-
-def _toml_string(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _model_config(path: Path) -> Mapping[str, Any]:
@@ -228,7 +238,7 @@ def _model_config(path: Path) -> Mapping[str, Any]:
         config = None
     if not isinstance(config, dict):
         raise ConfigError(f"{path}: found a folder without a configuration, expected a TOML file or a model")
-    return Resolved(config)
+    return Resolved(config | {"search": {"options": []}})  # what was chosen is there
 
 
 def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,6 +248,12 @@ def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
         both_tables = isinstance(old.get(key), Mapping) and isinstance(value, Mapping)
         merged[key] = _merge(old[key], value) if both_tables else value
     return merged
+
+
+def repeating(config: FitConfig) -> str:
+    """A TOML file of what is not a default, by which a fit is repeated without a search."""
+    values = config.model_dump(mode="json", exclude_defaults=True, exclude={"search"})
+    return document(values | {"search": {"options": []}})
 
 
 PARAMETERS = {

@@ -25,12 +25,14 @@ from streamsvm.runs.phases import usage_so_far
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.tasks import task_of
 from streamsvm.train import train_in_memory, with_task
+from streamsvm.training.drawn import folds_of
 from streamsvm.training.growth import Growth
 from streamsvm.training.memory_plan import stay_in_memory
 
 LEAST_ROWS = Growth.least_rows  # of a pilot
 STRETCHES = 64  # of neighbouring rows, from which pilots are drawn: a large store is not read whole
 SAMPLE_SHARE = 1 / 8  # of the memory limit, for the rows of pilots
+SEARCH_POWER = 1.5  # of the rows, by which a search grows
 MOST_LOADING_S = 2.0  # of compiled code
 TASK_S = 2e-3  # of the leading process, for a task on a cluster
 PROCESSES_S = 5.0  # until local processes have started
@@ -79,7 +81,7 @@ class Costs:
     of one process, decoding included. limit_bytes, threads: of the pilots. start_s: until a process is ready, the
     loading of compiled code included; base_bytes: its memory then. is_spread: whether workers share more than reading.
     divided: rows beyond which there are more parts, not larger ones, and all grows with the rows; None where a fit is
-    not of parts alone. sample: rows that a metric is learned from, at most.
+    not of parts alone. sample: rows that options are chosen by, at most.
     """
 
     solver: str
@@ -127,8 +129,8 @@ class Costs:
         spread = {"scale", *(self.growth.spread if self.is_spread else ())}
         seconds = {}
         for name in dict.fromkeys(name for pilot in self.pilots for name in pilot.seconds):
-            most = min(n, max(self.sample, self.pilots[-1].n)) if name == "metric" else n
-            alone = self._grown(most, [pilot.seconds.get(name, 0.0) for pilot in self.pilots])
+            own = [pilot.seconds.get(name, 0.0) for pilot in self.pilots]
+            alone = self._searched(n, own[-1]) if name == "search" else self._grown(n, own)
             seconds[name] = alone * (faster if name in spread else 1.0)
         rate = min(self.read_bytes_s * max(1, site.workers), site.store_bytes_s)
         seconds["read store"] = self._rows_read(n, site) * self.row_bytes / rate
@@ -138,6 +140,11 @@ class Costs:
             tasks += self._rows_read(n, site) / self.block_rows
             seconds["lead"] = PROCESSES_S + tasks * TASK_S + self.network_bytes(n) / site.network_bytes_s
         return seconds | {"start": self.start_s}
+
+    def _searched(self, n: int, seconds: float) -> float:
+        """Seconds of a search of n rows: it looks at a sample of them, and takes folds of few."""
+        m, most = self.pilots[-1].n, min(n, max(self.sample, self.pilots[-1].n))
+        return seconds * (most / m) ** SEARCH_POWER * folds_of(most) / folds_of(m)
 
     def network_bytes(self, n: int) -> float:
         """Between the leading process and the workers of a cluster, rows among them; what is small is left out."""
@@ -220,7 +227,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
         growth.is_spread(config, task.n_subproblems(k)),
         growth.divided(store.n, config),
         pilots,
-        config.metric.sample,
+        config.search.sample,
     )
 
 

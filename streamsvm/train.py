@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,24 +14,30 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from streamsvm.config import FitConfig, ProbabilityConfig
+import numpy as np
+
+from streamsvm.config import FitConfig, ProbabilityConfig, SearchConfig, build_config, repeating
 from streamsvm.data.store import Store
-from streamsvm.errors import ConfigError
-from streamsvm.events import Event, Events, Planned, Progress, Record, heard, ignore
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.events import Event, Events, Planned, Progress, Record, Warned, heard, ignore
 from streamsvm.models.calibration import Calibration, require_classes
 from streamsvm.models.files import load_model, read_attrs
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.parallel.memory import free_bytes
 from streamsvm.parallel.open import open_engine
-from streamsvm.runs.checkpoints import EXECUTION, Checkpoints
+from streamsvm.runs.checkpoints import EXECUTION, Checkpoints, digest
 from streamsvm.runs.directory import end_with, recorded
 from streamsvm.runs.phases import Phases, used_s, whole_command
 from streamsvm.solvers.catalogue import fit_class, renamed
-from streamsvm.tasks import default_task
+from streamsvm.storage.atomic import whole_file
+from streamsvm.tasks import default_task, task_of
 from streamsvm.training.base import Context, Fit, Learned, PathFit, Report, Solution
+from streamsvm.training.choices import with_choices
 from streamsvm.training.drafts import Draft, opened_draft
-from streamsvm.training.metric import with_metric
 from streamsvm.training.prepare import prepare
+
+MOST_FRACTIONS = 20  # different numbers that are not whole, among labels of classes
+CONFIG_MARK = "# the options"  # a file of these begins with
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class Run:
     """How a model is learned, and where it goes; what it becomes, the configuration says.
 
     model_path: None where it stays in memory. Cs: a model for each, of a solver that shares its work among them; else
-    one, of the configuration's C.
+    one, of the configuration's C. until: time.time() at which a fit within a time budget has to end.
     """
 
     events: Events = ignore
@@ -47,6 +54,7 @@ class Run:
     resume: bool = False
     performance_report: Path | None = None
     Cs: tuple[float, ...] = ()
+    until: float | None = None
 
 
 def train(
@@ -64,31 +72,56 @@ def train(
     with ExitStack() as stack:
         if run_dir is not None:
             events = stack.enter_context(recorded(run_dir, events, resume, **run_facts(store, config)))
-        run = Run(events, model_path, run_dir, resume, performance_report)
-        [(_, report)] = learned(store, config, run)
-        report = whole_command(report | {"model": str(model_path)}, start)
+        until = end_of(config, start[0])
+        run = Run(events, model_path, run_dir, resume, performance_report, until=until)
+        [(model, report)] = learned(store, config, run)
+        report |= {"model": str(model_path)}
+        if config.search.options:
+            report["config"] = _write_config(model, model_path, events)
+        report = whole_command(report, start)
         if run_dir is not None:
             end_with(run_dir, events, report)
         return report
 
 
+def _write_config(model: Learned, model_path: Path, events: Events) -> str | None:
+    """What was chosen, next to the model: a configuration that repeats the fit. Another's file is not replaced."""
+    path, mark = model_path.with_suffix(".fit.toml"), f"{CONFIG_MARK} of {model_path.name}:"
+    if path.exists() and not path.read_bytes().startswith(mark.encode()):
+        events(
+            Warned(f"{path} is there, and not of {model_path.name}: what was chosen is in the model alone")
+        )
+        return None
+    values = {name: value for name, value in (model.header.config or {}).items() if name not in EXECUTION}
+    text = f"{mark} `streamsvm fit --store STORE --config {path.name}` repeats it\n"
+    with whole_file(path) as file:
+        file.write((text + repeating(build_config((str(model_path), values)))).encode())
+    return str(path)
+
+
 def train_in_memory(store: Store, config: FitConfig, events: Events = heard) -> tuple[Any, Report]:
     """Trains and returns the model itself, and the report."""
-    [found] = learned(store, with_task(config, store), Run(events))
+    [found] = learned(store, with_task(config, store), Run(events, until=end_of(config)))
     return found
+
+
+def end_of(config: FitConfig, used_s: float = 0.0) -> float | None:
+    """When a fit that has taken so many seconds has to end; None: when it is done."""
+    budget = config.search.time_budget
+    return None if budget is None else time.time() - used_s + budget
 
 
 def train_path(
     store: Store, config: FitConfig, Cs: Sequence[float], events: Events = heard
 ) -> list[tuple[Any, Report]]:
     """A model and a report for each C, of a solver that shares its work among them."""
-    return learned(store, with_task(config, store), Run(events, Cs=tuple(Cs)))
+    return learned(store, with_task(config, store), Run(events, Cs=tuple(Cs), until=end_of(config)))
 
 
 def plan(store: Store, config: FitConfig) -> dict[str, Any]:
     """What a fit would do: memory, and what tells its time. Nothing is trained."""
     config = with_task(config, store)
-    with planned(store, config, learns=False) as fit:
+    with planned(store, config, chooses=False) as fit:
         return fit.plan() | ({"folds": config.probability.folds} if config.probability.method else {})
 
 
@@ -98,8 +131,11 @@ def learned(store: Store, config: FitConfig, run: Run) -> list[tuple[Learned, Re
     """
     phase = Phases()
     with compiling_told(run.events):
-        calibrations = _calibrations(store, config, run, phase)
+        chooses = bool(config.search.options)
+        calibrations = [] if chooses else _calibrations(store, config, run, phase)
         with planned(store, config, run, phase) as fit, opened_draft(run.model_path, phase) as draft:
+            if chooses:  # once for all folds, as what is chosen costs more than a fit
+                calibrations = _calibrations(fit.store, _as_chosen(fit.config), run, phase)
             if run.run_dir is not None:
                 run.events(Planned(fit.kernel.to_attrs(), fit.scaling.kind, fit.plan()))
             solutions = _solved(fit, draft, run.Cs)
@@ -116,19 +152,19 @@ def planned(
     run: Run | None = None,
     phase: Phases | None = None,
     *,
-    learns: bool = True,
+    chooses: bool = True,
 ) -> Iterator[Fit]:
-    """A fit of prepared data, whose memory is planned; not begun yet. learns: a metric too, where one is asked for."""
+    """A fit of prepared data, whose memory is planned; not begun yet. chooses: what its options ask to be chosen."""
     run, phase = run or Run(), phase or Phases()
     checkpoints = Checkpoints(run.run_dir, store, config, run.resume, run.events)
     where = config.threads, config.workers, config.scheduler, config.memory_limit
     engine = open_engine(*where, run.events, run.performance_report)
-    with closing(Context(engine, checkpoints, run.events, phase)) as context:
+    with closing(Context(engine, checkpoints, run.events, phase, run.until)) as context:
         prepared = prepare(store, config, engine, run.events, phase=phase)
-        if learns and config.metric.kind != "none":
-            with phase("metric"):
-                prepared = with_metric(prepared, context)
-        yield fit_class(config.solver)(prepared, context)
+        if chooses and config.search.options:
+            with phase("search"):
+                prepared = with_choices(prepared, context)
+        yield fit_class(prepared.config.solver)(prepared, context)
 
 
 def _solved(fit: Fit, draft: Draft, Cs: Sequence[float]) -> list[Solution]:
@@ -182,9 +218,22 @@ def run_facts(store: Store, config: FitConfig) -> dict[str, Any]:
 def with_task(config: FitConfig, store: Store) -> FitConfig:
     """The configuration with its task as a fact: where it names none, the solver and query ids tell it."""
     task = config.task or default_task(config.solver, has_queries=store.qid is not None)
+    if config.task is None and not config.positive and task_of(task).has_classes and store.has_y:
+        _require_labels(store)
     if config.probability.method is not None:
         require_classes(task)
     return config.model_copy(update={"task": task})
+
+
+def _require_labels(store: Store) -> None:
+    """Raises DataError where labels are many numbers that are not whole: those of a regression, by all appearance."""
+    different = store.coded[0]
+    is_many = different.dtype.kind == "f" and len(different) > MOST_FRACTIONS
+    if is_many and np.any(different != np.round(different)):
+        raise DataError(
+            f"{store.url or 'y'} holds {len(different):,} different numbers, as {different[0]:.6g}; expected labels of "
+            "classes: give --task regress to predict numbers, or --task classify where they are labels"
+        )
 
 
 def is_made_by(model_path: Path, store: Store, configs: Iterable[FitConfig]) -> bool:
@@ -193,23 +242,24 @@ def is_made_by(model_path: Path, store: Store, configs: Iterable[FitConfig]) -> 
     So a run that was killed between its model and its end goes on, and another's model is not lost to it.
     """
     model = read_attrs(model_path)
-    own = (with_task(config, store).model_dump(mode="json", exclude=set(EXECUTION)) for config in configs)
-    options = {
-        name: value for name, value in renamed(model.get("config") or {}).items() if name not in EXECUTION
-    }
-    own = (asked | _searched_in(options) for asked in own)
-    return options in own and model.get("fingerprint") == store.fingerprint()
-
-
-def _searched_in(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What the configuration of a model has in place of the one that was asked for: chosen along with a metric."""
-    kind = (options.get("metric") or {}).get("kind", "none")
-    return {} if kind == "none" else {name: options[name] for name in ("C", "kernel")}
+    own = [with_task(config, store) for config in configs]
+    if model.get("fingerprint") != store.fingerprint():
+        return False
+    asked = (model.get("certificate") or {}).get("asked")
+    if asked is not None:  # its configuration is what was chosen
+        return asked in map(digest, own)
+    options = {name: v for name, v in renamed(model.get("config") or {}).items() if name not in EXECUTION}
+    return options in (config.model_dump(mode="json", exclude=set(EXECUTION)) for config in own)
 
 
 def without_probabilities(config: FitConfig) -> FitConfig:
     """The configuration without probabilities, of the fits that make them."""
     return config.model_copy(update={"probability": ProbabilityConfig()})
+
+
+def _as_chosen(config: FitConfig) -> FitConfig:
+    """The configuration of fits that repeat what was chosen, on other rows."""
+    return config.model_copy(update={"holdout": 0, "rows": None, "search": SearchConfig(options=())})
 
 
 def progress_of(events: Events) -> Events:

@@ -12,6 +12,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.kernels import table
 from streamsvm.options.base import Rule
 from streamsvm.options.metric import MetricConfig
+from streamsvm.options.search import SearchConfig
 from streamsvm.solvers import catalogue
 from streamsvm.tasks import task_names, task_options
 
@@ -37,6 +38,7 @@ def rules() -> Iterator[Rule]:
             yield Rule(option, f"task {name}", "task", partial(eq, name))
     yield Rule("probability.folds", "a fit with probabilities", "probability.method", bool)
     yield from MetricConfig.rules
+    yield from SearchConfig.rules
 
 
 def _listed(what: str, names: list[str]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm import ALFPGMSVC, DCSVC, HSSSVC, BudgetedSVC, CuttingPlaneSVC
+from streamsvm import ALFPGMSVC, DCSVC, HSSSVC, AutoSVC, BudgetedSVC, CuttingPlaneSVC
 from streamsvm.config import FitConfig, build_config, parse_set
 from streamsvm.parallel.imports import imported
 from streamsvm.solvers.catalogue import section_of, solver_names, solver_row
@@ -110,6 +110,7 @@ ESTIMATORS = {
     "compressed, polished": HSSSVC(**COMPRESSED, random_state=0),
     "many pairs": ALFPGMSVC(C=5.0, gamma=0.5, pairs=20),
     "landmarks": CuttingPlaneSVC(C=5.0, kernel="rbf", gamma=0.5, landmarks=50, random_state=0),
+    "chosen": AutoSVC(random_state=0),
 } | PROBABLE
 ESTIMATORS |= {
     name: imported(solver_row(name).estimators[0])() for name in solver_names() if name not in PAGES

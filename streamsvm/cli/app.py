@@ -25,8 +25,8 @@ COMMANDS = {  # the first paragraph of what each one's --help says
     "ingest": "Read files into a store, streamed in bounded memory, written whole or not at all.",
     "info": "Show shape, type, chunks, classes and their counts.",
     "check": "Read every chunk: checksums, NaN and infinity, labels. Exits 2 at the first thing wrong.",
-    "fit": "Train a model.",
-    "tune": "Choose options by cross-validation.",
+    "fit": "Train a model. Options that are left out are chosen from the data.",
+    "tune": "Choose options by cross-validation; without a table of what to try, those that fit chooses.",
     "calibrate": "Add probabilities to a model, in place of those it may have.",
     "predict": "Write the predicted label of every row, block by block.",
     "evaluate": "Score a model: accuracy, precision and recall by class, confusion, ROC AUC; probabilities where it "

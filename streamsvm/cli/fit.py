@@ -21,6 +21,7 @@ from streamsvm.cli.flags import (
 )
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
+    CHOICE,
     DATA,
     KERNEL,
     RUN,
@@ -35,11 +36,12 @@ from streamsvm.cli.options import (
     require_model_place,
 )
 from streamsvm.cli.output import emit, progress
-from streamsvm.config import FitConfig, build_config, parse_set, read_layer
+from streamsvm.cli.told import tell
+from streamsvm.config import FitConfig, Layer, parse_set, read_layer
 from streamsvm.errors import ConfigError
 from streamsvm.runs.phases import usage_so_far
+from streamsvm.search.bare import completed
 from streamsvm.storage.human import number_or_text
-from streamsvm.unread import require_read
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
@@ -78,6 +80,16 @@ def fit(
     degree: Annotated[Any, flag("--degree", "kernel.degree", KERNEL)] = None,
     coef0: Annotated[Any, flag("--coef0", "kernel.coef0", KERNEL)] = None,
     metric: Annotated[Any, flag("--metric", "metric.kind", KERNEL)] = None,
+    time_budget: Annotated[
+        Any, flag("--time-budget", "search.time_budget", CHOICE, metavar="60s|10m|2h", parser=str)
+    ] = None,
+    trials: Annotated[Any, flag("--trials", "search.trials", CHOICE)] = None,
+    no_search: Annotated[
+        bool,
+        typer.Option(
+            "--no-search", help="Options that are left out have their defaults.", rich_help_panel=CHOICE
+        ),
+    ] = False,
     model: Annotated[
         Path | None,
         typer.Option(
@@ -126,14 +138,14 @@ def fit(
     force: ForceModel = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model.
+    """Train a model. Options that are left out are chosen from the data.
 
     \b
     streamsvm fit --store train.zarr
-    streamsvm fit --store train.zarr --scale minmax --C 10 --early
-    streamsvm fit --store train.zarr --solver bsgd --budget 1000
+    streamsvm fit --store train.zarr --time-budget 2m --kernel rbf
+    streamsvm fit --store train.zarr --no-search --scale minmax --C 10 --early
     """
-    resolved = resolve(context.params, config, set_ or [])
+    resolved = completed(given_layers(context.params, config, set_ or []), searches=not no_search)
     if resume and run_dir is None:
         raise ConfigError("--resume needs the --run-dir of the interrupted run")
     if dry_run:
@@ -156,33 +168,28 @@ def fit(
             performance_report=performance_report,
             events=events,
         )
-    emit(
-        report, as_json=as_json, title="Trained", rows=report | {"metric": _metric_told(report.get("metric"))}
-    )
-    if not as_json:
-        typer.echo(f"next: streamsvm evaluate --model {shlex.quote(str(model))} --store TEST_STORE")
+    if as_json:
+        emit(report, as_json=True, title="Trained")
+        return
+    tell(report, resolved, _words(store, model, x, y))
+    typer.echo(f"next: streamsvm evaluate --model {shlex.quote(str(model))} --store TEST_STORE")
 
 
-def _metric_told(metric: dict[str, Any] | None) -> str | None:
-    """What a fit chose along with a metric, and why, in a line."""
-    if metric is None:
-        return None
-    if "score" not in metric:
-        return f"none: {metric['reason']}"
-    gamma = "" if metric["gamma"] is None else f", gamma {metric['gamma']:.4g}"
-    name, score, plain = metric["scoring"], metric["score"], metric["given_score"]
-    return (
-        f"{metric['kind']}, {metric['columns']} columns; {metric['kernel']}, C {metric['C']:.4g}{gamma}; {name} of "
-        f"held-out rows {score:.4f}, as given {plain:.4f}"
-    )
+def _words(store: str, model: Path, x: str | None, y: str | None) -> list[str]:
+    """The words of a command that fits the same store into the same model."""
+    named = [("--x", x), ("--y", y), ("--model", str(model))]
+    return [
+        "streamsvm",
+        "fit",
+        "--store",
+        store,
+        *(word for name, value in named if value for word in (name, value)),
+    ]
 
 
-def resolve(flags: dict[str, Any], config: Path | None, sets: list[str]) -> FitConfig:
-    """The configuration from a file, then flags, then `--set`. Raises ConfigError, for what it does not read too."""
-    layers = [*([read_layer(config)] if config else []), *flag_layers(flags), *map(parse_set, sets)]
-    resolved = build_config(*layers)
-    require_read(layers, resolved)
-    return resolved
+def given_layers(flags: dict[str, Any], config: Path | None, sets: list[str]) -> list[Layer]:
+    """What a file, then flags, then `--set` give. Raises ConfigError."""
+    return [*([read_layer(config)] if config else []), *flag_layers(flags), *map(parse_set, sets)]
 
 
 @contextmanager

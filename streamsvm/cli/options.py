@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from streamsvm.data.store import Store
     from streamsvm.parallel.engine import Engine
 
-DATA, KERNEL, SOLVER, RUN, CLUSTER = (
+DATA, KERNEL, SOLVER, CHOICE, RUN, CLUSTER = (
     "Data",
     "Kernel",
     "Solver",
+    "Choice",
     "Run",
     "Cluster",
 )  # groups of options in the help

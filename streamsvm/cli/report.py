@@ -44,7 +44,7 @@ def report(
 
 def _write_plots(folder: Path, shown: list) -> list[str]:
     from streamsvm.report.drawing import write_plot
-    from streamsvm.report.sections import Plot
+    from streamsvm.report.parts import Plot
     from streamsvm.storage.atomic import storage_errors
 
     names = []

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.fit import hint_to_resume
-from streamsvm.cli.flags import MemoryLimit, SchedulerFlag, SetOption, WorkersFlag, flag, flag_layers
+from streamsvm.cli.fit import given_layers, hint_to_resume
+from streamsvm.cli.flags import MemoryLimit, SchedulerFlag, SetOption, WorkersFlag, flag
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import RUN, AsJson, ForceModel, XName, YName, open_store, require_model_place
 from streamsvm.cli.output import emit, emit_table, progress
-from streamsvm.config import parse_set
 from streamsvm.errors import ConfigError
+from streamsvm.search.bare import completed
 
 TABLE, PICTURE = (".csv", ".json", ".zarr"), (".png", ".svg")
 
@@ -22,11 +23,13 @@ def tune(
     context: typer.Context,
     store: Annotated[str, typer.Option("--store", help="Rows and labels to train on.", metavar="STORE")],
     config: Annotated[
-        Path,
+        Path | None,
         typer.Option(
-            "--config", help="A TOML file: options, and what to try in a table [tune].", metavar="FILE"
+            "--config",
+            help="A TOML file: options, and what to try in a table [tune]; else what fit would choose.",
+            metavar="FILE",
         ),
-    ],
+    ] = None,
     model: Annotated[
         Path | None,
         typer.Option("--model", help="Train the best on all rows; the model goes here.", metavar="MODEL"),
@@ -37,6 +40,9 @@ def tune(
     heat_map: Annotated[
         Path | None,
         typer.Option("--heat-map", help="Scores over two options as a picture.", metavar="FILE.png|.svg"),
+    ] = None,
+    time_budget: Annotated[
+        Any, flag("--time-budget", "search.time_budget", RUN, metavar="60s|10m|2h", parser=str)
     ] = None,
     seed: Annotated[Any, flag("--seed", "seed", RUN)] = None,
     set_: SetOption = None,
@@ -61,15 +67,18 @@ def tune(
     y: YName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Choose options by cross-validation.
+    """Choose options by cross-validation; without a table of what to try, those that fit chooses.
 
     \b
+    streamsvm tune --store train.zarr
     streamsvm tune --store train.zarr --config tune.toml --model best.zarr
     """
     with importing():
         from streamsvm.report.drawing import write_plot
         from streamsvm.report.heat_map import heat_map as draw_heat_map
-        from streamsvm.search.options import load_search
+        from streamsvm.runs.checkpoints import has_state
+        from streamsvm.search.as_fit import tune_as_fit
+        from streamsvm.search.options import search_of
         from streamsvm.search.score_table import has_scores, require_free, require_suffix, write_records
         from streamsvm.search.search import tune as search
 
@@ -79,14 +88,25 @@ def tune(
             require_free(option, path)
     if resume and run_dir is None:
         raise ConfigError("--resume needs the --run-dir of the interrupted search")
-    options, tried = load_search(config, *flag_layers(context.params), *map(parse_set, set_ or []))
-    axes = _axes(options.grid) if heat_map is not None else None
+    layers = given_layers(context.params, config, set_ or [])
+    if any("tune" in values for _, values in layers):
+        options, tried = search_of(layers)
+        axes = _axes(options.grid) if heat_map is not None else None
+        work: Any = partial(search, options=options, points=tried)
+        of = [point for _, point in tried]
+    else:
+        if heat_map is not None:
+            raise ConfigError("--heat-map is of a table [tune] with two options; found none")
+        own = completed(layers)
+        axes, work, of = None, partial(tune_as_fit, config=own), [own]
     rows = open_store(store, x, y)
     if model is not None:
-        own = (rows, [point for _, point in tried]) if resume else None
-        require_model_place(model, force=force, of=own)
-    with hint_to_resume(run_dir, has_scores), progress() as events:
-        found = search(rows, options, tried, model_path=model, run_dir=run_dir, resume=resume, events=events)
+        require_model_place(model, force=force, of=(rows, of) if resume else None)
+    with (
+        hint_to_resume(run_dir, lambda run: has_scores(run) or has_state(run / "search")),
+        progress() as events,
+    ):
+        found = work(rows, model_path=model, run_dir=run_dir, resume=resume, events=events)
     if out is not None:
         write_records(found["results"], out)
     picture = draw_heat_map(found["results"], *axes) if axes is not None else None

@@ -21,7 +21,10 @@ class Samples(Protocol):
 
     n: int
     d: int
-    nbytes: float  # of all rows as they are read
+
+    @property
+    def nbytes(self) -> float:
+        """Of all rows as they are read."""
 
     def blocks(self) -> list[Block]: ...
 

@@ -16,12 +16,15 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.parallel.sizes import Weighed
 
+NORMAL = 1.349  # between the quartiles of a normal distribution, in standard deviations
+
 
 @dataclass(frozen=True)
 class Scaling(Weighed):
     """x' = (x - offset) * scale, per feature; offset and scale (d,) float64.
 
-    minmax maps each feature to [0, 1], standard to mean 0 and variance 1, maxabs to [-1, 1].
+    minmax maps each feature to [0, 1], standard to mean 0 and variance 1, maxabs to [-1, 1], robust to median 0 and
+    quartiles as far apart as those of a normal distribution of variance 1.
     A constant feature becomes 0 (under maxabs only one that is 0 throughout). A metric, where one was learned, then
     maps x' to the columns that count, see `Metric`.
     """
@@ -133,7 +136,7 @@ def require_zeros_kept(kind: str) -> None:
 
 
 def from_moments(kind: str, stats: Moments) -> Scaling:
-    """The scaling of `kind` (not none) that these statistics give."""
+    """The scaling of `kind` (neither none nor robust) that these statistics give."""
     if kind == "minmax":
         return Scaling(kind, stats.low, _inverse(stats.high - stats.low))
     if kind == "standard":
@@ -142,6 +145,14 @@ def from_moments(kind: str, stats: Moments) -> Scaling:
         return Scaling(kind, stats.mean, np.where(constant, 0.0, _inverse(np.sqrt(stats.m2 / stats.n))))
     peak = np.maximum(np.abs(stats.low), np.abs(stats.high))
     return Scaling(kind, np.zeros_like(peak), _inverse(peak))
+
+
+def from_quartiles(rows: Rows, standard: Scaling) -> Scaling:
+    """The robust scaling, by the quartiles of some rows; as the standard one where quartiles agree."""
+    low, middle, high = np.quantile(rows.dense().astype(np.float64), [0.25, 0.5, 0.75], axis=0)
+    spread = (high > low) & (standard.scale > 0)
+    offset = np.where(spread, middle, standard.offset)
+    return Scaling("robust", offset, np.where(spread, NORMAL * _inverse(high - low), standard.scale))
 
 
 def _inverse(width: np.ndarray) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -189,8 +189,8 @@ class Stationary(Kernel):
         """
         values = self.exact(a, b)
         at = int(np.argsort(values, axis=None)[values.size // 2])
-        one, other = a.take(np.array([at // len(b)])), b.take(np.array([at % len(b)]))
-        if values.flat[at] >= 1.0:
+        one, other = _difference(a.take(np.array([at // len(b)])), b.take(np.array([at % len(b)])))
+        if values.flat[at] >= 1.0 or not one.d:
             return 1.0
         low, high = 0.0, self.gamma
         while float(replace(self, gamma=high).exact(one, other)[0, 0]) > 1 / np.e:
@@ -202,6 +202,13 @@ class Stationary(Kernel):
         return 0.5 * (low + high)
 
     _doubled: ClassVar[float] = 2.0  # gamma over that of the kernel at twice the length
+
+
+def _difference(a: Rows, b: Rows) -> tuple[Rows, Rows]:
+    """A row less another one and the origin, which are as far apart: dense, and without columns that say nothing."""
+    difference = a.astype(np.float64).dense() - b.astype(np.float64).dense()
+    kept = difference[:, difference[0] != 0]
+    return Rows(kept), Rows(np.zeros_like(kept))
 
 
 def inner_products(a: Rows, b: Rows, dtype: type) -> np.ndarray:

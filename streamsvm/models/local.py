@@ -51,10 +51,13 @@ class LocalModel(Model):
         )
         return rows_from_state("support", self.arrays, self.header.scaling.width, start, stop), coefficients
 
-    def _said(self, p: int, rows: Rows) -> np.ndarray:
-        """(m, n_pairs) what a part's support rows say of scaled rows."""
+    def says(self, p: int, rows: Rows) -> np.ndarray:
+        """(m, n_pairs) what a part's support rows say of scaled rows; of a committee by the certainty of it."""
         support, coefficients = self.part(p)
-        return self.header.kernel.apply(self._weighed(p, rows), self._weighed(p, support), coefficients)
+        said = self.header.kernel.apply(self._weighed(p, rows), self._weighed(p, support), coefficients)
+        return (
+            said / self._variance(p, rows)[:, None] if self.combine == "committee" and len(support) else said
+        )
 
     def _weighed(self, p: int, rows: Rows) -> Rows:
         return rows if self.weights is None else rows.times(self.weights[p])
@@ -62,27 +65,17 @@ class LocalModel(Model):
     def binary_decisions(self, rows: Rows) -> np.ndarray:
         """(m, n_pairs) decision values of each pair (i, j), positive for j; rows are raw."""
         rows = self.header.scaling.apply(rows)
-        combine = {"nearest": self._nearest, "naive": self._naive, "committee": self._committee}[self.combine]
-        return combine(rows)
+        if self.combine == "nearest":
+            return self._nearest(rows)
+        return sum(self.says(p, rows) for p in range(len(self.present)))  # type: ignore
 
     def _nearest(self, rows: Rows) -> np.ndarray:
         decisions = np.zeros((len(rows), n_pairs(len(self.classes))))
         parts = self.partition.nearest(rows, self.neighbours)
         for p in np.unique(parts):
             here = np.flatnonzero((parts == p).any(axis=1))
-            decisions[here] += self._said(int(p), rows.take(here)) + self.one_sided[p]
+            decisions[here] += self.says(int(p), rows.take(here)) + self.one_sided[p]
         return decisions / parts.shape[1]
-
-    def _naive(self, rows: Rows) -> np.ndarray:
-        return sum(self._said(p, rows) for p in range(len(self.present)))  # type: ignore
-
-    def _committee(self, rows: Rows) -> np.ndarray:
-        total = np.zeros((len(rows), n_pairs(len(self.classes))))
-        for p in range(len(self.present)):
-            if self.bounds[p] < self.bounds[p + 1]:
-                precision = 1.0 / self._variance(p, rows)
-                total += precision[:, None] * self._said(p, rows)
-        return total
 
     def _variance(self, p: int, rows: Rows) -> np.ndarray:
         """(m,) Gaussian process variance of a part's prediction, from at most 512 of its support rows."""

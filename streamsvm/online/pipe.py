@@ -67,7 +67,8 @@ class Stream:
             )
         if model.stream is None and not model.header.scaling.is_none:
             raise ConfigError(
-                f"{path}: was fitted with scaling, which a stream cannot go on with; fit with --scale none"
+                f"{path}: was fitted with scaling, which a stream cannot go on with; fit with --scale none "
+                "--metric none"
             )
         counts = (model.stream or {}).get("counts", {})
         scaler = _scaler_from((model.stream or {}).get("scaler"))

@@ -98,7 +98,7 @@ Bytes = Annotated[Size, Field(gt=0)] | None
 Labels = Annotated[tuple[str, ...], BeforeValidator(_labels)]
 ClassWeight = Annotated[dict[str, float] | Literal["balanced"] | None, BeforeValidator(_class_weight)]
 Every = Annotated[float | str, BeforeValidator(_every)]
-Scale = Literal["none", "minmax", "standard", "maxabs"]
+Scale = Literal["none", "minmax", "standard", "maxabs", "robust"]
 
 
 class Options(BaseModel):

@@ -1,18 +1,16 @@
-"""The options of a metric that is learned from the data before a fit."""
+"""The options of a metric: learned from the data before a fit, or given."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from operator import eq, ne
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from streamsvm.options.base import Options, Rule, Whole
-from streamsvm.solvers.catalogue import SOLVERS
+from streamsvm.options.base import Options, Real, Rule, Whole
 
-Searched = Literal["kernel", "C", "gamma"]
+Factor = tuple[Real, ...] | tuple[tuple[Real, ...], ...]
 
 
 class MetricConfig(Options):
@@ -21,7 +19,7 @@ class MetricConfig(Options):
     rules: ClassVar[tuple[Rule, ...]] = (
         *(
             Rule(f"metric.{name}", "a fit with a metric", "metric.kind", partial(ne, "none"))
-            for name in ("iterations", "sample", "search")
+            for name in ("iterations", "factor")
         ),
         Rule("metric.rank", "a full metric", "metric.kind", partial(eq, "full")),
     )
@@ -31,29 +29,27 @@ class MetricConfig(Options):
         Field(description="A weight for each column, or directions; learned from a sample"),
     ] = "none"
     iterations: Annotated[Whole, Field(ge=1, description="Most times that the metric is learned anew")] = 12
-    sample: Annotated[Whole, Field(ge=100, description="Rows that it is learned from, a fifth held out")] = (
-        20_000
-    )
     rank: Annotated[Whole, Field(ge=1, description="Most directions of a full one")] = 64
-    search: Annotated[
-        tuple[Searched, ...] | None,
-        Field(description="What is chosen along with it: kernel, C, gamma; else those that are not given"),
+    factor: Annotated[
+        Factor | None,
+        Field(
+            description="The metric itself, instead of learning one: weights of scaled columns, or rows of L"
+        ),
     ] = None
 
+    @model_validator(mode="after")
+    def _kind_and_factor_agree(self) -> MetricConfig:
+        if self.factor is None or self.kind == "none":
+            return self
+        if not self.factor:
+            raise ValueError("factor is empty, expected a weight for each column, or a row of L for each")
+        is_full = isinstance(self.factor[0], tuple)
+        if is_full != (self.kind == "full"):
+            raise ValueError(f"kind is {self.kind!r}, found a factor of {'rows' if is_full else 'weights'}")
+        if is_full and len({len(row) for row in self.factor}) > 1:  # type: ignore[arg-type]
+            raise ValueError("factor has rows of different lengths")
+        return self
 
-def searched(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values of a configuration, with what is searched along with its metric: what they do not give.
-
-    A solver on a budget keeps its C and kernel, as those that suit exact fits may not suit it.
-    """
-    values, metric, kernel = dict(values), values.get("metric"), values.get("kernel", {})
-    if (
-        not isinstance(metric, Mapping)
-        or metric.get("kind", "none") == "none"
-        or metric.get("search") is not None
-    ):
-        return values
-    row = SOLVERS.get(str(values.get("solver", "dcsvm")))
-    names = row.searches if row else ()
-    given = {"C": "C" in values, "kernel": "name" in kernel, "gamma": "gamma" in kernel}
-    return values | {"metric": {**metric, "search": tuple(name for name in names if not given[name])}}
+    @property
+    def is_learned(self) -> bool:
+        return self.kind != "none" and self.factor is None

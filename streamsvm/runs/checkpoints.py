@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from copy import copy
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
 
@@ -172,6 +173,12 @@ def _numbered(run_dir: Path) -> dict[int, Path]:
     """The states in a run directory by number."""
     found = (path for path in run_dir.glob("state-*.npz") if path.stem[6:].isdecimal())
     return {int(path.stem[6:]): path for path in found}
+
+
+def digest(config: FitConfig) -> str:
+    """Of what a fit is asked for, wherever it runs."""
+    asked = config.model_dump(mode="json", exclude=set(EXECUTION))
+    return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def identity(store: Store, config: FitConfig) -> dict[str, Any]:

@@ -66,7 +66,12 @@ def _fit_at_a_time(store: Store, config: FitConfig, folds: int) -> int:
 
 
 def all_along_C(
-    store: Store, folds: Folds, groups: list[list[Job]], score: Score, events: Events
+    store: Store,
+    folds: Folds,
+    groups: list[list[Job]],
+    score: Score,
+    events: Events,
+    until: float | None = None,
 ) -> Iterator[Outcome]:
     """`along_C` of each group; where rows are few, a group on each thread: a round has parts that one thread does."""
     groups = sorted(groups, key=_narrowness, reverse=True)  # what takes longest begins first
@@ -75,7 +80,9 @@ def all_along_C(
     if slots > 1:
         groups = [[_on_one_thread(job) for job in group] for group in groups]
     with Engine(1).serial_blas():
-        yield from as_they_come([partial(along_C, store, folds, g, score, events) for g in groups], slots)
+        yield from as_they_come(
+            [partial(along_C, store, folds, g, score, events, until) for g in groups], slots
+        )
 
 
 def _narrowness(group: list[Job]) -> float:
@@ -88,8 +95,17 @@ def _on_one_thread(job: Job) -> Job:
     return replace(job, config=job.config.model_copy(update={"threads": 1}))
 
 
-def along_C(store: Store, folds: Folds, jobs: list[Job], score: Score, events: Events) -> Iterator[Outcome]:
-    """Jobs of points that differ in C alone, on all folds; C rises."""
+def along_C(
+    store: Store,
+    folds: Folds,
+    jobs: list[Job],
+    score: Score,
+    events: Events,
+    until: float | None = None,
+) -> Iterator[Outcome]:
+    """Jobs of points that differ in C alone, on all folds; C rises. until: time.time() after which no more begin."""
+    if until is not None and time.time() > until:
+        return
     jobs = sorted(jobs, key=lambda job: job.config.C)
     share, Cs = jobs[0].share, {job.point: job.config.C for job in jobs}
     ids = np.flatnonzero(folds.joins < share)
@@ -107,6 +123,8 @@ def along_C(store: Store, folds: Folds, jobs: list[Job], score: Score, events: E
                 held = np.flatnonzero(fold_of == job.fold)
                 found = assess(judge, here.subset(held), [(0, len(held), (decisions[held], None))])
                 yield Outcome(point, job.fold, score(found), seconds)
+            if until is not None and time.time() > until:
+                return
 
 
 Decided = Iterator[tuple[int, np.ndarray]]  # a point, and decision values (n,) or (n, k) of held-out rows

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 from operator import attrgetter
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -15,12 +14,11 @@ from streamsvm.config import (
     Layer,
     build_config,
     option_names,
-    read_layer,
     suggest,
     validated,
 )
-from streamsvm.errors import ConfigError
 from streamsvm.options.base import Count, Options, Whole
+from streamsvm.options.search import parse_seconds
 from streamsvm.solvers.catalogue import renamed_option
 from streamsvm.unread import require_read
 
@@ -84,21 +82,27 @@ class TuneConfig(Options):
     smallest_rows: Annotated[
         Count, Field(description="Of halving: rows of the first round; else so that the last one has all")
     ] = None
+    time_budget: Annotated[
+        Annotated[float, BeforeValidator(parse_seconds)] | None,
+        Field(description="Seconds after which no other point is scored; else all are"),
+    ] = None
     share: Annotated[
         bool, Field(description="Solve folds as one problem, where rows fit in memory and the solver can")
     ] = True
 
 
-def load_search(path: Path, *overrides: Layer) -> tuple[TuneConfig, list[tuple[Point, FitConfig]]]:
-    """What is tried, and every point with its configuration, of a TOML file and what overrides it.
+def search_of(layers: list[Layer]) -> tuple[TuneConfig, list[tuple[Point, FitConfig]]]:
+    """What is tried, and every point with its configuration, of layers of which one has a table [tune].
 
     Raises ConfigError.
     """
-    layers = [read_layer(path), *overrides]
-    if not isinstance(layers[0][1].get("tune"), Mapping):
-        raise ConfigError(f"{path}: found no table [tune], expected one with a grid of options to try")
-    options = validated(TuneConfig, *((f"{origin}: tune", v["tune"]) for origin, v in layers if "tune" in v))
-    base = [(origin, {k: v for k, v in values.items() if k != "tune"}) for origin, values in layers]
+    tables = [(f"{origin}: tune", values["tune"]) for origin, values in layers if "tune" in values]
+    budgets = [(origin, own) for origin, values in layers if (own := values.get("search"))]
+    base = [
+        (origin, {k: v for k, v in values.items() if k not in ("tune", "search")})
+        for origin, values in layers
+    ]
+    options = validated(TuneConfig, *tables, *budgets)
     return options, points(options, *base)
 
 

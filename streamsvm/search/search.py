@@ -56,7 +56,8 @@ def tune(
         kept = stack.enter_context(closing(Kept(run_dir, store, options, points, resume, told)))
         stack.enter_context(compiling_told(told))
         _advise(store, [config for _, config in points], told)
-        search = _Search(store, options, points, kept, told)
+        until = None if options.time_budget is None else time.time() - start[0] + options.time_budget
+        search = _Search(store, options, points, kept, told, until)
         order, records = search.ranked()
         if run_dir is not None:
             write_result(run_dir, TUNE, records)
@@ -101,7 +102,9 @@ class _Search:
         points: list[tuple[Point, FitConfig]],
         kept: Kept,
         events: Events,
+        until: float | None,
     ) -> None:
+        self.until = until
         self.store, self.options, self.points, self.kept, self.events = store, options, points, kept, events
         base = points[0][1]
         task = task_of(str(with_task(base, store).task))
@@ -110,10 +113,14 @@ class _Search:
 
     def ranked(self) -> tuple[list[int], list[dict[str, Any]]]:
         """Numbers and records of all points: those with the most rows first, of these the best first."""
-        last = dict.fromkeys(range(len(self.points)), 1.0)
+        last: dict[int, float] = {}
         for share, alive in self._rounds():
             self._score(alive, share)
-            last |= dict.fromkeys(alive, share)
+            last |= {point: share for point in alive if self._is_scored(point, share)}
+        if not last:
+            raise ConfigError(
+                f"no point was scored in {self.options.time_budget:.0f} s; give more, fewer folds, or search = halving"
+            )
         means = {point: float(np.mean(self._scores(point, share))) for point, share in last.items()}
         order = sorted(last, key=lambda point: (-last[point], -means[point], point))
         return order, [self._record(point, last[point], rank) for rank, point in enumerate(order, 1)]
@@ -126,6 +133,7 @@ class _Search:
             return
         for share in self._shares():
             yield share, alive
+            alive = [point for point in alive if self._is_scored(point, share)]
             best = sorted(alive, key=lambda point: -np.mean(self._scores(point, share)))  # stable
             alive = best[: math.ceil(len(alive) / self.options.factor)]
 
@@ -149,6 +157,8 @@ class _Search:
             self.kept.add(outcome, share)
             done += 1
             self.events.progress("tune", done, len(jobs), score=round(outcome.score, 5))
+            if self.until is not None and time.time() > self.until:
+                break
 
     def _outcomes(self, jobs: list[Job]) -> Iterator[Outcome]:
         alone, together = [], dict[str, list[Job]]()
@@ -160,9 +170,14 @@ class _Search:
             else:
                 alone.append(job)
         if together:
-            yield from all_along_C(self.store, self.folds, list(together.values()), score, self.events)
+            groups = list(together.values())
+            yield from all_along_C(self.store, self.folds, groups, score, self.events, self.until)
         if alone:
             yield from one_by_one(self.store, self.folds, alone, score, self.events)
+
+    def _is_scored(self, point: int, share: float) -> bool:
+        """On all folds: time may have been up before."""
+        return all((point, fold, share) in self.kept.scores for fold in range(self.folds.count))
 
     def _scores(self, point: int, share: float) -> list[float]:
         return [self.kept.scores[point, fold, share].score for fold in range(self.folds.count)]

@@ -27,6 +27,7 @@ from streamsvm.solvers.loop import run
 BLOCK = 2048  # rows of a working set: on ijcnn1 and a9a 1024 and 3072 take as long or longer
 SUBBLOCK = 512  # rows of a sub-block: its Gram matrix (1 MiB) stays in L2
 MOST_ROUNDS = 100_000
+MOST_SUBBLOCKS = 1000  # of a block
 
 
 @dataclass(frozen=True)
@@ -275,7 +276,7 @@ class BlockSolver:
             upper,
             problem.y[block].astype(np.float32) if self.bias else None,
             tol,
-            min(SUBBLOCK, len(block)),
+            (min(SUBBLOCK, len(block)), MOST_SUBBLOCKS),
         )
         moved = a != before
         new = np.where(moved, np.clip(a.astype(np.float64), 0.0, problem.upper[block]), state.alpha[block])

@@ -19,8 +19,8 @@ class Row(NamedTuple):
     fit, options, estimators: module:class. fit: of a `training.base.Fit`. options: of the `options.base.SolverOptions`
     that are its section of a configuration, under its own name; aliases: older names of this section.
     tasks: that it takes; a task may name solvers, too. reads: of the options that only some solvers read, its own.
-    needs: options without which it takes no defaults, as `--set` has them. searches: what is searched along with a
-    metric.
+    needs: options without which it takes no defaults, as `--set` has them. searches: what can be
+    chosen for it by fits on a sample.
     """
 
     fit: str
@@ -31,7 +31,7 @@ class Row(NamedTuple):
     takes_indefinite: bool = False  # its steps end under kernels that are not positive semidefinite, too
     reads: tuple[str, ...] = ("tol",)
     needs: tuple[str, ...] = ()
-    searches: tuple[str, ...] = ("kernel", "C", "gamma")
+    searches: tuple[str, ...] = ("scale", "kernel", "metric", "C", "gamma")
 
 
 SOLVERS = {
@@ -40,13 +40,14 @@ SOLVERS = {
         "streamsvm.options.solvers:DCSVMConfig",
         ("streamsvm.estimators.dcsvm:DCSVC",),
         reads=("tol", "cache_size"),
+        searches=("early", "scale", "kernel", "metric", "C", "gamma"),
     ),
     "bsgd": Row(
         "streamsvm.training.bsgd:BSGDFit",
         "streamsvm.options.solvers:BSGDConfig",
         ("streamsvm.estimators.budgeted:BudgetedSVC",),
         reads=(),
-        searches=("gamma",),
+        searches=("scale", "metric", "gamma"),
     ),
     "cutting-plane": Row(
         "streamsvm.training.cutting_plane:CuttingPlaneFit",
@@ -57,7 +58,7 @@ SOLVERS = {
         ),
         tasks=("classify", "ordinal", "rank"),
         needs=("kernel.name=linear",),
-        searches=("C", "gamma"),
+        searches=("scale", "metric", "C", "gamma"),
     ),
     "admm-hss": Row(
         "streamsvm.training.admm_hss:ADMMHSSFit",
@@ -74,6 +75,7 @@ SOLVERS = {
         reads=("tol", "cache_size"),
     ),
 }
+DEFAULT_SOLVER = "dcsvm"
 OF_SOME = ("tol", "cache_size")  # options that solvers read which say so in `reads`
 Use = Callable[[str, Row], None]
 _users: list[Use] = []  # that are told of solvers to come

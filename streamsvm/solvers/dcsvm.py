@@ -63,7 +63,7 @@ class Division:
 class PartSolution(Weighed):
     """A part's support rows: ids, coefficients alpha (s, columns); objective and duality gap of its subproblems.
 
-    weights (d,): of the columns, the part's own; None where parts have none.
+    weights (d,): of the columns, the part's own; None where parts have none. late: ended before it was solved.
     """
 
     ids: np.ndarray
@@ -71,6 +71,7 @@ class PartSolution(Weighed):
     objective: float
     gap: float
     weights: np.ndarray | None = None
+    late: bool = False
 
 
 class Divisible(Protocol):
@@ -109,7 +110,7 @@ class DCSVMState:
 
     level: whose parts are solved. division: the latest. solutions: of its first parts. turns: of the last two stages.
     support: rows of the refinement, which follow from its start. bottom (n,): parts of the lowest level. found: support
-    vectors of each level, as bits.
+    vectors of each level, as bits. late: whether something was ended before it was solved.
     """
 
     stage: Stage
@@ -123,6 +124,7 @@ class DCSVMState:
     found: Mapping[int, np.ndarray] = field(default_factory=dict)
     objective: float = 0.0
     gap: float = 0.0
+    late: bool = False
 
     @property
     def divided(self) -> Division | None:
@@ -155,6 +157,7 @@ class DCSVMState:
             "bottom": self.bottom,
             "objective": self.objective,
             "gap": self.gap,
+            "late": self.late,
         }
         own |= packed("start", self.start) | {f"found{level}": bits for level, bits in self.found.items()}
         if self.division is not None:
@@ -182,17 +185,22 @@ class DCSVMState:
             {int(level): bits for level, bits in unprefixed("found", arrays).items()},
             float(arrays["objective"]),
             float(arrays["gap"]),
+            bool(arrays.get("late", False)),
         )
 
 
 @dataclass(frozen=True)
 class DCSVM:
-    """The solver. levels: of parts, 0 for none. early: the level at which it ends; None: at the whole problem."""
+    """The solver. levels: of parts, 0 for none. early: the level at which it ends; None: at the whole problem.
+
+    until: time.time() from which on problems end as they are.
+    """
 
     tol: float
     levels: int
     early: int | None = None
     refine: bool = True
+    until: float | None = None
 
     def init(self, problem: Divisible) -> DCSVMState:
         n, columns = problem.shape
@@ -217,7 +225,7 @@ class DCSVM:
         if state.is_level_solved:
             return self._above(state)
         found = problem.part(len(state.solutions), division, state.start, state.bottom)
-        return replace(state, solutions=(*state.solutions, found))
+        return replace(state, solutions=(*state.solutions, found), late=state.late or found.late)
 
     def _above(self, state: DCSVMState) -> DCSVMState:
         if state.level == self.early:
@@ -241,17 +249,18 @@ class DCSVM:
             return replace(state, turns=turns, support=support)
         start = state.start.copy()
         start[support] = turns.solved
-        return replace(state, stage=Stage.TOP, start=start, turns=None, support=None)
+        late = state.late or turns.late
+        return replace(state, stage=Stage.TOP, start=start, turns=None, support=None, late=late)
 
     def _top(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
         turns = self._turned(problem.whole(state.division, state.bottom), state, state.start)
         if not turns.ended:
             return replace(state, turns=turns)
-        ended = replace(state, stage=Stage.END, start=turns.solved, turns=None)
+        ended = replace(state, stage=Stage.END, start=turns.solved, turns=None, late=turns.late)
         return replace(ended, objective=turns.objective, gap=turns.gap)
 
     def _turned(self, duals: Duals, state: DCSVMState, start: np.ndarray) -> InTurnState:
-        solver = InTurn(self.tol)
+        solver = InTurn(self.tol, self.until)
         return solver.step(duals, state.turns or solver.init(duals, start))
 
 

@@ -34,19 +34,19 @@ class Variables(NamedTuple):
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def block_descent(Q, g, a, upper, y, tol, s):
-    """Minimises 1/2 a'Qa + ... over a block, in place: sub-blocks of s rows, each by _descent.
+def block_descent(Q, g, a, upper, y, tol, size):
+    """Minimises 1/2 a'Qa + ... over a block, in place: sub-blocks, each by _descent. size: their rows, and how many.
 
     With labels y (q,), by _pair_descent, which keeps y'a; then g moves by multiples of y, too. Without: y is None,
     and what is of labels is not compiled.
     """
-    q = len(g)
+    q, (s, most) = len(g), size
     v, diag = np.empty(q, np.float32), _diagonal(Q)
     S = np.empty(s, np.int64)
     for k in range(s):
         S[k] = k
     chosen = Chosen(Q, S, np.empty((s, s), np.float32), np.empty(s, np.bool_))
-    for round_ in range(1000):
+    for round_ in range(most):
         if y is not None:
             _centre(g, a, upper, y)
         worst = _violations32(g, a, upper, v)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -38,11 +39,12 @@ class InTurnState:
     gap: float = 0.0
     running: blockws.BlockState | None = None
     ended: bool = False
+    late: bool = False  # whether any was ended before it was solved
 
     def to_arrays(self) -> dict[str, Any]:
         """All of it under names, for a checkpoint, but for the start."""
         running = self.running.to_arrays() if self.running is not None else {}
-        numbers = {"done": self.done, "objective": self.objective, "gap": self.gap, "ended": self.ended}
+        numbers = {name: getattr(self, name) for name in ("done", "objective", "gap", "ended", "late")}
         return numbers | packed("solved", self.solved) | prefixed("running_", running)
 
     @classmethod
@@ -56,14 +58,19 @@ class InTurnState:
             float(arrays["gap"]),
             blockws.BlockState.from_arrays(running) if running else None,
             bool(arrays["ended"]),
+            bool(arrays.get("late", False)),
         )
 
 
 @dataclass(frozen=True)
 class InTurn:
-    """The solver: a step is a round of the subproblem at hand, or the end of one that is solved."""
+    """The solver: a step is a round of the subproblem at hand, or the end of one that is solved.
+
+    until: time.time() from which on subproblems end as they are.
+    """
 
     tol: float
+    until: float | None = None
 
     def init(self, problem: Duals, alpha: np.ndarray | None = None) -> InTurnState:
         zeros = np.zeros(problem.shape)
@@ -75,7 +82,10 @@ class InTurn:
             return replace(state, ended=True)
         dual = problem.dual(state.done)
         running = state.running or solver.init(dual, state.start[places])
-        if not solver.is_solved(running):
+        late = self.until is not None and not solver.is_solved(running) and time.time() > self.until
+        if late:
+            running = solver.unshrunk(dual, running)
+        elif not solver.is_solved(running):
             solver.out_of_rounds(running, blockws.MOST_ROUNDS)
             return replace(state, running=solver.step(dual, running))
         state.solved[places] = running.alpha
@@ -85,6 +95,7 @@ class InTurn:
             objective=state.objective + blockws.objective(dual, running),
             gap=state.gap + blockws.duality_gap(dual, running),
             running=None,
+            late=state.late or late,
         )
 
     @staticmethod

@@ -1,8 +1,8 @@
-"""A metric from the gradients of what is learned under it (Radhakrishnan et al. 2024), with the kernel, gamma and C.
+"""Kernel, gamma and C, and a metric from the gradients of what is learned under it (Radhakrishnan et al. 2024).
 
-A track is a kernel and a metric to begin with. At each step of it, values of gamma and C next to its last ones are
-tried under its metric; the best of them on held-out rows stays, and its gradients make the track's next metric. Tracks
-begin on few rows; the best go on with more, and the last one with all. A metric has to beat what does without one.
+A track is a kernel and a scaling to begin with. At each step of it, values of gamma and C next to its last ones are
+tried; the best of them on held-out rows stays, and its gradients make the metric of the track's next step. Tracks begin
+on few rows; the best go on with more, and the last one with all. A metric has to beat what does without one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,20 @@ from streamsvm.parallel.sizes import Weighed
 from streamsvm.solvers.in_turn import prefixed, unprefixed
 
 LEAST_ROWS = 1000  # of a phase
+TOLD = {  # of a step's fit
+    "rows": int,
+    "kernel": str,
+    "gamma": float,
+    "C": float,
+    "columns": int,
+    "score": float,
+    "support": int,
+    "seconds": float,
+    "scale": str,
+}
 NUMBERS = ("phase", "steps", "turn", "settled")  # of a state
-SETTLED = 2  # steps of the last phase that were no better: more would not be, either
+MOST_TRACKS = 6  # that take more than one step
+SETTLED = 3  # steps of the last phase that were no better: more would not be, either
 
 
 @dataclass(frozen=True)
@@ -32,10 +44,11 @@ class Trial(Weighed):
 
 @dataclass(frozen=True)
 class Found(Weighed):
-    """losses (h,): of held-out rows; 1 less their mean is the score. alpha (m, columns): the solution."""
+    """losses (h,): of held-out rows; 1 less their mean is the score. alpha (m, columns). seconds: that it took."""
 
     losses: np.ndarray
     alpha: np.ndarray
+    seconds: float = 0.0
 
     @property
     def score(self) -> float:
@@ -44,11 +57,16 @@ class Found(Weighed):
     @classmethod
     def of_all(cls, found: Sequence[Found]) -> Found:
         """Of a trial on several samples, one after the other."""
-        return cls(*(np.concatenate([getattr(f, name) for f in found]) for name in ("losses", "alpha")))
+        losses, alpha = (np.concatenate([getattr(f, name) for f in found]) for name in ("losses", "alpha"))
+        return cls(losses, alpha, sum(f.seconds for f in found))
 
 
 class Oracle(Protocol):
-    """n rows to learn from, in an order by chance, and held-out ones. A factor is one of `data.metric.Metric`."""
+    """n rows to learn from, in an order by chance, and held-out ones; or several such samples.
+
+    A factor (s, d) or (s, d, r): one of `data.metric.Metric` for each of s samples that share no rows to learn a metric
+    from, or for all.
+    """
 
     @property
     def n(self) -> int: ...
@@ -64,20 +82,17 @@ class Oracle(Protocol):
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trial on some rows, under a factor, and the losses (h,) that it came to."""
+    """A trial on some rows, under a factor, and its losses (h,). learned: whether gradients made the factor."""
 
     trial: Trial
     rows: int
     factor: np.ndarray
     losses: np.ndarray
+    learned: bool = False
 
     @property
     def score(self) -> float:
         return 1.0 - float(self.losses.mean())
-
-    @property
-    def has_metric(self) -> bool:
-        return self.factor.ndim == 2 or bool(np.ptp(self.factor))
 
     def beats(self, other: Fitted) -> bool:
         """By more than the standard error of the difference, which the same rows tell."""
@@ -85,51 +100,56 @@ class Fitted:
         return float(gains.mean()) > float(gains.std()) / max(1, len(gains)) ** 0.5
 
     def to_arrays(self) -> dict[str, Any]:
-        return asdict(self.trial) | {"rows": self.rows, "factor": self.factor, "losses": self.losses}
+        own = {name: getattr(self, name) for name in ("rows", "factor", "losses", "learned")}
+        return asdict(self.trial) | own
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Fitted:
         trial = Trial(str(arrays["kernel"]), float(arrays["gamma"]), float(arrays["C"]))
-        return cls(trial, int(arrays["rows"]), arrays["factor"], arrays["losses"])
+        return cls(trial, int(arrays["rows"]), arrays["factor"], arrays["losses"], bool(arrays["learned"]))
 
 
 @dataclass(frozen=True)
 class Track:
-    """What is tried next to, under which factor, from which alpha / C; its last fit and its first, without a metric.
+    """What is tried next to, under which factor, from which alpha / C; and its last fit.
 
-    way: the factor on gamma that is tried next; where it does not help, its inverse will be.
+    way: the factor on gamma that is tried next; where it does not help, its inverse will be. learns: whether its
+    gradients make a metric. scale: what the factor was to begin with, for a report.
     """
 
     trial: Trial
     factor: np.ndarray
+    learns: bool = True
+    scale: str = ""
     start: np.ndarray | None = None
     way: float = 2.0
     last: Fitted | None = None
-    first: Fitted | None = None
 
     @property
     def score(self) -> float:
         return self.last.score if self.last else -np.inf
 
     def to_arrays(self) -> dict[str, Any]:
-        arrays = asdict(self.trial) | {"factor": self.factor, "way": self.way}
+        arrays = asdict(self.trial) | {
+            name: getattr(self, name) for name in ("factor", "learns", "scale", "way")
+        }
         arrays |= {} if self.start is None else {"start": self.start}
-        for name, fitted in (("last_", self.last), ("first_", self.first)):
-            arrays |= prefixed(name, fitted.to_arrays()) if fitted else {}
-        return arrays
+        return arrays | (prefixed("last_", self.last.to_arrays()) if self.last else {})
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Track:
         trial = Trial(str(arrays["kernel"]), float(arrays["gamma"]), float(arrays["C"]))
-        last, first = (unprefixed(name, arrays) for name in ("last_", "first_"))
-        fits = (Fitted.from_arrays(found) if found else None for found in (last, first))
-        return cls(trial, arrays["factor"], arrays.get("start"), float(arrays["way"]), *fits)
+        last = unprefixed("last_", arrays)
+        own = bool(arrays["learns"]), str(arrays["scale"]), arrays.get("start"), float(arrays["way"])
+        return cls(trial, arrays["factor"], *own, Fitted.from_arrays(last) if last else None)
 
 
 @dataclass(frozen=True)
 class MetricState:
     """Tracks that are left; the phase, its steps that are done, and whose turn is next. told: each step's fit, but for
-    factor and losses. settled: steps of the last phase since its best. plain: fits without a metric, once it ended."""
+    factor and losses. settled: steps of the last phase since its best. first: the best that a track began with, before
+    any metric. plain: fits without one on all rows, once it ended; of these the first is what was given. pool: losses
+    (h,) of all trials on all rows, under a metric or not."""
 
     tracks: tuple[Track, ...]
     phase: int = 0
@@ -137,15 +157,20 @@ class MetricState:
     turn: int = 0
     settled: int = 0
     best: Fitted | None = None
+    first: Fitted | None = None
     told: tuple[tuple[Any, ...], ...] = ()
     plain: tuple[Fitted, ...] = ()
+    pool: tuple[np.ndarray, ...] = ()
     ended: bool = False
 
     def to_arrays(self) -> dict[str, Any]:
         """All of it under names, for a checkpoint."""
         arrays: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS} | {"ended": self.ended}
         arrays |= {f"told{i}": np.array([str(value) for value in row]) for i, row in enumerate(self.told)}
-        arrays |= prefixed("best_", self.best.to_arrays()) if self.best else {}
+        arrays |= {f"pool{i}": losses for i, losses in enumerate(self.pool)}
+        for name in ("best", "first"):
+            fitted = getattr(self, name)
+            arrays |= prefixed(f"{name}_", fitted.to_arrays()) if fitted else {}
         items: list[tuple[str, Sequence[Track | Fitted]]] = [("track", self.tracks), ("plain", self.plain)]
         for name, own in items:
             for i, item in enumerate(own):
@@ -155,16 +180,21 @@ class MetricState:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> MetricState:
         numbers = {name: int(arrays[name]) for name in NUMBERS}
-        best = unprefixed("best_", arrays)
+        best, first = (unprefixed(name, arrays) for name in ("best_", "first_"))
         tracks = tuple(Track.from_arrays(found) for found in _numbered("track", arrays))
         plain = tuple(Fitted.from_arrays(found) for found in _numbered("plain", arrays))
         rows = (arrays[f"told{i}"].tolist() for i in range(sum(name.startswith("told") for name in arrays)))
-        told = tuple((int(r[0]), r[1], *map(float, r[2:4]), int(r[4]), float(r[5])) for r in rows)
+        told = tuple(
+            tuple(kind(value) for kind, value in zip(TOLD.values(), row, strict=True)) for row in rows
+        )
+        pool = sum(name.startswith("pool") for name in arrays)
         return cls(
             tracks,
             best=Fitted.from_arrays(best) if best else None,
+            first=Fitted.from_arrays(first) if first else None,
             told=told,
             plain=plain,
+            pool=tuple(arrays[f"pool{i}"] for i in range(pool)),
             ended=bool(arrays["ended"]),
             **numbers,
         )
@@ -187,17 +217,17 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class MetricSearch:
-    """The solver. tracks: to begin with. iterations: most metrics of a track. gamma, C: whether they are searched.
+    """The solver. tracks: to begin with. iterations: steps that a track takes after its first one, at most.
 
-    given: what is fitted where nothing is learned, to be compared at the end. None: the tracks come from a search
-    before, and go on with all rows.
+    gamma, C: whether they are searched. given: what is fitted where nothing is chosen, and under which factor,
+    to be compared at the end. None: the tracks come from a search before, and go on with all rows.
     """
 
     tracks: tuple[Track, ...]
     iterations: int
     gamma: bool
     C: bool
-    given: Trial | None = None
+    given: tuple[Trial, np.ndarray] | None = None
 
     def init(self, problem: Oracle) -> MetricState:
         return MetricState(self.tracks)
@@ -210,7 +240,15 @@ class MetricSearch:
         early = min(6, steps - 2)
         found = zip((8, 4, 2), (early + 2, early + 1, early), (3, 2, 1), strict=True)
         phases = [Stretch(min(n, max(LEAST_ROWS, n // part)), own // 3, keep) for part, own, keep in found]
+        if len(self.tracks) > MOST_TRACKS and phases[0].steps > 1:  # a step each is enough to tell the worst
+            rows, own, keep = phases[0]
+            phases[:1] = [Stretch(rows, 1, MOST_TRACKS), Stretch(rows, own - 1, keep)]
         return *(phase for phase in phases if phase.steps), Stretch(n, steps - early, 1)
+
+    def next_rows(self, problem: Oracle, state: MetricState) -> int:
+        """Of the next step."""
+        phases = self.stretches(problem.n)
+        return phases[state.phase].rows if state.phase < len(phases) else problem.n
 
     def total(self, n: int) -> int:
         """Steps, at most."""
@@ -222,22 +260,32 @@ class MetricSearch:
     def step(self, problem: Oracle, state: MetricState) -> MetricState:
         phases = self.stretches(problem.n)
         if state.phase == len(phases):
-            return replace(state, plain=self._without(problem, state), ended=True)
+            plain = self._without(problem, state)
+            pool = (*state.pool, *(fitted.losses for fitted in plain))
+            return replace(state, plain=plain, pool=pool, ended=True)
         phase, track = phases[state.phase], state.tracks[state.turn]
         trials = self._trials(track, state, is_last=state.phase == len(phases) - 1)
         found = problem.tried(phase.rows, track.factor, trials, track.start)
         at = int(np.argmax([each.score for each in found]))
-        fitted = Fitted(trials[at], phase.rows, track.factor, found[at].losses)
+        is_first = track.last is None and self.given is not None
+        learned = track.learns and not is_first
+        fitted = Fitted(trials[at], phase.rows, track.factor, found[at].losses, learned)
         is_last = state.phase == len(phases) - 1 and state.steps == phase.steps - 1
         own = phase.rows, track.factor, trials[at], found[at].alpha
-        factor = track.factor if is_last else problem.refitted(*own)
+        factor = problem.refitted(*own) if track.learns and not is_last else track.factor
+        if is_first and (state.first is None or fitted.score > state.first.score):
+            state = replace(state, first=fitted)
         start = found[at].alpha / trials[at].C
         ratio = trials[at].gamma / track.trial.gamma
-        way = 1 / track.way if ratio == 1 else 2.0 if ratio > 1 else 0.5
-        track = Track(trials[at], factor, start, way, fitted, track.first or fitted)
+        way = 2.0 if ratio > 1 else 0.5 if ratio < 1 else 1 / track.way
+        track = replace(track, trial=trials[at], factor=factor, start=start, way=way, last=fitted)
         tracks = (*state.tracks[: state.turn], track, *state.tracks[state.turn + 1 :])
         width = factor_width(fitted.factor)
-        told = (*state.told, (phase.rows, *astuple(fitted.trial), width, fitted.score))
+        if phase.rows == problem.n:
+            state = replace(state, pool=(*state.pool, *(each.losses for each in found)))
+        support, seconds = int(np.count_nonzero(found[at].alpha.any(axis=1))), found[at].seconds
+        row = (phase.rows, *astuple(fitted.trial), width, fitted.score, support, seconds, track.scale)
+        told = (*state.told, row)
         return self._advanced(replace(state, tracks=tracks, told=told), fitted, phases)
 
     def _advanced(self, state: MetricState, fitted: Fitted, phases: tuple[Stretch, ...]) -> MetricState:
@@ -262,27 +310,32 @@ class MetricSearch:
         last, begins = track.trial, state.steps == 0
         is_first = begins and state.phase == 0 and self.given is not None
         gammas = (
-            ((2.0, 0.5, 4.0) if is_first else (2.0, 0.5) if begins else (track.way,)) if self.gamma else ()
+            ((2.0, 0.5, 4.0) if is_first else (2.0, 0.5) if begins else (track.way,))
+            if self.gamma and not np.isnan(last.gamma)
+            else ()
         )
         Cs = (3.0, 1 / 3)[: 1 if is_last and self.given is not None else 2] if self.C and begins else ()
         near = [replace(last, gamma=last.gamma * factor) for factor in gammas]
         near += [replace(last, C=last.C * factor) for factor in Cs]
-        if is_first and self.gamma and self.C:
+        if is_first and gammas and self.C:
             near.append(replace(last, gamma=4 * last.gamma, C=3 * last.C))
         return [last, *near]
 
     def _without(self, problem: Oracle, state: MetricState) -> tuple[Fitted, ...]:
-        """What is given, and what the best track's kernel came to at first, on all rows and without a metric."""
-        assert state.best is not None  # the last phase has steps
+        """What is given, and the best first fit and its neighbours without a metric, on all rows."""
         assert self.given is not None  # else it has ended
-        first = state.tracks[0].first
-        same = np.ones(len(state.best.factor))
-        trials = [self.given]
-        if first is not None and first.trial != self.given:
-            trials.append(first.trial)
-        found = problem.tried(problem.n, same, trials, None)
+        assert state.first is not None  # of the first step
+        given, last = self.given, state.first.trial
+        near = [last] if last != given[0] else []
+        if state.best is not None and state.best.learned:  # else these were its steps
+            gammas = (2.0, 0.5) if self.gamma and not np.isnan(last.gamma) else ()
+            near += [replace(last, gamma=last.gamma * factor) for factor in gammas]
+            near += [replace(last, C=last.C * factor) for factor in (3.0, 1 / 3) if self.C]
+        tried = [([given[0]], given[1]), (near, state.first.factor)]
         return tuple(
-            Fitted(trial, problem.n, same, each.losses) for trial, each in zip(trials, found, strict=True)
+            Fitted(trial, problem.n, factor, each.losses)
+            for trials, factor in tried
+            for trial, each in zip(trials, problem.tried(problem.n, factor, trials, None), strict=True)
         )
 
     @staticmethod
@@ -291,21 +344,24 @@ class MetricSearch:
 
 
 def chosen(state: MetricState) -> Fitted:
-    """The metric's best fit, where it beats those without one; of these the given one, unless another beats it."""
-    given, *others = state.plain
-    plain = max((given, *others), key=lambda fitted: fitted.score)
-    assert state.best is not None  # it has ended
-    if state.best.beats(plain):
-        return state.best
-    return plain if plain.beats(given) else given
+    """The best fit; one under a metric has to beat those without by more than chance.
+
+    Of a search that was ended before it had compared them, the best of those with the most rows.
+    """
+    if not state.plain:
+        fits = [fit for fit in (state.best, *(track.last for track in state.tracks), state.first) if fit]
+        return max(fits, key=lambda fitted: (fitted.rows, fitted.score))
+    plain = max(state.plain, key=lambda fitted: fitted.score)  # the given one of equals
+    if state.best is None or not state.best.learned:
+        return max(plain, state.best or plain, key=lambda fitted: fitted.score)
+    return state.best if state.best.beats(plain) else plain
 
 
 def factor_width(factor: np.ndarray) -> int:
     """Columns that a factor keeps."""
-    return int(np.count_nonzero(factor)) if factor.ndim == 1 else factor.shape[1]
+    return int(np.count_nonzero(factor.any(axis=0))) if factor.ndim == 2 else factor.shape[2]
 
 
 def facts(state: MetricState) -> list[dict[str, Any]]:
     """Each step, for a report."""
-    names = ("rows", "kernel", "gamma", "C", "columns", "score")
-    return [dict(zip(names, row, strict=True)) for row in state.told]
+    return [dict(zip(TOLD, row, strict=True)) for row in state.told]

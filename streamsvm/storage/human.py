@@ -28,6 +28,15 @@ def human_bytes(n: float) -> str:
     return f"{n:.0f} B" if units[0] == "B" else f"{n:.1f} {units[0]}"
 
 
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def score_text(scoring: str | None, value: float) -> str:
+    """A score as people read it: an accuracy in percent."""
+    return percent(value) if scoring == "accuracy" else f"{value:.4f}"
+
+
 def heading(name: str) -> str:
     """A field's name over a column."""
     return name.replace("_bytes_", "_").removesuffix("_bytes").replace("_", " ")

@@ -16,17 +16,19 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """task: itself, or module:class. options: dotted names of those that it alone reads."""
+    """task: itself, or module:class. options: dotted names of those that it alone reads. searched: whether options can
+    be chosen for it by fits on a sample."""
 
     task: str | Task
     options: tuple[str, ...] = ()
+    searched: bool = False
 
 
 _TASKS = {
-    "classify": Row("streamsvm.tasks.classify:Classify"),
+    "classify": Row("streamsvm.tasks.classify:Classify", searched=True),
     "ordinal": Row("streamsvm.tasks.ordinal:Ordinal"),
     "rank": Row("streamsvm.tasks.rank:Rank"),
-    "regress": Row("streamsvm.tasks.regress:Regress", ("alfpgm.epsilon",)),
+    "regress": Row("streamsvm.tasks.regress:Regress", ("alfpgm.epsilon",), searched=True),
 }
 
 
@@ -43,11 +45,15 @@ def task_of(name: str) -> Task:
     """The task of this name. Raises ConfigError where there is none."""
     if name not in _TASKS:
         raise ConfigError(f"found task {name!r}, expected one of {', '.join(_TASKS)}")
-    found, options = _TASKS[name]
-    if isinstance(found, str):
-        found = imported(found)()
-        _TASKS[name] = Row(found, options)
-    return found
+    row = _TASKS[name]
+    if isinstance(row.task, str):
+        row = _TASKS[name] = row._replace(task=imported(row.task)())
+    return row.task  # type: ignore[return-value]  # a task by now
+
+
+def is_searched(name: str) -> bool:
+    """Whether options can be chosen for this task by fits on a sample."""
+    return name in _TASKS and _TASKS[name].searched
 
 
 def register(task: Task, options: tuple[str, ...] = ()) -> None:

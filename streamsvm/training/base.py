@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,11 +26,14 @@ from streamsvm.models.kernel import KernelModel
 from streamsvm.parallel.engine import Engine
 from streamsvm.runs.checkpoints import Checkpoints
 from streamsvm.runs.phases import Phases
+from streamsvm.tasks.pairs import vote
 from streamsvm.tasks.scores import Judge
 from streamsvm.training.drafts import Draft
+from streamsvm.training.expected import Expected, of_model
 from streamsvm.training.growth import Growth
 from streamsvm.training.prepare import Prepared
 
+END_S = 1.0  # to write a model, and to end
 Report = dict[str, Any]  # what `fit --json` prints
 
 
@@ -40,20 +45,32 @@ class Learned(files.Model, Protocol):
     @property
     def header(self) -> Header: ...
 
+    def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]: ...
+
+    def codes_of(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray: ...
+
 
 @dataclass(frozen=True)
 class Context:
-    """What a fit works with: who computes, what is kept to go on from, who is told, and where the time went."""
+    """What a fit works with: who computes, what is kept to go on from, who is told, and where the time went.
+
+    until: time.time() at which it has to end; None: when it is done.
+    """
 
     engine: Engine
     checkpoints: Checkpoints
     events: Events
     phase: Phases
+    until: float | None = None
 
     @cached_property
     def scratch(self) -> Path:
         """A folder for files that the fit needs while it runs, in the run directory where there is one."""
         return Path(tempfile.mkdtemp(prefix="streamsvm-scratch-", dir=self.checkpoints.run_dir))
+
+    def left(self) -> float:
+        """Seconds until it has to end; infinite where nobody said."""
+        return math.inf if self.until is None else self.until - time.time()
 
     def close(self) -> None:
         """Ends what computed, and removes scratch files."""
@@ -67,7 +84,8 @@ class Solution:
     """What a solver came to: a model that lacks its certificate alone, and what is known of it.
 
     exact: the problem was neither divided nor approximated. converged: None of a solver that makes passes; where it is
-    False, advice says what to do. facts: of this solver, for its report.
+    False, advice says what to do. facts: of this solver, for its report. decided (h, pairs): of the rows that were kept
+    out, where the model cannot be asked as its arrays are in a file.
     """
 
     model: Learned
@@ -78,6 +96,7 @@ class Solution:
     converged: bool | None
     advice: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
+    decided: np.ndarray | None = None
 
 
 class Fit(ABC):
@@ -102,6 +121,11 @@ class Fit(ABC):
     def scratch(self) -> Path:
         return self.context.scratch
 
+    @property
+    def until(self) -> float | None:
+        """time.time() from which on problems end as they are, so that the model is there in time."""
+        return None if self.context.until is None else self.context.until - END_S
+
     @abstractmethod
     def plan(self) -> dict[str, Any]:
         """What the fit would do; nothing is trained."""
@@ -114,17 +138,39 @@ class Fit(ABC):
         """The model with what is known of it, and the report. Warns where the solver ended before it converged."""
         if solution.converged is False:
             self.events(Warned(f"not converged: {solution.advice}", about="convergence"))
-        certificate = {
+        certificate: dict[str, Any] = {
             "objective": solution.objective,
             "gap": solution.gap,
             "tol": self.config.tol,
             "exact": solution.exact,
             "converged": solution.converged,
         }
+        if self.prepared.asked is not None:
+            certificate["asked"] = self.prepared.asked
+        expected = self._expected(solution)
+        if expected is not None:
+            certificate["expected"] = expected.facts()
         header = replace(solution.model.header, certificate=certificate, calibration=calibration)
-        return replace(solution.model, header=header), self._report(solution)
+        return replace(solution.model, header=header), self._report(solution, certificate)
 
-    def _report(self, solution: Solution) -> Report:
+    def _expected(self, solution: Solution) -> Expected | None:
+        """What new rows will score: by those that were kept out, else as the search says."""
+        kept = self.prepared.kept_out
+        if kept is None:
+            return self.prepared.expected
+        if self.task.has_classes:
+            k, decided = len(self.classes), solution.decided
+            codes = (
+                solution.model.codes_of(*solution.model.answers(kept.rows))
+                if decided is None
+                else vote(decided, k).argmax(axis=1)
+            )
+            return of_model(self.task.scoring, (codes != kept.codes).astype(np.float64))
+        t = kept.y.astype(np.float64)
+        errors = (solution.model.answers(kept.rows)[0] - t) ** 2
+        return of_model(self.task.scoring, errors / max(float(t.var()), np.finfo(np.float64).tiny))
+
+    def _report(self, solution: Solution, certificate: Mapping[str, Any]) -> Report:
         """What every solver tells, and a solver's own facts."""
         return {
             "solver": self.config.solver,
@@ -133,9 +179,11 @@ class Fit(ABC):
             "n_support": solution.n_support,
             "objective": solution.objective,
             "gap": solution.gap,
+            "exact": solution.exact,
             "converged": solution.converged,
             "gamma": self.kernel.to_attrs().get("gamma"),
             **({"metric": dict(self.prepared.learned)} if self.prepared.learned else {}),
+            **({"expected": certificate["expected"]} if "expected" in certificate else {}),
             **solution.facts,
             **self.engine.facts(),
         }

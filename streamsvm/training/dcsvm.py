@@ -51,7 +51,7 @@ class DCSVMFit(Fit):
             self.engine = self.engine.on(self.memory.threads)
         levels = options.levels or default_levels(store.n, options.children, early=options.early)
         early = (options.early_level or levels) if options.early and levels else None
-        self.solver = DCSVM(config.tol, max(levels, early or 0), early, options.refine)
+        self.solver = DCSVM(config.tol, max(levels, early or 0), early, options.refine, self.until)
         if options.early and early is None:
             self.events(Warned(f"{store.n} rows are one part: solved exactly, early or not"))
 
@@ -72,7 +72,8 @@ class DCSVMFit(Fit):
     def solve(self, draft: Draft) -> Solution:
         """An early model's parts go into the draft as they are solved."""
         with self.engine.serial_blas():
-            model, state = self._exact() if self.solver.early is None else self._early(draft)
+            model: KernelModel | ExpansionModel | LocalModel
+            model, state, decided = self._exact() if self.solver.early is None else self._early(draft)
         facts: dict[str, Any] = {"levels": self.solver.levels}
         if state.division is not None:
             rows = int(np.bincount(state.division.parts).max())
@@ -84,7 +85,9 @@ class DCSVMFit(Fit):
             if isinstance(model, LocalModel):
                 facts |= part_facts(model, np.bincount(state.division.parts))
         numbers = (state.objective, state.gap, model.n_support)
-        return Solution(model, *numbers, exact=self.solver.early is None, converged=True, facts=facts)
+        exact = self.solver.early is None
+        advice = "the time budget ended it; give more, or larger --tol"
+        return Solution(model, *numbers, exact, not state.late, advice, facts, decided)
 
     def plan(self) -> dict[str, Any]:
         """Levels, parts and memory."""
@@ -109,21 +112,22 @@ class DCSVMFit(Fit):
         share = 2 * self.store.n // options.children**level
         return min(max(share, 1024), most)
 
-    def _early(self, draft: Draft) -> tuple[LocalModel, DCSVMState]:
-        """The parts of a level."""
-        parts = EarlyParts(draft, self.codes, len(self.classes))
+    def _early(self, draft: Draft) -> tuple[LocalModel, DCSVMState, np.ndarray | None]:
+        """The parts of a level; and what they decide of rows that were kept out, each of its own."""
+        parts = EarlyParts(draft, self.prepared)
         problem = DividedProblem(self, self.memory, self.part_rows, self.solver.early, parts.add)
         state = self._solved(problem)
         assert state.division is not None  # of the early level
-        return parts.model(self.prepared.header(), state.division, self.config.dcsvm), state
+        model = parts.model(self.prepared.header(), state.division)
+        return model, state, parts.decided(model)
 
-    def _exact(self) -> tuple[KernelModel | ExpansionModel, DCSVMState]:
+    def _exact(self) -> tuple[KernelModel | ExpansionModel, DCSVMState, None]:
         """The whole problem, from all levels."""
         problem = DividedProblem(self, self.memory, self.part_rows)
         state = self._solved(problem)
         self._compare(state)
         take = partial(gather, problem.samples, engine=self.engine)
-        return model_of_duals(self, state.start, np.zeros(problem.asked.count), take), state
+        return model_of_duals(self, state.start, np.zeros(problem.asked.count), take), state, None
 
     def _compare(self, state: DCSVMState) -> None:
         """Records how well each level knew the support vectors (figure 2 of the paper)."""

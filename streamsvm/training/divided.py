@@ -34,7 +34,8 @@ BOUND_ROWS = 1000  # that tell how much of the kernel is between parts
 class DividedProblem:
     """All rows of a fit's store; parts are solved ahead of those that the solver asks for.
 
-    early: the level that a model is made of; keep is shown its parts and their support rows in order.
+    early: the level that a model is made of; keep is shown its parts, by division and number, and their support rows in
+    order.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class DividedProblem:
         memory: MemoryPlan,
         part_rows: Callable[[int], int],
         early: int | None = None,
-        keep: Callable[[PartSolution, Rows], None] | None = None,
+        keep: Callable[[Division, int, PartSolution, Rows], None] | None = None,
     ) -> None:
         self._fit, self._memory, self._part_rows = fit, memory, part_rows
         self._early, self._keep = early, keep
@@ -128,8 +129,8 @@ class DividedProblem:
         if number + 1 == division.n_parts:
             self.close()
         if found.rows is not None and self._keep is not None:
-            self._keep(found, found.rows)
-        return PartSolution(found.ids, found.alpha, found.objective, found.gap, found.weights)
+            self._keep(division, number, found, found.rows)
+        return PartSolution(found.ids, found.alpha, found.objective, found.gap, found.weights, found.late)
 
     def _solutions(
         self, first: int, division: Division, start: np.ndarray, bottom: np.ndarray
@@ -140,7 +141,8 @@ class DividedProblem:
         is_last, options = division.level == self._early, self._fit.config.dcsvm
         single = not is_last or (options.combine != "nearest" and len(self._fit.classes) == 2)
         refits = options.part_metric if is_last else None
-        solver = PartSolver(self._kernel, self._fit.config.tol, threads, cache_bytes, single, refits)
+        own = self._kernel, self._fit.config.tol, threads, cache_bytes, single, refits
+        solver = PartSolver(*own, self._fit.until)
         todo = range(first, groups.n_parts)
         ids, asked = [groups.ids(part) for part in todo], replace(self.asked, close=bottom)
         return engine.map(
@@ -163,7 +165,7 @@ class DividedProblem:
             groups = self._groups_of(state.division)
             for number, part in enumerate(state.solutions):
                 rows, places = groups.reader.rows(number), np.searchsorted(groups.ids(number), part.ids)
-                self._keep(part, rows.take(places))
+                self._keep(state.division, number, part, rows.take(places))
 
     def facts(self, turns: InTurnState) -> dict[str, float]:
         """What an event tells of a round."""

@@ -41,6 +41,10 @@ class DividedGrowth(Growth):
         same = {"levels": levels, "part_rows": part_rows if options.early else options.part_rows}
         return config.model_copy(update={"dcsvm": options.model_copy(update=same)})
 
+    def part_rows(self, n: int, config: FitConfig) -> int:
+        options = config.dcsvm
+        return n // options.children ** _levels(n, config) if options.early else n
+
     def divided(self, n: int, config: FitConfig) -> int | None:
         return n if config.dcsvm.early and _levels(n, config) else None
 

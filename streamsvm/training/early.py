@@ -7,52 +7,89 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.config import DCSVMConfig
 from streamsvm.data.rows import Rows, rows_state
-from streamsvm.kernels.kmeans import partition_from_state
+from streamsvm.kernels.kmeans import Partition, partition_from_state
 from streamsvm.models import Header, LocalModel
 from streamsvm.solvers.dcsvm import Division, PartSolution
+from streamsvm.tasks.pairs import n_pairs
 from streamsvm.training.drafts import Draft
+from streamsvm.training.prepare import Prepared
 
 MOST_COLUMNS, MOST_PARTS = 12, 40  # that a report shows
 
 
 class EarlyParts:
-    """Takes the support rows of one part after another. codes (n,): positions of all rows' labels in k classes."""
+    """Takes the support rows of one part after another, and has each decide for the rows that were kept out of it."""
 
-    def __init__(self, draft: Draft, codes: np.ndarray, k: int) -> None:
-        self._draft, self._codes, self._k = draft, codes, k
+    def __init__(self, draft: Draft, prepared: Prepared) -> None:
+        self._draft, self._prepared, self._codes = draft, prepared, prepared.targets.codes
+        self._options, self._header = prepared.config.dcsvm, prepared.header()
         self._sizes, self._entries = [0], 0
         self._weights: list[np.ndarray] = []
+        kept = prepared.kept_out
+        self._kept = None if kept is None else prepared.scaling.apply(kept.rows)
+        self._asked: np.ndarray | None = None  # (h, parts that are asked about a row that was kept out)
+        self._decided = np.zeros(
+            (0 if kept is None else len(kept.ids), n_pairs(len(prepared.targets.classes)))
+        )
 
-    def add(self, part: PartSolution, rows: Rows) -> None:
+    def add(self, division: Division, number: int, part: PartSolution, rows: Rows) -> None:
         """rows: as the store's scaling leaves them, whatever the part's own weights."""
         self._sizes.append(len(part.ids))
         if part.weights is not None:
             self._weights.append(part.weights)
         support = rows_state("support", rows)
+        state = {"alpha": part.alpha, "codes": self._codes[part.ids].astype(np.int32)}
+        if self._kept is not None:
+            self._decide(division, number, part, support | state)
         if "support_indptr" in support:  # one indptr for all parts, starting with a single 0
             support["support_indptr"] = support["support_indptr"][len(self._sizes) > 2 :] + self._entries
             self._entries += len(support["support_data"])
-        state = {"alpha": part.alpha, "codes": self._codes[part.ids].astype(np.int32)}
         for name, array in (support | state).items():
             self._draft.append(name, array)
 
-    def model(self, header: Header, division: Division, options: DCSVMConfig) -> LocalModel:
+    def _decide(
+        self, division: Division, number: int, part: PartSolution, arrays: dict[str, np.ndarray]
+    ) -> None:
+        """Adds what a part says of the rows that are kept out and that it is asked about."""
+        kept, options, none = self._kept, self._options, np.zeros((1, 0), bool)
+        assert kept is not None
+        partition = partition_of(division, kept.d)
+        if self._asked is None and options.combine == "nearest":
+            self._asked = partition.nearest(kept, options.neighbours)
+        everyone = np.arange(len(kept))
+        here = everyone if self._asked is None else np.flatnonzero((self._asked == number).any(axis=1))
+        weights = None if part.weights is None else part.weights[None]
+        bounds = np.array([0, len(part.ids)])
+        alone = LocalModel(self._header, partition, bounds, none, arrays, options.combine, weights=weights)
+        self._decided[here] += alone.says(0, kept.take(here))
+
+    def model(self, header: Header, division: Division) -> LocalModel:
         """The model of all parts of a division; in a file, its arrays are there already."""
-        routes = division.routes
-        present = np.zeros((division.n_parts, self._k), bool)
-        present[division.parts, self._codes] = True
+        present = np.zeros((division.n_parts, len(self._prepared.targets.classes)), bool)
+        learned = self._prepared.upper > 0
+        present[division.parts[learned], self._codes[learned]] = True
         return LocalModel(
             header,
-            partition_from_state(routes, json.loads(str(routes["nodes"])), header.scaling.width),
+            partition_of(division, header.scaling.width),
             np.cumsum(self._sizes, dtype=np.int64),
             present,
             self._draft.arrays,
-            options.combine,
-            options.neighbours,
+            self._options.combine,
+            self._options.neighbours,
             np.stack(self._weights) if self._weights else None,
         )
+
+    def decided(self, model: LocalModel) -> np.ndarray | None:
+        """(h, pairs) what the model decides of the rows that were kept out; None where there are none."""
+        if self._kept is None or self._asked is None:
+            return None if self._kept is None else self._decided
+        return self._decided / self._asked.shape[1] + model.one_sided[self._asked].mean(axis=1)
+
+
+def partition_of(division: Division, width: int) -> Partition:
+    """Which part a row of so many columns falls into."""
+    return partition_from_state(division.routes, json.loads(str(division.routes["nodes"])), width)
 
 
 def part_facts(model: LocalModel, rows: np.ndarray) -> dict[str, Any]:

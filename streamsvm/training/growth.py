@@ -66,6 +66,10 @@ class Growth:
         """The configuration for m rows instead of n, with the same division."""
         return config
 
+    def part_rows(self, n: int, config: FitConfig) -> int:
+        """Rows of a part on average, of n rows; all where a fit is not of parts alone."""
+        return n
+
     def divided(self, n: int, config: FitConfig) -> int | None:
         """Rows beyond which there are more parts, not larger ones; None where a fit is not of parts alone."""
         return None

@@ -15,9 +15,10 @@ import numpy as np
 from streamsvm.config import FitConfig
 from streamsvm.data.finite import require_finite
 from streamsvm.data.labels import label_texts
+from streamsvm.data.metric import Metric
 from streamsvm.data.moments import Moments, merge, moments_of, variance
 from streamsvm.data.rows import Rows, concat
-from streamsvm.data.scaling import Scaling, from_moments, require_zeros_kept
+from streamsvm.data.scaling import Scaling, from_moments, from_quartiles, require_zeros_kept
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
@@ -30,16 +31,33 @@ from streamsvm.runs.phases import Phases
 from streamsvm.tasks import default_task, task_of
 from streamsvm.tasks.base import Targets, Task
 from streamsvm.training.advice import advice
+from streamsvm.training.expected import Expected
 
 FIRST_ROWS = 1000  # that tell of the features' ranges
+QUARTILE_ROWS = 20_000  # that tell of quartiles
 MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times coefficients must not
+
+
+@dataclass(frozen=True)
+class KeptOut:
+    """Rows as stored, (h, d), that a fit does not learn from: they tell how well its model decides.
+
+    codes, y (h,): their classes' numbers, and labels. ids (h,).
+    """
+
+    ids: np.ndarray
+    rows: Rows
+    codes: np.ndarray
+    y: np.ndarray
 
 
 @dataclass(frozen=True)
 class Prepared:
     """A store as solvers meet it. kernel: its gamma is a number. upper (n,): C times class and sample weights.
 
-    learned: what a report says of a metric, where one was asked for.
+    moments: of all rows as stored, where scaling, gamma or a search asked for them. learned: what a report says of what
+    was chosen. kept_out: rows that are not learned from. whole: the store, where these are some of its rows. expected:
+    what a search says of new rows, where it kept none out. asked: the digest of the options before some were chosen.
     """
 
     store: Store
@@ -49,7 +67,37 @@ class Prepared:
     scaling: Scaling
     kernel: Kernel
     upper: np.ndarray
+    moments: Moments | None = None
     learned: Mapping[str, Any] = field(default_factory=dict)
+    kept_out: KeptOut | None = None
+    whole: Store | None = None
+    expected: Expected | None = None
+    asked: str | None = None
+
+    def without(self, rows: int) -> Prepared:
+        """So many rows kept out, which the seed chooses. Raises ConfigError, DataError."""
+        store, seed = self.store, self.config.seed
+        if rows > store.n // 2:
+            raise ConfigError(f"holdout is {rows}, expected at most half of the {store.n} rows")
+        ids = np.sort(np.random.default_rng([seed, 26]).choice(store.n, rows, replace=False))
+        raw, upper = store.take(ids), self.upper.copy()
+        require_finite(store, raw, ids)
+        upper[ids] = 0.0
+        config = self.config.model_copy(update={"holdout": rows})
+        kept = KeptOut(ids, raw, self.targets.codes[ids], store.y[ids])
+        return replace(self, config=config, upper=upper, kept_out=kept)
+
+    def of_rows(self, rows: int) -> Prepared:
+        """So many rows by chance, which the seed chooses, of those that are not kept out."""
+        store = self.store
+        free = (
+            np.arange(store.n) if self.kept_out is None else np.delete(np.arange(store.n), self.kept_out.ids)
+        )
+        rng = np.random.default_rng([self.config.seed, 27])
+        ids = np.sort(rng.choice(free, min(rows, len(free)), replace=False))
+        config = self.config.model_copy(update={"rows": len(ids)})
+        few, targets = store.subset(ids), self.targets.take(ids)
+        return replace(self, store=few, whole=store, config=config, targets=targets, upper=self.upper[ids])
 
     def header(
         self, certificate: Mapping[str, Any] | None = None, calibration: Calibration | None = None
@@ -61,7 +109,7 @@ class Prepared:
             self.targets.classes,
             self.config.positive,
             self.config.model_dump(mode="json"),
-            self.store.fingerprint(),
+            (self.whole or self.store).fingerprint(),
             dict(certificate or {}),
             calibration,
             self.store.feature_names,
@@ -85,26 +133,63 @@ def prepare(
     task = task_of(config.task or default_task(config.solver, has_queries=False))
     targets = targets or task.targets(store, config)
     with (phase or Phases())("scale"):
-        scaling, kernel = _measured(store, config, engine, events)
+        first, moments = _looked_at(store, config, engine, events)
+        scaling = scaled(store, config, config.scale, moments, engine)
+        scaling, kernel = _measured(store, config, scaling, first, moments, events)
     weights = row_weights(targets.codes, targets.classes, config.class_weight, store.sample_weight)
-    return Prepared(store, config, task, targets, scaling, kernel, config.C * weights)
+    found = Prepared(store, config, task, targets, scaling, kernel, config.C * weights, moments)
+    if config.holdout:
+        found = found.without(config.holdout)
+    return found.of_rows(config.rows) if config.rows is not None and config.rows < store.n else found
 
 
-def _measured(store: Store, config: FitConfig, engine: Engine, events: Events) -> tuple[Scaling, Kernel]:
-    """The scaling, and the kernel with its gamma as a number."""
-    first, moments = _looked_at(store, config, engine, events)
-    scaling = Scaling.none(store.d)
-    if moments is not None and config.scale != "none":
-        scaling = from_moments(config.scale, moments)
-    total = None if moments is None else store.d * variance(moments, scaling.offset, scaling.scale)
+def scaled(store: Store, config: FitConfig, kind: str, moments: Moments | None, engine: Engine) -> Scaling:
+    """The scaling of a kind. moments: of all rows, where the kind needs them. Raises ConfigError, DataError."""
+    if kind == "none":
+        return Scaling.none(store.d)
+    assert moments is not None  # a pass was made for them
+    if kind != "robust":
+        return from_moments(kind, moments)
+    rng = np.random.default_rng([config.seed, 24])
+    ids = np.sort(rng.choice(store.n, min(store.n, QUARTILE_ROWS), replace=False))
+    return from_quartiles(store.take(ids), from_moments("standard", moments))
+
+
+def _measured(
+    store: Store,
+    config: FitConfig,
+    scaling: Scaling,
+    first: Rows,
+    moments: Moments | None,
+    events: Events,
+) -> tuple[Scaling, Kernel]:
+    """The scaling under the metric that is given, and the kernel with its gamma as a number."""
+    factor = None if config.metric.kind == "none" else config.metric.factor
+    total = None
+    if moments is not None:
+        total = store.d * variance(moments, scaling.offset, scaling.scale)
+    if factor is not None:
+        scaling, total = scaling.under(_given(factor, store, config)), None
     kernel = kernel_of(config.kernel, store.d, total)
     if isinstance(kernel, Stationary):
         scaling = _centred(scaling, kernel, first)
-        if config.metric.kind == "none" and (message := advice(kernel, scaling, first, store.feature_names)):
+        is_final = not config.search.options
+        if is_final and (message := advice(kernel, scaling, first, store.feature_names)):
             events.advise(message)
     else:
         _require_range(scaling, kernel, first)
     return scaling, kernel
+
+
+def _given(factor: Any, store: Store, config: FitConfig) -> Metric:
+    """The metric of a configuration. Raises ConfigError."""
+    if len(factor) != store.d:
+        raise ConfigError(
+            f"metric.factor has {len(factor)} entries, found {store.d} columns: expected one for each"
+        )
+    if config.kernel.gamma == "scale" and needs_variance(config.kernel):
+        raise ConfigError("metric.factor is given, which goes with a gamma that is a number; found 'scale'")
+    return Metric(np.array(factor, np.float64))
 
 
 def first_rows(store: Store) -> Rows:
@@ -115,8 +200,8 @@ def first_rows(store: Store) -> Rows:
 def _looked_at(
     store: Store, config: FitConfig, engine: Engine, events: Events
 ) -> tuple[Rows, Moments | None]:
-    """The first rows; and the moments of all of them, of the same pass, where scaling or gamma asks for them."""
-    if config.scale == "none" and not needs_variance(config.kernel):
+    """The first rows; and the moments of all of them, of the same pass, where something asks for them."""
+    if config.scale == "none" and not needs_variance(config.kernel) and not config.search.options:
         first = first_rows(store)
         require_finite(store, first, 0)
         return first, None

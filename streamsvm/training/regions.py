@@ -28,7 +28,7 @@ def regions(
     work = partial(_nearest, rows, metric)
     shared = engine.share(samples), engine.share(metric.of_rows(centres))
     _, (_, ids) = engine.map_reduce(
-        work, partial(_merged, rows), samples.blocks(), shared=shared, phase="metric", events=events
+        work, partial(_merged, rows), samples.blocks(), shared=shared, phase="regions", events=events
     )
     wanted = np.unique(ids)
     found = gather(samples, wanted, engine).astype(np.float32)

@@ -55,10 +55,16 @@ class TaskDuals:
         self._begin()
 
     def _begin(self) -> None:
-        self._coming = self.asked.task.subproblems(self.asked.targets, single=self._single)
+        coming = self.asked.task.subproblems(self.asked.targets, single=self._single)
+        self._coming = coming if self._single else filter(self._has_two, coming)
         self._number = -1
         self._part: Subproblem | None = None
         self._dual: DualQP | None = None
+
+    def _has_two(self, part: Subproblem) -> bool:
+        """Whether rows of both signs have a weight."""
+        y = part.y[np.tile(self.asked.upper[part.ids] > 0, part.copies)]
+        return len(y) > 0 and bool(y.min() < y.max())
 
     def _at(self, number: int) -> Subproblem | None:
         if number < self._number:

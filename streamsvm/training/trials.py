@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -20,13 +21,18 @@ from streamsvm.kernels.options import kernel_of
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.solvers import blockws
+from streamsvm.solvers.descent import block_descent
 from streamsvm.solvers.metric import Found, Trial
 from streamsvm.tasks.pairs import pair_coefficients, vote
 from streamsvm.training.subproblems import Asked, in_memory, task_gradients
 
 TOL = 0.1  # of fits that are compared: at 1e-3 they take four times as long, and choose the same
 MOST_ROUNDS = 2000  # of a fit: one that takes more is not what is looked for
+MOST_SUBBLOCKS = 100  # of a pair of classes that is one block
 GRADIENT_ROWS, GRADIENT_ENTRIES = 2000, 1 << 24
+LEAST_GRADIENT_ROWS = 1000  # of one of several metrics
+FEWEST_GRADIENT_ROWS = 16
+WHOLE = 4096  # rows whose kernel values are made once for all pairs of classes: 64 MiB
 MEDIAN_ROWS = 256
 HELD = 5  # one of so many rows is held out
 SMOOTHNESS = 0.5  # nu of a Matern kernel that nobody asked for: its gradients reach furthest
@@ -67,25 +73,42 @@ class Learner:
     rank: int | None
     typical: Rows
 
+    def kernels(self, trials: Sequence[Trial], metric: Metric) -> list[Kernel]:
+        """The kernels of trials, of rows under a metric."""
+        rows = metric.of_rows(self.typical)
+        total = float(rows.d * variance(moments_of(rows), np.zeros(rows.d), np.ones(rows.d)))
+        units = {name: self._unit(name, rows, total) for name in {trial.kernel for trial in trials}}
+        return [
+            kernel_of(self._options(trial.kernel), rows.d, total)
+            if math.isnan(trial.gamma)
+            else replace(units[trial.kernel], gamma=trial.gamma * units[trial.kernel].gamma)
+            for trial in trials
+        ]
+
     def kernel(self, trial: Trial, metric: Metric) -> Kernel:
         """A trial's kernel of rows under a metric."""
-        options, rows = self.options, metric.of_rows(self.typical)
-        if trial.kernel != options.name:
-            options = options.model_copy(update={"name": trial.kernel, "nu": SMOOTHNESS})
-        total = float(rows.d * variance(moments_of(rows), np.zeros(rows.d), np.ones(rows.d)))
-        if math.isnan(trial.gamma):
-            return kernel_of(options, rows.d, total)
-        kernel: Any = kernel_of(options.model_copy(update={"gamma": "scale"}), rows.d, total)
-        unit = kernel.gamma
-        if isinstance(kernel, Stationary):
-            half = min(MEDIAN_ROWS, len(rows) // 2)
-            unit = kernel.median_gamma(rows.take(slice(half)), rows.take(slice(half, 2 * half)))
-        return replace(kernel, gamma=trial.gamma * unit)
+        return self.kernels([trial], metric)[0]
+
+    def _options(self, name: str) -> KernelConfig:
+        same = name == self.options.name
+        return self.options if same else self.options.model_copy(update={"name": name, "nu": SMOOTHNESS})
+
+    def _unit(self, name: str, rows: Rows, total: float) -> Any:
+        """The kernel of this name whose gamma is the unit of trials."""
+        kernel: Any = kernel_of(self._options(name).model_copy(update={"gamma": "scale"}), rows.d, total)
+        if not isinstance(kernel, Stationary):
+            return kernel
+        half = min(MEDIAN_ROWS, len(rows) // 2)
+        both = rows.take(slice(half)), rows.take(slice(half, 2 * half))
+        return replace(kernel, gamma=kernel.median_gamma(*both))
 
 
 @dataclass(frozen=True)
 class SampleTrials:
-    """The oracle of `solvers.metric`: trials on samples of as many rows, side by side, each on one thread."""
+    """The oracle of `solvers.metric`: trials on samples of as many rows, side by side, each on one thread.
+
+    A factor has a metric for each sample, or one for all.
+    """
 
     samples: tuple[Sample, ...]
     learner: Learner
@@ -98,24 +121,30 @@ class SampleTrials:
     def tried(
         self, rows: int, factor: np.ndarray, trials: Sequence[Trial], start: np.ndarray | None
     ) -> list[Found]:
-        count, metric = len(self.samples), Metric(factor)
-        kernels = [self.learner.kernel(trial, metric) for trial in trials]
+        count, metrics = len(self.samples), [Metric(own) for own in factor]
+        kernels = [self.learner.kernels(trials, metric) for metric in metrics]
         items = [
-            (kernel, trial.C, place)
-            for kernel, trial in zip(kernels, trials, strict=True)
+            (kernels[place % len(metrics)][number], metrics[place % len(metrics)], trial.C, place)
+            for number, trial in enumerate(trials)
             for place in range(count)
         ]
         starts = [None] * count if start is None else np.split(start, count)
-        begin = [starts[place] for _, _, place in items]
-        work = partial(_tried, rows, metric)
+        begin = [starts[item[-1]] for item in items]
+        work = partial(_tried, rows)
         found = list(self.engine.map(work, items, begin, shared=(self._shared,), window=len(items)))
         return [Found.of_all(found[at : at + count]) for at in range(0, len(found), count)]
 
     def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray:
-        count, metric = len(self.samples), Metric(factor)
-        work = partial(_gradients, rows, metric, self.learner.kernel(trial, metric))
-        found = self.engine.map(work, range(count), np.split(alpha, count), shared=(self._shared,))
-        return Metric.of_gradients(np.concatenate(list(found)), self.learner.rank).factor
+        count, metrics = len(self.samples), [Metric(own) for own in factor]
+        most = max(LEAST_GRADIENT_ROWS * (len(metrics) > 1), -(-GRADIENT_ROWS // count))
+        kernels = [self.learner.kernel(trial, metric) for metric in metrics]
+        items = [
+            (kernels[place % len(metrics)], metrics[place % len(metrics)], place) for place in range(count)
+        ]
+        work = partial(_gradients, rows, most)
+        found = list(self.engine.map(work, items, np.split(alpha, count), shared=(self._shared,)))
+        groups = found if len(metrics) > 1 else [np.concatenate(found)]
+        return np.stack([Metric.of_gradients(own, self.learner.rank).factor for own in groups])
 
     @cached_property
     def _shared(self) -> Any:
@@ -124,30 +153,33 @@ class SampleTrials:
 
 def _tried(
     count: int,
-    metric: Metric,
     samples: tuple[Sample, ...],
-    item: tuple[Kernel, float, int],
+    item: tuple[Kernel, Metric, float, int],
     start: np.ndarray | None,
 ) -> Found:
     """A kernel and C on the first rows of a sample, and the losses on the held-out ones; 1 each where it has no end."""
-    kernel, C, place = item
+    kernel, metric, C, place = item
     sample = samples[place].first(count)
     rows, asked = metric.of_rows(sample.rows), replace(sample.asked, upper=sample.asked.upper * C)
+    began = time.perf_counter()
     try:
         found = solution(kernel, rows, asked, None if start is None else start * C)
         own = metric.of_rows(sample.held), sample.of_held
-        return Found(losses(kernel, rows, asked, found, *own), found[0])
+        lost = losses(kernel, rows, asked, found, *own)
+        return Found(lost, found[0], time.perf_counter() - began)
     except ConfigError:  # values beyond float32, or a tolerance out of reach: not what is looked for
         return Found(np.ones(len(sample.held)), np.zeros(asked.shape))
 
 
 def _gradients(
-    count: int, metric: Metric, kernel: Kernel, samples: tuple[Sample, ...], place: int, alpha: np.ndarray
+    count: int, most: int, samples: tuple[Sample, ...], item: tuple[Kernel, Metric, int], alpha: np.ndarray
 ) -> np.ndarray:
     """(g, d) derivatives by scaled columns of what a solution has learned, at the first rows of a sample."""
-    sample, most = samples[place].first(count), -(-GRADIENT_ROWS // len(samples))
-    rows = metric.of_rows(sample.rows)
-    at = np.arange(min(len(rows), most, max(1, GRADIENT_ENTRIES // sample.rows.d)))
+    kernel, metric, place = item
+    sample = samples[place].first(count)
+    rows, columns = metric.of_rows(sample.rows), sample.asked.shape[1]  # as many gradients of each row
+    fit = max(FEWEST_GRADIENT_ROWS, GRADIENT_ENTRIES // (sample.rows.d * columns))
+    at = np.arange(min(len(rows), most, fit))
     return metric.pull_back(task_gradients(kernel, rows, sample.asked, alpha, at))
 
 
@@ -158,17 +190,77 @@ def solution(
 
     Raises ConfigError where a fit does not end.
     """
-    alpha, make = np.zeros(asked.shape), in_memory(kernel, rows, 1, 0)
+    alpha = np.zeros(asked.shape)
     if start is not None:
         alpha[: len(start)] = start[: len(alpha)]
-    bias = []
+    bias, in_pairs = [], asked.task.in_pairs
+    small, make = _ByClass(kernel, rows, asked), in_memory(kernel, rows, 1, 0)
     for part in asked.task.subproblems(asked.targets):
+        places = part.places
+        if in_pairs and len(part.ids) <= blockws.BLOCK:
+            order = small.order(part.ids)
+            places = places[0][order], part.columns[order]
+            alpha[places] = small.solved(part.ids[order], alpha[places])
+            bias.append(0.0)
+            continue
+        own = alpha[places] if start is not None else None
         dual = make(part, asked.upper[part.ids], None)
-        own = alpha[part.places] if start is not None else None
-        state = blockws.solve(dual, own, tol=TOL, bias=not asked.task.in_pairs, max_rounds=MOST_ROUNDS)
-        alpha[part.places] = state.alpha
+        state = blockws.solve(dual, own, tol=TOL, bias=not in_pairs, max_rounds=MOST_ROUNDS)
+        alpha[places] = state.alpha
         bias.append(state.bias)
     return alpha, np.array(bias)
+
+
+class _ByClass:
+    """Pairs of classes, each of which is one block; where rows are few, all share the kernel values of all rows."""
+
+    def __init__(self, kernel: Kernel, rows: Rows, asked: Asked) -> None:
+        self._kernel, self._rows, self._codes, self._upper = kernel, rows, asked.targets.codes, asked.upper
+        self._place = np.empty(len(rows), np.intp)
+        self._place[np.argsort(self._codes, kind="stable")] = np.arange(len(rows))
+
+    @cached_property
+    def _K(self) -> np.ndarray | None:
+        if len(self._rows) > WHOLE:
+            return None
+        rows = self._rows.take(np.argsort(self._place))
+        return self._kernel.block(rows, rows)
+
+    def order(self, ids: np.ndarray) -> np.ndarray:
+        """What makes numbers of rows those of one class, then of the other."""
+        return np.argsort(self._place[ids])
+
+    def solved(self, ids: np.ndarray, a: np.ndarray) -> np.ndarray:
+        """min over a of 1/2 a'Qa - e'a, 0 <= a <= upper, from a, over rows in `order`. Raises ConfigError."""
+        Q = self._signed(ids, int(np.count_nonzero(self._codes[ids] == self._codes[ids[0]])))
+        if not np.isfinite(Q[0]).all():
+            raise ConfigError("kernel values are beyond float32")
+        upper = self._upper[ids].astype(np.float32)
+        a = np.minimum(a.astype(np.float32), upper)
+        g = (Q @ a - np.float32(1)) if a.any() else np.full(len(Q), -1.0, np.float32)
+        size = min(blockws.SUBBLOCK, len(Q)), MOST_SUBBLOCKS
+        block_descent(Q, g, a, upper, None, np.float32(TOL), size)
+        return np.clip(a, 0.0, self._upper[ids])
+
+    def _signed(self, ids: np.ndarray, first: int) -> np.ndarray:
+        """K of these rows, negative between the first ones and the others."""
+        if self._K is None:
+            rows = self._rows.take(ids)
+            Q = self._kernel.block(rows, rows)
+        else:
+            at = self._place[ids]
+            Q = np.empty((len(ids), len(ids)), np.float32)
+            cuts = (slice(0, first), slice(first, None))
+            for one in cuts:
+                for other in cuts:
+                    Q[one, other] = self._K[_range(at[one]), _range(at[other])]
+        Q[:first, first:] *= -1
+        Q[first:, :first] *= -1
+        return Q
+
+
+def _range(places: np.ndarray) -> slice:
+    return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0)
 
 
 def losses(

@@ -44,8 +44,8 @@ def evaluated(capfd, *args):
 
 
 def test_fit_with_probabilities_then_predict_and_evaluate(tmp_path, train, test, capfd):
-    fit = ("fit", "--store", train, "--model", tmp_path / "m", "--gamma", 1, "--probability", "isotonic")
-    assert run(*fit, "--set", "probability.folds=3", "--json") == 0
+    how = ("--no-search", "--gamma", 1, "--probability", "isotonic", "--set", "probability.folds=3")
+    assert run("fit", "--store", train, "--model", tmp_path / "m", *how, "--json") == 0
     assert "folds" in json.loads(capfd.readouterr().out)["seconds_by_phase"]
     of = ("--model", tmp_path / "m", "--store", test)
     assert run("predict", *of, "--out", tmp_path / "p.csv", "--proba") == 0
@@ -69,7 +69,7 @@ def test_fit_with_probabilities_then_predict_and_evaluate(tmp_path, train, test,
 
 def test_calibrate_adds_to_a_model_in_its_place_or_beside_it(tmp_path, train, test, capfd):
     model, other = tmp_path / "m", tmp_path / "other"
-    assert run("fit", "--store", train, "--model", model, "--gamma", 1) == 0
+    assert run("fit", "--store", train, "--model", model, "--no-search", "--gamma", 1) == 0
     of = ("--model", model, "--store", test)
     assert run("predict", *of, "--out", tmp_path / "p.csv", "--proba") == 2
     assert "`streamsvm calibrate --model M --store HELDOUT` adds them" in capfd.readouterr().err
@@ -112,7 +112,7 @@ def test_what_cannot_be_calibrated_is_one_line(tmp_path, train, test, capfd):
         == 2
     )
     assert "found task 'ordinal'" in capfd.readouterr().err
-    assert run("fit", "--store", train, "--model", tmp_path / "m") == 0
+    assert run("fit", "--store", train, "--model", tmp_path / "m", "--no-search") == 0
     two = made(tmp_path, "two", 2, ("ant", "bee"))
     capfd.readouterr()
     assert run("calibrate", "--model", tmp_path / "m", "--store", two) == 2

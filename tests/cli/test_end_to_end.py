@@ -30,9 +30,10 @@ def folder(tmp_path_factory):
     )
     split = ("--split", 0.8, "--test-store", folder / "test.zarr")
     assert run("ingest", folder / "rings.csv", "--store", folder / "train.zarr", *split) == 0
-    train = ("fit", "--store", folder / "train.zarr", "--scale", "minmax", "--C", 10, "--gamma", 20)
-    assert run(*train, "--model", folder / "exact.zarr") == 0
-    two_levels = ("--set", "dcsvm.levels=1", "--memory-limit", "2GiB")
+    train = ("fit", "--store", folder / "train.zarr", "--scale", "minmax", "--no-search")
+    svm = ("--C", 10, "--gamma", 20)
+    assert run(*train, *svm, "--model", folder / "exact.zarr") == 0
+    two_levels = (*svm, "--set", "dcsvm.levels=1", "--memory-limit", "2GiB")
     assert run(*train, "--early", *two_levels, "--model", folder / "early.zarr") == 0
     return folder
 
@@ -72,6 +73,7 @@ def test_the_report_has_what_it_promises(folder, tmp_path, capfd):
         "0,2",
         "--scale",
         "standard",
+        "--no-search",
     )
     assert run("fit", *args, "--json") == 0
     report = json.loads(capfd.readouterr().out)
@@ -96,14 +98,14 @@ def test_a_models_configuration_repeats_the_fit_bit_by_bit(folder, tmp_path):
 
 
 def test_a_dry_run_trains_nothing(folder, tmp_path, capfd):
-    assert run("fit", "--store", folder / "train.zarr", "--dry-run", "--json") == 0
+    assert run("fit", "--store", folder / "train.zarr", "--no-search", "--dry-run", "--json") == 0
     assert json.loads(capfd.readouterr().out)["n"] == 2400
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_run_directory_tells_what_happened_level_by_level(folder, tmp_path):
     where = ("--store", folder / "train.zarr", "--model", tmp_path / "m", "--run-dir", tmp_path / "run")
-    assert run("fit", *where, "--scale", "minmax", "--set", "dcsvm.levels=2") == 0
+    assert run("fit", *where, "--no-search", "--scale", "minmax", "--set", "dcsvm.levels=2") == 0
     records = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
     levels = [record for record in records if record["event"] == "level"]
     assert [record["level"] for record in levels] == [2, 1]

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 from streamsvm.cli.app import app, exit_status
-from streamsvm.config import FitConfig
+from streamsvm.config import FitConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import ConfigError
+
+ALL = ["early", "scale", "kernel", "C", "gamma", "metric"]
+LEFT_OUT = [("what is left out", {"metric": {"kind": "diagonal"}, "search": {"options": ALL}})]
 
 
 @pytest.fixture
@@ -54,9 +57,11 @@ def fit(*args):
     return app(["fit", *map(str, args)], standalone_mode=False)
 
 
-def test_without_flags_all_is_default(store, calls, tmp_path):
+def test_without_flags_all_is_chosen_or_default(store, calls, tmp_path):
     fit("--store", store, "--model", tmp_path / "m")
-    assert calls[0].config == FitConfig()
+    assert calls[0].config == build_config(*LEFT_OUT)
+    fit("--store", store, "--model", tmp_path / "m", "--no-search")
+    assert calls[1].config == FitConfig()
     assert calls[0].store.n == 4
     assert (calls[0].model_path, calls[0].run_dir, calls[0].resume) == (tmp_path / "m", None, False)
 

@@ -75,7 +75,7 @@ def test_help_fits_a_narrow_terminal(name):
 def test_the_options_of_fit_come_in_groups_below_examples():
     text = helped("fit", "--help")
     headings = [line[:-1] for line in text.splitlines() if re.fullmatch(r"[A-Z]\w+:", line)]
-    assert headings == ["Data", "Solver", "Kernel", "Run", "Cluster", "Options"]
+    assert headings == ["Data", "Solver", "Kernel", "Choice", "Run", "Cluster", "Options"]
     assert text.index("streamsvm fit --store train.zarr\n") < text.index("Data:")
     assert re.search(r"^  --early  +Stop", text, re.M)
 

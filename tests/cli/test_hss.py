@@ -28,7 +28,7 @@ def store(tmp_path):
 
 def fit(store, *more):
     model = store.parent / "m.zarr"
-    return run("fit", "--store", store, "--model", model, "--solver", "admm-hss", *more), model
+    return run("fit", "--no-search", "--store", store, "--model", model, "--solver", "admm-hss", *more), model
 
 
 def test_trained_evaluated_and_repeated(store, capfd):
@@ -91,5 +91,5 @@ def test_many_classes_and_weights(tmp_path):
     )
     model = tmp_path / "m.zarr"
     options = ("--solver", "admm-hss", "--scale", "minmax", "--class-weight", "balanced")
-    assert run("fit", "--store", tmp_path / "d.zarr", "--model", model, *options) == 0
+    assert run("fit", "--no-search", "--store", tmp_path / "d.zarr", "--model", model, *options) == 0
     assert run("evaluate", "--model", model, "--store", tmp_path / "d.zarr") == 0

@@ -10,7 +10,7 @@ import pytest
 from streamsvm import Store, load_model
 from streamsvm.cli.app import app, exit_status
 
-LINEAR = ("--solver", "cutting-plane", "--kernel", "linear")
+LINEAR = ("--solver", "cutting-plane", "--kernel", "linear", "--no-search")
 
 
 def run(*args):

@@ -63,11 +63,11 @@ def test_a_store_elsewhere_has_no_local_neighbour(url):
 
 def test_fit_with_a_store_alone_says_where_the_model_is_and_what_comes_next(store, tmp_path, capfd):
     model = tmp_path / "data.model.zarr"
-    assert run("fit", "--store", store) == 0
+    assert run("fit", "--no-search", "--store", store) == 0
     assert f"next: streamsvm evaluate --model {model} --store TEST_STORE" in capfd.readouterr().out
     assert run("evaluate", "--model", model, "--store", store) == 0
     capfd.readouterr()
-    assert run("fit", "--store", store, "--force", "--json") == 0
+    assert run("fit", "--no-search", "--store", store, "--force", "--json") == 0
     assert json.loads(capfd.readouterr().out)["model"] == str(model)
 
 
@@ -75,7 +75,7 @@ def test_fit_with_a_store_alone_says_where_the_model_is_and_what_comes_next(stor
 def test_a_model_is_replaced_by_force_alone(command, store, tmp_path, capfd):
     model, other = tmp_path / "m.zarr", tmp_path / "other.zarr"
     (tmp_path / "c.toml").write_text("[tune.grid]\nC = [1.0, 2.0]\n")
-    assert run("fit", "--store", store, "--model", other, "--gamma", 1) == 0
+    assert run("fit", "--no-search", "--store", store, "--model", other, "--gamma", 1) == 0
     assert run("export", "--model", other, "--format", "libsvm", "--out", tmp_path / "svm") == 0
     shutil.copytree(other, model)
     words = {
@@ -98,7 +98,7 @@ def test_a_model_is_replaced_by_force_alone(command, store, tmp_path, capfd):
 
 
 def test_calibrating_in_place_takes_no_force(store, tmp_path):
-    assert run("fit", "--store", store, "--gamma", 1) == 0
+    assert run("fit", "--no-search", "--store", store, "--gamma", 1) == 0
     assert run("calibrate", "--model", tmp_path / "data.model.zarr", "--store", store) == 0
 
 
@@ -127,11 +127,11 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(store, tmp_path,
 
 
 def test_a_run_that_goes_on_may_replace_its_own_model_only(store, tmp_path, capfd):
-    own = ("fit", "--store", store, "--gamma", 1, "--run-dir", tmp_path / "run", "--resume")
-    assert run("fit", "--store", store, "--gamma", 1, "--run-dir", tmp_path / "run") == 0
+    own = ("fit", "--no-search", "--store", store, "--gamma", 1, "--run-dir", tmp_path / "run", "--resume")
+    assert run("fit", "--no-search", "--store", store, "--gamma", 1, "--run-dir", tmp_path / "run") == 0
     assert run(*own) == 0  # as after a kill between the model and the end of the run
     assert run(*own, "--memory-limit", "8GiB") == 0
-    assert run("fit", "--store", store, "--gamma", 3, "--force") == 0
+    assert run("fit", "--no-search", "--store", store, "--gamma", 3, "--force") == 0
     assert run(*own) == 2
     assert "found a model; --force replaces it" in capfd.readouterr().err
 

@@ -90,7 +90,7 @@ def test_the_run_has_the_seconds_that_the_terminal_says_and_the_model_on_all_row
         ('[0.5, "scale"]', "[0.5, -1]", "tune.grid: kernel.gamma: found -1, expected a number above 0"),
         ("points = 3", "points = 1", "C: points: found 1, expected a number at least 2"),
         ("folds", "fold", "t.toml: tune: fold: unknown option; did you mean folds?"),
-        ("[tune]\nfolds = 3\n[tune.grid]", "[grid]", "t.toml: found no table [tune]"),
+        ("[tune]\nfolds = 3\n[tune.grid]", "[grid]", "t.toml: grid: unknown option"),
         ("folds = 3", "folds = 1000", "tune.folds is 1000, more than the store's 120 rows"),
         (
             'kernel.gamma = [0.5, "scale"]',

@@ -10,13 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from making import samples
 from scipy import sparse
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
+from streamsvm.config import FitConfig
 from streamsvm.data.moments import merge, moments_of
 from streamsvm.data.rows import Rows
-from streamsvm.data.scaling import Scaling, from_moments, require_zeros_kept
+from streamsvm.data.scaling import NORMAL, Scaling, from_moments, from_quartiles, require_zeros_kept
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
+from streamsvm.parallel.engine import Engine
+from streamsvm.training.prepare import prepare
 
 PEERS = {"minmax": MinMaxScaler, "standard": StandardScaler, "maxabs": MaxAbsScaler}
 
@@ -134,3 +137,45 @@ def test_gradients_are_pulled_back_by_the_chain_rule(kind):
         ]
         expected = (ends[0] - ends[1]).sum(axis=1) / (2 * h)
         np.testing.assert_allclose(found[:, f], expected, rtol=1e-4, atol=1e-6)
+
+
+def robust(X: np.ndarray) -> Scaling:
+    return from_quartiles(Rows(X), fit(X, "standard"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_robust_agrees_with_scikit_learn_and_has_the_variance_of_normal_columns(dtype):
+    X = values(5, n=400).astype(dtype)
+    scaled = robust(X).apply(Rows(X)).X
+    expected = NORMAL * RobustScaler().fit_transform(X.astype(np.float64))
+    np.testing.assert_allclose(scaled, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(scaled.std(axis=0), 1, atol=0.15)
+
+
+def test_robust_of_outliers_leaves_the_others_apart():
+    X = np.random.default_rng(6).normal(size=(400, 2))
+    X[0, 0] = 1e6
+    assert fit(X, "standard").apply(Rows(X)).X[1:, 0].std() < 1e-3
+    np.testing.assert_allclose(robust(X).apply(Rows(X)).X[1:].std(axis=0), 1, atol=0.1)
+
+
+def test_robust_is_standard_where_quartiles_agree_and_constant_columns_become_0():
+    X = np.zeros((80, 3))
+    X[:8, 0] = 5.0  # a tenth: quartiles are all 0
+    X[:, 1] = 7.0
+    X[:, 2] = np.arange(80)
+    found, standard = robust(X), fit(X, "standard")
+    assert (found.offset[0], found.scale[0]) == (standard.offset[0], standard.scale[0])
+    scaled = found.apply(Rows(X)).X
+    assert not scaled[:, 1].any()
+    assert abs(scaled[:, 2].mean()) < 1e-6
+    assert found.kind == "robust"
+
+
+def test_robust_comes_from_a_sample_of_a_store_and_not_from_sparse_rows():
+    X = values(7, n=300).astype(np.float32)
+    scaling = prepare(Store.from_arrays(X, np.arange(300) % 2), FitConfig(scale="robust"), Engine(1)).scaling
+    np.testing.assert_allclose(scaling.offset, np.median(X.astype(np.float64), axis=0))
+    rows = samples(40, 6, is_sparse=True)
+    with pytest.raises(ConfigError, match="robust scaling would fill a sparse store; use maxabs"):
+        prepare(Store.from_arrays(rows.X, np.arange(40) % 2), FitConfig(scale="robust"), Engine(1))

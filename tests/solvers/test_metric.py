@@ -12,6 +12,7 @@ from streamsvm.solvers.metric import Fitted, Found, MetricSearch, MetricState, T
 
 D, H = 3, 400
 GIVEN = Trial("rbf", np.nan, 1.0)
+SAME = np.ones((1, D))
 
 
 class Known:
@@ -31,18 +32,18 @@ class Known:
         gamma = 1.0 if np.isnan(trial.gamma) else trial.gamma
         far = abs(np.log2(gamma / 8)) + abs(np.log(trial.C / 30)) / 2 + 2.0 * (trial.kernel != "b")
         if self.helps:
-            far += 3.0 * float(np.abs(factor[1:]).sum() / np.abs(factor).sum())
+            far += 3.0 * float(np.abs(factor[:, 1:]).sum() / np.abs(factor).sum())
         wrong = round(H * (0.05 + 0.02 * far + 20 / rows))
         return (np.arange(H) < wrong).astype(np.float64)
 
     def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray:
         assert alpha.shape == (rows, 1)
-        return factor * np.array([1.0, 0.5, 0.5])
+        return factor * np.array([[1.0, 0.5, 0.5]])
 
 
 def search(iterations: int = 12, gamma: bool = True, C: bool = True) -> MetricSearch:
-    tracks = tuple(Track(Trial(name, 2.0, 10.0), np.ones(D)) for name in "abc")
-    return MetricSearch(tracks, iterations, gamma, C, GIVEN)
+    tracks = tuple(Track(Trial(name, 2.0, 10.0), SAME) for name in "abc")
+    return MetricSearch(tracks, iterations, gamma, C, (GIVEN, SAME))
 
 
 def found(search: MetricSearch, oracle: Known) -> MetricState:
@@ -56,7 +57,7 @@ def test_the_search_finds_what_is_best_and_tries_few_on_all_rows():
     assert best.trial.kernel == "b"
     assert 4 <= best.trial.gamma <= 16
     assert 10 <= best.trial.C <= 90
-    assert best.has_metric
+    assert best.learned
     assert best.score == max(row["score"] for row in facts(state) if row["rows"] == oracle.n)
     rows = [rows for rows, _ in oracle.asked]
     assert rows.count(oracle.n) < len(rows) / 2
@@ -73,13 +74,13 @@ def test_what_is_given_is_kept(name):
 
 def test_without_a_gain_of_more_than_chance_nothing_is_changed():
     state = found(search(), Known(helps=False))
-    assert not chosen(state).has_metric
+    assert not chosen(state).learned
     same = np.zeros(H)
-    given = Fitted(GIVEN, 10, np.ones(D), same)
-    by_two = Fitted(GIVEN, 10, np.array([1.0, 0, 0]), -(np.arange(H) < 2).astype(float))
+    given = Fitted(GIVEN, 10, SAME, same)
+    by_two = Fitted(GIVEN, 10, np.array([[1.0, 0, 0]]), -(np.arange(H) < 2).astype(float))
     one_each = np.where(np.arange(H) < 3, -1.0, np.where(np.arange(H) < 5, 1.0, 0.0))
     assert by_two.beats(given)
-    assert not Fitted(GIVEN, 10, np.array([1.0, 0, 0]), one_each).beats(given)
+    assert not Fitted(GIVEN, 10, np.array([[1.0, 0, 0]]), one_each).beats(given)
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 5, 12])
@@ -111,7 +112,7 @@ def test_from_any_state_it_goes_on_as_if_nothing_had_happened():
 
 def test_tracks_of_a_search_before_go_on_with_all_rows_and_are_not_compared():
     oracle = Known()
-    solver = MetricSearch((Track(Trial("b", 4.0, 10.0), np.ones(D)),), 6, True, True)
+    solver = MetricSearch((Track(Trial("b", 4.0, 10.0), SAME),), 6, True, True)
     state = found(solver, oracle)
     assert {rows for rows, _ in oracle.asked} == {oracle.n}
     assert not state.plain

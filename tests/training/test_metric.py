@@ -32,8 +32,9 @@ from streamsvm.training.subproblems import Asked
 from streamsvm.training.trials import Learner, Sample, SampleTrials, losses, solution
 
 D = 10
-FEW: dict[str, Any] = {"iterations": 3, "sample": 700}
-DIAGONAL = {"metric": {"kind": "diagonal"} | FEW}
+ITERATIONS = {"iterations": 3}
+FEW: dict[str, Any] = {"metric_params": ITERATIONS, "search_params": {"sample": 700}}
+DIAGONAL: dict[str, Any] = {"metric": {"kind": "diagonal"} | ITERATIONS, "search": {"sample": 700}}
 
 
 def noisy(k: int = 2, n: int = 900, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -71,7 +72,7 @@ def test_every_solver_decides_better_by_the_columns_that_count(name):
 def test_of_three_classes_one_metric(kind):
     X, y = noisy(3)
     plain, _ = fitted(X, y)
-    model, report = fitted(X, y, metric={"kind": kind, "rank": 4} | FEW)
+    model, report = fitted(X, y, metric={"kind": kind, "rank": 4} | ITERATIONS, search={"sample": 700})
     assert report["metric"]["kind"] == kind
     assert model.header.scaling.width <= (4 if kind == "full" else D)
     assert score(model, 3) > score(plain, 3) + 0.03
@@ -81,7 +82,7 @@ def test_a_full_metric_finds_a_direction_across_columns():
     X, _ = noisy(n=1200)
     direction = np.ones(D) / D**0.5
     y = (np.sin(4 * X @ direction) > 0).astype(int)
-    model, _ = fitted(X, y, metric={"kind": "full", "iterations": 5, "sample": 1200})
+    model, _ = fitted(X, y, metric={"kind": "full", "iterations": 5})
     factor = model.header.scaling.metric.factor
     first = np.linalg.svd(factor)[0][:, 0]
     assert abs(first @ direction) > 0.95
@@ -91,7 +92,7 @@ def test_numbers_to_regress_on():
     X, _ = noisy()
     rng = np.random.default_rng(5)
     t = 3 + np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=len(X))
-    plain, model = ALFPGMSVR(tol=1e-2), ALFPGMSVR(metric="diagonal", metric_params=FEW, tol=1e-2)
+    plain, model = ALFPGMSVR(tol=1e-2), ALFPGMSVR(metric="diagonal", **FEW, tol=1e-2)
     new, _ = noisy(seed=9)
     expected = 3 + np.sin(2 * new[:, 0])
     assert model.fit(X, t).score(new, expected) > plain.fit(X, t).score(new, expected) + 0.05
@@ -114,8 +115,8 @@ def test_labels_by_chance_are_left_to_the_plain_fit():
 def test_what_is_given_stays_and_what_is_not_is_chosen(given):
     X, y = noisy()
     model, report = fitted(X, y, **given, **DIAGONAL)
-    kept, asked = model.header.config, set(model.header.config["metric"]["search"])
-    assert asked == {"kernel", "C", "gamma"} - (
+    kept, asked = model.header.config, set(model.header.config["search"]["options"])
+    assert asked == {"metric", "kernel", "C", "gamma"} - (
         {"C"} if "C" in given else {"kernel", "gamma"} if given else set()
     )
     if "C" in given:
@@ -127,13 +128,13 @@ def test_what_is_given_stays_and_what_is_not_is_chosen(given):
 
 def test_estimators_search_what_is_at_its_default():
     X, y = noisy()
-    svm = DCSVC(metric="diagonal", metric_params=FEW, kernel="cauchy").fit(X, y)
-    assert svm.model_.header.config["metric"]["search"] == ["C", "gamma"]
+    svm = DCSVC(metric="diagonal", **FEW, kernel="cauchy").fit(X, y)
+    assert svm.model_.header.config["search"]["options"] == ["C", "gamma", "metric"]
     assert svm.model_.header.kernel.name == svm.metric_["kernel"] == "cauchy"
     new, labels = noisy(seed=1)
     assert svm.score(new, labels) > DCSVC(kernel="cauchy").fit(X, y).score(new, labels) + 0.02
     assert not hasattr(DCSVC().fit(X, y), "metric_")
-    budgeted = BudgetedSVC(metric="diagonal", metric_params=FEW, random_state=0).fit(X, y)
+    budgeted = BudgetedSVC(metric="diagonal", **FEW, random_state=0).fit(X, y)
     assert budgeted.partial_fit(X, y).score(new, labels) > 0.8
     with pytest.raises(ConfigError, match="metric needs all rows"):
         BudgetedSVC(metric="diagonal").partial_fit(X, y, classes=[0, 1])
@@ -160,7 +161,7 @@ def test_odd_data_are_learned_from_all_the_same(case):
     elif case == "wide":
         X, y = np.hstack([X[:120]] * 20), y[:120]
     elif case == "few rows":
-        X, y = X[:60], y[:60]
+        X, y = X[:25], y[:25]
     elif case == "one class in the sample":
         y = (np.arange(len(y)) == 0).astype(int)
     else:
@@ -202,8 +203,8 @@ def test_sparse_rows_have_a_diagonal_metric_and_no_full_one(tmp_path):
         ),
         ({"kernel": {"name": "linear"}}, "which is of kernels that are not linear; found linear"),
         (
-            {"metric": {"kind": "diagonal", "search": ["nu"]}},
-            "search: found 'nu', expected 'kernel', 'C' or 'gamma'",
+            {"search": {"options": ["nu"]}},
+            "options: found 'nu', expected 'early', 'scale'",
         ),
     ],
 )
@@ -231,7 +232,7 @@ def test_killed_while_it_learns_it_goes_on_to_the_same_model(tmp_path, at):
 
     def stop(record: Record[Event]) -> None:
         event = record.event
-        if isinstance(event, Progress) and event.phase == "metric" and event.done == at:
+        if isinstance(event, Progress) and event.phase == "search" and event.done == at:
             raise Stop
 
     run: dict[str, Any] = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
@@ -240,7 +241,7 @@ def test_killed_while_it_learns_it_goes_on_to_the_same_model(tmp_path, at):
     seen: list[float] = []
 
     def note(record: Record[Event]) -> None:
-        if isinstance(record.event, Progress) and record.event.phase == "metric":
+        if isinstance(record.event, Progress) and record.event.phase == "search":
             seen.append(record.event.done)
 
     train(there, options, **run, resume=True, events=Events(note))
@@ -284,6 +285,20 @@ def test_the_median_gamma_halves_all_pairs(name):
     )
     assert abs(above.mean() - 0.5) < 1e-3
     assert kernel.median_gamma(a.take(slice(1)), a.take(slice(1))) == 1.0
+    same = Rows(np.full((1, 3), 1e6 + 0.1))
+    assert kernel.median_gamma(same, same) == 1.0
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("name", ["rbf", "laplacian", "matern"])
+def test_the_median_gamma_is_the_same_of_bytes_and_of_sparse_rows(name, dtype):
+    X = np.random.default_rng(0).integers(0, 3, (50, 12)).astype(dtype)
+    kernel = kernel_from({"name": name, "gamma": 1.0, "nu": 0.5})
+    gammas = [
+        kernel.median_gamma(rows.take(slice(25)), rows.take(slice(25, 50)))
+        for rows in (Rows(X), Rows(X.astype(np.float64)), Rows(sparse.csr_array(X)))
+    ]
+    np.testing.assert_allclose(gammas, gammas[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -319,7 +334,7 @@ def test_a_trial_is_a_fit_its_losses_and_its_gradients(k):
     np.testing.assert_array_equal(wrong[clear], (votes.argmax(axis=1) != y[120:])[clear])
     learner = Learner(KernelConfig(gamma=0.2), None, rows)
     trials = SampleTrials((Sample(rows, asked, held, of_held),), learner, Engine(1))
-    factor = trials.refitted(120, np.ones(D), Trial("rbf", math.nan, 3.0), found[0])
+    [factor] = trials.refitted(120, np.ones((1, D)), Trial("rbf", math.nan, 3.0), found[0])
     np.testing.assert_allclose(factor**2 / np.sum(factor**2), squares / squares.sum(), rtol=1e-3)
     assert number == k * (k - 1) // 2
 
@@ -331,7 +346,7 @@ def test_trials_that_have_no_end_lose():
     sample = Sample(Rows(1e12 * X), asked, Rows(X[:40]), asked.take(np.arange(40)))
     learner = Learner(KernelConfig(name="poly", degree=9, gamma=1.0), None, sample.rows)
     [found] = SampleTrials((sample,), learner, Engine(1)).tried(
-        200, np.ones(D), [Trial("poly", math.nan, 1.0)], None
+        200, np.ones((1, D)), [Trial("poly", math.nan, 1.0)], None
     )
     assert found.losses.mean() == 1.0
 
@@ -359,14 +374,12 @@ def test_regions_are_the_rows_nearest_to_their_centres(tmp_path, layout):
 @pytest.mark.parametrize("at", [None, 2])
 def test_where_rows_are_many_the_search_goes_on_in_regions(tmp_path, monkeypatch, at):
     """Killed in between or not, and the phase is said."""
-    monkeypatch.setattr("streamsvm.training.metric.REGION_ROWS", 300)
+    monkeypatch.setattr("streamsvm.training.choices.REGION_ROWS", 300)
     X, y = noisy(n=2500)
     there = write(tmp_path / "s", Rows(X), y, step=500, chunk_rows=500)
     early = {"early": True, "levels": 1, "part_metric": 1}
-    metric = {"kind": "diagonal", "iterations": 3, "sample": 600}
-    options = build_config(
-        ("t", {"threads": 2, "checkpoint_every": "1 steps", "dcsvm": early, "metric": metric})
-    )
+    chosen = {"metric": {"kind": "diagonal"} | ITERATIONS, "search": {"sample": 600}}
+    options = build_config(("t", {"threads": 2, "checkpoint_every": "1 steps", "dcsvm": early} | chosen))
     run: dict[str, Any] = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
     if at is not None:
 
@@ -384,5 +397,5 @@ def test_where_rows_are_many_the_search_goes_on_in_regions(tmp_path, monkeypatch
     model = load_model(tmp_path / "m")
     assert score(model) > 0.9
     assert report["parts"]["columns"][:2] in (["0", "1"], ["1", "0"])
-    budgeted = config("bsgd", metric=metric)
+    budgeted = config("bsgd", **chosen)
     assert "regions" not in train_in_memory(there, budgeted, ignore)[1]["metric"]

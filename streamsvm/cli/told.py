@@ -1,0 +1,114 @@
+"""What `fit` prints of a fit that chose options: what was chosen, how good it is, what it took, how to repeat it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from streamsvm.cli.output import emit, print_table
+from streamsvm.config import FitConfig
+from streamsvm.storage.human import heading, human, percent, score_text
+
+Report = dict[str, Any]
+SHARES = 3  # columns that are named
+LEAST = 0.001  # share of one that is named
+SEARCH, BEFORE = ("search", "regions"), ("start", "compile", "scale")  # phases; all others are the fit
+SAID = ("metric", "expected", "gamma", "exact", "config")  # in words, or not at all
+NAMES = {"n": "rows", "d": "columns", "n_support": "support vectors"}
+
+
+def tell(report: Report, config: FitConfig, again: Sequence[str]) -> None:
+    """Prints the tables, and the command that repeats a fit that chose. again: its words but for the configuration.
+
+    config: as it was asked for, which knows what was to be chosen.
+    """
+    metric = report.get("metric")
+    said = ("config",) if metric is None else SAID
+    if metric and "score" not in metric:
+        print_table("Nothing was chosen", [], [("why", metric["reason"])])
+    elif metric:
+        print_table(_title(report), [], list(choices(report, config).items()))
+        print_table(heading(metric["scoring"]).capitalize(), [], list(scores(report).items()))
+    rows = {NAMES.get(name, name): _plain(value) for name, value in report.items() if name not in said}
+    emit(report, as_json=False, title="Trained", rows=rows | {"seconds": times(report)})
+    if report.get("config"):
+        typer.echo(f"repeat: {shlex.join([*again, '--config', report['config'], '--force'])}")
+
+
+def _plain(value: Any) -> Any:
+    return ("yes" if value else "no") if isinstance(value, bool) else value
+
+
+def _title(report: Report) -> str:
+    rows = max(step["rows"] for step in report["metric"]["rungs"])
+    expected = report.get("expected") or {}
+    held = "" if expected.get("model", True) else f"{expected['rows']:,} "
+    return f"Chosen by fits on up to {rows:,} of {report['n']:,} rows, compared on {held}held-out rows"
+
+
+def choices(report: Report, config: FitConfig) -> dict[str, str]:
+    """What the fit has, option by option; those that were not searched are marked."""
+    metric, searched = report["metric"], config.search.options or ()
+    texts = {
+        "kernel": metric["kernel"],
+        "gamma": "" if metric["gamma"] is None else f"{metric['gamma']:.4g}",
+        "C": f"{metric['C']:.4g}",
+        "scale": "none" if metric["scale"] == "centre" else metric["scale"],
+        "metric": _weighed(metric, report["d"]),
+    }
+    given = {
+        name: text if name in searched else f"{text} (not searched)" for name, text in texts.items() if text
+    }
+    return given | ({"prediction": _way(report)} if "early" in searched else {})
+
+
+def _weighed(metric: Report, d: int) -> str:
+    """What the columns count for, or why all count alike."""
+    if metric["kind"] == "none":
+        return f"none: {metric['reason']}" if "reason" in metric else "none"
+    most = [f"{name} ({percent(share)})" for name, share in metric["importances"][:SHARES] if share >= LEAST]
+    unit = "columns count" if metric["kind"] == "diagonal" else "directions count"
+    return f"{metric['kind']}: {metric['columns']:,} of {d:,} {unit}, most: {', '.join(most)}"
+
+
+def _way(report: Report) -> str:
+    if report.get("exact", True):
+        return "exact: the whole problem is solved"
+    return "early: an exact fit would take too long, so each part of the rows has a model"
+
+
+def scores(report: Report) -> dict[str, str]:
+    """Of the search, of what its best is compared with, and what to expect of the model."""
+    metric, expected = report["metric"], report.get("expected")
+    found = {"search, as chosen": metric["score"]}
+    compared = {"search, without the metric": "plain_score", "search, with the defaults": "given_score"}
+    found |= {
+        label: metric[name]
+        for label, name in compared.items()
+        if name in metric and metric[name] != metric["score"]
+    }
+    if metric.get("regions"):
+        found["search, in dense regions"] = max(step["score"] for step in metric["regions"])
+    texts = {label: score_text(metric["scoring"], score) for label, score in found.items()}
+    return texts if expected is None else texts | _expected(expected)
+
+
+def _expected(expected: Report) -> dict[str, str]:
+    score, low, high = (score_text(expected["scoring"], expected[name]) for name in ("score", "low", "high"))
+    rows = "rows kept out of the fit" if expected["model"] else "held-out rows of the search"
+    return {
+        "expected on new rows": f"{score}, by {expected['rows']:,} {rows}",
+        "19 of 20 such tests": f"{low} to {high}",
+    }
+
+
+def times(report: Report) -> str:
+    """Seconds of the command, and what took them."""
+    phases = report.get("seconds_by_phase") or {}
+    search = sum(phases.get(name, 0.0) for name in SEARCH)
+    fit = sum(seconds for name, seconds in phases.items() if name not in (*SEARCH, *BEFORE))
+    text = human("seconds", float(report["seconds"]))
+    return f"{text}: search {search:.1f} s, fit {fit:.1f} s" if search else text

@@ -1,0 +1,85 @@
+"""What is chosen from the data before a fit, and how much may go into choosing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from streamsvm.options.base import Count, Options, Rule, Whole
+from streamsvm.solvers.catalogue import DEFAULT_SOLVER, SOLVERS, section_of
+
+Chosen = Literal["early", "scale", "kernel", "metric", "C", "gamma"]
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+LEAST_BUDGET_S = 5.0  # Python, the store and one small fit
+
+
+def parse_seconds(value: Any) -> float:
+    """Seconds of a time: `60s`, `10m`, `1.5h` or a number. Raises ValueError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", str(value).strip().lower())
+    if match is None or isinstance(value, bool):
+        raise ValueError("expected a time like 60s, 10m or 2h, or a number of seconds")
+    seconds = float(match[1]) * UNITS[match[2]]
+    if seconds < LEAST_BUDGET_S:
+        raise ValueError(f"expected at least {LEAST_BUDGET_S:.0f} s, which loading and one small fit take")
+    return seconds
+
+
+class SearchConfig(Options):
+    """What is chosen from the data: by fits on a sample, compared on held-out rows."""
+
+    rules: ClassVar[tuple[Rule, ...]] = tuple(
+        Rule(f"search.{name}", "a fit that chooses options", "search.options", bool)
+        for name in ("time_budget", "trials", "sample")
+    )
+    parameters: ClassVar[Mapping[str, str]] = {
+        name: f"search_params[{name!r}]" for name in ("trials", "sample")
+    }
+
+    options: Annotated[
+        tuple[Chosen, ...] | None,
+        Field(description="What is chosen; else, with a metric, kernel, C and gamma that are not given"),
+    ] = None
+    time_budget: Annotated[
+        Annotated[float, BeforeValidator(parse_seconds)] | None,
+        Field(description="Seconds of the whole command; else the search ends by itself"),
+    ] = None
+    trials: Annotated[Count, Field(description="Most steps of the search; with it, time decides nothing")] = (
+        None
+    )
+    sample: Annotated[Whole, Field(ge=100, description="Rows that are chosen by, a fifth held out")] = 20_000
+
+
+def searched(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values of a configuration, with what is chosen: along with a metric, what they do not give.
+
+    A solver on a budget keeps its C and kernel, as those that suit exact fits may not suit it.
+    """
+    search, metric = values.get("search") or {}, values.get("metric") or {}
+    if not isinstance(search, Mapping) or not isinstance(metric, Mapping):
+        return dict(values)
+    learns = metric.get("kind", "none") != "none" and metric.get("factor") is None
+    names = search.get("options")
+    if names is None:
+        names = [name for name in left_out(values) if name in ("kernel", "C", "gamma")] if learns else []
+    with_metric = {"metric"} if learns else set()
+    if isinstance(names, list | tuple):
+        names = (*(name for name in names if name not in with_metric), *with_metric)
+    return {**values, "search": {**search, "options": names}}
+
+
+def left_out(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """What can be chosen for the solver of nested values, and is not given by them. A gamma is one of its kernel."""
+    kernel, metric = values.get("kernel") or {}, values.get("metric") or {}
+    row = SOLVERS.get(str(values.get("solver", DEFAULT_SOLVER)))
+    given = {
+        "early": "early" in (values.get(section_of(DEFAULT_SOLVER)) or {}),
+        "scale": "scale" in values,
+        "kernel": "name" in kernel or "gamma" in kernel,
+        "metric": "kind" in metric,
+        "C": "C" in values,
+        "gamma": "gamma" in kernel,
+    }
+    return tuple(name for name in (row.searches if row else ()) if not given[name])

@@ -1,0 +1,250 @@
+"""What is chosen from a sample before a fit: scaling, kernel, metric, gamma and C."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from streamsvm.config import FitConfig, KernelConfig
+from streamsvm.data.metric import Metric
+from streamsvm.data.scaling import Scaling
+from streamsvm.errors import ConfigError
+from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.table import kernel_row
+from streamsvm.runs.checkpoints import digest
+from streamsvm.solvers.catalogue import fit_class
+from streamsvm.solvers.loop import run
+from streamsvm.solvers.metric import (
+    Fitted,
+    MetricSearch,
+    MetricState,
+    Track,
+    Trial,
+    chosen,
+    factor_width,
+    facts,
+)
+from streamsvm.tasks.base import Task
+from streamsvm.training.base import Context
+from streamsvm.training.drawn import MOST_HELD, drawn
+from streamsvm.training.expected import gain_of_rows, of_candidates
+from streamsvm.training.pace import Clock, has_time_for_regions, in_time, with_sample
+from streamsvm.training.prepare import Prepared
+from streamsvm.training.regions import regions
+from streamsvm.training.starts import FREE, Start, starts_of
+from streamsvm.training.trials import Learner, Sample, SampleTrials
+
+KERNELS = ("rbf", "matern", "laplacian")  # that are tried
+FIRST_GAMMA, FIRST_C = 2.0, 10.0  # gamma over the one at which half of all values are above 1/e
+TYPICAL_ROWS = 512
+DENSE = 4  # times the sample: rows of a store that are so much closer to each other
+REGIONS, REGION_ROWS = 8, 6000
+MOST_GRADIENTS = 2_000_000  # entries of a row's, in all pairs of its class, with which a metric is learned
+BEFORE_REGIONS = 7  # metrics of a track, where regions go on
+APART = 20  # one of so many rows is kept out of it all, where the sample has not all
+SHOWN = 20  # columns in a report
+
+
+def with_choices(prepared: Prepared, context: Context) -> Prepared:
+    """The data and their configuration with what its options ask to be chosen: what decides best on held-out rows.
+
+    Raises ConfigError, DataError.
+    """
+    prepared = replace(with_sample(prepared, context.left()), asked=digest(prepared.config))
+    config, store = prepared.config, prepared.store
+    if config.metric.is_learned:
+        require_metric(config, prepared.task, is_sparse=store.is_sparse)
+    if store.n > config.search.sample and not config.holdout:
+        prepared = prepared.without(min(store.n // APART, MOST_HELD))
+    base, starts = starts_of(prepared, context.engine)
+    samples = drawn(prepared, base, context.engine)
+    if isinstance(samples, str):
+        return replace(prepared, learned={"kind": "none", "reason": samples})
+    rank = config.metric.rank if config.metric.kind == "full" else None
+    learner = Learner(config.kernel, rank, samples[0].rows.take(slice(TYPICAL_ROWS)))
+    is_dense = store.n >= DENSE * config.search.sample and not fit_class(config.solver).has_budget
+    search = _search(config, starts, samples)
+    if is_dense:  # regions tell more than more steps here
+        search = replace(search, iterations=min(search.iterations, BEFORE_REGIONS))
+    state = _searched(search, SampleTrials(samples, learner, context.engine), context, prepared)
+    best, told = chosen(state), _facts(prepared, state)
+    if config.metric.is_learned and not search.tracks[0].learns:
+        told["reason"] = "columns and classes are too many to learn a metric from"
+    if is_dense and best.learned and has_time_for_regions(state, prepared, context):
+        with context.phase("regions"):
+            centres = samples[0].rows.take(slice(REGIONS))
+            dense = _in_regions(replace(prepared, scaling=base), centres, learner, best, context)
+        best, told = chosen(dense), told | {"regions": facts(dense)}
+    prepared = in_time(_under(prepared, best, base, starts, learner, told), facts(state), context)
+    return prepared if prepared.kept_out is not None else _with_expected(prepared, state, best, samples)
+
+
+def _with_expected(
+    prepared: Prepared, state: MetricState, best: Fitted, samples: Sequence[Sample]
+) -> Prepared:
+    """What a search that has seen all rows says of new ones."""
+    steps = [(row["rows"], row["score"]) for row in facts(state)]
+    gain = gain_of_rows(steps, len(samples[0].rows), prepared.store.n)
+    own = prepared.task.scoring, state.pool or (best.losses,)
+    return replace(prepared, expected=of_candidates(*own, gain, prepared.config.seed))
+
+
+def _search(config: FitConfig, starts: Mapping[str, Start], samples: Sequence[Sample]) -> MetricSearch:
+    """What is tried on samples: with a metric, where one is asked for and rows are not too wide."""
+    along, count, first = config.search.options or (), len(samples), samples[0]
+    learns = config.metric.is_learned and first.rows.d * first.asked.shape[1] <= MOST_GRADIENTS
+    tracks = tuple(
+        Track(trial, np.stack([start.factor] * (count if learns else 1)), learns, start.scaling.kind)
+        for trial in _trials(config)
+        for start in starts.values()
+    )
+    given = Trial(config.kernel.name, math.nan, config.C), starts["given"].factor[None]
+    return MetricSearch(tracks, config.metric.iterations, "gamma" in along, "C" in along, given)
+
+
+def _in_regions(
+    prepared: Prepared, centres: Any, learner: Learner, best: Fitted, context: Context
+) -> MetricState:
+    """The search, gone on with in some regions where rows are as dense as in the parts that are to decide."""
+    engine, along = context.engine, prepared.config.search.options or ()
+    dense = regions(prepared, centres, Metric(best.factor[0]), REGION_ROWS, engine, context.events)
+    iterations = prepared.config.metric.iterations
+    search = MetricSearch((Track(best.trial, best.factor),), iterations, "gamma" in along, "C" in along)
+    return _searched(search, SampleTrials(dense, learner, engine), context, prepared, "regions")
+
+
+def require_metric(config: FitConfig, task: Task, *, is_sparse: bool) -> None:
+    """Raises ConfigError where a metric cannot be learned of such rows, for this task."""
+    kind = config.metric.kind
+    if not task.has_metric:
+        raise ConfigError(
+            f"metric.kind is {kind!r}, which is learned for tasks classify and regress; found task {task.name!r}: "
+            "leave it out"
+        )
+    if kind == "full" and is_sparse:
+        raise ConfigError(
+            "metric.kind is 'full', which would fill a sparse store; take diagonal, or ingest with --dense"
+        )
+
+
+def _searched(
+    search: MetricSearch, problem: SampleTrials, context: Context, prepared: Prepared, name: str = "search"
+) -> MetricState:
+    """The search's last state, from a checkpoint's on where there is one; sooner where its time or trials are up."""
+    states, total = context.checkpoints.inside(name), search.total(problem.n)
+    saved = states.load()
+    state = MetricState.from_arrays(saved) if saved else search.init(problem)
+    trials, clock = prepared.config.search.trials, Clock(context, prepared)
+
+    def stop(state: MetricState) -> bool:
+        if search.is_solved(state) or not state.told:
+            return search.is_solved(state)
+        rows = search.next_rows(problem, state)
+        return len(state.told) >= (trials or math.inf) or clock.is_late(state, rows)
+
+    def on_step(state: MetricState) -> None:
+        clock.stepped()
+        score = round(facts(state)[-1]["score"], 5)
+        context.events.progress(name, min(len(state.told), total - 1), total, score=score)
+        states.offer(state.to_arrays, last=search.is_solved(state))
+
+    with context.engine.serial_blas():
+        state = run(search, problem, state, stop=stop, on_step=on_step)
+    context.events.progress(name, total, total)
+    return state
+
+
+def _trials(config: FitConfig) -> list[Trial]:
+    """What tracks begin with: a trial for each kernel that is tried."""
+    along = config.search.options or ()
+    names = [config.kernel.name]
+    if "kernel" in along:
+        kinds = [name for name in KERNELS if name != "laplacian" or config.metric.kind != "full"]
+        names = [name for name in kinds if _goes_with(config, name)]
+    has_gamma = "gamma" in along and "gamma" in kernel_row(config.kernel.name).parameters
+    gamma, C = (FIRST_GAMMA if has_gamma else math.nan), (FIRST_C if "C" in along else config.C)
+    return [Trial(name, gamma, C) for name in names]
+
+
+def _goes_with(config: FitConfig, name: str) -> bool:
+    """Whether the solver takes the kernel of this name."""
+    try:
+        config.own.require(KernelConfig(name=name))
+    except ValueError:
+        return False
+    return True
+
+
+def _under(
+    prepared: Prepared,
+    best: Fitted,
+    base: Scaling,
+    starts: Mapping[str, Start],
+    learner: Learner,
+    found: dict[str, Any],
+) -> Prepared:
+    """The data as the best fit had it, a configuration that says so, and what a report says of it."""
+    config, C = prepared.config, best.trial.C
+    if best.learned:
+        metric = Metric(np.sqrt(np.mean(best.factor**2, axis=0)) if best.factor.ndim == 2 else best.factor[0])
+        scaling = base.under(metric)
+    else:
+        metric = Metric(best.factor[0])
+        start = next(start for start in starts.values() if np.array_equal(start.factor, best.factor[0]))
+        scaling = start.scaling
+    is_given = math.isnan(best.trial.gamma) and best.trial.kernel == config.kernel.name
+    if is_given and scaling is prepared.scaling:
+        kernel = prepared.kernel  # whose gamma all rows have told
+    else:
+        kernel = learner.kernel(best.trial, metric)
+    kind = "none" if scaling.kind in FREE else scaling.kind
+    options: dict[str, Any] = {
+        "C": C,
+        "scale": kind,
+        "kernel": config.kernel.model_copy(update=kernel.to_attrs()),
+    }
+    if "metric" in (config.search.options or ()):
+        factor = _tuples(metric.factor) if best.learned else None
+        update = {"kind": config.metric.kind if best.learned else "none", "factor": factor}
+        options["metric"] = config.metric.model_copy(update=update)
+    chose = _chose(prepared, best, kernel, scaling)
+    return replace(
+        prepared,
+        config=config.model_copy(update=options),
+        scaling=scaling,
+        kernel=kernel,
+        upper=prepared.upper * (C / config.C),
+        learned=chose | found,
+    )
+
+
+def _tuples(factor: np.ndarray) -> tuple[Any, ...]:
+    return tuple(factor.tolist()) if factor.ndim == 1 else tuple(tuple(row) for row in factor.tolist())
+
+
+def _chose(prepared: Prepared, best: Fitted, kernel: Kernel, scaling: Scaling) -> dict[str, Any]:
+    """What a report says of what was chosen."""
+    found: dict[str, Any] = {"kind": prepared.config.metric.kind if best.learned else "none"}
+    if prepared.config.metric.is_learned and not best.learned:
+        found["reason"] = "held-out rows are decided as well without one"
+    names, shares = prepared.store.feature_names or (), []
+    if scaling.metric is not None:
+        importances = scaling.metric.importances
+        order = np.argsort(-importances, kind="stable")[:SHOWN].tolist()
+        shares = [(names[f] if f < len(names) else str(f), float(importances[f])) for f in order]
+    found |= {"kernel": kernel.name, "C": best.trial.C, "gamma": kernel.to_attrs().get("gamma")}
+    found |= {"scale": scaling.kind, "columns": factor_width(best.factor)}
+    return found | {"importances": [share for share in shares if share[1] > 0]}
+
+
+def _facts(prepared: Prepared, state: MetricState) -> dict[str, Any]:
+    """How well held-out rows are decided: as chosen, by the best without a metric, and as given; and each step."""
+    found = {"score": chosen(state).score}
+    if state.plain:
+        plain = [fitted.score for fitted in state.plain]
+        found |= {"plain_score": max(plain), "given_score": plain[0]}
+    return {"scoring": prepared.task.scoring, **found, "rungs": facts(state)}

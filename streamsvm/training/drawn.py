@@ -1,0 +1,65 @@
+"""The sample of a store that options are chosen by."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamsvm.data.finite import require_finite
+from streamsvm.data.gather import gather
+from streamsvm.data.samples import StoreSamples
+from streamsvm.data.scaling import Scaling
+from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.memory import free_bytes, process_bytes
+from streamsvm.training.prepare import Prepared
+from streamsvm.training.subproblems import Asked
+from streamsvm.training.trials import HELD, Sample
+
+LEAST_ROWS = 30
+FOLDED_ROWS, FOLDS = 5000, 5  # of a store up to which each row is held out once
+MOST_HELD = 10_000
+MOST_SHARE = 0.25  # of what memory is left that the sample and its copies may take
+
+
+def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[Sample, ...] | str:
+    """Rows of a store by chance, a fifth of them held out, and more where there are others; or why there is no sample.
+
+    Of few rows, as many samples as folds, so that each row is held out once. Raises DataError.
+    """
+    store, config = prepared.store, prepared.config
+    free = np.arange(store.n)
+    if prepared.kept_out is not None:
+        free = np.delete(free, prepared.kept_out.ids)
+    most = _most_rows(prepared, engine)
+    n = min(len(free), config.search.sample, most)
+    if n < LEAST_ROWS:
+        return f"{n} rows are too few to choose by, expected at least {LEAST_ROWS}"
+    rng = np.random.default_rng([config.seed, 22])
+    held = min(len(free) - n + n // HELD, max(n // HELD, MOST_HELD), most)  # more where there are others
+    n += held - n // HELD
+    ids = np.sort(rng.choice(free, n, replace=False))
+    raw = gather(store, ids, engine)
+    require_finite(store, raw, ids)
+    rows = base.apply(raw)
+    weights = prepared.upper / config.C
+    asked = Asked(prepared.task, prepared.targets, weights, np.zeros(store.n, np.int8)).take(ids)
+    order = rng.permutation(n)
+    turns = [order]
+    if folds_of(n) > 1 and config.metric.kind != "full":
+        held, turns = n // FOLDS, [np.roll(order, -(n * fold // FOLDS)) for fold in range(FOLDS)]
+    samples = tuple(Sample.parted(rows, asked, turn, held) for turn in turns)
+    if not all(any(True for _ in asked.task.subproblems(one.asked.targets)) for one in samples):
+        return "the sample has rows of one class alone"
+    return samples
+
+
+def folds_of(n: int) -> int:
+    """Samples of n rows."""
+    return FOLDS if n <= FOLDED_ROWS else 1
+
+
+def _most_rows(prepared: Prepared, engine: Engine) -> int:
+    """Rows that memory allows: the sample, and each thread's copy of it under a metric."""
+    samples = StoreSamples(prepared.store, prepared.scaling)
+    row_bytes = samples.nbytes / samples.n * (4 if prepared.store.dtype == np.uint8 else 1) + 100
+    left = (prepared.config.memory_limit or free_bytes()) - process_bytes()
+    return int(MOST_SHARE * left / (row_bytes * (2 + 2 * engine.slots)))

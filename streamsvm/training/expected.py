@@ -1,0 +1,83 @@
+"""The score to expect on new rows, with an interval, from rows that a model was not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+DRAWS = 500  # of the bootstrap
+Z = 1.96 * 2**0.5  # 19 of 20 scores of as many new rows: these scatter, and so do the rows that tell of them
+STEEPEST = 0.5  # power of the rows by which errors fall
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A score to expect, the ends of an interval for 19 of 20 tests of as many new rows, and how many rows told.
+
+    model: whether these rows were decided by the model itself, else by fits of the search on fewer rows.
+    """
+
+    scoring: str
+    score: float
+    low: float
+    high: float
+    rows: int
+    model: bool
+
+    def facts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("scoring", "score", "low", "high", "rows", "model")}
+
+
+def of_candidates(scoring: str, pool: Sequence[np.ndarray], gain: float, seed: int) -> Expected:
+    """What the best of several candidates will score, of which each has its losses (h,) on the same held-out rows.
+
+    The best of many looks better than it is: so it is chosen in bootstrap samples of the rows, and judged on the rows
+    outside (Tsamardinos, Greasidou and Borboudakis 2018). gain: of the errors that more rows to train on will save.
+    """
+    losses = np.stack(pool).astype(np.float64)
+    rng = np.random.default_rng([seed, 25])
+    h = losses.shape[1]
+    scores = []
+    for _ in range(DRAWS):
+        drawn = np.bincount(rng.integers(0, h, h), minlength=h)
+        best = int(np.argmin(losses @ drawn))
+        scores.append(losses[best, drawn == 0].mean())
+    mean = float(np.mean(scores))
+    low, high = _interval(losses[int(np.argmin(losses.mean(axis=1)))], mean)
+    return Expected(scoring, 1 - mean * (1 - gain), 1 - high, 1 - low * (1 - gain), h, model=False)
+
+
+def of_model(scoring: str, losses: np.ndarray) -> Expected:
+    """What a model will score whose losses (h,) on rows that took no part are these."""
+    mean = float(losses.mean())
+    low, high = _interval(losses, mean)
+    return Expected(scoring, 1 - mean, 1 - high, 1 - low, len(losses), model=True)
+
+
+def _interval(losses: np.ndarray, mean: float) -> tuple[float, float]:
+    """For the mean loss of as many new rows: by the standard error; of losses that are 0 or 1 the means m' with
+    (m' - m)^2 <= Z^2 p(1 - p) / h, p = (m + m') / 2 of both together, which hold where errors are few, too."""
+    h = len(losses)
+    if not np.all((losses == 0) | (losses == 1)):
+        error = Z * float(losses.std()) / h**0.5
+        return mean - error, mean + error
+    a = Z**2 / h
+    centre, factor = mean + a / 4 * (1 - mean), 1 + a / 4
+    error = (centre**2 - factor * (mean**2 - a / 4 * mean * (2 - mean))) ** 0.5
+    return max(0.0, (centre - error) / factor), min(1.0, (centre + error) / factor)
+
+
+def gain_of_rows(steps: Sequence[tuple[int, float]], m: int, n: int) -> float:
+    """The share of errors that n rows will save over m, the most of a search, by its scores at (rows, score)."""
+    best: dict[int, float] = {}
+    for rows, score in steps:
+        best[rows] = max(score, best.get(rows, -np.inf))
+    if len(best) < 2:
+        return 0.0
+    (m0, s0), (m1, s1) = sorted(best.items())[-2:]
+    errors = max(1 - s0, 1e-9), max(1 - s1, 1e-9)
+    power = float(np.clip(np.log(errors[0] / errors[1]) / np.log(m1 / m0), 0.0, STEEPEST))
+    return 1.0 - (m / max(m, n)) ** power

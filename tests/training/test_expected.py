@@ -1,0 +1,114 @@
+"""Rows that a fit does not learn from: they change nothing in a model, and tell how it will do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import SOLVERS, VARIANTS, config, labelled
+from making import write
+
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
+from streamsvm.events import ignore
+from streamsvm.models.files import load_model
+from streamsvm.parallel.engine import Engine
+from streamsvm.predict import evaluate
+from streamsvm.train import train, train_in_memory
+from streamsvm.training.expected import gain_of_rows, of_candidates, of_model
+from streamsvm.training.prepare import prepare
+
+KEPT = 90
+EARLY = ("dcsvm early", *VARIANTS)
+EXACT = ("dcsvm", "alfpgm", "admm-hss", "cutting-plane")
+
+
+def kept_ids(store: Store) -> np.ndarray:
+    options = config("alfpgm", task="regress" if store.y.dtype.kind == "f" else "classify", holdout=KEPT)
+    kept = prepare(store, options, Engine(1)).kept_out
+    assert kept is not None
+    np.testing.assert_array_equal(kept.rows.X, store.take(kept.ids).X)
+    return kept.ids
+
+
+def fitted(X: np.ndarray, y: np.ndarray, name: str, **options: Any) -> tuple[Any, dict[str, Any]]:
+    return train_in_memory(Store.from_arrays(X, y), config(name, **options), ignore)
+
+
+@pytest.mark.parametrize("name", [*SOLVERS, *VARIANTS])
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_model_does_not_know_the_labels_of_rows_that_are_kept_out(name, k):
+    X, y = labelled(k)
+    ids, other = kept_ids(Store.from_arrays(X, y)), y.copy()
+    other[ids] = (y[ids] + 1) % k
+    (one, told), (two, changed) = (fitted(X, labels, name, holdout=KEPT) for labels in (y, other))
+    tolerance = 2e-3 if name == "admm-hss" else 0  # whose sums run over all rows
+    np.testing.assert_allclose(*(m.decision_function(Rows(X)) for m in (one, two)), rtol=0, atol=tolerance)
+    assert told["expected"]["rows"] == KEPT
+    assert told["expected"]["score"] == pytest.approx(np.mean(one.predict(Rows(X[ids])) == y[ids]))
+    assert changed["expected"]["score"] < told["expected"]["score"]
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_the_model_is_that_of_the_other_rows(name):
+    X, y = labelled(2)
+    rest = np.delete(np.arange(len(y)), kept_ids(Store.from_arrays(X, y)))
+    one, report = fitted(X, y, name, holdout=KEPT, tol=1e-5)
+    other, alone = fitted(X[rest], y[rest], name, tol=1e-5)
+    assert report["objective"] == pytest.approx(alone["objective"], rel=1e-3)
+    np.testing.assert_allclose(*(m.decision_function(Rows(X)) for m in (one, other)), atol=0.05)
+
+
+@pytest.mark.parametrize("name", ["dcsvm", *EARLY, "bsgd"])
+def test_what_is_expected_is_what_evaluate_says_of_these_rows(name, tmp_path):
+    X, y = labelled(3)
+    store = write(tmp_path / "s", Rows(X), y, step=100, chunk_rows=100)
+    report = train(store, config(name, holdout=KEPT), model_path=tmp_path / "m", events=ignore)
+    ids = kept_ids(store)
+    kept, model = Store.from_arrays(X[ids], y[ids]), load_model(tmp_path / "m")
+    expected = report["expected"]
+    assert expected == model.header.certificate["expected"]
+    assert expected["score"] == pytest.approx(evaluate(model, kept, engine=Engine(1))["accuracy"])
+    assert expected["low"] < expected["score"] < expected["high"]
+    assert (expected["scoring"], expected["rows"], expected["model"]) == ("accuracy", KEPT, True)
+    assert model.header.config["holdout"] == KEPT
+
+
+def test_numbers_that_are_kept_out_tell_of_r2():
+    X, _ = labelled()
+    t = X[:, 0] + 0.1 * np.random.default_rng(1).normal(size=len(X))
+    store = Store.from_arrays(X, t)
+    model, report = train_in_memory(store, config("alfpgm", task="regress", holdout=KEPT), ignore)
+    ids = kept_ids(store)
+    found = evaluate(model, Store.from_arrays(X[ids], t[ids]), engine=Engine(1))["r2"]
+    assert report["expected"]["score"] == pytest.approx(found, abs=1e-9)
+
+
+def test_at_most_half_of_the_rows_are_kept_out():
+    with pytest.raises(ConfigError, match="holdout is 301, expected at most half of the 600 rows"):
+        fitted(*labelled(), "dcsvm", holdout=301)
+
+
+@pytest.mark.parametrize("error", [0.005, 0.02, 0.2, 0.5])
+def test_nineteen_of_twenty_tests_of_as_many_rows_are_inside(error):
+    rng = np.random.default_rng(0)
+    inside = []
+    for _ in range(1000):
+        found = of_model("accuracy", (rng.random(400) < error).astype(float))
+        inside.append(found.low <= 1 - np.mean(rng.random(400) < error) <= found.high)
+    assert 0.93 <= np.mean(inside) <= 0.99
+
+
+def test_the_best_of_many_that_guess_is_not_believed():
+    rng = np.random.default_rng(0)
+    pool = [(rng.random(300) < 0.5).astype(float) for _ in range(40)]
+    assert 1 - min(losses.mean() for losses in pool) > 0.55
+    assert of_candidates("accuracy", pool, 0.0, seed=0).score == pytest.approx(0.5, abs=0.03)
+
+
+def test_more_rows_save_errors_as_they_did_before():
+    steps = [(1000, 0.8), (1000, 0.7), (4000, 0.9)]  # half of the errors with four times the rows
+    assert gain_of_rows(steps, 4000, 16_000) == pytest.approx(0.5)
+    assert gain_of_rows(steps[:2], 4000, 16_000) == gain_of_rows(steps, 4000, 4000) == 0.0

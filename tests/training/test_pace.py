@@ -1,0 +1,109 @@
+"""What a fit will take by the trials before it, and what is done in the time that is left."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamsvm import Store
+from streamsvm.config import build_config
+from streamsvm.data.rows import Rows
+from streamsvm.events import Events, Warned, ignore
+from streamsvm.parallel.engine import Engine
+from streamsvm.search.bare import completed
+from streamsvm.train import Run, learned, train_in_memory, with_task
+from streamsvm.training.pace import fit_s, in_time, with_sample
+from streamsvm.training.prepare import prepare
+
+STEPS = [
+    {"rows": 1000, "support": 500, "seconds": 0.2},
+    {"rows": 2000, "support": 800, "seconds": 0.9},
+    {"rows": 2000, "support": 800, "seconds": 0.5},
+]
+
+
+def table(n: int = 900, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    X = np.random.default_rng(seed).normal(size=(n, 4)).astype(np.float32)
+    return X, (X[:, 0] * X[:, 1] > 0).astype(int)
+
+
+def prepared(**options: Any) -> Any:
+    store = Store.from_arrays(*table())
+    config = with_task(build_config(("t", {"threads": 1} | options)), store)
+    return prepare(store, config, Engine(1))
+
+
+def context(left_s: float) -> Any:
+    phase = SimpleNamespace(seconds={"scale": 0.1})
+    return SimpleNamespace(left=lambda: left_s, phase=phase, events=ignore)
+
+
+def test_seconds_go_with_rows_times_support_vectors():
+    power = math.log(800 / 500) / math.log(2)
+    assert fit_s(STEPS, 4000, 4000) == pytest.approx(2 * 0.5 * 2 ** (1 + power))
+    assert fit_s(STEPS[:1], 1000, 1000) == pytest.approx(0.4)
+    halves = fit_s(STEPS, 4000, 2000)  # two parts, as dense as all rows are
+    assert halves == pytest.approx(fit_s(STEPS, 4000, 4000) / 2 / 2)
+
+
+@pytest.mark.parametrize(
+    ("left_s", "early", "is_whole"), [(math.inf, False, True), (40.0, False, True), (3.0, True, False)]
+)
+def test_exact_where_time_allows_else_early_else_of_fewer_rows(left_s, early, is_whole):
+    data = prepared(search={"options": ["early"]}, dcsvm={"levels": 1})
+    slow = [step | {"rows": step["rows"] // 5, "seconds": 2.5 * step["seconds"]} for step in STEPS]
+    found = in_time(data, slow, context(left_s))
+    assert found.config.dcsvm.early is early
+    assert (found.store.n == data.store.n) is is_whole
+    if not is_whole:
+        assert found.config.rows == found.store.n == len(found.upper) == len(found.targets.codes)
+        assert found.header().fingerprint == data.header().fingerprint  # of the whole store
+    assert in_time(prepared(), slow, context(0.5)).config.dcsvm.early is False  # where nobody asks
+
+
+def test_a_long_budget_has_a_larger_sample_unless_one_is_given():
+    data = prepared(search={"options": ["C"], "time_budget": 600})
+    assert with_sample(data, 240.0).config.search.sample == 40_000
+    assert with_sample(data, 1e9).config.search.sample == 60_000
+    assert with_sample(data, math.inf) is data
+    given = prepared(search={"options": ["C"], "sample": 500})
+    assert with_sample(given, 600.0) is given
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_fit_whose_time_is_up_ends_with_a_model_and_says_so(early):
+    X, y = table(1500)
+    store, said = Store.from_arrays(X, y), []
+    options = {"dcsvm": {"early": early, "levels": 1, "part_rows": 700}, "C": 100.0, "threads": 1}
+    config = with_task(build_config(("t", options)), store)
+    events = Events(lambda record: said.append(record.event))
+    [(model, report)] = learned(store, config, Run(events, until=0.0))
+    assert report["converged"] is False
+    assert any(isinstance(e, Warned) and "the time budget ended it" in e.message for e in said)
+    right = float(np.mean(model.predict(Rows(table(500, 1)[0])) == table(500, 1)[1]))
+    assert right > (0.8 if early else 0.4)  # parts learn from few of their rows; the whole has not begun
+    [(_, whole)] = learned(store, config, Run(ignore))
+    assert whole["converged"] is True
+
+
+def test_trials_end_a_search_the_same_way_each_time():
+    few = [("t", {"search": {"trials": 3}, "threads": 2})]
+    store = Store.from_arrays(*table())
+    (one, first), (other, second) = (train_in_memory(store, completed(few), ignore) for _ in range(2))
+    assert len(first["metric"]["rungs"]) == 3
+    assert "plain_score" not in first["metric"]
+    np.testing.assert_array_equal(one.decision_function(table()[0]), other.decision_function(table()[0]))
+    assert first["expected"] == second["expected"]
+
+
+def test_a_budget_of_seconds_is_kept():
+    """However short it is: a step, and a fit."""
+    X, y = table(3000)
+    options = [("t", {"search": {"time_budget": 5}, "threads": 1})]
+    _, report = train_in_memory(Store.from_arrays(X, y), completed(options), ignore)
+    assert report["seconds_by_phase"]["search"] < 5.0
+    assert report["metric"]["rungs"]
