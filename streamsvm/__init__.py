@@ -13,17 +13,23 @@ if TYPE_CHECKING:
     from streamsvm.estimators.admm_hss import HSSSVC as HSSSVC
     from streamsvm.estimators.alfpgm import ALFPGMSVC as ALFPGMSVC
     from streamsvm.estimators.alfpgm import ALFPGMSVR as ALFPGMSVR
+    from streamsvm.estimators.auto import AutoSVC as AutoSVC
     from streamsvm.estimators.budgeted import BudgetedSVC as BudgetedSVC
     from streamsvm.estimators.cutting_plane import CuttingPlaneRanker as CuttingPlaneRanker
     from streamsvm.estimators.cutting_plane import CuttingPlaneSVC as CuttingPlaneSVC
     from streamsvm.estimators.dcsvm import DCSVC as DCSVC
     from streamsvm.models.files import load_model as load_model
 
-_HOMES = {"Store": "streamsvm.data.store", "load_model": "streamsvm.models.files"}
+_HOMES = {
+    "AutoSVC": "streamsvm.estimators.auto",
+    "Store": "streamsvm.data.store",
+    "load_model": "streamsvm.models.files",
+}
 
 __all__ = [
     "ALFPGMSVC",
     "ALFPGMSVR",
+    "AutoSVC",
     "DCSVC",
     "HSSSVC",
     "BudgetedSVC",

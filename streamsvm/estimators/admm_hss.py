@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from streamsvm.config import build_config
 from streamsvm.errors import ConfigError
 from streamsvm.estimators.base import StoreClassifier
+from streamsvm.estimators.searched import SEARCH, asked
 from streamsvm.train import train_path
 
 HSS_OPTIONS = (
@@ -40,7 +41,7 @@ class HSSSVC(StoreClassifier):
 
     Parameters
     ----------
-    C : float or sequence of float, default=1.0
+    C : float, sequence of float or "search", default=1.0
         Upper bound of the dual variables, times class and sample weights. Of several, `path_` holds the models, and
         `choose` says which one predicts: at first that of the largest C.
     kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear"}, default="rbf"
@@ -52,11 +53,13 @@ class HSSSVC(StoreClassifier):
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
-    metric : {"none", "diagonal", "full"}, default="none"
+    metric : {"none", "diagonal", "full", "search"}, default="none"
         Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
         kernel, C and gamma where these are at their defaults. It is kept where held-out rows are decided better.
     metric_params : dict or None, default=None
-        Its options: iterations, sample, rank, search.
+        Its options: iterations, and rank of a full one.
+    search_params : dict or None, default=None
+        How C, kernel, gamma, scale and metric are chosen where they are "search", see `DCSVC`.
     random_state : int, RandomState or None, default=None
         Draws samples of columns, landmarks and trees.
     rtol, atol, max_rank : float, float, int, default=1e-3, 1e-3, 300
@@ -77,7 +80,7 @@ class HSSSVC(StoreClassifier):
         Most steps of ADMM, and the relative residuals at which it ends sooner.
     polish : int, default=0
         Most rounds of the exact solver from there on, until the KKT violation is below tol.
-    scale : {"none", "minmax", "standard", "maxabs"}, default="none"
+    scale : {"none", "minmax", "standard", "maxabs", "robust", "search"}, default="none"
         Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
         scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
     memory_limit : int, str or None, default=None
@@ -95,6 +98,8 @@ class HSSSVC(StoreClassifier):
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, where X has names that are all strings.
+    chosen_, expected_, metric_ : dict
+        Where something is "search", or with a metric: as in `DCSVC`.
     path_ : dict of float to ExpansionModel
         The model of each C.
     reports_ : dict of float to dict
@@ -121,7 +126,7 @@ class HSSSVC(StoreClassifier):
     def __init__(
         self,
         *,
-        C: float | Sequence[float] = 1.0,
+        C: float | Sequence[float] | str = 1.0,
         kernel: str = "rbf",
         gamma: float | str = "scale",
         degree: int = 3,
@@ -132,6 +137,7 @@ class HSSSVC(StoreClassifier):
         probability: bool | str = False,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
+        search_params: dict[str, Any] | None = None,
         random_state: Any = None,
         rtol: float = 1e-3,
         atol: float = 1e-3,
@@ -161,6 +167,7 @@ class HSSSVC(StoreClassifier):
         self.probability = probability
         self.metric = metric
         self.metric_params = metric_params
+        self.search_params = search_params
         self.random_state = random_state
         self.rtol = rtol
         self.atol = atol
@@ -198,10 +205,13 @@ class HSSSVC(StoreClassifier):
         return self
 
     def _learn(self, store: Any, config: Any, *sinks: Any) -> dict[str, Any]:
-        found = self._heard(partial(train_path, store, config, self._Cs()), *sinks)
+        Cs = () if "C" in (config.search.options or ()) else self._Cs()
+        found = self._heard(partial(train_path, store, config, Cs), *sinks)
         self.path_ = {report["C"]: model for model, report in found}
         self.reports_ = {report["C"]: report for _, report in found}
-        return self.choose(max(self.path_)).reports_[self.C_]
+        report = self.choose(max(self.path_)).reports_[self.C_]
+        self._tell_choices(report)
+        return report
 
     def _Cs(self) -> list[float]:
         """The values of C, each checked by the configuration. Raises ConfigError."""
@@ -212,4 +222,5 @@ class HSSSVC(StoreClassifier):
 
     def _values(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in HSS_OPTIONS}
-        return {"solver": "admm-hss", "C": self._Cs()[0], "tol": self.tol, "admm_hss": options}
+        C = SEARCH if "C" in asked(self) else self._Cs()[0]
+        return {"solver": "admm-hss", "C": C, "tol": self.tol, "admm_hss": options}

@@ -37,7 +37,7 @@ class _ALFPGM(StoreEstimator):
     """What classification and regression share."""
 
     kernel: str | Values  # type: ignore[assignment]
-    C: float
+    C: float | str
     tol: float
     cache_size: float
     max_iter: int
@@ -113,8 +113,8 @@ break_ties, random_state : as in `SVC`
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
-    metric, metric_params : str, dict or None, default="none", None
-        As in `DCSVC`: what columns count for is learned from a sample, with kernel, C and gamma.
+    metric, metric_params, search_params, scale, memory_limit, n_jobs, verbose : as in `DCSVC`
+        C, kernel, gamma, scale and metric may be "search".
     pairs : int, default=500
         Pairs p that join a working set; with free support vectors of the last one it has up to 4 p rows.
     subproblem : {"pairs", "fpg"}, default="pairs"
@@ -127,21 +127,14 @@ break_ties, random_state : as in `SVC`
     min_alpha_opt, max_alpha_opt, delta_alpha : int or None, int or None, float, default=None, None, 1e-6
         Working sets after which a row at a bound, or one that moved by less than delta_alpha, is left out, and after
         which any row is; None: never. They come back before the last check of optimality. The paper takes 5 and 20.
-    scale : {"none", "minmax", "standard", "maxabs"}, default="none"
-        Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
-        scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
-    memory_limit : int, str or None, default=None
-        Bytes, or as "2GiB"; bounds the whole process.
-    n_jobs : int or None, default=None
-        Threads; None or -1 is every core.
-    verbose : int, default=0
-        1 shows progress on stderr: bars on a terminal, lines elsewhere; above 1 each step of the solver, too.
 
     Attributes
     ----------
     classes_, class_weight_, coef_, dual_coef_, feature_names_in_, fit_status_, intercept_, n_features_in_, n_iter_, \
 n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         n_iter_ counts working sets.
+    chosen_, expected_, metric_ : dict
+        Where something is "search", or with a metric: as in `DCSVC`.
     model_ : KernelModel
         The trained model; `save` writes it, `streamsvm.load_model` reads it.
     objective_, dual_gap_ : float
@@ -160,7 +153,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
     def __init__(
         self,
         *,
-        C: float = 1.0,
+        C: float | str = 1.0,
         kernel: str | Values = "rbf",
         degree: int = 3,
         gamma: float | str = "scale",
@@ -173,6 +166,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         probability: bool | str = False,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
+        search_params: dict[str, Any] | None = None,
         max_iter: int = -1,
         decision_function_shape: str = "ovr",
         break_ties: bool = False,
@@ -202,6 +196,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         self.probability = probability
         self.metric = metric
         self.metric_params = metric_params
+        self.search_params = search_params
         self.max_iter = max_iter
         self.decision_function_shape = decision_function_shape
         self.break_ties = break_ties
@@ -308,7 +303,7 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         tol: float = 1e-3,
-        C: float = 1.0,
+        C: float | str = 1.0,
         epsilon: float = 0.1,
         shrinking: bool = True,
         cache_size: float = 200,
@@ -322,6 +317,7 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         delta_alpha: float = 1e-6,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
+        search_params: dict[str, Any] | None = None,
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
@@ -347,6 +343,7 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         self.delta_alpha = delta_alpha
         self.metric = metric
         self.metric_params = metric_params
+        self.search_params = search_params
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs

@@ -25,6 +25,7 @@ from streamsvm.data.sources import computed, frame_array, is_dask, is_dask_frame
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.estimators.callbacks import CallbackSupport, watched
+from streamsvm.estimators.searched import chosen, with_search
 from streamsvm.events import Events, Sink, warn
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
 from streamsvm.models.files import save_model
@@ -32,10 +33,10 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.predict import answers_of, decisions_of, predict_blocks
 from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.progress.shown import shown
-from streamsvm.solvers.catalogue import solver_row
 from streamsvm.train import train_in_memory
 
 T = TypeVar("T")
+CHOICES = ("metric_", "chosen_", "expected_")  # attributes of a fit that chooses
 
 
 class StoreEstimator(CallbackSupport, BaseEstimator):
@@ -51,6 +52,7 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
     probability: bool | str = False
     metric: str = "none"
     metric_params: dict[str, Any] | None = None
+    search_params: dict[str, Any] | None = None
 
     @abstractmethod
     def _values(self) -> dict[str, Any]:
@@ -60,9 +62,17 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         """Trains `model_`; the report."""
         self.model_, report = self._heard(partial(train_in_memory, store, config), *sinks)
         self.objective_, self.dual_gap_ = report["objective"], report["gap"]
-        if "metric" in report:
-            self.metric_ = report["metric"]
+        self._tell_choices(report)
         return report
+
+    def _tell_choices(self, report: dict[str, Any]) -> None:
+        """What was chosen for `model_`, and what to expect of it; of a fit that chooses."""
+        for name in CHOICES:
+            self.__dict__.pop(name, None)  # of a fit before
+        if "metric" in report:
+            self.metric_, self.chosen_ = report["metric"], chosen(self.model_)
+        if "expected" in report:
+            self.expected_ = report["expected"]
 
     def _heard(self, fit: Callable[[Events], T], *sinks: Sink) -> T:
         """What a fit returns. Its warnings are Python's, its progress is shown as `verbose` says."""
@@ -107,28 +117,22 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
 
     def _config(self) -> FitConfig:
         """The parameters as a configuration. Raises ConfigError, a ValueError, naming the wrong one."""
+        values = self._common() | {"scale": self.scale, "kernel": self._kernel_values()} | self._values()
+        return build_config((type(self).__name__, with_search(self, values)))
+
+    def _common(self) -> dict[str, Any]:
+        """The configuration's values of every estimator: how it computes, and whether there are probabilities."""
         given = self.probability
-        common = {
-            "kernel": {"name": self.kernel}
-            | {name: getattr(self, name) for name in ESTIMATOR_PARAMETERS}
-            | (self.kernel_params or {}),
+        return {
             "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
-            "scale": self.scale,
             "memory_limit": self.memory_limit,
             "threads": threads(self.n_jobs),
             "probability": {"method": given if isinstance(given, str) else "sigmoid" if given else None},
         }
-        values = common | self._values()
-        return build_config((type(self).__name__, values | {"metric": self._metric(values)}))
 
-    def _metric(self, values: dict[str, Any]) -> dict[str, Any]:
-        """The options of a metric; parameters that are at their defaults are searched along with it."""
-        found = {"kind": self.metric} | (self.metric_params or {})
-        if self.metric == "none" or "search" in found:
-            return found
-        defaults = type(self)().get_params(deep=False)
-        names = solver_row(values.get("solver", "dcsvm")).searches
-        return found | {"search": [name for name in names if getattr(self, name) == defaults[name]]}
+    def _kernel_values(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in ESTIMATOR_PARAMETERS}
+        return {"name": self.kernel} | own | (self.kernel_params or {})
 
     def _training_store(
         self, X: Any, y: Any, sample_weight: Any, qid: Any = None

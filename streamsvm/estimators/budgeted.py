@@ -13,6 +13,7 @@ from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.estimators.base import StoreClassifier, threads, warn
+from streamsvm.estimators.searched import asked
 from streamsvm.events import Events
 from streamsvm.models import BudgetModel
 from streamsvm.models.learner import BudgetLearner, BudgetOptions
@@ -38,7 +39,7 @@ class BudgetedSVC(StoreClassifier):
         Inverse of the regularisation, as in `SVC`.
     kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear"}, default="rbf"
         Merging needs rbf; the strategies "project" and "remove" take every kernel.
-    gamma : float, "scale" or "auto", default="scale"
+    gamma : float, "scale", "auto" or "search", default="scale"
         As in `DCSVC`; "scale" is computed from the rows of `fit`, or of the first `partial_fit`.
     degree, coef0, kernel_params : as in `DCSVC`, default=3, 0.0, None
     budget : int, default=500
@@ -60,14 +61,16 @@ class BudgetedSVC(StoreClassifier):
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
-    metric : {"none", "diagonal", "full"}, default="none"
+    metric : {"none", "diagonal", "full", "search"}, default="none"
         Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
         gamma where at its default. It is kept where held-out rows are decided better.
     metric_params : dict or None, default=None
-        Its options: iterations, sample, rank, search.
+        Its options: iterations, and rank of a full one.
+    search_params : dict or None, default=None
+        How gamma, scale and metric are chosen where they are "search", see `DCSVC`.
     random_state : int, RandomState or None, default=None
         Seeds the order of the rows.
-    scale : {"none", "minmax", "standard", "maxabs"}, default="none"
+    scale : {"none", "minmax", "standard", "maxabs", "robust", "search"}, default="none"
         Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
         scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
     memory_limit : int, str or None, default=None
@@ -87,6 +90,8 @@ class BudgetedSVC(StoreClassifier):
         Names of the features, where X has names that are all strings.
     model_ : BudgetModel
         The trained model and the learner's state; `save` writes it, `streamsvm.load_model` reads it.
+    chosen_, expected_, metric_ : dict
+        Where something is "search", or with a metric: as in `DCSVC`.
     objective_ : float
         lambda/2 |w|^2 + mean loss of the last epoch's rows, each before its step (after `fit` only).
     support_vectors_ : ndarray of shape (n_SV, n_features_in_)
@@ -128,6 +133,7 @@ class BudgetedSVC(StoreClassifier):
         probability: bool | str = False,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
+        search_params: dict[str, Any] | None = None,
         random_state: Any = None,
         scale: str = "none",
         memory_limit: int | str | None = None,
@@ -151,6 +157,7 @@ class BudgetedSVC(StoreClassifier):
         self.probability = probability
         self.metric = metric
         self.metric_params = metric_params
+        self.search_params = search_params
         self.random_state = random_state
         self.scale = scale
         self.memory_limit = memory_limit
@@ -170,13 +177,13 @@ class BudgetedSVC(StoreClassifier):
         """Learns the rows of X in their order, after those of `fit` and `partial_fit` before.
 
         classes: all labels there will be; needed in the first call. Raises ValueError for other labels, and with
-        `probability` or, in a first call, `scale` or `metric`.
+        `probability` or, in a first call, with `scale`, `metric` or what is "search".
         """
         first = not hasattr(self, "model_")
         if first and self.scale != "none":
             raise ConfigError("scale needs all rows: use fit, or scale the batches")
-        if first and self.metric != "none":
-            raise ConfigError("metric needs all rows: use fit first, and partial_fit from then on")
+        if first and (searched := asked(self) or (["metric"] if self.metric != "none" else [])):
+            raise ConfigError(f"{searched[0]} needs all rows: use fit first, and partial_fit from then on")
         if self.probability:
             raise ConfigError("probability needs all rows: use fit, or streamsvm.online.BSGDClassifier")
         if first and classes is None:

@@ -17,7 +17,7 @@ from streamsvm.tasks import task_of
 class _Linear(StoreEstimator):
     """What the two share: parameters of the solver, and what it found."""
 
-    C: float
+    C: float | str
     tol: float
     method: str
     landmarks: int | None
@@ -46,7 +46,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
 
     Parameters
     ----------
-    C : float, default=1.0
+    C : float or "search", default=1.0
         Weight of the losses, times class and sample weights.
     kernel : {"linear", "rbf", "laplacian", "matern", "cauchy", "poly"}, default="linear"
         All but linear are approximated by `landmarks`.
@@ -68,14 +68,16 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
-    metric : {"none", "diagonal", "full"}, default="none"
+    metric : {"none", "diagonal", "full", "search"}, default="none"
         Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
         C and gamma where these are at their defaults. It is kept where held-out rows are decided better.
     metric_params : dict or None, default=None
-        Its options: iterations, sample, rank, search.
+        Its options: iterations, and rank of a full one.
+    search_params : dict or None, default=None
+        How C, gamma (with landmarks), scale and metric are chosen where they are "search", see `DCSVC`.
     random_state : int, RandomState or None, default=None
         Draws the landmarks.
-    scale : {"none", "minmax", "standard", "maxabs"}, default="none"
+    scale : {"none", "minmax", "standard", "maxabs", "robust", "search"}, default="none"
         Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
         scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
     memory_limit : int, str or None, default=None
@@ -93,6 +95,8 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, where X has names that are all strings.
+    chosen_, expected_, metric_ : dict
+        Where something is "search", or with a metric: as in `DCSVC`.
     coef_ : ndarray of shape (1 or n_classes, n_features_in_)
         Weights; without landmarks only.
     intercept_ : ndarray of shape (1 or n_classes,)
@@ -117,7 +121,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
     def __init__(
         self,
         *,
-        C: float = 1.0,
+        C: float | str = 1.0,
         kernel: str = "linear",
         gamma: float | str = "scale",
         degree: int = 3,
@@ -132,6 +136,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         probability: bool | str = False,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
+        search_params: dict[str, Any] | None = None,
         max_passes: int = 1000,
         random_state: Any = None,
         scale: str = "none",
@@ -154,6 +159,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         self.probability = probability
         self.metric = metric
         self.metric_params = metric_params
+        self.search_params = search_params
         self.max_passes = max_passes
         self.random_state = random_state
         self.scale = scale
@@ -191,7 +197,7 @@ class CuttingPlaneRanker(_Linear):
     ----------
     C, kernel, gamma, degree, coef0, kernel_params, landmarks, tol, method, max_passes, random_state, scale, \
 memory_limit, n_jobs, verbose :
-        As in `CuttingPlaneSVC`. There is no intercept: differences do not see it.
+        As in `CuttingPlaneSVC`; nothing is searched. There is no intercept: differences do not see it.
 
     Attributes
     ----------
@@ -289,6 +295,9 @@ memory_limit, n_jobs, verbose :
         if swapped is None:
             raise DataError("no query has rows of two labels; there are no pairs to score")
         return 1.0 - swapped
+
+    def _values(self) -> dict[str, Any]:
+        return super()._values() | {"task": "ordinal"}
 
     @property
     def thresholds_(self) -> np.ndarray:

@@ -33,12 +33,13 @@ class DCSVC(SupportVectors, StoreClassifier):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Upper bound of the dual variables, times class and sample weights.
-    kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear"}, default="rbf"
+    C : float or "search", default=1.0
+        Upper bound of the dual variables, times class and sample weights. This, `kernel`, `gamma`, `scale`, `metric`
+        and `early` are chosen from the data where they are "search", see `search_params`.
+    kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear", "search"}, default="rbf"
         rbf exp(-gamma |a-b|^2), laplacian exp(-gamma |a-b|_1), matern p(s) exp(-s) of s = sqrt(2 nu) gamma |a-b|,
         cauchy 1 / (1 + gamma |a-b|^2), poly (gamma a'b + coef0)^degree, linear a'b.
-    gamma : float, "scale" or "auto", default="scale"
+    gamma : float, "scale", "auto" or "search", default="scale"
         Above 0; "scale" is 1 / (n_features * X.var()), "auto" 1 / n_features. Where gamma multiplies a distance, not
         its square: of matern the square roots of these, and of laplacian "scale" is 1 / (n_features * X.std()).
     degree : int, default=3
@@ -55,14 +56,20 @@ class DCSVC(SupportVectors, StoreClassifier):
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
-    metric : {"none", "diagonal", "full"}, default="none"
+    metric : {"none", "diagonal", "full", "search"}, default="none"
         Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
         kernel, C and gamma where these are at their defaults. It is kept where held-out rows are decided better.
+        "search": as diagonal, along with what else is "search" alone.
     metric_params : dict or None, default=None
-        Its options: iterations, sample, rank, search.
+        Its options: iterations, the most times that it is learned anew, 12; rank of a full one, 64; or factor, a metric
+        given as numbers.
+    search_params : dict or None, default=None
+        How what is "search", or goes along with a metric, is chosen by fits on a sample: time_budget of the whole of
+        `fit`, in seconds or as "60s" or "10m"; trials, the most steps, with which time decides nothing; sample, the
+        rows that are chosen by, 20,000.
     random_state : int, RandomState or None, default=None
         Seeds the clustering. An exact model depends on it within `tol` only.
-    early : bool, default=False
+    early : bool or "search", default=False
         Stop at a level of parts, and let the nearest part's model decide (equation 11 of the paper). With fewer rows
         than about 16,000 and `levels` None there is nothing to divide, and the model is exact all the same.
     children, levels, early_level : int, default=4, None, None
@@ -84,7 +91,7 @@ class DCSVC(SupportVectors, StoreClassifier):
     cache_size : float, default=200
         MB of kernel rows kept while solving. Only wide rows are kept, of 128 nonzeros and more: others are made again
         as fast as they could be read.
-    scale : {"none", "minmax", "standard", "maxabs"}, default="none"
+    scale : {"none", "minmax", "standard", "maxabs", "robust", "search"}, default="none"
         Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
         scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
     memory_limit : int, str or None, default=None
@@ -104,8 +111,14 @@ class DCSVC(SupportVectors, StoreClassifier):
         Names of the features, where X has names that are all strings.
     model_ : KernelModel or LocalModel
         The trained model; `save` writes it, `streamsvm.load_model` reads it.
+    chosen_ : dict
+        Where something is "search", or with a metric: what was chosen, under the names of parameters.
+    expected_ : dict
+        Then, too: the accuracy to expect on new rows, score, between low and high in 19 of 20 tests of as many new
+        rows; the rows that told; model: whether they were decided by the model itself. Absent where rows are too few.
     metric_ : dict
-        With `metric` only: what was chosen, its score on held-out rows and that without, the columns that count.
+        Then, too: how it was chosen, the score on held-out rows and that without a metric, the columns that count, and
+        each step.
     objective_, dual_gap_ : float
         Dual objective, and primal minus dual objective, summed over pairs (and parts).
     n_iter_ : int
@@ -132,7 +145,7 @@ class DCSVC(SupportVectors, StoreClassifier):
     def __init__(
         self,
         *,
-        C: float = 1.0,
+        C: float | str = 1.0,
         kernel: str = "rbf",
         gamma: float | str = "scale",
         degree: int = 3,
@@ -143,8 +156,9 @@ class DCSVC(SupportVectors, StoreClassifier):
         probability: bool | str = False,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
+        search_params: dict[str, Any] | None = None,
         random_state: Any = None,
-        early: bool = False,
+        early: bool | str = False,
         children: int = 4,
         levels: int | None = None,
         early_level: int | None = None,
@@ -173,6 +187,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         self.probability = probability
         self.metric = metric
         self.metric_params = metric_params
+        self.search_params = search_params
         self.random_state = random_state
         self.early = early
         self.children = children

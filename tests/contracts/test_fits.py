@@ -22,8 +22,8 @@ from streamsvm.data.store import Store
 from streamsvm.events import STEPS, Event, Events, Planned, Record, Round
 from streamsvm.models.files import load_model
 from streamsvm.report.html import contents
+from streamsvm.report.parts import Plot
 from streamsvm.report.read import read_run
-from streamsvm.report.sections import Plot
 from streamsvm.solvers.catalogue import solver_row
 from streamsvm.train import train, train_in_memory
 

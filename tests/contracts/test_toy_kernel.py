@@ -17,7 +17,9 @@ TOY = Toy("toy_kernel")
 def trained(store, tmp_path_factory) -> Path:
     model = tmp_path_factory.mktemp("toy") / "m.zarr"
     words = ("fit", "--store", store, "--model", model, "--run-dir", model.parent / "run", "--json")
-    said = json.loads(TOY.command(*words, "--kernel", "toy", "--gamma", "0.5", "--C", "5").stdout)
+    said = json.loads(
+        TOY.command(*words, "--kernel", "toy", "--gamma", "0.5", "--C", "5", "--no-search").stdout
+    )
     assert (said["converged"], said["gamma"]) == (True, 0.5)
     return model
 
@@ -39,7 +41,7 @@ def test_dry_run_of_every_solver_plans_and_pilots(store, solver):
         "admm-hss": ["--set", "hss.leaf=32"],
     }
     assert {name for name in more} < {solver.split(" ")[0] for solver in SOLVERS}
-    words = ("--kernel", "toy", "--solver", solver, "--dry-run", "--pilot", "2", "--json")
+    words = ("--no-search", "--kernel", "toy", "--solver", solver, "--dry-run", "--pilot", "2", "--json")
     plan = json.loads(TOY.command("fit", "--store", store, *words, *more.get(solver, [])).stdout)
     assert plan["n"] == 300
 
@@ -61,7 +63,7 @@ def test_models_decide_as_svc_does_and_are_exported(trained, store, tmp_path):
 @pytest.mark.slow  # several processes of the command
 def test_a_run_goes_on_and_is_reported(trained, store, tmp_path):
     words = ("--store", store, "--model", tmp_path / "m", "--run-dir", tmp_path / "r", "--kernel", "toy")
-    every = ("--set", "checkpoint_every='1 step'", "--set", "dcsvm.part_rows=100")
+    every = ("--no-search", "--set", "checkpoint_every='1 step'", "--set", "dcsvm.part_rows=100")
     TOY.says(KILLED, "fit", *words, *every, status=130)
     TOY.command("fit", *words, *every, "--resume")
     TOY.command("report", tmp_path / "r", "--out", tmp_path / "r.html")

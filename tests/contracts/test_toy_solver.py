@@ -31,7 +31,17 @@ def test_the_command_line_and_its_help_know_it(store):
 def test_it_is_planned_with_small_fits(store):
     plan = json.loads(
         TOY.command(
-            "fit", "--store", store, *NAME, "--dry-run", "--pilot", "1", "--workers", "2", "--json"
+            "fit",
+            "--no-search",
+            "--store",
+            store,
+            *NAME,
+            "--dry-run",
+            "--pilot",
+            "1",
+            "--workers",
+            "2",
+            "--json",
         ).stdout
     )
     assert plan["matrix_bytes"] == 8 * 300**2
@@ -43,8 +53,8 @@ def test_it_is_planned_with_small_fits(store):
 def test_a_run_goes_on_is_reported_and_its_model_is_as_any(store, tmp_path):
     run, whole, model = (tmp_path / name for name in ("r", "whole", "m"))
     words = ("--store", store, *NAME, "--set", "checkpoint_every='1 step'", "--json")
-    fit = ("fit", "--model", model, "--run-dir", run, *words)
-    expected = json.loads(TOY.command("fit", "--model", whole, *words).stdout)
+    fit = ("fit", "--no-search", "--model", model, "--run-dir", run, *words)
+    expected = json.loads(TOY.command("fit", "--no-search", "--model", whole, *words).stdout)
     TOY.says(KILLED, *fit, status=130)
     said = json.loads(TOY.command(*fit, "--resume").stdout)
     assert (said["converged"], said["objective"]) == (True, expected["objective"])

@@ -193,7 +193,8 @@ class TestCommandLine:
         X, y = load_diabetes(return_X_y=True)
         write(tmp_path / "s", Rows(X.astype(np.float32)), y, step=50)
         where = ("--store", tmp_path / "s", "--model", tmp_path / "m")
-        assert self.run("fit", *where, "--solver", "alfpgm", "--task", "regress", "--C", 100) == 0
+        how = ("--solver", "alfpgm", "--task", "regress", "--C", 100, "--no-search")
+        assert self.run("fit", *where, *how) == 0
         assert self.run("evaluate", *where, "--json") == 0
         result = json.loads(capfd.readouterr().out.splitlines()[-1])
         svr = SVR(C=100).fit(X, y)
@@ -208,7 +209,7 @@ class TestCommandLine:
         X = X.astype(np.float32)
         store = write(tmp_path / "s", Rows(X), y, step=500)
         where = ("--store", tmp_path / "s", "--model", tmp_path / "m")
-        assert self.run("fit", *where, "--solver", "alfpgm", "--C", 0.001) == 0
+        assert self.run("fit", *where, "--solver", "alfpgm", "--C", 0.001, "--no-search") == 0
         found = load_model(tmp_path / "m").predict(store.read(0, len(y)))
         np.testing.assert_array_equal(found, SVC(C=0.001).fit(X, y).predict(X))
 

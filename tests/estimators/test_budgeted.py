@@ -176,7 +176,7 @@ def test_from_the_command_line_and_into_a_stream(tmp_path):
         "--json",
     ]
     fit = subprocess.run(
-        [*run, "fit", "--store", tmp_path / "s", "--model", tmp_path / "m", *options],
+        [*run, "fit", "--no-search", "--store", tmp_path / "s", "--model", tmp_path / "m", *options],
         capture_output=True,
         text=True,
         check=True,

@@ -115,7 +115,7 @@ class TestWarnings:
         subprocess.run(ingest, cwd=tmp_path, check=True, capture_output=True)
         fit = [*streamsvm, "fit", "--store", "d", "--solver", "cutting-plane", "--kernel", "linear"]
         found = subprocess.run(
-            [*fit, "--set", "cutting_plane.passes=2", "--model", "m"],
+            [*fit, "--no-search", "--set", "cutting_plane.passes=2", "--model", "m"],
             cwd=tmp_path,
             check=True,
             capture_output=True,

@@ -1,0 +1,101 @@
+"""What estimators leave to be chosen from the data: parameters that are "search", and others along with a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+from streamsvm.config import FitConfig
+from streamsvm.errors import ConfigError
+from streamsvm.kernels.options import as_arguments
+from streamsvm.kernels.table import kernel_row
+from streamsvm.solvers.catalogue import section_of, solver_row
+from streamsvm.tasks import is_searched
+
+SEARCH = "search"
+KIND = "diagonal"  # of a metric that is searched
+ALONG = ("kernel", "C", "gamma")  # chosen with a metric that is learned, where they are at their defaults
+HOMES = {"kernel": ("kernel", "name"), "gamma": ("kernel", "gamma"), "metric": ("metric", "kind")}
+
+
+def asked(estimator: Any) -> tuple[str, ...]:
+    """The parameters that are "search"."""
+    parameters = estimator.get_params(deep=False).items()
+    return tuple(name for name, value in parameters if isinstance(value, str) and value == SEARCH)
+
+
+def with_search(estimator: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values of a configuration, with a search for what is to be chosen, in place of its values.
+
+    Raises ConfigError where it cannot be chosen.
+    """
+    names, solver = asked(estimator), _solver(values)
+    for name in names:
+        _require(estimator, name, values)
+    kind = KIND if "metric" in names else estimator.metric
+    metric = {"kind": kind} | (estimator.metric_params or {})
+    if kind != "none" and "metric" not in names and metric.get("factor") is None:
+        names += tuple(_along(estimator, solver))
+    given = reduce(_without, (_home(name, solver) for name in names if name != "metric"), dict(values))
+    search = {"options": names} | (estimator.search_params or {})
+    return given | {"metric": metric, "search": search}
+
+
+def chosen(model: Any) -> dict[str, Any]:
+    """What a search chose for a model, under the names of parameters; of a kernel also its `kernel_params`."""
+    config, kernel = model.header.config, as_arguments(model.header.kernel)
+    found = {name: _at(config, _home(name, config["solver"])) for name in config["search"]["options"]}
+    found |= {name: value for name, value in kernel.items() if name in found}
+    further = kernel["kernel_params"] if "kernel" in found else None
+    return found | ({"kernel_params": further} if further else {})
+
+
+def _along(estimator: Any, solver: str) -> list[str]:
+    """Parameters at their defaults. A gamma that is given is one of the kernel, which stays."""
+    defaults, names = type(estimator)().get_params(deep=False), solver_row(solver).searches
+    found = [name for name in ALONG if name in names and _is_same(getattr(estimator, name), defaults[name])]
+    has_own_gamma = isinstance(estimator.gamma, float | int)
+    return [name for name in found if not (name == "kernel" and has_own_gamma)]
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and bool(value == default)
+
+
+def _require(estimator: Any, name: str, values: Mapping[str, Any]) -> None:
+    """Raises ConfigError where this parameter cannot be chosen."""
+    found, task = f"{type(estimator).__name__}: {name} is {SEARCH!r}", values.get("task", "classify")
+    solver, kernel = _solver(values), values["kernel"]["name"]
+    if not is_searched(task):
+        raise ConfigError(f"{found}, but nothing is chosen for task {task}; give a value")
+    if name not in solver_row(solver).searches:
+        names = ", ".join(solver_row(solver).searches)
+        raise ConfigError(f"{found}, but solver {solver} has only these chosen: {names}; give a value")
+    if kernel != SEARCH and kernel_row(kernel).whole:
+        raise ConfigError(f"{found}, which rows of features tell; found kernel {kernel}, give a value")
+    if name == "kernel" and isinstance(estimator.gamma, float | int):
+        raise ConfigError(
+            f"{found}, and gamma {estimator.gamma}, which is of one kernel; expected gamma 'search', 'scale' or 'auto'"
+        )
+
+
+def _solver(values: Mapping[str, Any]) -> str:
+    return str(values.get("solver", FitConfig.model_fields["solver"].default))
+
+
+def _home(name: str, solver: str) -> tuple[str, ...]:
+    """Where a configuration has what a parameter says."""
+    own = (name,) if name in FitConfig.model_fields else (section_of(solver), name)
+    return HOMES.get(name, own)
+
+
+def _at(values: Any, home: tuple[str, ...]) -> Any:
+    return reduce(lambda here, name: here[name], home, values)
+
+
+def _without(values: dict[str, Any], home: tuple[str, ...]) -> dict[str, Any]:
+    first, *rest = home
+    if not rest:
+        return {name: value for name, value in values.items() if name != first}
+    return values | {first: _without(values[first], tuple(rest))}
