@@ -13,8 +13,9 @@ from markupsafe import Markup, escape
 
 from streamsvm._version import __version__
 from streamsvm.report.drawing import inline
+from streamsvm.report.parts import Part, Plot, Section
 from streamsvm.report.read import Run
-from streamsvm.report.sections import SECTIONS, Part, Plot, Section
+from streamsvm.report.sections import SECTIONS
 from streamsvm.storage.human import heading, human
 from streamsvm.storage.jsonable import jsonable
 

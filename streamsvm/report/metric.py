@@ -10,7 +10,7 @@ import numpy as np
 from streamsvm.report.drawing import new, plot, short
 from streamsvm.report.plots import cells, colour
 from streamsvm.report.read import Run, matrix
-from streamsvm.report.values import Row, table, table_rows
+from streamsvm.report.values import Row, table
 from streamsvm.runs.records import number
 
 if TYPE_CHECKING:
@@ -19,14 +19,8 @@ if TYPE_CHECKING:
 FACTS = {  # and what a page calls them
     "kind": "metric",
     "reason": "reason",
-    "kernel": "kernel",
-    "C": "C",
-    "gamma": "gamma",
     "columns": "columns that count",
-    "score": "score",
-    "plain_score": "score without metric",
 }
-RUNG = ("rows", "kernel", "C", "gamma", "columns", "score")
 MOST_BARS = 20
 MOST_PARTS = 24  # that a picture has room for
 WRITTEN = 8  # columns up to which shares are written into cells
@@ -42,9 +36,9 @@ class Parts:
 
 
 def facts(run: Run) -> Row:
-    """What was learned, and how well it did on the rows that were held out."""
+    """What was learned."""
     told = table(run.result.get("metric"))
-    found = {label: value for name, label in FACTS.items() if _is_single(value := told.get(name))}
+    found = {label: value for name, label in FACTS.items() if is_single(value := told.get(name))}
     own = _of_parts(run).get("own")
     return found if number(own) is None else found | {"parts with a metric of their own": own}
 
@@ -61,15 +55,6 @@ def _is_pair(value: Any) -> bool:
     """Whether it is a column and its share."""
     share = number(value[1]) if isinstance(value, list) and len(value) == 2 else None
     return share is not None and share >= 0
-
-
-def rungs(run: Run) -> list[Row]:
-    """Samples on which it was learned, one after the other, then dense regions; and what was best there."""
-    metric = table(run.result.get("metric"))
-    told = table_rows(metric.get("rungs"))
-    told += [step | {"rows": f"{step.get('rows')} in a region"} for step in table_rows(metric.get("regions"))]
-    known = ({name: rung[name] for name in RUNG if _is_single(rung.get(name))} for rung in told)
-    return [rung for rung in known if rung]
 
 
 def parts(run: Run) -> Parts | None:
@@ -90,7 +75,7 @@ def _of_parts(run: Run) -> Row:
     return table(run.result.get("parts")) or table(table(run.result.get("metric")).get("parts"))
 
 
-def _is_single(value: Any) -> bool:
+def is_single(value: Any) -> bool:
     return isinstance(value, str) or number(value) is not None
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamsvm.events import Compressed, Failed, LevelSolved, Memory, Planned, SupportCompared, Warned
 from streamsvm.kernels.table import has_gamma
-from streamsvm.report import metric, plots, scores
+from streamsvm.report import chosen, metric, plots, scores
 from streamsvm.report.heat_map import axes_of, heat_map
 from streamsvm.report.hss import rank_blocks
+from streamsvm.report.parts import Facts, Lines, Part, Section, Table, each, known, one
 from streamsvm.report.read import NOT_OPTIONS, Run, options_of
 from streamsvm.report.values import Row, table, table_rows
 from streamsvm.runs.records import number
@@ -25,64 +25,6 @@ LEVEL_NAMES = {"objective": "sum of the parts' objectives"}  # which is not that
 MOST_TRIALS = 12
 MOST_CLASSES = 12  # whose table is unfolded
 SIZES = ("memory_limit", "cache_size")  # options in bytes
-
-
-@dataclass(frozen=True)
-class Plot:
-    """A figure; name: of its file, without an ending."""
-
-    name: str
-    title: str
-    caption: str
-    figure: Figure
-
-
-@dataclass(frozen=True)
-class Table:
-    """Records of the same keys. folded: shown when asked for."""
-
-    title: str
-    rows: list[Row]
-    caption: str = ""
-    folded: bool = False
-
-
-@dataclass(frozen=True)
-class Facts:
-    """A few values to be seen first."""
-
-    values: Row
-
-
-@dataclass(frozen=True)
-class Lines:
-    """Texts, one below the other."""
-
-    lines: list[str]
-
-
-Part = Plot | Table | Facts | Lines
-
-
-@dataclass(frozen=True)
-class Section:
-    id: str
-    title: str
-    parts: Callable[[Sequence[Run]], Iterable[Part]]
-
-
-def _plot(name: str, title: str, caption: str, figure: Figure | None) -> Iterator[Plot]:
-    if figure is not None:
-        yield Plot(name, title, caption, figure)
-
-
-def _each(
-    runs: Sequence[Run], name: str, title: str, caption: str, draw: Callable[[Run], Figure | None]
-) -> Iterator[Plot]:
-    """A plot for each run that has it."""
-    for i, run in enumerate(runs):
-        own = (name, title) if len(runs) == 1 else (f"{name}-{i + 1}", f"{title}: {run.name}")
-        yield from _plot(*own, caption, draw(run))
 
 
 def summary(runs: Sequence[Run]) -> Iterator[Part]:
@@ -103,7 +45,7 @@ def summary(runs: Sequence[Run]) -> Iterator[Part]:
         {"run": run.name, "status": run.status, "solver": run.solver, **differing[i], **_results(run)}
         for i, run in enumerate(runs)
     ]
-    yield Table("", _known(rows), "Options that differ, and what came of them.")
+    yield Table("", known(rows), "Options that differ, and what came of them.")
 
 
 def _headline(run: Run) -> Row:
@@ -124,10 +66,10 @@ def _headline(run: Run) -> Row:
 
 def _results(run: Run) -> Row:
     score, result = run.evaluation, run.result
-    known = ((score, "accuracy"), (result, "online_accuracy"), (result, "accuracy"))
+    measured = ((score, "accuracy"), (result, "online_accuracy"), (result, "accuracy"))
     return {
         "converged": _yes_or_no(result.get("converged")),
-        "accuracy": next((told[k] for told, k in known if told.get(k) is not None), None),
+        "accuracy": next((told[k] for told, k in measured if told.get(k) is not None), None),
         "roc_auc": score.get("roc_auc"),
         "n_support": result.get("n_support"),
         "objective": number(result.get("objective")),
@@ -139,13 +81,6 @@ def _results(run: Run) -> Row:
 
 def _yes_or_no(value: Any) -> str | None:
     return ("yes" if value else "no") if isinstance(value, bool) else None
-
-
-def _known(rows: list[Row]) -> list[Row]:
-    """The same keys for all, those that say something in any."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    told = [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
-    return [{name: row.get(name) for name in told} for row in rows]
 
 
 def _flat(config: Row) -> Row:
@@ -183,16 +118,45 @@ def _facts(run: Run) -> list[Row]:
     return [{"": name, "value": human(name, value)} for name, value in told.items() if value is not None]
 
 
+def what_was_chosen(runs: Sequence[Run]) -> Iterator[Part]:
+    several = len(runs) > 1
+    told = [(run, facts) for run in runs if (facts := chosen.facts(run))]
+    if several and told:
+        yield Table("", known([{"run": run.name} | facts for run, facts in told]))
+    elif told:
+        yield Facts(told[0][1])
+    fits = (
+        "The best of each step of the search, on held-out rows, from few rows of the store to more of them (written "
+        "above); then what was chosen, and what it is compared with. A metric has to win by more than chance. In "
+        "regions the held-out rows are others."
+    )
+    yield from each(runs, "candidates", "Candidates", fits, chosen.candidates)
+    differ = "Between the best and the worst value tried, each by its best step on the same rows."
+    yield from each(runs, "influence", "How much each choice matters", differ, chosen.influences)
+    more = (
+        "Best score of the search. Dotted: not measured, but extrapolated by the power law of the last two sizes: what "
+        "a larger sample, and so a longer budget, would have bought."
+    )
+    yield from each(runs, "learning", "Score by rows", more, chosen.learning)
+    about = "Best score of each value that was tried; gamma in units that the sample gives it."
+    for run in runs:
+        after = f": {run.name}" if several else ""
+        if values := chosen.values_of(run):
+            yield Table(f"Values of each choice{after}", known(values), about)
+        if steps := chosen.table_of(run):
+            yield Table(f"Steps of the search{after}", known(steps), folded=True)
+
+
 def convergence(runs: Sequence[Run]) -> Iterator[Part]:
-    known = (
+    whole = (
         "Of the whole problem, where it is known exactly: rounds in which rows are left out do not tell it."
     )
-    yield from _plot("objective", "Objective", known, plots.objective(runs))
+    yield from one("objective", "Objective", whole, plots.objective(runs))
     above = "How far the objective can be from the best, at most, over its size."
-    yield from _plot("gap", "Relative gap", above, plots.gap(runs))
+    yield from one("gap", "Relative gap", above, plots.gap(runs))
     rounds = "Of the KKT conditions, after each round; tol is where a run ends."
-    yield from _plot("violation", "Largest violation", rounds, plots.violation(runs))
-    yield from _plot("residuals", "Residuals of ADMM", "After each step.", plots.residuals(runs))
+    yield from one("violation", "Largest violation", rounds, plots.violation(runs))
+    yield from one("residuals", "Residuals of ADMM", "After each step.", plots.residuals(runs))
 
 
 def levels(runs: Sequence[Run]) -> Iterator[Part]:
@@ -206,8 +170,8 @@ def levels(runs: Sequence[Run]) -> Iterator[Part]:
                 "solution's that the level had found."
             )
             title = run.name if len(runs) > 1 else "Level by level"
-            yield Table(title, _known(rows), about if found else "")
-    yield from _each(
+            yield Table(title, known(rows), about if found else "")
+    yield from each(
         runs, "levels", "Support vectors found", "At each level, of those of the solution.", plots.levels
     )
 
@@ -219,19 +183,19 @@ def _level(solved: LevelSolved, compared: SupportCompared | None) -> Row:
 
 def working_sets(runs: Sequence[Run]) -> Iterator[Part]:
     caption = "Rows that were optimised together, and rows that had not been left out, by round."
-    yield from _each(runs, "working-sets", "Working sets", caption, plots.working_sets)
+    yield from each(runs, "working-sets", "Working sets", caption, plots.working_sets)
 
 
 def planes(runs: Sequence[Run]) -> Iterator[Part]:
     caption = "The best value so far, and what the planes show to be below the optimum."
-    yield from _each(runs, "planes", "Cutting planes", caption, plots.bounds)
+    yield from each(runs, "planes", "Cutting planes", caption, plots.bounds)
 
 
 def ranks(runs: Sequence[Run]) -> Iterator[Part]:
     caption = "Columns of the bases that stand for a block; low ones are cheap."
-    yield from _each(runs, "ranks", "Ranks by level", caption, plots.ranks)
+    yield from each(runs, "ranks", "Ranks by level", caption, plots.ranks)
     caption = "Each block of the kernel matrix, rows in the order of the cluster tree, with its rank."
-    yield from _each(runs, "blocks", "Blocks", caption, _blocks)
+    yield from each(runs, "blocks", "Blocks", caption, _blocks)
 
 
 def _blocks(run: Run) -> Figure | None:
@@ -252,12 +216,12 @@ def budget(runs: Sequence[Run]) -> Iterator[Part]:
         "Accuracy of rows before they were learnt, stretch by stretch; support vectors; and the sum of |w' - w|\u00b2 "
         "over all merges."
     )
-    yield from _plot("budget", "Over the stream", caption, plots.budget(runs))
+    yield from one("budget", "Over the stream", caption, plots.budget(runs))
 
 
 def cost(runs: Sequence[Run]) -> Iterator[Part]:
-    yield from _plot("phases", "Time by phase", "A phase inside another counts once.", plots.phases(runs))
-    yield from _plot("memory", "Memory", _of_memory(runs), plots.memory(runs))
+    yield from one("phases", "Time by phase", "A phase inside another counts once.", plots.phases(runs))
+    yield from one("memory", "Memory", _of_memory(runs), plots.memory(runs))
 
 
 def _of_memory(runs: Sequence[Run]) -> str:
@@ -273,17 +237,17 @@ def score(runs: Sequence[Run]) -> Iterator[Part]:
     if len(runs) == 1 and scored:
         yield Facts(_scores(runs[0]))
     elif scored:
-        yield Table("", _known([{"run": run.name} | _scores(run) for run in scored]))
+        yield Table("", known([{"run": run.name} | _scores(run) for run in scored]))
     for run in scored:
         rows = table_rows(run.evaluation.get("per_class"))
         if rows:
             title = "By class" if len(runs) == 1 else f"By class: {run.name}"
-            yield Table(title, _known([*rows, *_mean(rows)]), folded=len(rows) > MOST_CLASSES)
+            yield Table(title, known([*rows, *_mean(rows)]), folded=len(rows) > MOST_CLASSES)
     caption = "Counts, shaded by their share of the true class."
-    yield from _each(runs, "confusion", "Confusion", caption, scores.confusion)
+    yield from each(runs, "confusion", "Confusion", caption, scores.confusion)
     caption = "Dotted: what chance would give."
-    yield from _plot("roc", "ROC curve", caption, scores.roc(runs))
-    yield from _plot("precision-recall", "Precision and recall", "", scores.precision_recall(runs))
+    yield from one("roc", "ROC curve", caption, scores.roc(runs))
+    yield from one("precision-recall", "Precision and recall", "", scores.precision_recall(runs))
 
 
 def _mean(rows: list[Row]) -> Iterator[Row]:
@@ -304,39 +268,36 @@ def _scores(run: Run) -> Row:
 
 def calibration(runs: Sequence[Run]) -> Iterator[Part]:
     caption = "Rows by the probability that they were given: how often it was true; dotted: always as often as said."
-    yield from _plot("calibration", "Reliability", caption, scores.calibration(runs))
+    yield from one("calibration", "Reliability", caption, scores.calibration(runs))
 
 
 def columns(runs: Sequence[Run]) -> Iterator[Part]:
     several = len(runs) > 1
     learned = [(run, facts) for run in runs if (facts := metric.facts(run))]
     if several and learned:
-        yield Table("", _known([{"run": run.name} | facts for run, facts in learned]))
+        yield Table("", known([{"run": run.name} | facts for run, facts in learned]))
     elif learned:
         yield Facts(learned[0][1])
     for run in runs:
         after = f": {run.name}" if several else ""
         if found := metric.shares(run):
             yield Table(f"Columns{after}", found, "Shares in the metric.", folded=len(found) > MOST_CLASSES)
-        if rungs := metric.rungs(run):
-            best = "What was best on each sample of rows, and its score on rows that were held out."
-            yield Table(f"Search of the metric{after}", _known(rungs), best)
     most = f"Of the columns that count most, {metric.MOST_BARS} at most."
-    yield from _each(runs, "importances", "Importances", most, metric.importances)
+    yield from each(runs, "importances", "Importances", most, metric.importances)
     largest = (
         f"Shares in the metric of each part, in percent; of more than {metric.MOST_PARTS} parts the largest."
     )
-    yield from _each(runs, "parts", "What each part looks at", largest, metric.looks)
+    yield from each(runs, "parts", "What each part looks at", largest, metric.looks)
 
 
 def tune(runs: Sequence[Run]) -> Iterator[Part]:
     caption = "Best mean score over whatever else was tried."
-    yield from _each(runs, "tune", "Scores", caption, _heat_map)
+    yield from each(runs, "tune", "Scores", caption, _heat_map)
     for run in runs:
         best = run.tune[:MOST_TRIALS]
         if best:
             names = [*options_of(run.tune), *NOT_OPTIONS]
-            rows = _known([{name: trial.get(name) for name in names} for trial in best])
+            rows = known([{name: trial.get(name) for name in names} for trial in best])
             shown = f"{len(best)} of {len(run.tune)}, the best first."
             yield Table("Trials" if len(runs) == 1 else f"Trials: {run.name}", rows, shown)
 
@@ -360,6 +321,7 @@ def warnings(runs: Sequence[Run]) -> Iterator[Part]:
 
 SECTIONS = (
     Section("summary", "Summary", summary),
+    Section("chosen", "What was chosen", what_was_chosen),
     Section("convergence", "Convergence", convergence),
     Section("levels", "Levels", levels),
     Section("working-sets", "Working sets", working_sets),

@@ -7,8 +7,8 @@ import told
 
 from streamsvm.report import metric
 from streamsvm.report.html import contents, page
+from streamsvm.report.parts import Facts, Plot, Table
 from streamsvm.report.read import read_run
-from streamsvm.report.sections import Facts, Plot, Table
 
 # an old matplotlib draws it, too
 pytestmark = pytest.mark.lowest
@@ -35,15 +35,12 @@ def test_what_a_metric_looks_at(tmp_path):
     assert list(parts) == [
         "facts",
         "Columns",
-        "Search of the metric",
         "Importances",
         "What each part looks at",
     ]
-    facts = {"metric": "diagonal", "kernel": "matern", "C": 30.0, "gamma": 1.2, "columns that count": 3}
-    scores = {"score": 0.89, "score without metric": 0.85}
-    assert parts["facts"] == Facts(facts | scores | {"parts with a metric of their own": 2})
+    facts = {"metric": "diagonal", "columns that count": 3, "parts with a metric of their own": 2}
+    assert parts["facts"] == Facts(facts)
     assert parts["Columns"].rows[0] == {"column": "elevation", "share": 0.62}
-    assert [row["rows"] for row in parts["Search of the metric"].rows] == [2000, 8000]
     figure = parts["Importances"].figure
     assert [bar.get_width() for bar in figure.axes[0].patches] == [62, 30, 8]
     assert texts(figure) == ["62.0", "30.0", "8.0"]
@@ -69,7 +66,7 @@ def test_of_many_parts_the_largest_are_shown(tmp_path, monkeypatch):
 def test_where_plain_won_the_reason_is_said(tmp_path):
     result = told.RESULT | {"metric": {"kind": "none", "reason": "no score was better", "score": 0.9}}
     parts = shown(told.write_run(tmp_path, result=result))
-    assert parts == {"facts": Facts({"metric": "none", "reason": "no score was better", "score": 0.9})}
+    assert parts == {"facts": Facts({"metric": "none", "reason": "no score was better"})}
 
 
 def test_a_run_without_one_has_no_section(tmp_path):
@@ -77,10 +74,10 @@ def test_a_run_without_one_has_no_section(tmp_path):
 
 
 def test_several_runs_have_their_names(tmp_path):
-    folders = [written(tmp_path / "one"), written(tmp_path / "two", parts=None, C=1.0)]
+    folders = [written(tmp_path / "one"), written(tmp_path / "two", parts=None, columns=2)]
     folders.append(told.write_run(tmp_path / "plain", result=told.RESULT))
     parts = shown(*folders)
-    assert [(row["run"], row["C"]) for row in parts[""].rows] == [("one", 30.0), ("two", 1.0)]
+    assert [(row["run"], row["columns that count"]) for row in parts[""].rows] == [("one", 3), ("two", 2)]
     assert isinstance(parts["Columns: two"], Table)
     assert isinstance(parts["Importances: one"], Plot)
     assert {name for name in parts if name.startswith("What")} == {"What each part looks at: one"}

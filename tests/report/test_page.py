@@ -80,7 +80,7 @@ def check(text):
 def test_a_full_page_is_whole_and_needs_nothing_else(tmp_path):
     ids, text = shown(told.everything(tmp_path / "run"))
     checker = check(text)
-    assert len(ids) == 13
+    assert len(ids) == 14
     assert set(ids) <= set(checker.ids)
     assert not re.search(r"https?:|@import|src=", text)
     assert text.count("<svg ") >= 14
@@ -104,7 +104,7 @@ def test_a_full_page_is_whole_and_needs_nothing_else(tmp_path):
         (("budget",), [r | {"event": "stretch"} for r in told.WINDOWS], {}),
         (("cost",), told.MEMORY, {}),
         (("cost",), [], {"result": told.RESULT}),
-        (("columns",), [], {"result": told.METRIC}),
+        (("chosen", "columns"), [], {"result": told.METRIC}),
         (("scores",), [], {"evaluation": told.EVALUATION}),
         (("calibration", "scores"), [], {"evaluation": {"accuracy": 1.0} | told.RELIABILITY}),
         (("tune",), [], {"tune": told.TUNE}),
@@ -159,7 +159,7 @@ def test_several_runs_side_by_side(tmp_path):
     (other / "tune.json").unlink()  # whose best trial has another C
     ids, text = shown(one, other)
     checker = check(text)
-    assert len(ids) == 13
+    assert len(ids) == 14
     for name in ("run (1)", "run (2)", "64", "2 runs", "accuracy"):
         assert name in checker.text
     table = text[text.index('id="summary"') : text.index('id="convergence"')]

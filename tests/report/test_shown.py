@@ -10,8 +10,8 @@ import told
 
 from streamsvm.report import plots
 from streamsvm.report.html import contents, page
+from streamsvm.report.parts import Facts, Plot, Table
 from streamsvm.report.read import read_run
-from streamsvm.report.sections import Facts, Plot, Table
 
 # an old matplotlib draws it, too
 pytestmark = pytest.mark.lowest

@@ -1,0 +1,317 @@
+"""What a fit chose from the data, and how it came to it: from the entries `metric` and `expected` of `result.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamsvm.report.drawing import ALERT, GRID, INK, MUTED, finish, new, plot, whole_x
+from streamsvm.report.metric import is_single
+from streamsvm.report.plots import colour
+from streamsvm.report.read import Run
+from streamsvm.report.values import Row, table, table_rows
+from streamsvm.runs.records import number
+from streamsvm.storage.human import human, score_text
+from streamsvm.training.expected import gain_of_rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CHOICES = ("kernel", "scale", "gamma", "C")  # of a step
+STEP = ("rows", *CHOICES, "columns", "score", "support", "seconds")
+PHASES = ("search", "regions")
+MARKERS = "osD^v"
+AHEAD = 4  # times the rows of a store, to which scores are extrapolated
+APART = 1.8  # times that labels of an axis have to be from each other
+COMPARED = {"given_score": "defaults", "plain_score": "without metric"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """The best fit of a step of the search; region: whether on parts of the store where rows are dense."""
+
+    rows: int
+    score: float
+    values: Row
+    region: bool = False
+
+
+def facts(run: Run) -> Row:
+    """What was chosen, how well it decides held-out rows, and what it is compared with."""
+    told = _told(run)
+    if not steps(run) and number(told.get("score")) is None:
+        return {}
+    found: Row = {name: told[name] for name in CHOICES if is_single(told.get(name))}
+    if is_single(told.get("kind")):
+        found["metric"] = told["kind"]
+    if isinstance(exact := run.result.get("exact"), bool):
+        found["prediction"] = "exact" if exact else "early"
+    return found | _scores(run) | _seconds(run)
+
+
+def _scores(run: Run) -> Row:
+    """Of held-out rows, of what it is compared with, and what to expect."""
+    told, expected = _told(run), table(run.result.get("expected"))
+    names = {"held-out rows": "score", "without metric": "plain_score", "with defaults": "given_score"}
+    known = {label: score for label, name in names.items() if (score := number(told.get(name))) is not None}
+    best = known.get("held-out rows")
+    found = {
+        label: _text(run, score)
+        for label, score in known.items()
+        if score != best or label == "held-out rows"
+    }
+    if (interval := _interval(expected)) is not None:
+        mean, low, high = (_text(run, value) for value in interval)
+        found["expected on new rows"] = f"{mean} ({low} to {high})"
+    return found
+
+
+def _interval(expected: Row) -> tuple[float, float, float] | None:
+    """(score, low, high), where all are told."""
+    score, low, high = (number(expected.get(name)) for name in ("score", "low", "high"))
+    return None if score is None or low is None or high is None else (score, low, high)
+
+
+def _seconds(run: Run) -> Row:
+    told = table(run.result.get("seconds_by_phase"))
+    seconds = sum(number(told.get(name)) or 0.0 for name in PHASES)
+    return {"search": human("seconds", float(seconds))} if seconds else {}
+
+
+def steps(run: Run) -> list[Step]:
+    """Of the search, then those in regions."""
+    told = _told(run)
+    return [*_steps(told.get("rungs")), *_steps(told.get("regions"), region=True)]
+
+
+def _steps(value: Any, *, region: bool = False) -> Iterator[Step]:
+    for row in table_rows(value):
+        rows, score = number(row.get("rows")), number(row.get("score"))
+        if rows and rows > 0 and score is not None:
+            yield Step(
+                int(rows), score, {name: row[name] for name in STEP if is_single(row.get(name))}, region
+            )
+
+
+def table_of(run: Run) -> list[Row]:
+    """Each step."""
+    return [
+        step.values | ({"rows": f"{step.rows:,} in a region"} if step.region else {}) for step in steps(run)
+    ]
+
+
+def differences(run: Run) -> list[Row]:
+    """Each choice, its values with the best score of each, and how far these differ; the largest difference first.
+
+    Values are compared on the same rows: where most of them were tried. Those of gamma and C are compared for the
+    kernel that was chosen.
+    """
+    told, found = _told(run), []
+    for name, label in COMPARED.items():
+        score, other = number(told.get("score")), number(told.get(name))
+        if score is not None and other is not None and (name == "given_score" or _asks_metric(told)):
+            choice = "all, over the defaults" if name == "given_score" else "metric"
+            values = f"chosen: {_text(run, score)}, {label}: {_text(run, other)}"
+            found.append({"choice": choice, "difference": abs(score - other), "values": values})
+    for name in CHOICES:
+        best = _by_value(run, name)
+        if best is not None:
+            rows, scores = best
+            values = ", ".join(f"{_value(value)}: {_text(run, score)}" for value, score in scores)
+            difference = scores[0][1] - scores[-1][1]
+            found.append({"choice": name, "difference": difference, "values": values, "rows": rows})
+    return sorted(found, key=lambda row: -row["difference"])
+
+
+def values_of(run: Run) -> list[Row]:
+    """`differences`, to be read."""
+    return [row | {"difference": _points(run, row["difference"])} for row in differences(run)]
+
+
+def _points(run: Run, difference: float) -> str:
+    return f"{100 * difference:.1f} points" if _unit(run)[0] == 100 else f"{difference:.4f}"
+
+
+def _asks_metric(told: Row) -> bool:
+    return told.get("kind") not in (None, "none") or "reason" in told
+
+
+def _by_value(run: Run, name: str) -> tuple[int, list[tuple[Any, float]]] | None:
+    """(rows, (value, its best score) the best first) on as many rows as most values were tried on."""
+    kernel = _told(run).get("kernel")
+    by_rows: dict[int, dict[Any, float]] = {}
+    for step in steps(run):
+        value = step.values.get(name)
+        if value is None or step.region or (name in ("gamma", "C") and step.values.get("kernel") != kernel):
+            continue
+        scores = by_rows.setdefault(step.rows, {})
+        scores[value] = max(step.score, scores.get(value, -np.inf))
+    rows = max(by_rows, key=lambda rows: (len(by_rows[rows]), rows), default=0)
+    if len(by_rows.get(rows, ())) < 2:
+        return None
+    return rows, sorted(by_rows[rows].items(), key=lambda pair: -pair[1])
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:.3g}"
+
+
+def _told(run: Run) -> Row:
+    return table(run.result.get("metric"))
+
+
+def _text(run: Run, score: float) -> str:
+    return score_text(_told(run).get("scoring"), score)
+
+
+def _unit(run: Run) -> tuple[float, str]:
+    """What scores are multiplied with for an axis, and its name."""
+    scoring = _told(run).get("scoring")
+    return (100.0, "accuracy, %") if scoring == "accuracy" else (1.0, str(scoring or "score"))
+
+
+@plot
+def candidates(run: Run) -> Figure | None:
+    """The score of each step in the colour of its kernel, the best so far, and what it is compared with."""
+    found = steps(run)
+    if len(found) < 2:
+        return None
+    per, name = _unit(run)
+    search = [step for step in found if not step.region]
+    regions = found[len(search) :]
+    at = np.array([*range(1, len(search) + 1), *range(len(search) + 3, len(found) + 3)])
+    figure, axes = new(3.8, xlabel="step", ylabel=name)
+    whole_x(axes)
+    _bands(axes, found, at)
+    for some, x in ((search, at[: len(search)]), (regions, at[len(search) :])):
+        best = np.maximum.accumulate([per * step.score for step in some])
+        axes.plot(
+            x,
+            best,
+            color=MUTED,
+            lw=1.2,
+            drawstyle="steps-post",
+            label="best so far" if some is search else None,
+        )
+    kernels = dict.fromkeys(str(step.values.get("kernel", "")) for step in found)
+    for i, kernel in enumerate(kernels):
+        own = [j for j, step in enumerate(found) if step.values.get("kernel", "") == kernel]
+        y = [per * found[j].score for j in own]
+        axes.plot(at[own], y, MARKERS[i % len(MARKERS)], color=colour(i), ms=4.5, label=kernel)
+    _compared(axes, run, len(search) + 1, per)
+    axes.set_xlim(0, at[-1] + (1 if regions else 2))
+    return finish(figure, axes)
+
+
+def _bands(axes: Axes, found: Sequence[Step], at: np.ndarray) -> None:
+    """Steps on the same rows stand on the same ground, their rows above."""
+    groups = groupby(zip(found, at.tolist(), strict=True), key=lambda pair: (pair[0].rows, pair[0].region))
+    above = axes.get_xaxis_transform()
+    for i, ((rows, region), own) in enumerate(groups):
+        places = [x for _, x in own]
+        low, high = places[0] - 0.5, places[-1] + 0.5
+        if i % 2 == 0:
+            axes.axvspan(low, high, color=GRID, alpha=0.5, lw=0)
+        text = "regions" if region else _thousands(rows)
+        axes.text(
+            (low + high) / 2, 1.01, text, transform=above, ha="center", va="bottom", fontsize=8, color=MUTED
+        )
+
+
+def _thousands(rows: int) -> str:
+    return f"{rows / 1000:.3g}k" if rows >= 1000 else str(rows)
+
+
+def _compared(axes: Axes, run: Run, x: float, per: float) -> None:
+    """What was chosen, what does without a metric, and what is given, after the search."""
+    told = _told(run)
+    score = number(told.get("score"))
+    for (name, label), mark in zip(COMPARED.items(), ("X", "P"), strict=True):
+        other = number(told.get(name))
+        if other is not None and other != score:
+            axes.plot([x], [per * other], mark, color=ALERT if mark == "X" else INK, ms=6, label=label)
+    if score is not None:
+        axes.plot([x], [per * score], "*", color=INK, ms=11, label="chosen")
+
+
+@plot
+def influences(run: Run) -> Figure | None:
+    """Bars: by how much the best score differs between the values of a choice."""
+    found = differences(run)
+    if not found:
+        return None
+    per, name = _unit(run)
+    unit = "points of accuracy" if per == 100 else name
+    figure, axes = new(0.9 + 0.28 * len(found), xlabel=unit)
+    lengths = [per * row["difference"] for row in found]
+    bars = axes.barh(range(len(found)), lengths, 0.7, color=colour(0))
+    texts = [_points(run, row["difference"]).removesuffix(" points") for row in found]
+    axes.bar_label(bars, texts, padding=3, fontsize=9)
+    axes.set_yticks(range(len(found)), [row["choice"] for row in found])
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.margins(x=0.18)
+    if not max(lengths):
+        axes.set_xlim(0, 1)
+    return figure
+
+
+def curve(run: Run) -> list[tuple[int, float]]:
+    """(rows, the best score on so many) of the search, few rows first; what was chosen was fitted on the most."""
+    best: dict[int, float] = {}
+    for step in steps(run):
+        if not step.region:
+            best[step.rows] = max(step.score, best.get(step.rows, -np.inf))
+    score = number(_told(run).get("score"))
+    if best and score is not None:
+        best[max(best)] = max(best[max(best)], score)
+    return sorted(best.items())
+
+
+def extrapolated(run: Run, rows: np.ndarray) -> np.ndarray:
+    """Scores at so many rows (m,), as far as the last two sizes of a search can tell."""
+    told = [(step.rows, step.score) for step in steps(run) if not step.region]
+    m, score = curve(run)[-1]
+    gains = np.array([gain_of_rows(told, m, int(n)) for n in rows])
+    return 1.0 - (1.0 - score) * (1.0 - gains)
+
+
+@plot
+def learning(run: Run) -> Figure | None:
+    """The best score by rows of the sample, and what more rows would bring if it went on like that."""
+    found = curve(run)
+    if len(found) < 2:
+        return None
+    per, name = _unit(run)
+    figure, axes = new(3.4, xlabel="rows to learn from", ylabel=name)
+    rows, scores = np.array(found).T
+    axes.plot(rows, per * scores, "o-", color=colour(0), ms=4.5, label="measured")
+    n = number(run.result.get("n")) or rows[-1]
+    ahead = np.geomspace(rows[-1], AHEAD * max(n, rows[-1]), 30)
+    axes.plot(ahead, per * extrapolated(run, ahead), ":", color=colour(0), label="extrapolated")
+    twice = extrapolated(run, np.array([2 * rows[-1]]))[0]
+    more = f"twice the rows: +{_points(run, twice - scores[-1])}"
+    axes.plot([2 * rows[-1]], [per * twice], "o", mfc="none", color=colour(0), ms=6, label=more)
+    _expected(axes, table(run.result.get("expected")), n, per)
+    axes.set_xscale("log")
+    store = [n] if n > APART * rows[-1] else []
+    ticks = [int(x) for x in [*rows, *store, ahead[-1]]]
+    axes.set_xticks(ticks, [_thousands(x) for x in ticks], minor=False)
+    axes.minorticks_off()
+    return finish(figure, axes)
+
+
+def _expected(axes: Axes, expected: Row, n: float, per: float) -> None:
+    """The model's expected score at the rows of the store, with its interval."""
+    if (interval := _interval(expected)) is None:
+        return
+    score, low, high = (per * value for value in interval)
+    errors = [[max(0.0, score - low)], [max(0.0, high - score)]]
+    axes.errorbar(
+        [n], [score], errors, fmt="s", color=colour(1), ms=5, capsize=4, label="expected of the model"
+    )
