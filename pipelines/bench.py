@@ -222,7 +222,9 @@ def options(config: str, **dcsvm: Any) -> dict[str, Any]:
     """A configuration file's options for arrays that are already scaled and labelled."""
     values = tomllib.loads((CONFIGS / f"{config}.toml").read_text())
     plain = {
-        name: value for name, value in values.items() if name not in ("scale", "positive", "memory_limit")
+        name: value
+        for name, value in values.items()
+        if name not in ("scale", "positive", "memory_limit", "search")
     }
     return {**plain, "dcsvm": dcsvm}
 

@@ -137,7 +137,7 @@ def bytes_sent(bench: Bench) -> list[Table]:
     train, _ = bench.stores("covtype")
     few = train if bench.sizes.is_quick else bench.copies(train, EXACT_ROWS)
     early = ("--config", CONFIGS / "covtype_early.toml")
-    planes = ("--solver", "cutting-plane", "--kernel", "linear", "--C", 1)
+    planes = ("--no-search", "--solver", "cutting-plane", "--kernel", "linear", "--C", 1)
     fits: dict[str, tuple[Any, ...]] = {
         "cutting-plane": (train, "--scale", "minmax", "--positive", 2, *planes),
         "dcsvm early": (train, *early),

@@ -28,7 +28,7 @@ from streamsvm.dry_run import Site, measure
 MOST_OFF = 0.3
 PILOT_S = 20
 BIG = 1_000_000_000
-COVTYPE = ("--scale", "minmax", "--positive", "2")
+COVTYPE = ("--no-search", "--scale", "minmax", "--positive", "2")
 FITS: dict[str, tuple[str, Sequence[Any]]] = {
     "covtype, DC-SVM early": ("covtype", ("--config", CONFIGS / "covtype_early.toml")),
     "covtype, cutting planes": (
@@ -44,7 +44,10 @@ FITS: dict[str, tuple[str, Sequence[Any]]] = {
     "ijcnn1, ADMM": ("ijcnn1", ("--config", CONFIGS / "ijcnn1.toml", "--solver", "admm-hss")),
     "a9a, DC-SVM exact": ("a9a", ("--config", CONFIGS / "a9a.toml")),
     "a9a, ALFPGM": ("a9a", ("--config", CONFIGS / "a9a.toml", "--solver", "alfpgm")),
-    "a9a, budget 500, 5 epochs": ("a9a", ("--gamma", 0.03, "--C", 8, "--solver", "bsgd", "--epochs", 5)),
+    "a9a, budget 500, 5 epochs": (
+        "a9a",
+        ("--no-search", "--gamma", 0.03, "--C", 8, "--solver", "bsgd", "--epochs", 5),
+    ),
 }
 
 

@@ -83,6 +83,7 @@ class Trial:
             "--model",
             self.folder / "model",
             "--json",
+            "--no-search",
             *where,
         ]
         command += ["--run-dir", self.folder / "run", "--checkpoint-every", "2 steps"]

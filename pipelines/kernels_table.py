@@ -79,6 +79,7 @@ def _fits(bench: Bench, data: str) -> Table:
         solver = "cutting-plane" if KERNELS[options["name"]].is_linear else "alfpgm"  # LIBSVM's problem
         words = [word for key, value in options.items() for word in ("--set", f"kernel.{key}={value}")]
         common = (
+            "--no-search",
             "--store",
             train,
             "--model",

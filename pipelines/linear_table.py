@@ -203,6 +203,7 @@ def outofcore(bench: Bench) -> list[Table]:
                 ]
             )
         options = (
+            "--no-search",
             "--solver",
             "cutting-plane",
             "--kernel",

@@ -7,7 +7,7 @@ items, and the files of --data that they need:
     electricity  electricity.csv.gz    shuffled, a fifth to test on, nothing given but the metric
     growing      covtype.csv.gz        5 million rows with noise in 1 GiB: plain and with a metric
 
-"metric" is the phase in which it is learned on a sample, the search of kernel, C and gamma included, "regions" the one
+"search" is the phase in which it is learned on a sample, along with kernel, C and gamma, "regions" the one
 in which that goes on in dense regions. Run it on a machine that does nothing else. The first fit, which compiles, is
 not counted.
 """
@@ -48,7 +48,7 @@ def covtype(bench: Bench) -> list[Table]:
             "7 classes: at least 97.2 % in less than 90 s",
             seven["accuracy"] >= 0.972 and seven["seconds"].median < 90,
         ),
-        ("learning the metric takes at most 15 s", two["metric"] <= 15),
+        ("learning the metric takes at most 15 s", two["search"] <= 15),
         (
             "aim: 98.3 % in 30 s",
             max(r["accuracy"] for r in records[1:3]) >= 0.983 and two["seconds"].median <= 30,
@@ -59,7 +59,7 @@ def covtype(bench: Bench) -> list[Table]:
 
 def electricity(bench: Bench) -> list[Table]:
     stores = bench.stores("electricity")
-    cases = {"plain, as it comes": (), "metric": ("--metric", "diagonal")}
+    cases = {"plain, as it comes": ("--no-search",), "metric": ("--no-search", "--metric", "diagonal")}
     records = [_record(bench, name, stores, words) for name, words in cases.items()]
     checks = [
         ("at least 89 %", records[1]["accuracy"] >= 0.89),
@@ -104,7 +104,7 @@ def _measured(fits: list[Run]) -> dict[str, Any]:
     found = last.get("metric", {})
     return {
         "seconds": Spread.of([each.seconds for each in fits]),
-        "metric": Seconds(last["seconds_by_phase"].get("metric", 0.0)),
+        "search": Seconds(last["seconds_by_phase"].get("search", 0.0)),
         "regions": Seconds(last["seconds_by_phase"].get("regions", 0.0)),
         "peak memory": Bytes(max(each.peak_rss_bytes for each in fits)),
         "kernel": found.get("kernel", "rbf"),

@@ -39,6 +39,7 @@ from tables import Bytes, Report, Share, Table
 from streamsvm.solvers.catalogue import SOLVERS as CATALOGUE
 
 RBF = ("--gamma", "2", "--C", "8")
+FIT = ("fit", "--no-search", "--force")
 PARTS = ("--set", "dcsvm.levels=1", "--set", "dcsvm.part_rows=500")
 MORE = {"dcsvm": PARTS, "bsgd": ("--set", "bsgd.partitions=2", "--budget", "200")}
 SOLVERS: dict[str, tuple[str, ...]] = {
@@ -142,7 +143,7 @@ def soak(bench: Bench, seconds: float, rate: int, every: float, cluster: Cluster
 
         with repeated(every, look):
             for name in takewhile(lambda _: memory.seconds < seconds, cycle(SOLVERS)):
-                fit = ("fit", "--store", rows, "--model", bench.work / "fit.model", "--force", *SOLVERS[name])
+                fit = (*FIT, "--store", rows, "--model", bench.work / "fit.model", *SOLVERS[name])
                 done = bench.command(*fit, "--scheduler", cluster.address)
                 memory.add(f"fit {name}", done.peak_rss_bytes)
     said = streaming.stderr.read().decode()

@@ -43,7 +43,8 @@ def compile_(bench: Bench) -> list[Table]:
     records, checks = [], []
     for solver in solver_names():
         most = COMPILED.get(solver, MOST_COMPILED)
-        command = ("fit", "--store", store, "--model", bench.work / "m", "--force", *asking_for(solver))
+        model = ("--model", bench.work / "m", "--force")
+        command = ("fit", "--no-search", "--store", store, *model, *asking_for(solver))
         with bench.nothing_compiled() as env:
             first, second = (bench.command(*command, env=env) for _ in range(2))
         more = first.cpu_seconds - second.cpu_seconds
@@ -63,7 +64,7 @@ def compile_(bench: Bench) -> list[Table]:
 
 def beside(bench: Bench) -> list[Table]:
     store = bench.stores("ijcnn1")[0]
-    command = ("fit", "--store", store, "--force")
+    command = ("fit", "--no-search", "--store", store, "--force")
     found = []
     for number in bench.sizes.numbers:
         each = bench.command(*command)
@@ -73,7 +74,7 @@ def beside(bench: Bench) -> list[Table]:
             found.append((each.cpu_seconds, each.cpu_seconds - work, each.seconds))
     whole, outside, wall = (Spread.of(values) for values in zip(*found, strict=True))
     record = {
-        "command": "fit --store ijcnn1.zarr",
+        "command": "fit --no-search --store ijcnn1.zarr",
         "seconds": wall,
         "CPU": whole,
         "beside the phases": outside,

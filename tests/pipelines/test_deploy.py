@@ -26,7 +26,7 @@ def test_a_local_cluster_by_hand(tmp_path):
     config = tmp_path / "local.yaml"
     settings = yaml.safe_load((ROOT / "configs" / "local.yaml").read_text())
     config.write_text(yaml.safe_dump(settings | {"n_workers": 1}))
-    fit = ("fit", "--store", store.url, "--model", tmp_path / "m.zarr", "--json")
+    fit = ("fit", "--no-search", "--store", store.url, "--model", tmp_path / "m.zarr", "--json")
     done = recipe("deploy_local.py", "--config", config, *fit)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

@@ -50,6 +50,7 @@ RECIPES = {
     "kernels": ("kernels_table.py",),
     "gradients": ("gradient_tiles.py",),
     "metric": ("metric_table.py",),
+    "choice": ("choice_table.py",),
 }
 # by themselves, as users start them, or within 1 GiB that this process may have passed; the others in this process
 PROCESSES = {"stream", "soak", "cluster", "commands", "dask"}
