@@ -24,6 +24,7 @@ from streamsvm.config import (
 )
 from streamsvm.errors import ConfigError, NotFoundError
 from streamsvm.options.base import parse_size
+from streamsvm.options.search import SearchConfig
 
 positive_floats = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 labels = st.text(min_size=1).map(str.strip).filter(bool)
@@ -199,11 +200,19 @@ def test_a_configuration_is_frozen():
         FitConfig().C = 2.0
 
 
-GROUPS = ("kernel", "dcsvm", "bsgd", "cutting_plane", "admm_hss", "alfpgm", "probability", "metric")
+GROUPS = ("kernel", "dcsvm", "bsgd", "cutting_plane", "admm_hss", "alfpgm", "probability", "metric", "search")
 
 
 def test_every_option_has_a_description_and_a_default():
-    for model in (FitConfig, KernelConfig, DCSVMConfig, BSGDConfig, CuttingPlaneConfig, ProbabilityConfig):
+    for model in (
+        FitConfig,
+        KernelConfig,
+        DCSVMConfig,
+        BSGDConfig,
+        CuttingPlaneConfig,
+        ProbabilityConfig,
+        SearchConfig,
+    ):
         model()
         for name, field in model.model_fields.items():
             assert field.description or name in GROUPS

@@ -195,7 +195,7 @@ def test_a_fit_loads_what_it_needs_only(tmp_path):
     """No rich either: it draws tables and bars for people."""
     X = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
     store = write(tmp_path / "s.zarr", Rows(X), (X[:, 0] > 0).astype(int))
-    words = ["fit", "--store", store.url, "--json"]
+    words = ["fit", "--no-search", "--store", store.url, "--json"]
     loaded = loaded_after(f"from streamsvm.cli.app import app\napp({words}, standalone_mode=False)")
     assert "numba" in loaded
     unused = {"sklearn", "pandas", "pyarrow", "river", "distributed", "dask_ml", "rich", "matplotlib"}

@@ -95,7 +95,7 @@ def test_fit_says_so_before_it_makes_anything(store, tmp_path, capsys):
 
 def test_a_model_is_repeated_as_it_is_but_not_by_another_solver(store, tmp_path):
     model = tmp_path / "m"
-    assert run("fit", "--store", store, "--model", model, "--early") == 0
+    assert run("fit", "--no-search", "--store", store, "--model", model, "--early") == 0
     assert run("fit", "--store", store, "--model", tmp_path / "again", "--config", model) == 0
     layer = read_layer(model)
     with pytest.raises(ConfigError, match=r"m: dcsvm\.early is read by solver dcsvm only"):

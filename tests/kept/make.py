@@ -82,7 +82,7 @@ def make(folder: Path) -> None:
     for name, options in FITS.items():
         store = sparse if name in ("exact", "planes", "rank") else dense
         gamma = () if "linear" in options else ("--gamma", 0.5)
-        run("fit", "--store", store, "--model", folder / name, *gamma, "--C", 5, *options)
+        run("fit", "--no-search", "--store", store, "--model", folder / name, *gamma, "--C", 5, *options)
         found = answers(str(folder / name), str(store))
         kept |= {f"{name}.{what}": values[:SHOWN] for what, values in found.items()}
     events = np.arange(-1.0, 2.0, 0.25)[:, None] * np.ones(3)

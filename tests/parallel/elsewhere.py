@@ -111,7 +111,7 @@ def table(path: Path) -> None:
 
 def commands(folder: Path) -> list[list[Any]]:
     s, t, run, model = folder / "s.zarr", folder / "t.zarr", folder / "run", folder / "dcsvm.model"
-    fit = ["fit", "--store", s, "--gamma", 0.5, "--C", 10]
+    fit = ["fit", "--store", s, "--gamma", 0.5, "--C", 10, "--no-search"]
     small = ["--tol", 0.1, "--set", "checkpoint_every='1 steps'"]
     return [
         ["ingest", folder / "a.csv", "--store", s, "--label", "y", "--split", 0.7, "--test-store", t],
@@ -123,7 +123,8 @@ def commands(folder: Path) -> list[list[Any]]:
         [*fit, "--solver", "bsgd", "--model", folder / "b.model", "--run-dir", folder / "b"],
         [*fit, "--solver", "alfpgm", "--model", folder / "a.model", "--run-dir", folder / "a"],
         [*fit, "--solver", "admm-hss", "--model", folder / "h.model", "--run-dir", folder / "h"],
-        ["fit", "--store", s, "--solver", "cutting-plane", "--kernel", "linear", "--model", folder / "l"],
+        ["fit", "--store", s, "--solver", "cutting-plane", "--kernel", "linear", "--model", folder / "l"]
+        + ["--no-search"],
         ["tune", "--store", s, "--config", folder / "search.toml", "--out", folder / "tried.csv"]
         + ["--run-dir", folder / "tried", "--model", folder / "best.model"],
         ["calibrate", "--model", model, "--store", t],

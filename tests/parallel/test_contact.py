@@ -167,6 +167,7 @@ def test_a_scheduler_that_dies_in_a_fit_is_one_line_on_stderr(tmp_path):
     store = write(tmp_path / "s.zarr", samples(3000, 8), np.arange(3000) % 2, step=100, chunk_rows=30)
     with running() as (scheduler, address, _, _):
         options = (
+            "--no-search",
             "--solver",
             "cutting-plane",
             "--kernel",

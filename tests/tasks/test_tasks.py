@@ -143,7 +143,7 @@ def test_a_task_of_one_file_is_fitted_scored_resumed_and_exported(against_rest, 
     X, y = three()
     store, model, out, runs = (tmp_path / name for name in ("s.zarr", "m.zarr", "p.csv", "run"))
     write(store, Rows(X), y)
-    how = ("--solver", "alfpgm", "--task", "against-rest", "--gamma", 0.5, "--C", 5)
+    how = ("--solver", "alfpgm", "--task", "against-rest", "--gamma", 0.5, "--C", 5, "--no-search")
     plan = answer(capfd, "fit", "--store", store, *how, "--dry-run")
     assert plan["problems"] == 3
     report = answer(capfd, "fit", "--store", store, "--model", model, "--run-dir", runs, *how)
