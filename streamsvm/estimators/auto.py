@@ -69,7 +69,7 @@ class AutoSVC(StoreClassifier):
     >>> svm.score(X[1::2], y[1::2]) > 0.9
     True
     >>> sorted(svm.chosen_)
-    ['C', 'early', 'gamma', 'kernel', 'metric', 'scale', 'solver']
+    ['C', 'early', 'gamma', 'kernel', 'metric', 'scale']
     """
 
     def __init__(

@@ -27,7 +27,7 @@ AS_CHOSEN = {
 
 
 @parametrize_with_checks(
-    [AutoSVC(search_params={"trials": 6})], expected_failed_checks=lambda _: AS_CHOSEN | ROUNDED
+    [AutoSVC(search_params={"trials": 2})], expected_failed_checks=lambda _: AS_CHOSEN | ROUNDED
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -224,7 +224,7 @@ class Stop(Exception):
     pass
 
 
-@pytest.mark.parametrize("at", [1, 7])
+@pytest.mark.parametrize("at", [1, pytest.param(7, marks=pytest.mark.slow)])  # later in the same search
 def test_killed_while_it_learns_it_goes_on_to_the_same_model(tmp_path, at):
     there = write(tmp_path / "s", Rows(noisy()[0]), noisy()[1], step=100, chunk_rows=128)
     options = build_config(("t", {"threads": 2, "checkpoint_every": "1 steps"} | DIAGONAL))
@@ -371,7 +371,7 @@ def test_regions_are_the_rows_nearest_to_their_centres(tmp_path, layout):
         np.testing.assert_array_equal(sample.asked.upper, np.ones(120))
 
 
-@pytest.mark.parametrize("at", [None, 2])
+@pytest.mark.parametrize("at", [None, pytest.param(2, marks=pytest.mark.slow)])  # the same, with a stop
 def test_where_rows_are_many_the_search_goes_on_in_regions(tmp_path, monkeypatch, at):
     """Killed in between or not, and the phase is said."""
     monkeypatch.setattr("streamsvm.training.choices.REGION_ROWS", 300)

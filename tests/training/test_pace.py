@@ -100,6 +100,7 @@ def test_trials_end_a_search_the_same_way_each_time():
     assert first["expected"] == second["expected"]
 
 
+@pytest.mark.slow  # seconds have to pass
 def test_a_budget_of_seconds_is_kept():
     """However short it is: a step, and a fit."""
     X, y = table(3000)
