@@ -28,6 +28,7 @@ from streamsvm.search.fold_by_fold import Job, Outcome, Score, slots_of
 from streamsvm.solvers.blockws import BlockSolver
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.solvers.lockstep import BLOCK, WHOLE, Lockstep, LockstepState
+from streamsvm.solvers.loop import is_late
 from streamsvm.tasks import task_of
 from streamsvm.tasks.base import Subproblem
 from streamsvm.tasks.pairs import vote
@@ -104,7 +105,7 @@ def along_C(
     until: float | None = None,
 ) -> Iterator[Outcome]:
     """Jobs of points that differ in C alone, on all folds; C rises. until: time.time() after which no more begin."""
-    if until is not None and time.time() > until:
+    if is_late(until):
         return
     jobs = sorted(jobs, key=lambda job: job.config.C)
     share, Cs = jobs[0].share, {job.point: job.config.C for job in jobs}
@@ -123,7 +124,7 @@ def along_C(
                 held = np.flatnonzero(fold_of == job.fold)
                 found = assess(judge, here.subset(held), [(0, len(held), (decisions[held], None))])
                 yield Outcome(point, job.fold, score(found), seconds)
-            if until is not None and time.time() > until:
+            if is_late(until):
                 return
 
 

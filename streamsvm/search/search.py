@@ -24,6 +24,7 @@ from streamsvm.search.fold_by_fold import Job, Outcome, one_by_one
 from streamsvm.search.folds_together import all_along_C, can_share
 from streamsvm.search.options import Point, TuneConfig
 from streamsvm.search.score_table import Kept
+from streamsvm.solvers.loop import is_late
 from streamsvm.tasks import task_of
 from streamsvm.train import run_facts, train, with_task
 from streamsvm.training.advice import uneven_columns
@@ -157,7 +158,7 @@ class _Search:
             self.kept.add(outcome, share)
             done += 1
             self.events.progress("tune", done, len(jobs), score=round(outcome.score, 5))
-            if self.until is not None and time.time() > self.until:
+            if is_late(self.until):
                 break
 
     def _outcomes(self, jobs: list[Job]) -> Iterator[Outcome]:

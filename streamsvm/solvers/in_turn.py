@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -11,6 +10,7 @@ import numpy as np
 
 from streamsvm.problems.dual import DualQP
 from streamsvm.solvers import blockws
+from streamsvm.solvers.loop import is_late
 
 
 class Duals(Protocol):
@@ -82,12 +82,12 @@ class InTurn:
             return replace(state, ended=True)
         dual = problem.dual(state.done)
         running = state.running or solver.init(dual, state.start[places])
-        late = self.until is not None and not solver.is_solved(running) and time.time() > self.until
-        if late:
-            running = solver.unshrunk(dual, running)
-        elif not solver.is_solved(running):
+        unsolved = not solver.is_solved(running)
+        if unsolved and not is_late(self.until):
             solver.out_of_rounds(running, blockws.MOST_ROUNDS)
             return replace(state, running=solver.step(dual, running))
+        if unsolved:
+            running = solver.unshrunk(dual, running)
         state.solved[places] = running.alpha
         return replace(
             state,
@@ -95,7 +95,7 @@ class InTurn:
             objective=state.objective + blockws.objective(dual, running),
             gap=state.gap + blockws.duality_gap(dual, running),
             running=None,
-            late=state.late or late,
+            late=state.late or unsolved,
         )
 
     @staticmethod

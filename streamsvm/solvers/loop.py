@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -25,10 +26,25 @@ def run(
     *,
     stop: Callable[[State], bool],
     on_step: Callable[[State], object] = lambda state: None,
+    until: float | None = None,
+    least: int = 1,
 ) -> State:
-    """Steps until `stop(state)`, from `state` or from the solver's own start."""
+    """Steps until `stop(state)`, from `state` or from the solver's own start.
+
+    until: time.time() that a step as long as the last one would pass: none follows. least: steps that are made all the
+    same, as what a solver starts from decides nothing.
+    """
     state = solver.init(problem) if state is None else state
     while not stop(state):
+        began = time.time()
         state = solver.step(problem, state)
         on_step(state)
+        least -= 1
+        if least <= 0 and is_late(until, time.time() - began):
+            break
     return state
+
+
+def is_late(until: float | None, step_s: float = 0.0) -> bool:
+    """Whether `until`, a time.time(), is past; or will be after a step of so many seconds."""
+    return until is not None and time.time() + step_s > until

@@ -57,6 +57,16 @@ class Subproblem(Weighed):
         """Variables of a row."""
         return len(self.y) // len(self.ids)
 
+    def variables(self, rows: np.ndarray) -> np.ndarray:
+        """Which of its variables are of some of its rows."""
+        return (np.arange(self.copies)[:, None] * len(self.ids) + rows).ravel()
+
+    def take(self, rows: np.ndarray) -> Subproblem:
+        """The dual of some of its rows alone: the others have variables of 0."""
+        own = self.variables(rows)
+        linear = self.linear[own] if isinstance(self.linear, np.ndarray) else self.linear
+        return Subproblem(self.ids[rows], self.y[own], self.columns[own], linear)
+
     def coefficients(self, alpha: np.ndarray) -> np.ndarray:
         """(m,) what its variables (c m,) make of each row in sum_i coef_i K(x_i, x)."""
         return (self.y * alpha).reshape(self.copies, -1).sum(axis=0)

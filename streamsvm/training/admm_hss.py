@@ -115,13 +115,13 @@ class ADMMHSSFit(PathFit):
         state, z, coef, dropped, bias = self._columns_solved(rows, problem)
         with self.phase("bias"), self.engine.serial_blas():
             f = matrix.product(y * z, self.engine.threads)
-        facts = self._facts(rows, problem, state)
+        facts, late = self._facts(rows, problem, state), not self._is_done(state)
         solutions = []
         for number, C in enumerate(Cs):
             own = slice(number * self.columns, (number + 1) * self.columns)
-            solved = _Solved(coef[:, own], bias[own], *_objective(z, y, f, upper, bias, own))
+            solved = _Solved(coef[:, own], bias[own], *_objective(z, y, f, upper, bias, own), late=late)
             own_facts: dict[str, Any] = {"C": C, "dropped_bound": float(dropped[own].max())}
-            if self.config.admm_hss.polish:
+            if self.config.admm_hss.polish and not late:
                 solved, more = self._polished(rows, y[:, own], upper[:, own], z[:, own], solved)
                 own_facts |= more
             solutions.append(self._solution(rows, order, solved, facts | own_facts))
@@ -239,7 +239,7 @@ class ADMMHSSFit(PathFit):
         state = ADMMState.from_arrays(saved) if saved is not None else None
 
         def stop(state: ADMMState) -> bool:
-            return state.steps >= options.iterations or state.residual <= options.residual
+            return self._is_done(state)
 
         def on_step(state: ADMMState) -> None:
             primal, dual = float(state.primal.max()), float(state.dual.max())
@@ -250,7 +250,11 @@ class ADMMHSSFit(PathFit):
 
         self.events.progress("admm", state.steps if state else 0, options.iterations)
         with self.engine.serial_blas():
-            return run(solver, problem, state, stop=stop, on_step=on_step)
+            return run(solver, problem, state, stop=stop, on_step=on_step, until=self.until)
+
+    def _is_done(self, state: ADMMState) -> bool:
+        options = self.config.admm_hss
+        return state.steps >= options.iterations or state.residual <= options.residual
 
     def _bias(self, rows: Rows, problem: _Problem, z: np.ndarray, coef: np.ndarray) -> np.ndarray:
         """(c,) equation (7) with the exact kernel: that of the compressed one is off by its smooth error."""
@@ -273,7 +277,7 @@ class ADMMHSSFit(PathFit):
         """The exact block solver from ADMM's point, column by column."""
         coef, bias = np.empty_like(solved.coef), np.empty_like(solved.bias)
         before = after = objective = 0.0
-        rounds, converged = 0, True
+        rounds, converged, late = 0, True, False
         solver = blockws.BlockSolver(self.config.tol, bias=True)
 
         def stop(state: blockws.BlockState) -> bool:
@@ -289,7 +293,9 @@ class ADMMHSSFit(PathFit):
                 def on_step(state: blockws.BlockState, c: int = c, dual: KernelDual = dual) -> None:
                     tell(c, blockws.facts(dual, state))
 
-                state = solver.unshrunk(dual, run(solver, dual, start, stop=stop, on_step=on_step))
+                state = run(solver, dual, start, stop=stop, on_step=on_step, until=self.until)
+                late = late or not stop(state)
+                state = solver.unshrunk(dual, state)
                 before += blockws.duality_gap(dual, start)
                 after += blockws.duality_gap(dual, state)
                 objective, rounds = objective + blockws.objective(dual, state), rounds + state.rounds
@@ -297,7 +303,7 @@ class ADMMHSSFit(PathFit):
                 coef[:, c], bias[c] = y[:, c] * state.alpha, state.bias
         tell.end()
         facts = {"gap_before_polish": before, "polish_rounds": rounds}
-        return _Solved(coef, bias, objective, after, converged), facts
+        return _Solved(coef, bias, objective, after, converged, late), facts
 
     def _facts(self, rows: Rows, problem: _Problem, state: ADMMState) -> dict[str, Any]:
         with self.phase("errors"), self.engine.serial_blas():
@@ -316,6 +322,7 @@ class ADMMHSSFit(PathFit):
     def _solution(self, rows: Rows, order: np.ndarray, solved: _Solved, facts: dict[str, Any]) -> Solution:
         kept = np.flatnonzero(solved.coef.any(axis=1))
         relative = solved.gap / max(abs(solved.objective), np.finfo(float).tiny)
+        converged = relative <= CONVERGED if solved.converged is None else solved.converged
         config = self.config.model_copy(update={"C": facts["C"]}).model_dump(mode="json")
         header = replace(self.prepared.header(), config=config)
         coef = solved.coef[kept].astype(np.float32)
@@ -325,11 +332,12 @@ class ADMMHSSFit(PathFit):
             solved.objective,
             solved.gap,
             len(kept),
-            exact=bool(self.config.admm_hss.polish),
-            converged=relative <= CONVERGED if solved.converged is None else solved.converged,
+            exact=solved.converged is not None,
+            converged=converged,
             advice=f"the gap is {relative:.2g} times the objective at C = {facts['C']:g} after {facts['steps']} steps; "
             "take a smaller C or more iterations, or let the exact solver finish (polish, 1000 say)",
             facts=facts,
+            late=solved.late and not converged,
         )
 
 
@@ -337,7 +345,7 @@ class ADMMHSSFit(PathFit):
 class _Solved:
     """coef (n, columns) y_i z_i, bias (columns,), and their dual objective and gap, summed over columns.
 
-    converged: what the exact solver says of itself, where it went on from ADMM.
+    converged: what the exact solver says of itself, where it went on from ADMM. late: time ended one of them.
     """
 
     coef: np.ndarray
@@ -345,6 +353,7 @@ class _Solved:
     objective: float
     gap: float
     converged: bool | None = None
+    late: bool = False
 
 
 def _objective(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from streamsvm.parallel.sizes import Weighed
 from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, dual_of
 from streamsvm.solvers import blockws
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
-from streamsvm.solvers.loop import run
+from streamsvm.solvers.loop import is_late, run
 from streamsvm.tasks.base import Subproblem
 from streamsvm.training.base import Context, Fit, Solution
 from streamsvm.training.drafts import Draft
@@ -31,19 +31,23 @@ from streamsvm.training.growth import Growth
 from streamsvm.training.prepare import Prepared
 
 ROW_BYTES = 300  # solver vectors of one row
-
-MakeDual = Callable[[Rows, int, int], DualQP]  # from all rows, threads and cache bytes
+HASTY_ROWS = 500  # of a problem that is begun when time is up
+OnStep = Callable[[Any, DualQP], None]
 
 
 @dataclass(frozen=True)
 class Facts:
-    """How one problem ended."""
+    """How one problem ended. late: before it was solved, as time was up."""
 
     intercept: float
     objective: float
     gap: float
     rounds: int
     violation: float
+    late: bool
+
+
+FACTS = len(fields(Facts))
 
 
 class _Growth(Growth):
@@ -112,7 +116,7 @@ class ALFPGMFit(Fit):
         intercept = np.array([f.intercept for f in facts])
         take = partial(self.kernel.support, rows)
         model = model_of_duals(self, alpha, intercept, take, break_ties=self.breaks_ties)
-        worst = max(f.violation for f in facts)
+        worst, late = max(f.violation for f in facts), any(f.late for f in facts)
         rounds, tol = [f.rounds for f in facts], self.config.tol
         return Solution(
             model,
@@ -120,10 +124,11 @@ class ALFPGMFit(Fit):
             sum(f.gap for f in facts),
             model.n_support,
             exact=True,
-            converged=worst <= tol,
+            converged=worst <= tol and not late,
             advice=f"stopped after {max(rounds)} rounds at a violation of {worst:.2g}, tol is {tol:g}; give a larger "
             "max_iter, or scale the features",
             facts={"rounds": rounds, "violation": worst},
+            late=late,
         )
 
     def _solved(self, rows: Rows, parts: list[Subproblem]) -> tuple[list[np.ndarray], list[Facts]]:
@@ -131,15 +136,17 @@ class ALFPGMFit(Fit):
         alphas, facts = [], []
         duals = [_Dual(self.kernel, part, self.upper[part.ids]) for part in parts]
         sizes = [len(part.y) for part in parts]
-        saved = self.checkpoints.load() or {"alpha": np.empty(0), "facts": np.empty((0, 5))}
+        saved = self.checkpoints.load() or {"alpha": np.empty(0), "facts": np.empty((0, FACTS))}
         done = len(saved["facts"])
         alphas += np.split(saved["alpha"], np.cumsum(sizes[:done]))[:done]
-        facts += [Facts(b, f, gap, int(rounds), v) for b, f, gap, rounds, v in saved["facts"].tolist()]
+        facts += [
+            Facts(b, f, gap, int(r), v, bool(late)) for b, f, gap, r, v, late in saved["facts"].tolist()
+        ]
         running = {name[8:]: value for name, value in saved.items() if name.startswith("running_")}
 
         def so_far(state: ALFPGMState | None = None) -> dict[str, Any]:
             now = {f"running_{name}": value for name, value in (state.to_arrays() if state else {}).items()}
-            table = np.array([astuple(f) for f in facts]).reshape(-1, 5)
+            table = np.array([astuple(f) for f in facts]).reshape(-1, FACTS)
             return {"alpha": np.concatenate([*alphas, np.empty(0)]), "facts": table} | now
 
         def keep(state: ALFPGMState | None = None) -> None:
@@ -155,13 +162,13 @@ class ALFPGMFit(Fit):
     def _solutions(
         self,
         rows: Rows,
-        duals: Sequence[MakeDual],
+        duals: Sequence[_Dual],
         running: dict[str, np.ndarray],
         keep: Callable[..., None],
     ) -> Iterator[tuple[np.ndarray, Facts]]:
         """Few problems one after the other in this process, each on all threads; many side by side."""
         cache_bytes, slots = self.config.cache_size, self.engine.slots
-        solve = partial(_solve, self.solver, self.config.alfpgm.max_iter or math.inf)
+        solve = _Solve(self.solver, self.config.alfpgm.max_iter or math.inf, self.until)
         if len(duals) >= 4 * slots and not running:
             alone = partial(_solve_alone, solve, cache_bytes // self.engine.worker_memory()[1])
             shared = (self.engine.share(rows),)
@@ -180,7 +187,7 @@ class ALFPGMFit(Fit):
 
             start = ALFPGMState.from_arrays(running) if running else None
             running = {}
-            yield solve(dual(rows, self.engine.threads, cache_bytes), start, on_step)
+            yield solve(rows, dual, self.engine.threads, cache_bytes, start, on_step)
         rounds.end()
 
 
@@ -203,26 +210,56 @@ class _Dual(Weighed):
 
         return dual_of(self.part, of_rows)
 
+    def few(self, most: int) -> np.ndarray:
+        """At most so many of its rows, half of each label."""
+        is_first = self.part.y[: len(self.part.ids)] > 0
+        sides = [side for side in map(np.flatnonzero, (is_first, ~is_first)) if len(side)]
+        places = [np.linspace(0, len(side) - 1, min(len(side), most // 2)).astype(np.intp) for side in sides]
+        return np.sort(np.concatenate([side[at] for side, at in zip(sides, places, strict=True)]))
 
-def _solve(
-    solver: ALFPGM,
-    most_rounds: float,
-    dual: DualQP,
-    start: ALFPGMState | None = None,
-    on_step: Callable[[Any, DualQP], None] = lambda state, problem: None,
-) -> tuple[np.ndarray, Facts]:
-    def stop(state: Any) -> bool:
-        return solver.is_solved(state) or state.rounds >= most_rounds
-
-    def told(state: Any) -> None:
-        on_step(state, dual)
-
-    state = solver.unshrunk(dual, run(solver, dual, start, stop=stop, on_step=told))
-    objective, gap = blockws.objective(dual, state), blockws.duality_gap(dual, state)
-    return state.alpha, Facts(state.bias, objective, gap, state.rounds, state.violation)
+    def take(self, rows: np.ndarray) -> _Dual:
+        """That of some of its rows alone."""
+        return _Dual(self.kernel, self.part.take(rows), self.upper[rows])
 
 
-def _solve_alone(
-    solve: Callable[[DualQP], tuple[np.ndarray, Facts]], cache_bytes: int, rows: Rows, make: MakeDual
-) -> tuple[np.ndarray, Facts]:
-    return solve(make(rows, 1, cache_bytes))
+@dataclass(frozen=True)
+class _Solve:
+    """How each problem is solved: by few of its rows where time is up before it is begun."""
+
+    solver: ALFPGM
+    most_rounds: float
+    until: float | None
+
+    def __call__(
+        self,
+        rows: Rows,
+        make: _Dual,
+        threads: int,
+        cache_bytes: int,
+        start: ALFPGMState | None = None,
+        on_step: OnStep = lambda state, problem: None,
+    ) -> tuple[np.ndarray, Facts]:
+        """Its variables and facts; start: where another run has left it."""
+        if start is not None or not is_late(self.until):
+            return self._solved(make(rows, threads, cache_bytes), start, on_step)
+        few = make.few(HASTY_ROWS)
+        found, facts = self._solved(make.take(few)(rows, threads, cache_bytes), None, on_step)
+        alpha = np.zeros(len(make.part.y))
+        alpha[make.part.variables(few)] = found
+        return alpha, replace(facts, late=len(few) < len(make.part.ids) or facts.late)
+
+    def _solved(self, dual: DualQP, start: ALFPGMState | None, on_step: OnStep) -> tuple[np.ndarray, Facts]:
+        def stop(state: Any) -> bool:
+            return self.solver.is_solved(state) or state.rounds >= self.most_rounds
+
+        def told(state: Any) -> None:
+            on_step(state, dual)
+
+        state: Any = run(self.solver, dual, start, stop=stop, on_step=told, until=self.until)
+        late, state = not stop(state), self.solver.unshrunk(dual, state)
+        objective, gap = blockws.objective(dual, state), blockws.duality_gap(dual, state)
+        return state.alpha, Facts(state.bias, objective, gap, state.rounds, state.violation, late)
+
+
+def _solve_alone(solve: _Solve, cache_bytes: int, rows: Rows, make: _Dual) -> tuple[np.ndarray, Facts]:
+    return solve(rows, make, 1, cache_bytes)

@@ -34,6 +34,7 @@ from streamsvm.training.growth import Growth
 from streamsvm.training.prepare import Prepared
 
 END_S = 1.0  # to write a model, and to end
+LATE = "the time budget ended it; give more"
 Report = dict[str, Any]  # what `fit --json` prints
 
 
@@ -85,7 +86,7 @@ class Solution:
 
     exact: the problem was neither divided nor approximated. converged: None of a solver that makes passes; where it is
     False, advice says what to do. facts: of this solver, for its report. decided (h, pairs): of the rows that were kept
-    out, where the model cannot be asked as its arrays are in a file.
+    out, where the model cannot be asked as its arrays are in a file. late: time was up before it was done.
     """
 
     model: Learned
@@ -97,6 +98,7 @@ class Solution:
     advice: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     decided: np.ndarray | None = None
+    late: bool = False
 
 
 class Fit(ABC):
@@ -136,8 +138,9 @@ class Fit(ABC):
 
     def certified(self, solution: Solution, calibration: Calibration | None = None) -> tuple[Learned, Report]:
         """The model with what is known of it, and the report. Warns where the solver ended before it converged."""
-        if solution.converged is False:
-            self.events(Warned(f"not converged: {solution.advice}", about="convergence"))
+        if solution.late or solution.converged is False:
+            advice = LATE if solution.late else solution.advice
+            self.events(Warned(f"not converged: {advice}", about="convergence"))
         certificate: dict[str, Any] = {
             "objective": solution.objective,
             "gap": solution.gap,

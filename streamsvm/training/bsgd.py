@@ -24,6 +24,7 @@ from streamsvm.models import BudgetModel
 from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.parallel.memory import MiB, require_memory
 from streamsvm.parallel.prefetch import ahead
+from streamsvm.solvers.loop import is_late
 from streamsvm.tasks.pairs import n_columns, signs
 from streamsvm.training.base import Context, Fit, Solution
 from streamsvm.training.drafts import Draft
@@ -32,6 +33,7 @@ from streamsvm.training.prepare import Prepared
 
 SHUFFLE = 2  # of the seed's streams: which windows come when, and in which order their rows
 WINDOW_BYTES = 32 * MiB
+BLOCKS = 8  # of a learner, between looks at the clock
 
 
 class _Growth(Growth):
@@ -69,6 +71,7 @@ class BSGDFit(Fit):
             BudgetLearner, self.kernel, self.scaling.width, n_columns(len(self.classes)), options
         )
         self.learner = self._learner()
+        self.epochs, self.late = 0.0, False  # so far; whether time was up before the last row
         self.loss = 0.0  # mean hinge loss of the last epoch's rows, each before its step
 
     def plan(self) -> dict[str, Any]:
@@ -82,12 +85,11 @@ class BSGDFit(Fit):
             accuracy = self._learn()
         model = BudgetModel.of(self.prepared.header(), self.learner)
         facts = asdict(self.learner.stats()) | {
-            "epochs": self.config.bsgd.epochs,
+            "epochs": self.epochs if self.late else self.config.bsgd.epochs,
             "online_accuracy": accuracy,
         }
-        return Solution(
-            model, self._objective(), None, model.n_support, exact=False, converged=None, facts=facts
-        )
+        numbers = self._objective(), None, model.n_support
+        return Solution(model, *numbers, exact=False, converged=None, facts=facts, late=self.late)
 
     def _learn(self) -> float:
         """All epochs, or those that a saved state has left; accuracy in the last one, of each row before its step."""
@@ -97,6 +99,8 @@ class BSGDFit(Fit):
             counted = counted if epoch == first_epoch else np.zeros(3)
             start = first_block if epoch == first_epoch else 0
             self._learn_epoch(epoch, order, start, counted)
+            if epoch + 1 < self.config.bsgd.epochs and self._is_over():
+                break
         right, loss, rows = counted
         self.loss = loss / max(rows, 1)
         return right / max(rows, 1)
@@ -123,6 +127,9 @@ class BSGDFit(Fit):
             )
             place = {"epoch": epoch, "block": number, "counted": counted}
             self.checkpoints.offer(partial(self._state, place), last=number == len(order))
+            if number < len(order) and self._is_over():
+                break
+        self.epochs = epoch + float(counted[2]) / self.store.n
         facts = {"accuracy": counted[0] / counted[2], "loss": counted[1] / counted[2]}
         self.events(Epoch(epoch=epoch + 1, **facts, **asdict(self.learner.stats())))
 
@@ -133,7 +140,23 @@ class BSGDFit(Fit):
         for number, (rows, shuffled) in windows:
             ids = self.windows[number][0] + shuffled
             Y, weight = signs(self.codes[ids], len(self.classes)), self.weight[ids]
-            yield 1, _score(self.learner.learn(rows, Y, weight, self.engine.threads), Y, weight)
+            yield 1, self._learnt(rows, Y, weight)
+
+    def _learnt(self, rows: Rows, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """The score of a window's rows, of those that there is time for."""
+        score, step = np.zeros(3), BLOCKS * self.learner.block_rows
+        for start in range(0, len(rows), step):
+            if start and self._is_over():
+                break
+            here = slice(start, start + step)
+            decisions = self.learner.learn(rows.take(here), Y[here], weight[here], self.engine.threads)
+            score += _score(decisions, Y[here], weight[here])
+        return score
+
+    def _is_over(self) -> bool:
+        """Whether time is up; asked where rows are left."""
+        self.late = self.late or is_late(self.until)
+        return self.late
 
     def _together(self, epoch: int, order: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """(windows, score) of each round: a window for each partition, learnt side by side; then their mean goes on.

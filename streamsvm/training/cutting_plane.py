@@ -27,6 +27,7 @@ from streamsvm.training.growth import Growth, Seen
 from streamsvm.training.prepare import Prepared
 
 LANDMARKS = 3  # of the seed's streams: which rows are landmarks
+LEAST_STEPS = 2  # the first one takes the plane at 0, where it stays
 LEAST_IDLE = 10  # see CuttingPlane: where memory is short
 
 
@@ -78,6 +79,7 @@ class CuttingPlaneFit(Fit):
             advice=f"stopped after {passes.count} passes, before the gap was below tol ({self.config.tol:g}); allow "
             "more passes, or scale the features",
             facts=self._facts(state, passes),
+            late=not self._stop(state, passes),
         )
 
     def _linear_model(
@@ -126,7 +128,10 @@ class CuttingPlaneFit(Fit):
                 lambda: {"passes": passes.count, **state.to_arrays()}, last=self._stop(state, passes)
             )
 
-        return run(solver, risk, state, stop=lambda state: self._stop(state, passes), on_step=on_step)
+        def stop(state: BundleState) -> bool:
+            return self._stop(state, passes)
+
+        return run(solver, risk, state, stop=stop, on_step=on_step, until=self.until, least=LEAST_STEPS)
 
     def _stop(self, state: BundleState, passes: Passes) -> bool:
         return self._solver.done(state) or passes.count >= self.options.passes

@@ -86,8 +86,8 @@ class DCSVMFit(Fit):
                 facts |= part_facts(model, np.bincount(state.division.parts))
         numbers = (state.objective, state.gap, model.n_support)
         exact = self.solver.early is None
-        advice = "the time budget ended it; give more, or larger --tol"
-        return Solution(model, *numbers, exact, not state.late, advice, facts, decided)
+        ended: dict[str, Any] = {"converged": not state.late, "late": state.late}
+        return Solution(model, *numbers, exact, facts=facts, decided=decided, **ended)
 
     def plan(self) -> dict[str, Any]:
         """Levels, parts and memory."""

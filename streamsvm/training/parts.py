@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from streamsvm.kernels.base import Kernel
 from streamsvm.progress import advance
 from streamsvm.solvers.dcsvm import PartSolution, support_of
 from streamsvm.solvers.in_turn import InTurn, InTurnState
-from streamsvm.solvers.loop import run
+from streamsvm.solvers.loop import is_late, run
 from streamsvm.training.part_metric import PartMetric
 from streamsvm.training.subproblems import Asked, TaskDuals, in_memory
 
@@ -49,7 +48,7 @@ class PartSolver:
     ) -> KeptPart:
         """The solution of a part, from alpha of its rows."""
         rows, weights = reader.rows(part), None
-        if self.until is not None and time.time() > self.until:
+        if is_late(self.until):
             return self._hasty(rows, ids, asked)
         if self.refits:
             metric = PartMetric(self.kernel, self.refits, self.threads, self._trial)
