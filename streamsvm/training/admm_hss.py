@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -46,6 +47,8 @@ CONVERGED = (
     2e-2  # gap over objective: where ADMM has ended in time it is 1e-4 to 1e-2, else from 0.1 to beyond 10
 )
 SHOWN_LEVELS = 7  # of the cluster tree, whose ranks are told node by node
+FEW_ROWS = 2048
+COMPRESS_SHARE, COMPRESS_POWER = 0.7, 1.1  # of the time left; of the rows, by which it grows
 INCOMPRESSIBLE = 0.9  # mean share of the largest possible ranks from which compressing does not pay
 
 
@@ -185,9 +188,10 @@ class ADMMHSSFit(PathFit):
                 found: Factorisation = load_factorisation(path)
                 if found.key == key:
                     return found
-        order, matrix, inverse = self._made(rows, self.options)
+        ids = self._in_time(rows)
+        order, matrix, inverse = self._made(rows.take(ids) if len(ids) < len(rows) else rows, self.options)
         self._warn_of_ranks(matrix)
-        made = Factorisation(order, matrix, inverse, key)
+        made = Factorisation(ids[order], matrix, inverse, key)
         if path:
             with self.phase("keep"):
                 try:
@@ -195,6 +199,19 @@ class ADMMHSSFit(PathFit):
                 except StorageError as error:
                     self.events(Warned(f"{error}: --resume would compress once more"))
         return made
+
+    def _in_time(self, rows: Rows) -> np.ndarray:
+        """Which rows there is time to compress, by what few of them take: nothing ends it once it has begun."""
+        n, few = len(rows), max(FEW_ROWS, len(rows) // 32)
+        if self.until is None or n < 4 * few:
+            return np.arange(n)
+        drawn, began = np.random.default_rng([self.config.seed, 6]).permutation(n), time.time()
+        self._made(rows.take(np.sort(drawn[:few])), self.options)
+        left_s, took_s = COMPRESS_SHARE * (self.until - time.time()), time.time() - began
+        count = min(n, int(few * max(1.0, left_s / took_s) ** (1 / COMPRESS_POWER)))
+        if count < n:
+            self.events(Warned(f"the time left allows {count:,} of {n:,} rows to be learned from"))
+        return np.sort(drawn[:count])
 
     def _made(self, rows: Rows, options: HSSOptions) -> tuple[np.ndarray, KernelMatrix, ShiftedKernel]:
         """Order, matrix and factor; once more with definite bases where others were tried and are not enough."""
