@@ -3,6 +3,8 @@
 The fit's own code runs on rising random subsets of the rows, as many as the given seconds allow. What it took is
 carried on to n rows: by the line through the last two where it grows no faster than the rows, by their power of n where
 it does. DC-SVM divides them into as many parts as all rows: parts of the same regions, thinner ones.
+
+Where options are to be chosen, one search on fewer rows chooses them first, and small fits have what it chose.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,15 +26,18 @@ from streamsvm.parallel.memory import MiB, free_bytes
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.tasks import task_of
-from streamsvm.train import train_in_memory, with_task
+from streamsvm.train import Run, as_chosen, plan, planned, train_in_memory, with_task
+from streamsvm.training.choices import DENSE
 from streamsvm.training.drawn import folds_of
 from streamsvm.training.growth import Growth
 from streamsvm.training.memory_plan import stay_in_memory
+from streamsvm.training.pace import in_time
 
 LEAST_ROWS = Growth.least_rows  # of a pilot
 STRETCHES = 64  # of neighbouring rows, from which pilots are drawn: a large store is not read whole
 SAMPLE_SHARE = 1 / 8  # of the memory limit, for the rows of pilots
-SEARCH_POWER = 1.5  # of the rows, by which a search grows
+SEARCH_ROWS = 6_000  # that options are chosen by beforehand: more than those held out in folds
+SEARCH_POWER = 1.2  # of the rows, by which a search grows
 MOST_LOADING_S = 2.0  # of compiled code
 TASK_S = 2e-3  # of the leading process, for a task on a cluster
 PROCESSES_S = 5.0  # until local processes have started
@@ -54,6 +59,22 @@ class Pilot:
     @property
     def total_s(self) -> float:
         return sum(self.seconds.values())
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A search on fewer rows: how many it chose by, its seconds by phase, and the configuration of all rows."""
+
+    rows: int
+    seconds: dict[str, float]
+    config: FitConfig
+    facts: dict[str, Any]
+
+    def grown(self, n: int, sample: int) -> dict[str, float]:
+        """Seconds by phase of a search of n rows: it looks at a sample of them, and takes folds of few."""
+        most = min(n, max(sample, self.rows))
+        longer = (most / self.rows) ** SEARCH_POWER * folds_of(most) / folds_of(self.rows)
+        return {name: s * (longer if name == "search" else 1.0) for name, s in self.seconds.items()}
 
 
 @dataclass(frozen=True)
@@ -81,7 +102,7 @@ class Costs:
     of one process, decoding included. limit_bytes, threads: of the pilots. start_s: until a process is ready, the
     loading of compiled code included; base_bytes: its memory then. is_spread: whether workers share more than reading.
     divided: rows beyond which there are more parts, not larger ones, and all grows with the rows; None where a fit is
-    not of parts alone. sample: rows that options are chosen by, at most.
+    not of parts alone. sample: rows that options are chosen by, at most; choice: what fewer chose.
     """
 
     solver: str
@@ -99,6 +120,7 @@ class Costs:
     divided: int | None
     pilots: Sequence[Pilot]
     sample: int = 0
+    choice: Choice | None = None
 
     def at(self, n: int, site: Site) -> dict[str, Any]:
         """Estimates for n rows: seconds, seconds by phase, bytes."""
@@ -130,8 +152,9 @@ class Costs:
         seconds = {}
         for name in dict.fromkeys(name for pilot in self.pilots for name in pilot.seconds):
             own = [pilot.seconds.get(name, 0.0) for pilot in self.pilots]
-            alone = self._searched(n, own[-1]) if name == "search" else self._grown(n, own)
-            seconds[name] = alone * (faster if name in spread else 1.0)
+            seconds[name] = self._grown(n, own) * (faster if name in spread else 1.0)
+        if self.choice:
+            seconds |= self.choice.grown(n, self.sample)
         rate = min(self.read_bytes_s * max(1, site.workers), site.store_bytes_s)
         seconds["read store"] = self._rows_read(n, site) * self.row_bytes / rate
         seconds["scratch"] = 2 * self._scratch_bytes(n, site) / rate
@@ -140,11 +163,6 @@ class Costs:
             tasks += self._rows_read(n, site) / self.block_rows
             seconds["lead"] = PROCESSES_S + tasks * TASK_S + self.network_bytes(n) / site.network_bytes_s
         return seconds | {"start": self.start_s}
-
-    def _searched(self, n: int, seconds: float) -> float:
-        """Seconds of a search of n rows: it looks at a sample of them, and takes folds of few."""
-        m, most = self.pilots[-1].n, min(n, max(self.sample, self.pilots[-1].n))
-        return seconds * (most / m) ** SEARCH_POWER * folds_of(most) / folds_of(m)
 
     def network_bytes(self, n: int) -> float:
         """Between the leading process and the workers of a cluster, rows among them; what is small is left out."""
@@ -192,15 +210,17 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
 
     start_s: what a process takes to be ready.
     """
-    limit = config.memory_limit or free_bytes()
+    limit, until = config.memory_limit or free_bytes(), time.perf_counter() + seconds
     here = {"workers": None, "scheduler": None, "memory_limit": None}  # pilots are small: SAMPLE_SHARE
     config = with_task(config, store).model_copy(update=here)
-    most = int(SAMPLE_SHARE * limit / (store.nbytes / store.n))
+    most, sample, choice = int(SAMPLE_SHARE * limit / (store.nbytes / store.n)), config.search.sample, None
+    if config.search.options:
+        choice = chosen(store, config, most)
+        config = choice.config
     sizes = [m for m in _sizes(store.n, config) if LEAST_ROWS <= m <= most] or [min(store.n, most)]
     rows, read_bytes_s = _drawn(store, sizes[-1], np.random.default_rng(config.seed))
     first, again = (_pilot(rows, config, store.n, min(LEAST_ROWS, sizes[0])) for _ in range(2))
     pilots, growth = list[Pilot](), growth_of(config)
-    until = time.perf_counter() + seconds
     for m, following in zip(sizes, [*sizes[1:], None], strict=True):
         pilots.append(_pilot(rows, config, store.n, m))
         took = [p.total_s for p in pilots]
@@ -227,8 +247,29 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
         growth.is_spread(config, task.n_subproblems(k)),
         growth.divided(store.n, config),
         pilots,
-        config.search.sample,
+        sample,
+        choice,
     )
+
+
+def chosen(store: Store, config: FitConfig, most: int) -> Choice:
+    """What a search of at most so many rows chooses; early prediction or not, as all rows need it."""
+    sample = config.search.sample
+    few = min(sample, SEARCH_ROWS)
+    like = few * min(store.n / sample, DENSE)  # a larger one has regions, where all rows have them
+    m = min(most, store.n, max(few, round(like)))
+    rows, _ = _drawn(store, m, np.random.default_rng(config.seed))
+    search = config.search.model_copy(update={"sample": few, "time_budget": None})
+    with planned(rows, config.model_copy(update={"search": search}), Run()) as fit:
+        prepared, learned = fit.prepared, dict(fit.prepared.learned or {})
+        if steps := learned.get("rungs"):
+            prepared = in_time(replace(prepared, store=store), steps, fit.context)
+        phases = {name: s for name, s in fit.phase.seconds.items() if name in ("search", "regions")}
+    told: dict[str, Any] = {
+        name: learned[name] for name in ("kernel", "gamma", "C", "scale", "score") if name in learned
+    }
+    told |= {"metric": learned.get("kind", "none"), "early": prepared.config.dcsvm.early}
+    return Choice(min(m, few), phases, as_chosen(prepared.config), told)
 
 
 def _spooled_row_bytes(store: Store, config: FitConfig) -> float:
@@ -322,12 +363,17 @@ def estimate(store: Store, config: FitConfig, seconds: float, start_s: float) ->
     """What a fit of the whole store will take where the configuration says.
 
     peak_rss_bytes_estimated: where memory is no concern. Below it a fit reads again what it cannot hold, down to
-    least_bytes_estimated; `fits` says whether the limit is above that.
+    least_bytes_estimated; `fits` says whether the limit is above that. With options that are chosen, what would be, and
+    its plan; a time budget ends a fit that would take longer.
     """
     costs, limit = measure(store, config, seconds, start_s), config.memory_limit or free_bytes()
     least = costs.least_bytes(store.n)
     memory = {"limit_bytes": limit, "least_bytes_estimated": least, "fits": least <= limit}
-    return costs.at(store.n, site_of(config)) | memory
+    found = costs.at(store.n, site_of(config)) | memory
+    if costs.choice:
+        found = plan(store, costs.choice.config) | {"chosen": costs.choice.facts} | found
+    budget_s = config.search.time_budget or math.inf
+    return found | {"seconds_estimated": min(found["seconds_estimated"], budget_s)}
 
 
 def does_not_fit(found: dict[str, Any]) -> str:

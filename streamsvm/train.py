@@ -135,7 +135,7 @@ def learned(store: Store, config: FitConfig, run: Run) -> list[tuple[Learned, Re
         calibrations = [] if chooses else _calibrations(store, config, run, phase)
         with planned(store, config, run, phase) as fit, opened_draft(run.model_path, phase) as draft:
             if chooses:  # once for all folds, as what is chosen costs more than a fit
-                calibrations = _calibrations(fit.store, _as_chosen(fit.config), run, phase)
+                calibrations = _calibrations(fit.store, as_chosen(fit.config), run, phase)
             if run.run_dir is not None:
                 run.events(Planned(fit.kernel.to_attrs(), fit.scaling.kind, fit.plan()))
             solutions = _solved(fit, draft, run.Cs)
@@ -257,7 +257,7 @@ def without_probabilities(config: FitConfig) -> FitConfig:
     return config.model_copy(update={"probability": ProbabilityConfig()})
 
 
-def _as_chosen(config: FitConfig) -> FitConfig:
+def as_chosen(config: FitConfig) -> FitConfig:
     """The configuration of fits that repeat what was chosen, on other rows."""
     return config.model_copy(update={"holdout": 0, "rows": None, "search": SearchConfig(options=())})
 

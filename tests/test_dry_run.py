@@ -12,8 +12,10 @@ from making import samples
 
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.store import Store
-from streamsvm.dry_run import Costs, Pilot, Site, does_not_fit, estimate, grown, measure
+from streamsvm.dry_run import SEARCH_POWER, Choice, Costs, Pilot, Site, does_not_fit, estimate, grown, measure
+from streamsvm.search.bare import completed
 from streamsvm.train import train_in_memory
+from streamsvm.training.choices import with_choices
 
 N = 3_000
 
@@ -145,3 +147,38 @@ def test_sparse_rows_weights_and_queries_come_along():
 def test_a_small_store_is_its_own_pilot():
     store = Store.from_arrays(samples(60, 3).X, np.arange(60) % 2)
     assert [pilot.n for pilot in measure(store, FitConfig(), 5.0).pilots] == [60]
+
+
+def test_one_search_beforehand_chooses_for_all_small_fits(monkeypatch):
+    """They have what it chose: a search in each would take longer than the fit."""
+    searches = []
+
+    def counting(prepared, context):
+        searches.append(prepared.store.n)
+        return with_choices(prepared, context)
+
+    monkeypatch.setattr("streamsvm.train.with_choices", counting)
+    monkeypatch.setattr("streamsvm.dry_run.SEARCH_ROWS", 250)
+    config = completed([("t", {"search": {"sample": 600}, "threads": 1})])
+    found = estimate(data(), config, 1.0, 0.0)
+    assert searches == [1000]  # as dense to 250 as 3,000 are to 600
+    assert found["chosen"].keys() >= {"kernel", "gamma", "C", "scale", "metric", "early"}
+    by_phase = found["seconds_estimated_by_phase"]
+    assert by_phase["search"] > 0
+    assert sum(by_phase.values()) == pytest.approx(found["seconds_estimated"])
+    assert all(p["seconds"] < by_phase["search"] for p in found["pilots"])
+
+
+def test_a_time_budget_ends_what_would_take_longer():
+    config = completed([("t", {"search": {"time_budget": 5, "sample": 200}, "threads": 1})])
+    assert estimate(data(), config, 1e-9, 100.0)["seconds_estimated"] == 5.0
+
+
+def test_a_search_grows_with_its_sample_up_to_its_most_rows():
+    choice = Choice(6_000, {"search": 2.0, "regions": 3.0}, FitConfig(), {})
+    assert choice.grown(6_000, 20_000) == {"search": 2.0, "regions": 3.0}
+    assert choice.grown(10**6, 20_000) == choice.grown(20_000, 20_000)
+    assert choice.grown(20_000, 20_000)["search"] == pytest.approx(2.0 * (20 / 6) ** SEARCH_POWER)
+    assert (
+        costs(choice=choice, sample=6_000).at(1000, Site(0, 2))["seconds_estimated_by_phase"]["regions"] == 3
+    )
