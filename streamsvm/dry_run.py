@@ -23,7 +23,7 @@ from streamsvm.data.store import Store
 from streamsvm.events import Event, Events, Phase, Record, Round
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import MiB, free_bytes
-from streamsvm.runs.phases import usage_so_far
+from streamsvm.runs.phases import SEARCH, usage_so_far
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.tasks import task_of
 from streamsvm.train import Run, as_chosen, plan, planned, train_in_memory, with_task
@@ -264,7 +264,7 @@ def chosen(store: Store, config: FitConfig, most: int) -> Choice:
         prepared, learned = fit.prepared, dict(fit.prepared.learned or {})
         if steps := learned.get("rungs"):
             prepared = in_time(replace(prepared, store=store), steps, fit.context)
-        phases = {name: s for name, s in fit.phase.seconds.items() if name in ("search", "regions")}
+        phases = {name: s for name, s in fit.phase.seconds.items() if name in SEARCH}
     told: dict[str, Any] = {
         name: learned[name] for name in ("kernel", "gamma", "C", "scale", "score") if name in learned
     }

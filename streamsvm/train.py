@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
@@ -69,9 +69,7 @@ def train(
 ) -> Report:
     """Trains, writes the model, returns the report that `fit --json` prints. Raises StreamSVMError."""
     config, start = with_task(config, store), used_s()
-    with ExitStack() as stack:
-        if run_dir is not None:
-            events = stack.enter_context(recorded(run_dir, events, resume, **run_facts(store, config)))
+    with recorded(run_dir, events, resume, **run_facts(store, config)) as events:
         until = end_of(config, start[0])
         run = Run(events, model_path, run_dir, resume, performance_report, until=until)
         [(model, report)] = learned(store, config, run)

@@ -10,12 +10,13 @@ import typer
 
 from streamsvm.cli.output import emit, print_table
 from streamsvm.config import FitConfig
+from streamsvm.runs.phases import SEARCH, searched_s
 from streamsvm.storage.human import heading, human, percent, score_text
 
 Report = dict[str, Any]
 SHARES = 3  # columns that are named
 LEAST = 0.001  # share of one that is named
-SEARCH, BEFORE = ("search", "regions"), ("start", "compile", "scale")  # phases; all others are the fit
+BEFORE = ("start", "compile", "scale")  # phases; all others are the search and the fit
 SAID = ("metric", "expected", "gamma", "exact", "config")  # in words, or not at all
 NAMES = {"n": "rows", "d": "columns", "n_support": "support vectors"}
 
@@ -108,7 +109,7 @@ def _expected(expected: Report) -> dict[str, str]:
 def times(report: Report) -> str:
     """Seconds of the command, and what took them."""
     phases = report.get("seconds_by_phase") or {}
-    search = sum(phases.get(name, 0.0) for name in SEARCH)
+    search = searched_s(phases)
     fit = sum(seconds for name, seconds in phases.items() if name not in (*SEARCH, *BEFORE))
     text = human("seconds", float(report["seconds"]))
     return f"{text}: search {search:.1f} s, fit {fit:.1f} s" if search else text

@@ -14,6 +14,7 @@ from streamsvm.report.metric import is_single
 from streamsvm.report.plots import colour
 from streamsvm.report.read import Run
 from streamsvm.report.values import Row, table, table_rows
+from streamsvm.runs.phases import searched_s
 from streamsvm.runs.records import number
 from streamsvm.storage.human import human, score_text
 from streamsvm.training.expected import gain_of_rows
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 CHOICES = ("kernel", "scale", "gamma", "C")  # of a step
 STEP = ("rows", *CHOICES, "columns", "score", "support", "seconds")
-PHASES = ("search", "regions")
 MARKERS = "osD^v"
 AHEAD = 4  # times the rows of a store, to which scores are extrapolated
 APART = 1.8  # times that labels of an axis have to be from each other
@@ -79,7 +79,7 @@ def _interval(expected: Row) -> tuple[float, float, float] | None:
 
 def _seconds(run: Run) -> Row:
     told = table(run.result.get("seconds_by_phase"))
-    seconds = sum(number(told.get(name)) or 0.0 for name in PHASES)
+    seconds = searched_s({name: number(value) or 0.0 for name, value in told.items()})
     return {"search": human("seconds", float(seconds))} if seconds else {}
 
 

@@ -91,12 +91,15 @@ def _rss_bytes(process: psutil.Process) -> int:
 
 
 @contextmanager
-def recorded(run_dir: Path, events: Events, resume: bool, **facts: Any) -> Iterator[Events]:
+def recorded(run_dir: Path | None, events: Events, resume: bool, **facts: Any) -> Iterator[Events]:
     """Events that go into the run directory too, which is locked meanwhile; the first one, `Started`, has the facts.
 
     Results of an earlier run are removed. What ends the run is its last record: `done`, or `failed` with a message.
-    Raises StorageError.
+    Without a run directory, events as they are. Raises StorageError.
     """
+    if run_dir is None:
+        yield events
+        return
     with run_folder(run_dir):
         for name in (RESULT,) if resume else (RESULT, EVALUATION):
             (run_dir / name).unlink(missing_ok=True)

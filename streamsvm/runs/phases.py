@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import psutil
 
 from streamsvm.parallel.machine import peak_rss_bytes
+
+SEARCH = ("search", "regions")  # phases in which options are chosen
 
 
 class Phases:
@@ -67,6 +69,11 @@ def whole_command(report: dict[str, Any], start: tuple[float, float]) -> dict[st
     seconds = {"start": round(start[0], 4), **seconds, "other": round(other, 4)}
     busy = {"start": _busy(start[1], start[0]), **busy, "other": _busy(cpu, other)}
     return report | {"seconds_by_phase": seconds, "cores_busy_by_phase": busy} | total
+
+
+def searched_s(seconds: Mapping[str, float]) -> float:
+    """Seconds of those by phase in which options were chosen."""
+    return sum(seconds.get(name, 0.0) for name in SEARCH)
 
 
 def used_s() -> tuple[float, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from streamsvm.events import Events, heard
 from streamsvm.models.files import read_attrs
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.runs.directory import TUNE, end_with, recorded, write_result
-from streamsvm.runs.phases import Phases, usage_so_far, used_s
+from streamsvm.runs.phases import Phases, searched_s, usage_so_far, used_s
 from streamsvm.train import Run, end_of, planned, run_facts, train, with_task
 
 PARAMS = ("scale", "kernel.name", "kernel.gamma", "C", "metric.kind", "dcsvm.early")
@@ -42,29 +41,18 @@ def tune_as_fit(
         report = train(store, config, model_path=model_path, run_dir=run_dir, resume=resume, events=events)
         chosen = build_config((str(model_path), read_attrs(model_path)["config"]))
         found = _found(chosen, report["metric"])
-        return found | {"refit": report, "seconds_search": _seconds(report)} | usage_so_far()
-    with ExitStack() as stack:
-        told = events
-        if run_dir is not None:
-            told = stack.enter_context(recorded(run_dir, events, resume, **run_facts(store, config)))
-        stack.enter_context(compiling_told(told))
+        found |= {"refit": report, "seconds_search": searched_s(report["seconds_by_phase"])}
+        return found | usage_so_far()
+    with recorded(run_dir, events, resume, **run_facts(store, config)) as told, compiling_told(told):
         run, phase = Run(told, None, run_dir, resume, until=end_of(config, start[0])), Phases()
-        fit = stack.enter_context(planned(store, config, run, phase))
-        found = _found(fit.config, dict(fit.prepared.learned))
+        with planned(store, config, run, phase) as fit:
+            learned = dict(fit.prepared.learned)
+            found = _found(fit.config, learned)
         found |= {"seconds_search": time.perf_counter() - began} | usage_so_far()
         if run_dir is not None:
             write_result(run_dir, TUNE, found["results"])
-            end_with(
-                run_dir,
-                told,
-                {"solver": config.solver, "metric": dict(fit.prepared.learned)} | phase.report(),
-            )
+            end_with(run_dir, told, {"solver": config.solver, "metric": learned} | phase.report())
     return found
-
-
-def _seconds(report: dict[str, Any]) -> float:
-    seconds = report["seconds_by_phase"]
-    return sum(seconds.get(name, 0.0) for name in ("search", "regions"))
 
 
 def _found(config: FitConfig, chose: dict[str, Any]) -> dict[str, Any]:

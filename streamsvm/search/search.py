@@ -49,11 +49,10 @@ def tune(
     With model_path a model of the best point on all rows is written, and `refit` is its report; with run_dir scores are
     kept as they come, `tune.json` holds the results, `result.json` what else came of it. Raises StreamSVMError.
     """
-    began, start, told = time.perf_counter(), used_s(), events
+    began, start = time.perf_counter(), used_s()
+    about = run_facts(store, with_task(points[0][1], store))
     with ExitStack() as stack:
-        if run_dir is not None:
-            about = run_facts(store, with_task(points[0][1], store))
-            told = stack.enter_context(recorded(run_dir, events, resume, **about))
+        told = stack.enter_context(recorded(run_dir, events, resume, **about))
         kept = stack.enter_context(closing(Kept(run_dir, store, options, points, resume, told)))
         stack.enter_context(compiling_told(told))
         _advise(store, [config for _, config in points], told)

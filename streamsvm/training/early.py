@@ -24,6 +24,7 @@ class EarlyParts:
     def __init__(self, draft: Draft, prepared: Prepared) -> None:
         self._draft, self._prepared, self._codes = draft, prepared, prepared.targets.codes
         self._options, self._header = prepared.config.dcsvm, prepared.header()
+        self._partition: Partition | None = None  # of the one division whose parts come
         self._sizes, self._entries = [0], 0
         self._weights: list[np.ndarray] = []
         kept = prepared.kept_out
@@ -54,7 +55,7 @@ class EarlyParts:
         """Adds what a part says of the rows that are kept out and that it is asked about."""
         kept, options, none = self._kept, self._options, np.zeros((1, 0), bool)
         assert kept is not None
-        partition = partition_of(division, kept.d)
+        partition = self._partition_of(division)
         if self._asked is None and options.combine == "nearest":
             self._asked = partition.nearest(kept, options.neighbours)
         everyone = np.arange(len(kept))
@@ -64,6 +65,13 @@ class EarlyParts:
         alone = LocalModel(self._header, partition, bounds, none, arrays, options.combine, weights=weights)
         self._decided[here] += alone.says(0, kept.take(here))
 
+    def _partition_of(self, division: Division) -> Partition:
+        """Which part a row falls into."""
+        if self._partition is None:
+            nodes, width = json.loads(str(division.routes["nodes"])), self._header.scaling.width
+            self._partition = partition_from_state(division.routes, nodes, width)
+        return self._partition
+
     def model(self, header: Header, division: Division) -> LocalModel:
         """The model of all parts of a division; in a file, its arrays are there already."""
         present = np.zeros((division.n_parts, len(self._prepared.targets.classes)), bool)
@@ -71,7 +79,7 @@ class EarlyParts:
         present[division.parts[learned], self._codes[learned]] = True
         return LocalModel(
             header,
-            partition_of(division, header.scaling.width),
+            self._partition_of(division),
             np.cumsum(self._sizes, dtype=np.int64),
             present,
             self._draft.arrays,
@@ -85,11 +93,6 @@ class EarlyParts:
         if self._kept is None or self._asked is None:
             return None if self._kept is None else self._decided
         return self._decided / self._asked.shape[1] + model.one_sided[self._asked].mean(axis=1)
-
-
-def partition_of(division: Division, width: int) -> Partition:
-    """Which part a row of so many columns falls into."""
-    return partition_from_state(division.routes, json.loads(str(division.routes["nodes"])), width)
 
 
 def part_facts(model: LocalModel, rows: np.ndarray) -> dict[str, Any]:

@@ -62,21 +62,14 @@ def test_what_was_chosen_is_next_to_the_model(folder):
     assert header.certificate["expected"]["low"] < header.certificate["expected"]["score"]
 
 
-def test_the_file_repeats_the_fit_bit_by_bit(folder, tmp_path):
-    how = ("--config", folder / "data.model.fit.toml", "--set", "threads=1", "--model", tmp_path / "again")
+@pytest.mark.parametrize("name", ["data.model.fit.toml", "data.model.zarr"])
+def test_the_file_and_the_model_repeat_the_fit_bit_by_bit(folder, tmp_path, name):
+    how = ("--config", folder / name, "--set", "threads=1", "--model", tmp_path / "again")
     assert run("fit", "--store", folder / "data.zarr", *how) == 0
     first, again = (load_model(path) for path in (folder / "data.model.zarr", tmp_path / "again"))
     rows = Rows(table()[0])
     assert first.decision_function(rows).tobytes() == again.decision_function(rows).tobytes()
     assert [path.name for path in tmp_path.iterdir()] == ["again"]
-
-
-def test_so_does_the_model_itself(folder, tmp_path):
-    how = ("--config", folder / "data.model.zarr", "--set", "threads=1", "--model", tmp_path / "again")
-    assert run("fit", "--store", folder / "data.zarr", *how) == 0
-    first, again = (load_model(path) for path in (folder / "data.model.zarr", tmp_path / "again"))
-    rows = Rows(table()[0])
-    assert first.decision_function(rows).tobytes() == again.decision_function(rows).tobytes()
 
 
 def test_people_and_programs_are_told_what_was_chosen(folder, tmp_path, capfd):
