@@ -61,3 +61,15 @@ def test_a_kernel_matrix_too_large_for_its_time_is_of_fewer_rows(monkeypatch):
     [(whole, report)] = learned(store, config, Run(until=time.time() + 1000))
     assert report["converged"] is True
     assert len(whole.ids) > len(model.ids)
+
+
+def test_numbers_are_learned_from_few_rows_where_time_is_up():
+    """Each row has two variables, and some rows of all have theirs."""
+    X = np.linspace(-3, 3, 2000, dtype=np.float32)[:, None]
+    t = np.sin(X[:, 0].astype(np.float64))
+    options = {"solver": "alfpgm", "task": "regress", "threads": 1, "C": 100.0, "tol": 1e-6}
+    config = with_task(build_config(("t", options)), store := Store.from_arrays(X, t))
+    [(model, report)] = learned(store, config, Run(until=0.0))
+    assert report["converged"] is False
+    assert model.n_support <= 250
+    assert np.abs(model.predict(Rows(X)) - t).mean() < 0.2
