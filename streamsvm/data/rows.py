@@ -73,13 +73,16 @@ class Rows(Weighed):
     @cached_property
     def sq_norms(self) -> np.ndarray:
         """(m,) float64 squared Euclidean norms."""
+        X: Any = self.X
+        if self.is_sparse:
+            entries = X.data.astype(np.float64)
+            rows = np.repeat(np.arange(len(self)), np.diff(X.indptr))
+            return np.bincount(rows, weights=np.square(entries, out=entries), minlength=len(self))
         out = np.empty(len(self))
         step = max(1, (1 << 16) // max(1, self.d))  # tiles of 512 KiB: no float64 copy of the block
         for start in range(0, len(self), step):
-            X: Any = self.X[start : start + step].astype(np.float64)
-            out[start : start + step] = (
-                X.multiply(X).sum(axis=1) if self.is_sparse else np.einsum("ij,ij->i", X, X)
-            )
+            tile = X[start : start + step].astype(np.float64)
+            out[start : start + step] = np.einsum("ij,ij->i", tile, tile)
         return out
 
 

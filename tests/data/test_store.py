@@ -350,3 +350,12 @@ def test_full_disk(tmp_path, monkeypatch, writes, is_sparse):
 def test_writer_options(tmp_path, options):
     with pytest.raises(ConfigError):
         StoreWriter(tmp_path / "s", d=2, **options)
+
+
+def test_squared_norms_of_sparse_rows_are_those_of_dense_ones():
+    X = np.random.default_rng(0).normal(size=(40, 70_000)).astype(np.float32)
+    X[np.abs(X) < 3] = 0
+    X[7] = 0
+    found = Rows(sparse.csr_array(X)).sq_norms
+    np.testing.assert_allclose(found, (X.astype(np.float64) ** 2).sum(axis=1), rtol=1e-14)
+    assert found.dtype == np.float64
