@@ -72,9 +72,8 @@ class _Problem:
 class ADMMHSSFit(PathFit):
     """One factorisation for all columns: one for two classes, else one for each class against the rest; times Cs."""
 
-    growth = Growth(
-        1.5, ("compress",)
-    )  # linear where ranks have settled, which those of small pilots have not
+    # linear where ranks have settled, which those of small pilots have not
+    growth = Growth(1.5, ("compress",), chooses_rows=True)
 
     def __init__(self, prepared: Prepared, context: Context) -> None:
         super().__init__(prepared, context)

@@ -45,6 +45,9 @@ class _Growth(Growth):
     def network_bytes(self, n: int, seen: Seen) -> float:
         return n * 12.0
 
+    def own_fit_s(self, n: int, config: FitConfig, pass_s: float, value_s: float) -> float:
+        return config.bsgd.epochs * (pass_s + n * config.bsgd.budget * value_s)
+
 
 class BSGDFit(Fit):
     """One learner over all epochs."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm.config import FitConfig
 from streamsvm.data.gather import gather
 from streamsvm.data.pass_cache import PASS_BYTES, HeldSamples
 from streamsvm.data.samples import Samples, StoreSamples
@@ -27,6 +28,7 @@ from streamsvm.training.growth import Growth, Seen
 from streamsvm.training.prepare import Prepared
 
 LANDMARKS = 3  # of the seed's streams: which rows are landmarks
+TYPICAL_PASSES = 60
 LEAST_STEPS = 2  # the first one takes the plane at 0, where it stays
 LEAST_IDLE = 10  # see CuttingPlane: where memory is short
 
@@ -36,6 +38,10 @@ class _Growth(Growth):
 
     def network_bytes(self, n: int, seen: Seen) -> float:
         return n * 12.0 + seen.grown(n, "rows_read") * 8 * seen.columns
+
+    def own_fit_s(self, n: int, config: FitConfig, pass_s: float, value_s: float) -> float:
+        features = config.cutting_plane.landmarks or 0
+        return min(TYPICAL_PASSES, config.cutting_plane.passes) * (pass_s + n * features * value_s)
 
 
 class CuttingPlaneFit(Fit):

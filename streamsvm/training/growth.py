@@ -35,10 +35,12 @@ class Seen(Protocol):
 
 @dataclass(frozen=True)
 class Growth:
-    """steepest: most power of n. spread: phases that the workers of a cluster share, next to `scale`."""
+    """steepest: most power of n. spread: phases that the workers of a cluster share, next to `scale`. chooses_rows:
+    whether the fit takes as many rows as it has time for."""
 
     steepest: float = 2.5
     spread: tuple[str, ...] = ()
+    chooses_rows: bool = False
 
     least_rows: ClassVar[int] = 500  # of a small fit
 
@@ -65,6 +67,10 @@ class Growth:
     def smaller(self, config: FitConfig, n: int, m: int) -> FitConfig:
         """The configuration for m rows instead of n, with the same division."""
         return config
+
+    def own_fit_s(self, n: int, config: FitConfig, pass_s: float, value_s: float) -> float | None:
+        """Seconds of a fit, by those of a pass and of a kernel value; None of one that takes as long as trials tell."""
+        return pass_s if self.chooses_rows else None
 
     def part_rows(self, n: int, config: FitConfig) -> int:
         """Rows of a part on average, of n rows; all where a fit is not of parts alone."""

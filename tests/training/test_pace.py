@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,13 +17,13 @@ from streamsvm.events import Events, Warned, ignore
 from streamsvm.parallel.engine import Engine
 from streamsvm.search.bare import completed
 from streamsvm.train import Run, learned, train_in_memory, with_task
-from streamsvm.training.pace import fit_s, in_time, with_sample
+from streamsvm.training.pace import TIMES, fit_s, in_time, with_sample
 from streamsvm.training.prepare import prepare
 
 STEPS = [
-    {"rows": 1000, "support": 500, "seconds": 0.2},
-    {"rows": 2000, "support": 800, "seconds": 0.9},
-    {"rows": 2000, "support": 800, "seconds": 0.5},
+    {"rows": 1000, "support": 500, "seconds": 0.2, "kernel": "rbf", "score": 0.7},
+    {"rows": 2000, "support": 800, "seconds": 0.9, "kernel": "rbf", "score": 0.8},
+    {"rows": 2000, "support": 800, "seconds": 0.5, "kernel": "rbf", "score": 0.8},
 ]
 
 
@@ -46,12 +47,12 @@ def test_seconds_go_with_rows_times_support_vectors():
     power = math.log(800 / 500) / math.log(2)
     assert fit_s(STEPS, 4000, 4000) == pytest.approx(2 * 0.5 * 2 ** (1 + power))
     assert fit_s(STEPS[:1], 1000, 1000) == pytest.approx(0.4)
-    halves = fit_s(STEPS, 4000, 2000)  # two parts, as dense as all rows are
-    assert halves == pytest.approx(fit_s(STEPS, 4000, 4000) / 2 / 2)
+    halves = fit_s(STEPS, 4000, 2000) / TIMES["early"]  # two parts, as dense as all rows are
+    assert halves == pytest.approx(fit_s(STEPS, 4000, 4000) / TIMES["exact"] / 2)
 
 
 @pytest.mark.parametrize(
-    ("left_s", "early", "is_whole"), [(math.inf, False, True), (40.0, False, True), (3.0, True, False)]
+    ("left_s", "early", "is_whole"), [(math.inf, False, True), (40.0, False, True), (2.5, True, False)]
 )
 def test_exact_where_time_allows_else_early_else_of_fewer_rows(left_s, early, is_whole):
     data = prepared(search={"options": ["early"]}, dcsvm={"levels": 1})
@@ -108,3 +109,13 @@ def test_a_budget_of_seconds_is_kept():
     _, report = train_in_memory(Store.from_arrays(X, y), completed(options), ignore)
     assert report["seconds_by_phase"]["search"] < 5.0
     assert report["metric"]["rungs"]
+
+
+@pytest.mark.parametrize(("left_s", "levels"), [(math.inf, None), (100.0, 1), (40.0, None)])
+def test_of_a_large_budget_parts_are_as_large_as_it_allows(left_s, levels):
+    """Of 256,000 rows, where two levels are usual and an exact fit takes too long."""
+    store = SimpleNamespace(n=256_000)
+    config = completed([("t", {})])
+    slow = [step | {"seconds": 0.05} for step in STEPS]
+    data = replace(prepared(), config=config, store=store)
+    assert in_time(data, slow, context(left_s)).config.dcsvm.levels == levels
