@@ -14,6 +14,13 @@ def confusion(truth: np.ndarray, predicted: np.ndarray, k: int) -> np.ndarray:
     return np.bincount(truth * k + predicted, minlength=k * k).reshape(k, k)
 
 
+def balanced_accuracy(counts: np.ndarray) -> float:
+    """The mean of the recall of classes, of those that have rows; counts (k, k): true by predicted."""
+    rows = counts.sum(axis=1)
+    has_rows = rows > 0
+    return float(np.mean(np.diag(counts)[has_rows] / rows[has_rows]))
+
+
 def per_class(counts: np.ndarray, labels: list[Any]) -> list[dict[str, Any]]:
     """Precision, recall, f1 and support of each class from (k, k) counts; 0 where nothing is divided by nothing."""
     hits, n_true, n_predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)

@@ -149,6 +149,7 @@ def test_a_small_store_is_its_own_pilot():
     assert [pilot.n for pilot in measure(store, FitConfig(), 5.0).pilots] == [60]
 
 
+@pytest.mark.slow  # a search, and small fits
 def test_one_search_beforehand_chooses_for_all_small_fits(monkeypatch):
     """They have what it chose: a search in each would take longer than the fit."""
     searches = []
@@ -169,6 +170,7 @@ def test_one_search_beforehand_chooses_for_all_small_fits(monkeypatch):
     assert all(p["seconds"] < by_phase["search"] for p in found["pilots"])
 
 
+@pytest.mark.slow  # a search, and small fits
 def test_a_time_budget_ends_what_would_take_longer():
     config = completed([("t", {"search": {"time_budget": 5, "sample": 200}, "threads": 1})])
     assert estimate(data(), config, 1e-9, 100.0)["seconds_estimated"] == 5.0

@@ -84,6 +84,7 @@ def fit(
         Any, flag("--time-budget", "search.time_budget", CHOICE, metavar="60s|10m|2h", parser=str)
     ] = None,
     trials: Annotated[Any, flag("--trials", "search.trials", CHOICE)] = None,
+    scoring: Annotated[Any, flag("--scoring", "search.scoring", CHOICE)] = None,
     no_search: Annotated[
         bool,
         typer.Option(

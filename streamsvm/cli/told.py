@@ -11,6 +11,7 @@ import typer
 from streamsvm.cli.output import emit, print_table
 from streamsvm.config import FitConfig
 from streamsvm.runs.phases import SEARCH, searched_s
+from streamsvm.solvers.catalogue import DEFAULT_SOLVER
 from streamsvm.storage.human import heading, human, percent, score_text
 
 Report = dict[str, Any]
@@ -59,9 +60,12 @@ def choices(report: Report, config: FitConfig) -> dict[str, str]:
         "C": f"{metric['C']:.4g}",
         "scale": "none" if metric["scale"] == "centre" else metric["scale"],
         "metric": _weighed(metric, report["d"]),
+        "class_weight": metric.get("class_weight", ""),
     }
     given = {
-        name: text if name in searched else f"{text} (not searched)" for name, text in texts.items() if text
+        heading(name): text if name in searched else f"{text} (not searched)"
+        for name, text in texts.items()
+        if text
     }
     return given | ({"prediction": _way(report)} if "early" in searched else {})
 
@@ -76,6 +80,8 @@ def _weighed(metric: Report, d: int) -> str:
 
 
 def _way(report: Report) -> str:
+    if report["solver"] != DEFAULT_SOLVER:
+        return f"{report['solver']}: a weight for each column"
     if report.get("exact", True):
         return "exact: the whole problem is solved"
     return "early: an exact fit would take too long, so each part of the rows has a model"

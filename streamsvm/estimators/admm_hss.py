@@ -48,7 +48,7 @@ class HSSSVC(StoreClassifier):
     gamma, degree, coef0, kernel_params : as in `DCSVC`, default="scale", 3, 0.0, None
     tol : float, default=1e-3
         Largest KKT violation at the end of polishing.
-    class_weight : dict, "balanced" or None, default=None
+    class_weight : dict, "balanced", "search" or None, default=None
         Factors on C by class.
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the

@@ -28,7 +28,8 @@ class AutoSVC(StoreClassifier):
         gives the class of the largest probability. True: sigmoid.
     search_params : dict or None, default=None
         How it is chosen: {"trials": 20} is the most steps of the search; with it time decides nothing, and the same
-        random_state chooses the same. {"sample": 20000} is the rows that are chosen by.
+        random_state chooses the same. {"sample": 20000} is the rows that are chosen by. {"scoring":
+        "balanced_accuracy"} compares the mean recall of all classes, and weights of classes are tried, too.
     random_state : int, RandomState or None, default=None
         Seeds the sample, its folds and the fit.
     memory_limit : int, str or None, default=None
@@ -47,7 +48,8 @@ class AutoSVC(StoreClassifier):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, where X has names that are all strings.
     chosen_ : dict
-        What was chosen, under the names that `DCSVC` has for it.
+        What was chosen, under the names that `DCSVC` has for it; solver is "dcsvm", or "cutting-plane" where a linear
+        kernel is best.
     expected_ : dict
         The accuracy to expect on new rows: score, low and high (for 19 of 20 tests of as many new rows), rows that
         told, and whether they were decided by the model itself; scoring is its name. Absent where rows are too few to
@@ -69,7 +71,7 @@ class AutoSVC(StoreClassifier):
     >>> svm.score(X[1::2], y[1::2]) > 0.9
     True
     >>> sorted(svm.chosen_)
-    ['C', 'early', 'gamma', 'kernel', 'metric', 'scale']
+    ['C', 'early', 'gamma', 'kernel', 'metric', 'scale', 'solver']
     """
 
     def __init__(
@@ -107,4 +109,6 @@ class AutoSVC(StoreClassifier):
 
     def _values(self) -> dict[str, Any]:
         search = {"time_budget": self.time_budget} | (self.search_params or {})
-        return {"task": "classify", "search": search}
+        # by its labels' texts once they are known: here it is one that is given
+        weight = {} if self.class_weight is None else {"class_weight": "balanced"}
+        return {"task": "classify", "search": search} | weight

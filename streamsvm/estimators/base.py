@@ -25,7 +25,7 @@ from streamsvm.data.sources import computed, frame_array, is_dask, is_dask_frame
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.estimators.callbacks import CallbackSupport, watched
-from streamsvm.estimators.searched import chosen, with_search
+from streamsvm.estimators.searched import SEARCH, chosen, with_search
 from streamsvm.events import Events, Sink, warn
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
 from streamsvm.models.files import save_model
@@ -236,6 +236,8 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
 
     def _class_weight(self, classes: np.ndarray, y: np.ndarray, store: Store) -> Any:
         """class_weight by label text, as the configuration keeps it, checked by scikit-learn's rules."""
+        if isinstance(self.class_weight, str) and self.class_weight == SEARCH:
+            return None
         if self.class_weight is None or isinstance(self.class_weight, str):
             return self._config_weight(self.class_weight)
         weights = compute_class_weight(self.class_weight, classes=classes, y=y)

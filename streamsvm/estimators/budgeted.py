@@ -56,7 +56,7 @@ class BudgetedSVC(StoreClassifier):
         Learn a constant too, regularised like the rest.
     average : bool, default=False
         Decide by the mean of the weights over all steps, step t weighted by t. Pays where the budget is rarely full.
-    class_weight : dict, "balanced" or None, default=None
+    class_weight : dict, "balanced", "search" or None, default=None
         Factors on the loss by class.
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the

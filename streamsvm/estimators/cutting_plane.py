@@ -61,7 +61,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         Value of that feature; the larger, the less the constant is regularised.
     method : {"ocas", "plain"}, default="ocas"
         Plain takes each plane at the last minimum, as Joachims 2006 does: for comparison.
-    class_weight : dict, "balanced" or None, default=None
+    class_weight : dict, "balanced", "search" or None, default=None
         Factors on C by class.
     max_passes : int, default=1000
         Most passes over the rows.

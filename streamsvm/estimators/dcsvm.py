@@ -51,7 +51,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         Further options of the kernel: {"nu": 2.5} of matern, 0.5, 1.5 (default) or 2.5.
     tol : float, default=1e-3
         Largest violation of the KKT conditions at the end. Kernel values are float32: far below 1e-5 is out of reach.
-    class_weight : dict, "balanced" or None, default=None
+    class_weight : dict, "balanced", "search" or None, default=None
         Factors on C by class, above 0; "balanced" is n_samples / (n_classes * count).
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
@@ -66,7 +66,7 @@ class DCSVC(SupportVectors, StoreClassifier):
     search_params : dict or None, default=None
         How what is "search", or goes along with a metric, is chosen by fits on a sample: time_budget of the whole of
         `fit`, in seconds or as "60s" or "10m"; trials, the most steps, with which time decides nothing; sample, the
-        rows that are chosen by, 20,000.
+        rows that are chosen by, 20,000; scoring, "accuracy" or "balanced_accuracy", the mean recall of all classes.
     random_state : int, RandomState or None, default=None
         Seeds the clustering. An exact model depends on it within `tol` only.
     early : bool or "search", default=False

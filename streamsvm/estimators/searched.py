@@ -69,8 +69,9 @@ def _require(estimator: Any, name: str, values: Mapping[str, Any]) -> None:
     solver, kernel = _solver(values), values["kernel"]["name"]
     if not is_searched(task):
         raise ConfigError(f"{found}, but nothing is chosen for task {task}; give a value")
-    if name not in solver_row(solver).searches:
-        names = ", ".join(solver_row(solver).searches)
+    known = [name for name in solver_row(solver).searches if name in estimator.get_params(deep=False)]
+    if name not in known:
+        names = ", ".join(known)
         raise ConfigError(f"{found}, but solver {solver} has only these chosen: {names}; give a value")
     if kernel != SEARCH and kernel_row(kernel).whole:
         raise ConfigError(f"{found}, which rows of features tell; found kernel {kernel}, give a value")

@@ -11,7 +11,8 @@ from pydantic import BeforeValidator, Field
 from streamsvm.options.base import Count, Options, Rule, Whole
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER, SOLVERS, section_of
 
-Chosen = Literal["early", "scale", "kernel", "metric", "C", "gamma"]
+Chosen = Literal["solver", "early", "scale", "kernel", "metric", "C", "gamma", "class_weight"]
+BALANCED = "balanced_accuracy"  # a score under which weights of classes may help
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 LEAST_BUDGET_S = 5.0  # Python, the store and one small fit
 
@@ -32,10 +33,10 @@ class SearchConfig(Options):
 
     rules: ClassVar[tuple[Rule, ...]] = tuple(
         Rule(f"search.{name}", "a fit that chooses options", "search.options", bool)
-        for name in ("time_budget", "trials", "sample")
+        for name in ("time_budget", "trials", "sample", "scoring")
     )
     parameters: ClassVar[Mapping[str, str]] = {
-        name: f"search_params[{name!r}]" for name in ("trials", "sample")
+        name: f"search_params[{name!r}]" for name in ("trials", "sample", "scoring")
     }
 
     options: Annotated[
@@ -49,6 +50,12 @@ class SearchConfig(Options):
     trials: Annotated[Count, Field(description="Most steps of the search; with it, time decides nothing")] = (
         None
     )
+    scoring: Annotated[
+        Literal["accuracy", "balanced_accuracy"] | None,
+        Field(
+            description="What held-out rows compare, of classes; balanced: the mean of all classes' recall"
+        ),
+    ] = None
     sample: Annotated[Whole, Field(ge=100, description="Rows that are chosen by, a fifth held out")] = 20_000
 
 
@@ -72,14 +79,17 @@ def searched(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def left_out(values: Mapping[str, Any]) -> tuple[str, ...]:
     """What can be chosen for the solver of nested values, and is not given by them. A gamma is one of its kernel."""
-    kernel, metric = values.get("kernel") or {}, values.get("metric") or {}
+    kernel, metric, search = (values.get(name) or {} for name in ("kernel", "metric", "search"))
     row = SOLVERS.get(str(values.get("solver", DEFAULT_SOLVER)))
+    own = values.get(section_of(DEFAULT_SOLVER)) or {}
     given = {
-        "early": "early" in (values.get(section_of(DEFAULT_SOLVER)) or {}),
+        "solver": "solver" in values or bool(own),
+        "early": "early" in own,
         "scale": "scale" in values,
         "kernel": "name" in kernel or "gamma" in kernel,
         "metric": "kind" in metric,
         "C": "C" in values,
         "gamma": "gamma" in kernel,
+        "class_weight": "class_weight" in values or search.get("scoring") != BALANCED,
     }
     return tuple(name for name in (row.searches if row else ()) if not given[name])

@@ -16,14 +16,14 @@ from streamsvm.report.read import Run
 from streamsvm.report.values import Row, table, table_rows
 from streamsvm.runs.phases import searched_s
 from streamsvm.runs.records import number
-from streamsvm.storage.human import human, score_text
+from streamsvm.storage.human import heading, human, score_text
 from streamsvm.training.expected import gain_of_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-CHOICES = ("kernel", "scale", "gamma", "C")  # of a step
+CHOICES = ("kernel", "scale", "gamma", "C", "class_weight")  # of a step
 STEP = ("rows", *CHOICES, "columns", "score", "support", "seconds")
 MARKERS = "osD^v"
 AHEAD = 4  # times the rows of a store, to which scores are extrapolated
@@ -172,7 +172,8 @@ def _text(run: Run, score: float) -> str:
 def _unit(run: Run) -> tuple[float, str]:
     """What scores are multiplied with for an axis, and its name."""
     scoring = _told(run).get("scoring")
-    return (100.0, "accuracy, %") if scoring == "accuracy" else (1.0, str(scoring or "score"))
+    name = heading(str(scoring or "score"))
+    return (100.0, f"{name}, %") if name.endswith("accuracy") else (1.0, name)
 
 
 @plot

@@ -70,7 +70,10 @@ class TuneConfig(Options):
     ]
     folds: Annotated[Whole, Field(ge=2, description="Parts of the rows, each held out once")] = 5
     scoring: Annotated[
-        Literal["accuracy", "f1_macro", "roc_auc", "r2", "ndcg", "neg_mean_absolute_error"] | None,
+        Literal[
+            "accuracy", "balanced_accuracy", "f1_macro", "roc_auc", "r2", "ndcg", "neg_mean_absolute_error"
+        ]
+        | None,
         Field(description="What is compared, larger is better; else by the task"),
     ] = None
     search: Annotated[

@@ -31,7 +31,7 @@ class Row(NamedTuple):
     takes_indefinite: bool = False  # its steps end under kernels that are not positive semidefinite, too
     reads: tuple[str, ...] = ("tol",)
     needs: tuple[str, ...] = ()
-    searches: tuple[str, ...] = ("scale", "kernel", "metric", "C", "gamma")
+    searches: tuple[str, ...] = ("scale", "kernel", "metric", "C", "gamma", "class_weight")
 
 
 SOLVERS = {
@@ -40,7 +40,7 @@ SOLVERS = {
         "streamsvm.options.solvers:DCSVMConfig",
         ("streamsvm.estimators.dcsvm:DCSVC",),
         reads=("tol", "cache_size"),
-        searches=("early", "scale", "kernel", "metric", "C", "gamma"),
+        searches=("solver", "early", "scale", "kernel", "metric", "C", "gamma", "class_weight"),
     ),
     "bsgd": Row(
         "streamsvm.training.bsgd:BSGDFit",
@@ -58,7 +58,7 @@ SOLVERS = {
         ),
         tasks=("classify", "ordinal", "rank"),
         needs=("kernel.name=linear",),
-        searches=("scale", "metric", "C", "gamma"),
+        searches=("scale", "metric", "C", "gamma", "class_weight"),
     ),
     "admm-hss": Row(
         "streamsvm.training.admm_hss:ADMMHSSFit",
@@ -105,6 +105,12 @@ def readers(option: str) -> list[str]:
 def takers(task: str) -> list[str]:
     """Names of the solvers that take a task by themselves."""
     return [name for name, row in SOLVERS.items() if task in row.tasks]
+
+
+def made_for(kernel: str, task: str) -> str | None:
+    """The name of the solver that takes this kernel alone, and this task; None where there is none."""
+    own = f"kernel.name={kernel}"
+    return next((name for name, row in SOLVERS.items() if own in row.needs and task in row.tasks), None)
 
 
 def fit_class(name: str) -> Any:

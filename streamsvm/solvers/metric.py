@@ -8,13 +8,13 @@ on few rows; the best go on with more, and the last one with all. A metric has t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from streamsvm.parallel.sizes import Weighed
 from streamsvm.solvers.in_turn import prefixed, unprefixed
+from streamsvm.solvers.tracks import NO_WAY, Fitted, Found, Track, Trial
 
 LEAST_ROWS = 1000  # of a phase
 TOLD = {  # of a step's fit
@@ -22,6 +22,7 @@ TOLD = {  # of a step's fit
     "kernel": str,
     "gamma": float,
     "C": float,
+    "class_weight": str,
     "columns": int,
     "score": float,
     "support": int,
@@ -31,34 +32,6 @@ TOLD = {  # of a step's fit
 NUMBERS = ("phase", "steps", "turn", "settled")  # of a state
 MOST_TRACKS = 6  # that take more than one step
 SETTLED = 3  # steps of the last phase that were no better: more would not be, either
-
-
-@dataclass(frozen=True)
-class Trial(Weighed):
-    """What is tried under a metric. gamma: over the oracle's unit; NaN: as the options say."""
-
-    kernel: str
-    gamma: float
-    C: float
-
-
-@dataclass(frozen=True)
-class Found(Weighed):
-    """losses (h,): of held-out rows; 1 less their mean is the score. alpha (m, columns). seconds: that it took."""
-
-    losses: np.ndarray
-    alpha: np.ndarray
-    seconds: float = 0.0
-
-    @property
-    def score(self) -> float:
-        return 1.0 - float(self.losses.mean())
-
-    @classmethod
-    def of_all(cls, found: Sequence[Found]) -> Found:
-        """Of a trial on several samples, one after the other."""
-        losses, alpha = (np.concatenate([getattr(f, name) for f in found]) for name in ("losses", "alpha"))
-        return cls(losses, alpha, sum(f.seconds for f in found))
 
 
 class Oracle(Protocol):
@@ -78,70 +51,6 @@ class Oracle(Protocol):
 
     def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray:
         """The factor that the gradients of a solution make."""
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """A trial on some rows, under a factor, and its losses (h,). learned: whether gradients made the factor."""
-
-    trial: Trial
-    rows: int
-    factor: np.ndarray
-    losses: np.ndarray
-    learned: bool = False
-
-    @property
-    def score(self) -> float:
-        return 1.0 - float(self.losses.mean())
-
-    def beats(self, other: Fitted) -> bool:
-        """By more than the standard error of the difference, which the same rows tell."""
-        gains = other.losses - self.losses
-        return float(gains.mean()) > float(gains.std()) / max(1, len(gains)) ** 0.5
-
-    def to_arrays(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in ("rows", "factor", "losses", "learned")}
-        return asdict(self.trial) | own
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> Fitted:
-        trial = Trial(str(arrays["kernel"]), float(arrays["gamma"]), float(arrays["C"]))
-        return cls(trial, int(arrays["rows"]), arrays["factor"], arrays["losses"], bool(arrays["learned"]))
-
-
-@dataclass(frozen=True)
-class Track:
-    """What is tried next to, under which factor, from which alpha / C; and its last fit.
-
-    way: the factor on gamma that is tried next; where it does not help, its inverse will be. learns: whether its
-    gradients make a metric. scale: what the factor was to begin with, for a report.
-    """
-
-    trial: Trial
-    factor: np.ndarray
-    learns: bool = True
-    scale: str = ""
-    start: np.ndarray | None = None
-    way: float = 2.0
-    last: Fitted | None = None
-
-    @property
-    def score(self) -> float:
-        return self.last.score if self.last else -np.inf
-
-    def to_arrays(self) -> dict[str, Any]:
-        arrays = asdict(self.trial) | {
-            name: getattr(self, name) for name in ("factor", "learns", "scale", "way")
-        }
-        arrays |= {} if self.start is None else {"start": self.start}
-        return arrays | (prefixed("last_", self.last.to_arrays()) if self.last else {})
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> Track:
-        trial = Trial(str(arrays["kernel"]), float(arrays["gamma"]), float(arrays["C"]))
-        last = unprefixed("last_", arrays)
-        own = bool(arrays["learns"]), str(arrays["scale"]), arrays.get("start"), float(arrays["way"])
-        return cls(trial, arrays["factor"], *own, Fitted.from_arrays(last) if last else None)
 
 
 @dataclass(frozen=True)
@@ -245,10 +154,13 @@ class MetricSearch:
             phases[:1] = [Stretch(rows, 1, MOST_TRACKS), Stretch(rows, own - 1, keep)]
         return *(phase for phase in phases if phase.steps), Stretch(n, steps - early, 1)
 
-    def next_rows(self, problem: Oracle, state: MetricState) -> int:
-        """Of the next step."""
+    def next_cost(self, problem: Oracle, state: MetricState) -> float:
+        """What the next step takes, in kernel values of a trial: the squared rows of all that it tries."""
         phases = self.stretches(problem.n)
-        return phases[state.phase].rows if state.phase < len(phases) else problem.n
+        if state.phase == len(phases):
+            return problem.n**2 * (1.0 + len(self._near_first(state)))
+        is_last, track = state.phase == len(phases) - 1, state.tracks[state.turn]
+        return phases[state.phase].rows ** 2 * float(len(self._trials(track, state, is_last=is_last)))
 
     def total(self, n: int) -> int:
         """Steps, at most."""
@@ -265,6 +177,11 @@ class MetricSearch:
             return replace(state, plain=plain, pool=pool, ended=True)
         phase, track = phases[state.phase], state.tracks[state.turn]
         trials = self._trials(track, state, is_last=state.phase == len(phases) - 1)
+        known = None if track.learns else track.last
+        if known is not None and known.rows == phase.rows:  # under the same factor: it would come to the same
+            trials = trials[1:]
+            if not trials:
+                return self._advanced(state, known, phases)
         found = problem.tried(phase.rows, track.factor, trials, track.start)
         at = int(np.argmax([each.score for each in found]))
         is_first = track.last is None and self.given is not None
@@ -275,10 +192,11 @@ class MetricSearch:
         factor = problem.refitted(*own) if track.learns and not is_last else track.factor
         if is_first and (state.first is None or fitted.score > state.first.score):
             state = replace(state, first=fitted)
-        start = found[at].alpha / trials[at].C
-        ratio = trials[at].gamma / track.trial.gamma
-        way = 2.0 if ratio > 1 else 0.5 if ratio < 1 else 1 / track.way
-        track = replace(track, trial=trials[at], factor=factor, start=start, way=way, last=fitted)
+        start, way = found[at].alpha / trials[at].C, track.way_after(trials[at])
+        if known is None or known.rows < phase.rows or fitted.score > known.score:
+            track = replace(track, trial=trials[at], factor=factor, start=start, way=way, last=fitted)
+        else:
+            track = replace(track, way=NO_WAY)
         tracks = (*state.tracks[: state.turn], track, *state.tracks[state.turn + 1 :])
         width = factor_width(fitted.factor)
         if phase.rows == problem.n:
@@ -286,7 +204,8 @@ class MetricSearch:
         support, seconds = int(np.count_nonzero(found[at].alpha.any(axis=1))), found[at].seconds
         row = (phase.rows, *astuple(fitted.trial), width, fitted.score, support, seconds, track.scale)
         told = (*state.told, row)
-        return self._advanced(replace(state, tracks=tracks, told=told), fitted, phases)
+        assert track.last is not None  # this step's, or a better one of the same rows
+        return self._advanced(replace(state, tracks=tracks, told=told), track.last, phases)
 
     def _advanced(self, state: MetricState, fitted: Fitted, phases: tuple[Stretch, ...]) -> MetricState:
         """Whose turn is next, after a fit; at the end of a phase, with the tracks that go on."""
@@ -311,7 +230,7 @@ class MetricSearch:
         is_first = begins and state.phase == 0 and self.given is not None
         gammas = (
             ((2.0, 0.5, 4.0) if is_first else (2.0, 0.5) if begins else (track.way,))
-            if self.gamma and not np.isnan(last.gamma)
+            if self.gamma and not np.isnan(last.gamma) and (begins or track.way != NO_WAY)
             else ()
         )
         Cs = (3.0, 1 / 3)[: 1 if is_last and self.given is not None else 2] if self.C and begins else ()
@@ -325,18 +244,24 @@ class MetricSearch:
         """What is given, and the best first fit and its neighbours without a metric, on all rows."""
         assert self.given is not None  # else it has ended
         assert state.first is not None  # of the first step
-        given, last = self.given, state.first.trial
-        near = [last] if last != given[0] else []
-        if state.best is not None and state.best.learned:  # else these were its steps
-            gammas = (2.0, 0.5) if self.gamma and not np.isnan(last.gamma) else ()
-            near += [replace(last, gamma=last.gamma * factor) for factor in gammas]
-            near += [replace(last, C=last.C * factor) for factor in (3.0, 1 / 3) if self.C]
-        tried = [([given[0]], given[1]), (near, state.first.factor)]
+        tried = [([self.given[0]], self.given[1]), (self._near_first(state), state.first.factor)]
         return tuple(
             Fitted(trial, problem.n, factor, each.losses)
             for trials, factor in tried
             for trial, each in zip(trials, problem.tried(problem.n, factor, trials, None), strict=True)
         )
+
+    def _near_first(self, state: MetricState) -> list[Trial]:
+        """The best first trial and its neighbours, but for what was tried on all rows."""
+        assert self.given is not None
+        assert state.first is not None
+        last = state.first.trial
+        near = [last] if last != self.given[0] else []
+        if state.best is not None and state.best.learned:  # else these were its steps
+            gammas = (2.0, 0.5) if self.gamma and not np.isnan(last.gamma) else ()
+            near += [replace(last, gamma=last.gamma * factor) for factor in gammas]
+            near += [replace(last, C=last.C * factor) for factor in (3.0, 1 / 3) if self.C]
+        return near
 
     @staticmethod
     def is_solved(state: MetricState) -> bool:

@@ -33,8 +33,8 @@ def percent(share: float) -> str:
 
 
 def score_text(scoring: str | None, value: float) -> str:
-    """A score as people read it: an accuracy in percent."""
-    return percent(value) if scoring == "accuracy" else f"{value:.4f}"
+    """A score as people read it: accuracies in percent."""
+    return percent(value) if scoring in ("accuracy", "balanced_accuracy") else f"{value:.4f}"
 
 
 def heading(name: str) -> str:

@@ -11,6 +11,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.metrics import (
     ProbabilityScores,
+    balanced_accuracy,
     break_even,
     confusion,
     curves,
@@ -105,6 +106,7 @@ class LabelScores:
             raise DataError(f"no row has a label that the model knows; it knows {known_labels}")
         summary = {
             "accuracy": float(np.trace(self.counts) / n),
+            "balanced_accuracy": balanced_accuracy(self.counts),
             "n": n,
             "n_unknown_labels": n - n_known,
             "classes": labels,

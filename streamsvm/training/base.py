@@ -23,6 +23,7 @@ from streamsvm.models import files
 from streamsvm.models.base import Header
 from streamsvm.models.calibration import Calibration
 from streamsvm.models.kernel import KernelModel
+from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
 from streamsvm.runs.checkpoints import Checkpoints
 from streamsvm.runs.phases import Phases
@@ -31,7 +32,7 @@ from streamsvm.tasks.scores import Judge
 from streamsvm.training.drafts import Draft
 from streamsvm.training.expected import Expected, of_model
 from streamsvm.training.growth import Growth
-from streamsvm.training.prepare import Prepared
+from streamsvm.training.prepare import Prepared, row_weights
 
 END_S = 1.0  # to write a model, and to end
 LATE = "the time budget ended it; give more"
@@ -168,10 +169,13 @@ class Fit(ABC):
                 if decided is None
                 else vote(decided, k).argmax(axis=1)
             )
-            return of_model(self.task.scoring, (codes != kept.codes).astype(np.float64))
+            losses = (codes != kept.codes).astype(np.float64)
+            if self.config.search.scoring == BALANCED:
+                losses *= row_weights(kept.codes, self.classes, "balanced", None)
+            return of_model(self.prepared.scoring, losses)
         t = kept.y.astype(np.float64)
         errors = (solution.model.answers(kept.rows)[0] - t) ** 2
-        return of_model(self.task.scoring, errors / max(float(t.var()), np.finfo(np.float64).tiny))
+        return of_model(self.prepared.scoring, errors / max(float(t.var()), np.finfo(np.float64).tiny))
 
     def _report(self, solution: Solution, certificate: Mapping[str, Any]) -> Report:
         """What every solver tells, and a solver's own facts."""

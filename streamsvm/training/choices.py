@@ -16,21 +16,13 @@ from streamsvm.errors import ConfigError
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.table import kernel_row
 from streamsvm.runs.checkpoints import digest
-from streamsvm.solvers.catalogue import fit_class
+from streamsvm.solvers.catalogue import fit_class, made_for
 from streamsvm.solvers.loop import run
-from streamsvm.solvers.metric import (
-    Fitted,
-    MetricSearch,
-    MetricState,
-    Track,
-    Trial,
-    chosen,
-    factor_width,
-    facts,
-)
+from streamsvm.solvers.metric import MetricSearch, MetricState, chosen, factor_width, facts
+from streamsvm.solvers.tracks import Fitted, Track, Trial
 from streamsvm.tasks.base import Task
 from streamsvm.training.base import Context
-from streamsvm.training.drawn import MOST_HELD, drawn
+from streamsvm.training.drawn import MOST_HELD, class_weights, drawn
 from streamsvm.training.expected import gain_of_rows, of_candidates
 from streamsvm.training.pace import Clock, has_time_for_regions, in_time, with_sample
 from streamsvm.training.prepare import Prepared
@@ -38,12 +30,12 @@ from streamsvm.training.regions import regions
 from streamsvm.training.starts import FREE, Start, starts_of
 from streamsvm.training.trials import Learner, Sample, SampleTrials
 
-KERNELS = ("rbf", "matern", "laplacian")  # that are tried
+KERNELS = ("rbf", "matern", "laplacian", "linear")  # that are tried
 FIRST_GAMMA, FIRST_C = 2.0, 10.0  # gamma over the one at which half of all values are above 1/e
 TYPICAL_ROWS = 512
 DENSE = 4  # times the sample: rows of a store that are so much closer to each other
 REGIONS, REGION_ROWS = 8, 6000
-MOST_GRADIENTS = 2_000_000  # entries of a row's, in all pairs of its class, with which a metric is learned
+MOST_GRADIENTS = 8_000  # entries of a row's, in all pairs of its class, with which a metric is learned
 BEFORE_REGIONS = 7  # metrics of a track, where regions go on
 APART = 20  # one of so many rows is kept out of it all, where the sample has not all
 SHOWN = 20  # columns in a report
@@ -58,6 +50,11 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
     config, store = prepared.config, prepared.store
     if config.metric.is_learned:
         require_metric(config, prepared.task, is_sparse=store.is_sparse)
+    if config.search.scoring and not prepared.task.has_classes:
+        raise ConfigError(
+            f"search.scoring is {config.search.scoring!r}, which is of classes; found task {prepared.task.name!r}: "
+            "leave it out"
+        )
     if store.n > config.search.sample and not config.holdout:
         prepared = prepared.without(min(store.n // APART, MOST_HELD))
     base, starts = starts_of(prepared, context.engine)
@@ -67,7 +64,7 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
     rank = config.metric.rank if config.metric.kind == "full" else None
     learner = Learner(config.kernel, rank, samples[0].rows.take(slice(TYPICAL_ROWS)))
     is_dense = store.n >= DENSE * config.search.sample and not fit_class(config.solver).has_budget
-    search = _search(config, starts, samples)
+    search = _search(config, base, starts, samples)
     if is_dense:  # regions tell more than more steps here
         search = replace(search, iterations=min(search.iterations, BEFORE_REGIONS))
     state = _searched(search, SampleTrials(samples, learner, context.engine), context, prepared)
@@ -89,21 +86,27 @@ def _with_expected(
     """What a search that has seen all rows says of new ones."""
     steps = [(row["rows"], row["score"]) for row in facts(state)]
     gain = gain_of_rows(steps, len(samples[0].rows), prepared.store.n)
-    own = prepared.task.scoring, state.pool or (best.losses,)
+    own = prepared.scoring, state.pool or (best.losses,)
     return replace(prepared, expected=of_candidates(*own, gain, prepared.config.seed))
 
 
-def _search(config: FitConfig, starts: Mapping[str, Start], samples: Sequence[Sample]) -> MetricSearch:
+def _search(
+    config: FitConfig, base: Scaling, starts: Mapping[str, Start], samples: Sequence[Sample]
+) -> MetricSearch:
     """What is tried on samples: with a metric, where one is asked for and rows are not too wide."""
     along, count, first = config.search.options or (), len(samples), samples[0]
     learns = config.metric.is_learned and first.rows.d * first.asked.shape[1] <= MOST_GRADIENTS
-    tracks = tuple(
-        Track(trial, np.stack([start.factor] * (count if learns else 1)), learns, start.scaling.kind)
-        for trial in _trials(config)
-        for start in starts.values()
-    )
+    sq_norm = float(first.rows.take(slice(TYPICAL_ROWS)).sq_norms.mean())
+    usual = [start for start in starts.values() if start.scaling is base] or [starts["given"]]
+    tracks = []
+    for trial in _trials(config, sq_norm):
+        is_linear = kernel_row(trial.kernel).is_linear  # which a metric would only scale
+        has_metric = learns and not is_linear
+        for start in usual if is_linear else starts.values():
+            factor = np.stack([start.factor] * (count if has_metric else 1))
+            tracks.append(Track(trial, factor, has_metric, start.scaling.kind))
     given = Trial(config.kernel.name, math.nan, config.C), starts["given"].factor[None]
-    return MetricSearch(tracks, config.metric.iterations, "gamma" in along, "C" in along, given)
+    return MetricSearch(tuple(tracks), config.metric.iterations, "gamma" in along, "C" in along, given)
 
 
 def _in_regions(
@@ -141,10 +144,10 @@ def _searched(
     trials, clock = prepared.config.search.trials, Clock(context, prepared)
 
     def stop(state: MetricState) -> bool:
-        if search.is_solved(state) or not state.told:
-            return search.is_solved(state)
-        rows = search.next_rows(problem, state)
-        return len(state.told) >= (trials or math.inf) or clock.is_late(state, rows)
+        if search.is_solved(state):
+            return True
+        is_late = clock.is_late(state, search.next_cost(problem, state))
+        return is_late or len(state.told) >= (trials or math.inf)
 
     def on_step(state: MetricState) -> None:
         clock.stepped()
@@ -158,16 +161,21 @@ def _searched(
     return state
 
 
-def _trials(config: FitConfig) -> list[Trial]:
-    """What tracks begin with: a trial for each kernel that is tried."""
+def _trials(config: FitConfig, sq_norm: float) -> list[Trial]:
+    """What tracks begin with: a trial for each kernel that is tried. sq_norm: of rows, the unit of a linear one's C."""
     along = config.search.options or ()
     names = [config.kernel.name]
     if "kernel" in along:
         kinds = [name for name in KERNELS if name != "laplacian" or config.metric.kind != "full"]
         names = [name for name in kinds if _goes_with(config, name)]
-    has_gamma = "gamma" in along and "gamma" in kernel_row(config.kernel.name).parameters
-    gamma, C = (FIRST_GAMMA if has_gamma else math.nan), (FIRST_C if "C" in along else config.C)
-    return [Trial(name, gamma, C) for name in names]
+    trials = []
+    for name in names:
+        row = kernel_row(name)
+        gamma = FIRST_GAMMA if "gamma" in along and "gamma" in row.parameters else math.nan
+        C = FIRST_C / (sq_norm or 1.0) if row.is_linear else FIRST_C
+        weights = ("", "balanced") if "class_weight" in along else ("",)
+        trials += [Trial(name, gamma, C if "C" in along else config.C, weight) for weight in weights]
+    return trials
 
 
 def _goes_with(config: FitConfig, name: str) -> bool:
@@ -188,7 +196,7 @@ def _under(
     found: dict[str, Any],
 ) -> Prepared:
     """The data as the best fit had it, a configuration that says so, and what a report says of it."""
-    config, C = prepared.config, best.trial.C
+    config, C, along = prepared.config, best.trial.C, prepared.config.search.options or ()
     if best.learned:
         metric = Metric(np.sqrt(np.mean(best.factor**2, axis=0)) if best.factor.ndim == 2 else best.factor[0])
         scaling = base.under(metric)
@@ -207,7 +215,13 @@ def _under(
         "scale": kind,
         "kernel": config.kernel.model_copy(update=kernel.to_attrs()),
     }
-    if "metric" in (config.search.options or ()):
+    upper = prepared.upper * (C / config.C)
+    if best.trial.class_weight:
+        options["class_weight"] = best.trial.class_weight
+        upper *= class_weights(prepared).tried[prepared.targets.codes]
+    if "solver" in along and kernel.is_linear and len(prepared.targets.classes) == 2:
+        options["solver"] = made_for(kernel.name, prepared.task.name) or config.solver
+    if "metric" in along:
         factor = _tuples(metric.factor) if best.learned else None
         update = {"kind": config.metric.kind if best.learned else "none", "factor": factor}
         options["metric"] = config.metric.model_copy(update=update)
@@ -217,7 +231,7 @@ def _under(
         config=config.model_copy(update=options),
         scaling=scaling,
         kernel=kernel,
-        upper=prepared.upper * (C / config.C),
+        upper=upper,
         learned=chose | found,
     )
 
@@ -237,6 +251,8 @@ def _chose(prepared: Prepared, best: Fitted, kernel: Kernel, scaling: Scaling) -
         order = np.argsort(-importances, kind="stable")[:SHOWN].tolist()
         shares = [(names[f] if f < len(names) else str(f), float(importances[f])) for f in order]
     found |= {"kernel": kernel.name, "C": best.trial.C, "gamma": kernel.to_attrs().get("gamma")}
+    if "class_weight" in (prepared.config.search.options or ()):
+        found["class_weight"] = best.trial.class_weight or "none"
     found |= {"scale": scaling.kind, "columns": factor_width(best.factor)}
     return found | {"importances": [share for share in shares if share[1] > 0]}
 
@@ -247,4 +263,4 @@ def _facts(prepared: Prepared, state: MetricState) -> dict[str, Any]:
     if state.plain:
         plain = [fitted.score for fitted in state.plain]
         found |= {"plain_score": max(plain), "given_score": plain[0]}
-    return {"scoring": prepared.task.scoring, **found, "rungs": facts(state)}
+    return {"scoring": prepared.scoring, **found, "rungs": facts(state)}

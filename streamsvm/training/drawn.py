@@ -8,11 +8,12 @@ from streamsvm.data.finite import require_finite
 from streamsvm.data.gather import gather
 from streamsvm.data.samples import StoreSamples
 from streamsvm.data.scaling import Scaling
+from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import free_bytes, process_bytes
-from streamsvm.training.prepare import Prepared
+from streamsvm.training.prepare import Prepared, class_factors
 from streamsvm.training.subproblems import Asked
-from streamsvm.training.trials import HELD, Sample
+from streamsvm.training.trials import HELD, ClassWeights, Sample
 
 LEAST_ROWS = 30
 FOLDED_ROWS, FOLDS = 5000, 5  # of a store up to which each row is held out once
@@ -46,10 +47,21 @@ def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[Sample, ..
     turns = [order]
     if folds_of(n) > 1 and config.metric.kind != "full":
         held, turns = n // FOLDS, [np.roll(order, -(n * fold // FOLDS)) for fold in range(FOLDS)]
-    samples = tuple(Sample.parted(rows, asked, turn, held) for turn in turns)
+    by_class = class_weights(prepared)
+    samples = tuple(Sample.parted(rows, asked, turn, held, by_class) for turn in turns)
     if not all(any(True for _ in asked.task.subproblems(one.asked.targets)) for one in samples):
         return "the sample has rows of one class alone"
     return samples
+
+
+def class_weights(prepared: Prepared) -> ClassWeights:
+    """What classes count for in a search, by all rows of the store."""
+    config, targets = prepared.config, prepared.targets
+    if prepared.whole is not None:
+        targets = prepared.task.targets(prepared.whole, config)
+    kind = "balanced" if "class_weight" in (config.search.options or ()) else None
+    factors = class_factors(targets.codes, targets.classes, kind)
+    return ClassWeights(factors, config.search.scoring == BALANCED)
 
 
 def folds_of(n: int) -> int:

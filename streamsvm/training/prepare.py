@@ -74,6 +74,11 @@ class Prepared:
     expected: Expected | None = None
     asked: str | None = None
 
+    @property
+    def scoring(self) -> str:
+        """What held-out rows are scored by."""
+        return self.config.search.scoring or self.task.scoring
+
     def without(self, rows: int) -> Prepared:
         """So many rows kept out, which the seed chooses. Raises ConfigError, DataError."""
         store, seed = self.store, self.config.seed
@@ -248,6 +253,12 @@ def row_weights(
     codes: np.ndarray, classes: np.ndarray, class_weight: Any, sample_weight: np.ndarray | None
 ) -> np.ndarray:
     """(n,) class times sample weights of rows with these codes. Raises ConfigError for a class that is not there."""
+    weights = class_factors(codes, classes, class_weight)[codes]
+    return weights if sample_weight is None else weights * sample_weight
+
+
+def class_factors(codes: np.ndarray, classes: np.ndarray, class_weight: Any) -> np.ndarray:
+    """(k,) factors on C by class, of rows with these codes. Raises ConfigError for a class that is not there."""
     factors = np.ones(max(1, len(classes)))  # without classes all codes are 0
     if class_weight == "balanced":
         counts = np.bincount(codes, minlength=len(classes))
@@ -258,4 +269,4 @@ def row_weights(
         if unknown:
             raise ConfigError(f"class_weight names {unknown[0]!r}; the classes are {', '.join(texts[:30])}")
         factors = np.array([class_weight.get(text, 1.0) for text in texts])
-    return factors[codes] if sample_weight is None else factors[codes] * sample_weight
+    return factors

@@ -13,6 +13,7 @@ from streamsvm.data.samples import Block, StoreSamples
 from streamsvm.events import Events
 from streamsvm.kernels.base import inner_products
 from streamsvm.parallel.engine import Engine
+from streamsvm.training.drawn import class_weights
 from streamsvm.training.prepare import Prepared
 from streamsvm.training.subproblems import Asked
 from streamsvm.training.trials import Sample
@@ -34,9 +35,9 @@ def regions(
     found = gather(samples, wanted, engine).astype(np.float32)
     weights = prepared.upper / prepared.config.C
     asked = Asked(prepared.task, prepared.targets, weights, np.zeros(samples.n, np.int8)).take(wanted)
-    rng = np.random.default_rng([prepared.config.seed, 23])
+    by_class, rng = class_weights(prepared), np.random.default_rng([prepared.config.seed, 23])
     return tuple(
-        Sample.parted(found, asked, rng.permutation(np.searchsorted(wanted, own)))
+        Sample.parted(found, asked, rng.permutation(np.searchsorted(wanted, own)), None, by_class)
         for own in np.sort(ids, axis=1)
     )
 

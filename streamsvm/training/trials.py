@@ -22,8 +22,9 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.solvers import blockws
 from streamsvm.solvers.descent import block_descent
-from streamsvm.solvers.metric import Found, Trial
+from streamsvm.solvers.tracks import Found, Trial
 from streamsvm.tasks.pairs import pair_coefficients, vote
+from streamsvm.training.prepare import row_weights
 from streamsvm.training.subproblems import Asked, in_memory, task_gradients
 
 TOL = 0.1  # of fits that are compared: at 1e-3 they take four times as long, and choose the same
@@ -40,12 +41,16 @@ SMOOTHNESS = 0.5  # nu of a Matern kernel that nobody asked for: its gradients r
 
 @dataclass(frozen=True)
 class Sample(Weighed):
-    """Scaled rows to learn from, float32, in an order by chance, with what is asked of them; and held-out ones."""
+    """Scaled rows to learn from, float32, in an order by chance, with what is asked of them; and held-out ones.
+
+    by_class (k,): factors on the bounds of rows, of trials with class weights.
+    """
 
     rows: Rows
     asked: Asked
     held: Rows
     of_held: Asked
+    by_class: np.ndarray
 
     def first(self, count: int) -> Sample:
         """With fewer rows to learn from."""
@@ -57,11 +62,30 @@ class Sample(Weighed):
         )
 
     @classmethod
-    def parted(cls, rows: Rows, asked: Asked, order: np.ndarray, count: int | None = None) -> Sample:
-        """Of rows in an order by chance, of which the first ones are held out: one of HELD, or so many."""
-        count = len(order) // HELD if count is None else count
-        held, own = order[:count], order[count:]
-        return cls(rows.take(own), asked.take(own), rows.take(held), asked.take(held))
+    def parted(
+        cls, rows: Rows, asked: Asked, order: np.ndarray, held: int | None, weights: ClassWeights
+    ) -> Sample:
+        """Of rows in an order by chance, of which the first ones are held out: so many, or one of HELD."""
+        count = len(order) // HELD if held is None else held
+        own = order[count:]
+        of_held = weights.scored(asked.take(order[:count]))
+        return cls(rows.take(own), asked.take(own), rows.take(order[:count]), of_held, weights.tried)
+
+
+@dataclass(frozen=True)
+class ClassWeights:
+    """What classes count for. tried (k,): factors on C of trials with class weights. balanced: whether held-out rows of
+    each class count alike, all together."""
+
+    tried: np.ndarray
+    balanced: bool
+
+    def scored(self, asked: Asked) -> Asked:
+        """What is asked of held-out rows, weighted as they are to be scored."""
+        if not self.balanced:
+            return asked
+        codes = asked.targets.codes
+        return replace(asked, upper=asked.upper * row_weights(codes, asked.targets.classes, "balanced", None))
 
 
 @dataclass(frozen=True)
@@ -124,7 +148,7 @@ class SampleTrials:
         count, metrics = len(self.samples), [Metric(own) for own in factor]
         kernels = [self.learner.kernels(trials, metric) for metric in metrics]
         items = [
-            (kernels[place % len(metrics)][number], metrics[place % len(metrics)], trial.C, place)
+            (kernels[place % len(metrics)][number], metrics[place % len(metrics)], trial, place)
             for number, trial in enumerate(trials)
             for place in range(count)
         ]
@@ -154,16 +178,19 @@ class SampleTrials:
 def _tried(
     count: int,
     samples: tuple[Sample, ...],
-    item: tuple[Kernel, Metric, float, int],
+    item: tuple[Kernel, Metric, Trial, int],
     start: np.ndarray | None,
 ) -> Found:
     """A kernel and C on the first rows of a sample, and the losses on the held-out ones; 1 each where it has no end."""
-    kernel, metric, C, place = item
+    kernel, metric, trial, place = item
     sample = samples[place].first(count)
-    rows, asked = metric.of_rows(sample.rows), replace(sample.asked, upper=sample.asked.upper * C)
+    rows, upper = metric.of_rows(sample.rows), sample.asked.upper * trial.C
+    if trial.class_weight:
+        upper *= sample.by_class[sample.asked.targets.codes]
+    asked = replace(sample.asked, upper=upper)
     began = time.perf_counter()
     try:
-        found = solution(kernel, rows, asked, None if start is None else start * C)
+        found = solution(kernel, rows, asked, None if start is None else start * trial.C)
         own = metric.of_rows(sample.held), sample.of_held
         lost = losses(kernel, rows, asked, found, *own)
         return Found(lost, found[0], time.perf_counter() - began)

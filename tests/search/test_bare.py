@@ -14,7 +14,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.search.bare import completed
 from streamsvm.train import train
 
-ALL = {"early", "scale", "kernel", "C", "gamma", "metric"}
+ALL = {"solver", "early", "scale", "kernel", "C", "gamma", "metric"}
 
 
 def of(*, searches: bool = True, **values: Any) -> FitConfig:
@@ -41,10 +41,11 @@ def test_where_nothing_is_given_all_is_chosen():
         ({"kernel": {"name": "matern"}}, {"kernel"}),
         ({"kernel": {"gamma": 2.0}}, {"kernel", "gamma"}),  # a gamma is one of its kernel
         ({"metric": {"kind": "none"}}, {"metric"}),
-        ({"dcsvm": {"early": False}}, {"early"}),
-        ({"solver": "dcsvm"}, set()),
-        ({"solver": "alfpgm"}, {"early"}),
-        ({"solver": "bsgd"}, {"early", "kernel", "C"}),  # those of exact fits may not suit it
+        ({"dcsvm": {"early": False}}, {"solver", "early"}),
+        ({"dcsvm": {"levels": 2}}, {"solver"}),  # which another would not read
+        ({"solver": "dcsvm"}, {"solver"}),
+        ({"solver": "alfpgm"}, {"solver", "early"}),
+        ({"solver": "bsgd"}, {"solver", "early", "kernel", "C"}),  # those of exact fits may not suit it
         ({"task": "classify", "seed": 3, "class_weight": "balanced"}, set()),
     ],
 )
@@ -66,6 +67,9 @@ def test_a_table_says_itself_what_is_chosen():
     config = of(search={"options": ["C"]}, kernel={"gamma": 1.0})
     assert (chosen(config), config.metric.kind) == ({"C"}, "none")
     assert chosen(of(search={"sample": 500})) == ALL
+    balanced = {"scoring": "balanced_accuracy"}
+    assert chosen(of(search=balanced)) == ALL | {"class_weight"}
+    assert chosen(of(search=balanced, class_weight="balanced")) == ALL
 
 
 def test_a_metric_that_is_asked_for_brings_its_search_along():

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from streamsvm.solvers.loop import run
-from streamsvm.solvers.metric import Fitted, Found, MetricSearch, MetricState, Track, Trial, chosen, facts
+from streamsvm.solvers.metric import MetricSearch, MetricState, chosen, facts
+from streamsvm.solvers.tracks import Fitted, Found, Track, Trial
 
 D, H = 3, 400
 GIVEN = Trial("rbf", np.nan, 1.0)
@@ -118,3 +119,20 @@ def test_tracks_of_a_search_before_go_on_with_all_rows_and_are_not_compared():
     assert not state.plain
     assert state.best.score > 0.9
     assert {trial.C for _, trial in oracle.asked[:5]} >= {10.0, 30.0}
+
+
+def test_without_a_metric_nothing_is_tried_twice_on_the_same_rows():
+    tracks = tuple(Track(Trial(name, 2.0, 10.0), SAME, learns=False) for name in "abcdefgh")
+    oracle = Known(helps=False)
+    state = found(MetricSearch(tracks, 12, True, True, (GIVEN, SAME)), oracle)
+    assert chosen(state).trial.kernel == "b"
+    assert max(map(oracle.asked.count, oracle.asked)) == 2  # once more in the end, next to the defaults
+    assert len(set(oracle.asked)) > 0.9 * len(oracle.asked)
+    assert len(facts(state)) < 60
+
+
+def test_without_a_metric_the_best_of_all_steps_on_as_many_rows_is_chosen():
+    """On few rows all phases have the same ones, and a later step may be worse than an earlier one."""
+    tracks = (Track(Trial("b", 1.0, 30.0), SAME, learns=False),)
+    best = chosen(found(MetricSearch(tracks, 12, True, True, (GIVEN, SAME)), Known(900, helps=False)))
+    assert (best.trial.gamma, best.trial.C) == (8.0, 30.0)

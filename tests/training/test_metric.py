@@ -23,7 +23,7 @@ from streamsvm.kernels.base import kernel_class, kernel_from
 from streamsvm.models.files import load_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.search.folds_together import can_share
-from streamsvm.solvers.metric import Trial
+from streamsvm.solvers.tracks import Trial
 from streamsvm.tasks import task_of
 from streamsvm.train import is_made_by, train, train_in_memory
 from streamsvm.training.prepare import prepare
@@ -204,7 +204,7 @@ def test_sparse_rows_have_a_diagonal_metric_and_no_full_one(tmp_path):
         ({"kernel": {"name": "linear"}}, "which is of kernels that are not linear; found linear"),
         (
             {"search": {"options": ["nu"]}},
-            "options: found 'nu', expected 'early', 'scale'",
+            "options: found 'nu', expected 'solver', 'early'",
         ),
     ],
 )
@@ -333,7 +333,7 @@ def test_a_trial_is_a_fit_its_losses_and_its_gradients(k):
     clear = np.sort(votes, axis=1)[:, -1] - np.sort(votes, axis=1)[:, -2] > 0.5
     np.testing.assert_array_equal(wrong[clear], (votes.argmax(axis=1) != y[120:])[clear])
     learner = Learner(KernelConfig(gamma=0.2), None, rows)
-    trials = SampleTrials((Sample(rows, asked, held, of_held),), learner, Engine(1))
+    trials = SampleTrials((Sample(rows, asked, held, of_held, np.ones(2)),), learner, Engine(1))
     [factor] = trials.refitted(120, np.ones((1, D)), Trial("rbf", math.nan, 3.0), found[0])
     np.testing.assert_allclose(factor**2 / np.sum(factor**2), squares / squares.sum(), rtol=1e-3)
     assert number == k * (k - 1) // 2
@@ -343,7 +343,7 @@ def test_trials_that_have_no_end_lose():
     X, y = noisy(2, 200)
     data = prepare(Store.from_arrays(X, y), build_config(("t", {})), Engine(1))
     asked = Asked(task_of("classify"), data.targets, data.upper, np.zeros(200, np.int8))
-    sample = Sample(Rows(1e12 * X), asked, Rows(X[:40]), asked.take(np.arange(40)))
+    sample = Sample(Rows(1e12 * X), asked, Rows(X[:40]), asked.take(np.arange(40)), np.ones(2))
     learner = Learner(KernelConfig(name="poly", degree=9, gamma=1.0), None, sample.rows)
     [found] = SampleTrials((sample,), learner, Engine(1)).tried(
         200, np.ones((1, D)), [Trial("poly", math.nan, 1.0)], None

@@ -1,0 +1,107 @@
+"""Which solver, kernel and class weights a fit chooses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from making import write
+
+from streamsvm import DCSVC
+from streamsvm.config import read_layer
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
+from streamsvm.search.bare import completed
+from streamsvm.tasks import task_of
+from streamsvm.train import train, train_in_memory
+from streamsvm.training.pace import least_fit_s
+
+FEW: dict[str, Any] = {"threads": 2, "metric": {"kind": "none"}}
+LINEAR: dict[str, Any] = FEW | {"search": {"options": ["solver", "kernel", "C"]}}
+
+
+def halves(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Two classes on the sides of a plane."""
+    X = np.random.default_rng(seed).normal(size=(n, 40)).astype(np.float32)
+    return X, (X.sum(axis=1) > 0).astype(int)
+
+
+def unbalanced(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """One row of twelve is of the second class, whose rows are among those of the first."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random(n) < 0.08).astype(int)
+    return rng.normal(size=(n, 4)) + y[:, None], y
+
+
+def test_where_a_linear_kernel_is_best_cutting_planes_learn_and_the_file_repeats_it(tmp_path: Path):
+    X, y = halves(400)
+    store = write(tmp_path / "s.zarr", Rows(X), y)
+    report = train(store, completed([("t", LINEAR)]), model_path=tmp_path / "m.zarr")
+    assert (report["metric"]["kernel"], report["solver"]) == ("linear", "cutting-plane")
+    again = completed([read_layer(report["config"])])
+    assert again.solver == "cutting-plane"
+    repeated = train(store, again, model_path=tmp_path / "m2.zarr")
+    assert (repeated["objective"], repeated["n_support"]) == (report["objective"], report["n_support"])
+
+
+def test_a_solver_that_is_not_asked_for_stays():
+    config = completed([("t", LINEAR | {"search": {"options": ["kernel", "C"]}})])
+    _, report = train_in_memory(Store.from_arrays(*halves(400)), config)
+    assert (report["metric"]["kernel"], report["solver"]) == ("linear", "dcsvm")
+
+
+def test_under_balanced_accuracy_classes_are_weighted_and_expected_to_be():
+    (X, y), (new, truth) = unbalanced(900), unbalanced(4000, seed=1)
+    by = {}
+    for scoring in ("accuracy", "balanced_accuracy"):
+        config = completed([("t", FEW | {"kernel": {"name": "rbf"}, "search": {"scoring": scoring}})])
+        model, report = train_in_memory(Store.from_arrays(X, y), config)
+        recalls = [np.mean(model.predict(Rows(new[truth == c])) == c) for c in (0, 1)]
+        by[scoring] = np.mean(recalls), report
+    (plain, _), (balanced, report) = by.values()
+    assert balanced > plain + 0.1
+    assert report["metric"]["class_weight"] == "balanced"
+    expected = report["expected"]
+    assert expected["scoring"] == "balanced_accuracy"
+    assert expected["low"] - 0.02 < balanced < expected["high"] + 0.02
+    assert expected["score"] == pytest.approx(balanced, abs=0.08)
+
+
+def test_an_estimator_s_class_weights_may_be_searched():
+    X, y = unbalanced(500)
+    svm = DCSVC(class_weight="search", C=3.0, gamma=0.2, search_params={"scoring": "balanced_accuracy"})
+    assert svm.fit(X, y).chosen_ == {"class_weight": "balanced"}
+    assert svm.expected_["scoring"] == "balanced_accuracy"
+
+
+def test_a_score_of_classes_is_not_one_of_numbers():
+    X, _ = unbalanced(100)
+    config = completed([("t", {"task": "regress", "search": {"scoring": "balanced_accuracy"}})])
+    with pytest.raises(ConfigError, match="search.scoring is 'balanced_accuracy', which is of classes"):
+        train_in_memory(Store.from_arrays(X, X[:, 0]), config)
+
+
+@pytest.mark.parametrize(
+    ("options", "most_s"),
+    [
+        ({"solver": "bsgd", "bsgd": {"budget": 100}}, 15.0),
+        ({"solver": "cutting-plane", "kernel": {"name": "linear"}}, 10.0),
+        ({"solver": "admm-hss"}, 10.0),  # takes as many rows as there is time for
+        ({"solver": "dcsvm", "dcsvm": {"early": False}}, 1e5),
+    ],
+)
+def test_a_fit_of_passes_takes_as_long_as_they_do(options, most_s):
+    """Not as long as an exact one, which would have it learn from fewer rows."""
+    data: Any = SimpleNamespace(
+        config=completed([("t", options)]),
+        store=SimpleNamespace(n=1_000_000),
+        task=task_of("classify"),
+        targets=SimpleNamespace(classes=np.arange(2)),
+    )
+    steps = [{"rows": 10_000, "support": 4000, "seconds": 2.0}]
+    context: Any = SimpleNamespace(phase=SimpleNamespace(seconds={"scale": 0.1}))
+    assert most_s / 10 < least_fit_s(data, steps, context) < most_s
