@@ -17,7 +17,7 @@ from streamsvm.training.base import Context
 from streamsvm.training.prepare import Prepared
 
 EXACT_S, EXACT_SHARE = 30.0, 0.6  # that an exact fit may take; or of what is left of a budget
-TIMES = {"exact": 2.0, "early": 0.7}  # as long as a trial of as many rows, with a smaller tolerance
+TIMES = {"exact": 2.0, "early": 1.0}  # as long as a trial of as many rows, with a smaller tolerance
 LEAST_POWER, TYPICAL_POWER = 0.4, 0.8  # of the rows, by which support vectors grow
 MOST_LEVELS = 12  # of parts
 ALIKE = 3  # last steps on as many rows, the fastest of which counts
