@@ -74,7 +74,7 @@ def train(
         run = Run(events, model_path, run_dir, resume, performance_report, until=until)
         [(model, report)] = learned(store, config, run)
         report |= {"model": str(model_path)}
-        if config.search.options:
+        if config.search.chosen:
             report["config"] = _write_config(model, model_path, events)
         report = whole_command(report, start)
         if run_dir is not None:
@@ -129,7 +129,7 @@ def learned(store: Store, config: FitConfig, run: Run) -> list[tuple[Learned, Re
     """
     phase = Phases()
     with compiling_told(run.events):
-        chooses = bool(config.search.options)
+        chooses = bool(config.search.chosen)
         calibrations = [] if chooses else _calibrations(store, config, run, phase)
         with planned(store, config, run, phase) as fit, opened_draft(run.model_path, phase) as draft:
             if chooses:  # once for all folds, as what is chosen costs more than a fit
@@ -159,7 +159,7 @@ def planned(
     engine = open_engine(*where, run.events, run.performance_report)
     with closing(Context(engine, checkpoints, run.events, phase, run.until)) as context:
         prepared = prepare(store, config, engine, run.events, phase=phase)
-        if chooses and config.search.options:
+        if chooses and config.search.chosen:
             with phase("search"):
                 prepared = with_choices(prepared, context)
         yield fit_class(prepared.config.solver)(prepared, context)
@@ -215,7 +215,7 @@ def run_facts(store: Store, config: FitConfig) -> dict[str, Any]:
 
 def with_task(config: FitConfig, store: Store) -> FitConfig:
     """The configuration with its task as a fact: where it names none, the solver and query ids tell it."""
-    task = config.task or default_task(config.solver, has_queries=store.qid is not None)
+    task = config.task or default_task(config.solver, has_queries=store.has_qid)
     if config.task is None and not config.positive and task_of(task).has_classes and store.has_y:
         _require_labels(store)
     if config.probability.method is not None:
@@ -225,7 +225,7 @@ def with_task(config: FitConfig, store: Store) -> FitConfig:
 
 def _require_labels(store: Store) -> None:
     """Raises DataError where labels are many numbers that are not whole: those of a regression, by all appearance."""
-    different = store.coded[0]
+    different = store.classes.values
     is_many = different.dtype.kind == "f" and len(different) > MOST_FRACTIONS
     if is_many and np.any(different != np.round(different)):
         raise DataError(

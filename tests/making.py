@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from scipy import sparse
 
+from streamsvm.data.beside import Values
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
@@ -34,3 +36,14 @@ def write(url: object, rows: Rows, y: np.ndarray | None = None, step: int = 7, *
             part = slice(lo, lo + step)
             writer.append(rows.take(part), None if y is None else y[part])
     return Store.open(str(url))
+
+
+def refuse_whole_columns(patch: pytest.MonkeyPatch) -> None:
+    """Fails where labels or weights that can be read in parts are read whole."""
+    whole = Values.all.func
+
+    def read(values: Values) -> np.ndarray:
+        assert not values.in_parts, "a column was read whole"
+        return whole(values)
+
+    patch.setattr(Values, "all", property(read))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import zarr
 
 from streamsvm.errors import DataError
+from streamsvm.parallel.sizes import Weighed
 from streamsvm.storage.checked_array import CheckedArray
 
 PIECE_ROWS = 1 << 16  # labels that are looked at together
@@ -93,22 +94,61 @@ def is_stored(column: Any) -> bool:
     return isinstance(column, CheckedArray | _Categorical | _Nullable)
 
 
-def values_of(column: Any) -> np.ndarray:
-    """(n,) numpy values of a column of any source; text as fixed-width str."""
+def is_read_in_parts(column: Any) -> bool:
+    """Whether some values of a column can be read without the others: objects are numbers or text all together."""
+    return is_stored(column) and column.dtype.kind != "O"
+
+
+def values_of(column: Any, start: int = 0) -> np.ndarray:
+    """(n,) numpy values of a column of any source; text as fixed-width str. start: the row of the first one."""
     if is_stored(column):
         column = column.all()
     elif hasattr(column, "compute"):
         column = column.compute(scheduler="synchronous")
     values = np.asarray(column).reshape(-1)
-    return _texts(values) if values.dtype.kind in "OT" else values
+    return _texts(values, start) if values.dtype.kind in "OT" else values
 
 
-def label_pieces(column: Any, n: int) -> Iterator[np.ndarray]:
-    """The labels of a column of a file, as many at a time as are unpacked together."""
-    step = max(1, PIECE_ROWS // column.chunk_rows) * column.chunk_rows
-    for start in range(0, n, step):
-        values = column.read(start, min(n, start + step)).reshape(-1)
-        yield labels_of(_texts(values, start) if values.dtype.kind == "T" else values, start)
+class Values(Weighed):
+    """The values of a column of n rows, as `made` has them of stored ones and the row of the first of these."""
+
+    def __init__(self, column: Any, n: int, made: Callable[[np.ndarray, int], np.ndarray]) -> None:
+        self._column, self._n, self._made = column, n, made
+        # objects are numbers or text all together
+        self.in_parts = is_stored(column) and column.dtype.kind != "O"
+        self._step = column.chunk_rows if self.in_parts else n
+
+    @cached_property
+    def all(self) -> np.ndarray:
+        return self._made(values_of(self._column), 0)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Those of rows start..stop, without the others where a file has them."""
+        if not self.in_parts:
+            return self.all[start:stop]
+        return self._made(values_of(self._column.read(start, stop), start), start)
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        """Those of the rows `ids`, in their order; each chunk that holds one is read once."""
+        if not self.in_parts or not len(ids):
+            return self.all[ids] if not self.in_parts else self.read(0, 0)
+        order = np.argsort(ids, kind="stable")
+        rising = ids[order]
+        parts = np.split(rising, np.flatnonzero(np.diff(rising // self._step)) + 1)
+        found = [self.read(int(part[0]), int(part[-1]) + 1)[part - part[0]] for part in parts]
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return np.concatenate(found)[back]
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Stretches of all rows, each as many as are unpacked together."""
+        chunk = self._step if self.in_parts else 1
+        step = max(1, PIECE_ROWS // chunk) * chunk
+        return ((start, min(self._n, start + step)) for start in range(0, self._n, step))
+
+    def pieces(self) -> Iterator[np.ndarray]:
+        """All in their order, a block at a time."""
+        return (self.read(*block) for block in self.blocks())
 
 
 def _texts(values: np.ndarray, start: int = 0) -> np.ndarray:
@@ -136,3 +176,13 @@ def labels_of(values: np.ndarray, start: int = 0) -> np.ndarray:
     if kind in "US":
         return values.astype(str)
     raise DataError(f"labels have dtype {values.dtype}; expected integers, floats or text")
+
+
+def weights_of(values: np.ndarray, start: int = 0) -> np.ndarray:
+    """float64 finite non-negative weights. start: the row of the first one. Raises DataError."""
+    weight = values.astype(np.float64)
+    bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if len(bad):
+        row = start + bad[0]
+        raise DataError(f"sample_weight of row {row} is {weight[bad[0]]}; expected a finite number >= 0")
+    return weight

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from streamsvm.data.labels import Classes
 from streamsvm.data.store import Store
 from streamsvm.storage.atomic import local_path
 
@@ -26,7 +27,7 @@ def describe(store: Store) -> dict[str, Any]:
         "chunks": -(-store.n // store.chunk_rows),
         "bytes": store.nbytes,
         "stored_bytes": _stored_bytes(store),
-        "labels": _labels(store.y) if store.has_y else None,
+        "labels": _labels(store.classes) if store.has_y else None,
         "queries": None if store.qid is None else len(np.unique(store.qid)),
         "sample_weight": store.sample_weight is not None,
     }
@@ -41,10 +42,10 @@ def describe(store: Store) -> dict[str, Any]:
     return facts
 
 
-def _labels(y: np.ndarray) -> dict[str, Any]:
+def _labels(found: Classes) -> dict[str, Any]:
     """{dtype, classes, counts} where there are few different labels, else {dtype, min, max, distinct}."""
-    values, counts = np.unique(y, return_counts=True)
-    kind = {"i": "integer", "f": "float", "U": "text"}[y.dtype.kind]
+    values, counts = found.values, found.counts
+    kind = {"i": "integer", "f": "float", "U": "text"}[values.dtype.kind]
     if len(values) > MAX_CLASSES:
         return {"dtype": kind, "distinct": len(values), "min": values[0].item(), "max": values[-1].item()}
     return {"dtype": kind, "classes": values.tolist(), "counts": counts.tolist()}

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
+
+from streamsvm.parallel.sizes import Weighed
 
 MOST_SEEN = 100_000  # different labels; more are numbers to predict, for which one sort of all is faster
 
 
-def coded(pieces: Iterable[np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """(k,) the different labels, rising, and (n,) int32 each row's place among them; None beyond MOST_SEEN.
+@dataclass(frozen=True)
+class Classes(Weighed):
+    """The different labels of a store: values (k,), rising, and how many rows have each, counts (k,)."""
 
-    pieces: the n labels in order, all numbers or all text.
-    """
-    seen, codes, start = np.empty(0), np.empty(n, np.int32), 0
+    values: np.ndarray
+    counts: np.ndarray
+
+    def codes(self, labels: np.ndarray) -> np.ndarray:
+        """(m,) int32 the place of each of some of these labels."""
+        return np.searchsorted(self.values, labels).astype(np.int32)
+
+
+def counted(pieces: Iterable[np.ndarray]) -> Classes | None:
+    """The different ones of labels that come in pieces, all numbers or all text; None beyond MOST_SEEN."""
+    seen, counts = np.empty(0), np.empty(0, np.int64)
     for piece in pieces:
         places = _places(seen, piece)
         if (places < 0).any():
@@ -23,13 +35,25 @@ def coded(pieces: Iterable[np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]
             places = _places(seen, piece)
         if len(seen) > MOST_SEEN:
             return None
-        codes[start : start + len(piece)] = places
-        start += len(piece)
+        counts = np.bincount(places, minlength=len(seen)) + np.pad(counts, (0, len(seen) - len(counts)))
     order = np.argsort(seen)
-    ranks = np.empty(len(seen), np.int32)
-    ranks[order] = np.arange(len(seen))
-    np.take(ranks, codes, out=codes, mode="clip")  # every code is there, and other modes make a copy
-    return seen[order], codes
+    return Classes(seen[order], counts[order])
+
+
+def alike(pieces: Callable[[], Iterable[np.ndarray]], classes: Classes | None) -> Iterator[np.ndarray]:
+    """Labels in pieces as all of them in one array would have them: text of one width, and one sign of zero.
+
+    classes: of `counted`. pieces: the labels, as often as they are asked for.
+    """
+    if classes is not None:
+        yield from (classes.values[classes.codes(piece)] for piece in pieces())
+        return
+    dtype, zeros = np.result_type(*{piece.dtype for piece in pieces()}), np.empty(0)
+    for piece in pieces():
+        if dtype.kind == "f":
+            zeros = zeros if len(zeros) else piece[piece == 0][:1]
+            piece = np.where(piece == 0, zeros, piece) if len(zeros) else piece
+        yield piece.astype(dtype)
 
 
 def _places(seen: np.ndarray, piece: np.ndarray) -> np.ndarray:
@@ -44,7 +68,7 @@ def _places(seen: np.ndarray, piece: np.ndarray) -> np.ndarray:
 def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
     """(n,) int32 codes of labels in `classes`, -1 where unknown; with `positive`, 1 for those labels and 0 else.
 
-    Of many rows, only the different labels should come here (`Store.coded`): each may become text.
+    Of many rows, only the different labels should come here (`Store.classes`): each may become text.
     """
     if positive:
         return np.isin(label_texts(y), positive).astype(np.int32)

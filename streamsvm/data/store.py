@@ -5,38 +5,37 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import zarr
 
+from streamsvm.data.as_dask import as_dask
 from streamsvm.data.beside import (
-    PIECE_ROWS,
+    Values,
     check_column,
-    is_stored,
-    label_pieces,
     labels_of,
     open_column,
     values_of,
+    weights_of,
 )
-from streamsvm.data.labels import coded
+from streamsvm.data.labels import Classes, alike, counted
 from streamsvm.data.names import Names, names_in_attrs, names_of, names_of_others, numbers_of
+from streamsvm.data.opening import open_group, open_source
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.sources import (
     CSRSource,
-    DenseSource,
     Source,
     computed,
     default_chunk_rows,
     is_dask_frame,
     source_of,
 )
-from streamsvm.errors import ConfigError, CorruptDataError, DataError, NotFoundError, StorageError
+from streamsvm.errors import DataError
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.parallel.sizes import Weighed
-from streamsvm.private.zarr import has_key
-from streamsvm.storage.atomic import PARTIAL, is_remote_failure, local_path
+from streamsvm.storage.atomic import PARTIAL, local_path
 from streamsvm.storage.checked_array import CheckedArray, whole_metadata
 from streamsvm.storage.place import STORE_MARK
 
@@ -96,7 +95,7 @@ class Store(Weighed):
         with whole_metadata(str(url)):
             if group.attrs.get(PARTIAL):
                 raise DataError(f"{url} is an unfinished write; ingest it again")
-            source = _open_source(group, x, str(url))
+            source = open_source(group, x, str(url))
             names = {"y": y, "qid": qid, "sample_weight": sample_weight}
             columns = {k: open_column(group, name) for k, name in names.items() if name in group}
             store = cls(source, columns, url=str(url), names={"x": x, **names}, attrs=dict(group.attrs))
@@ -187,12 +186,20 @@ class Store(Weighed):
         ids = np.asarray(ids, dtype=np.int64)
         if not len(ids) or np.any(np.diff(ids) <= 0) or not 0 <= ids[0] <= ids[-1] < self.n:
             raise IndexError(f"expected rising row ids from 0 to {self.n - 1}, at least one")
-        columns = {name: values[ids] for name, values in self.columns().items()}
-        return Store(_Chosen(self, ids), columns, feature_names=self.feature_names)
+        return Store(_Chosen(self, ids), self.columns_at(ids), feature_names=self.feature_names)
 
     def columns(self) -> dict[str, np.ndarray]:
         """y, qid and sample_weight, those that there are."""
         given = {"y": self.y if self.has_y else None, "qid": self.qid, "sample_weight": self.sample_weight}
+        return {name: values for name, values in given.items() if values is not None}
+
+    def columns_at(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """`columns` of the rows with these ids."""
+        given = {
+            "y": self.labels_at(ids) if self.has_y else None,
+            "qid": None if self.qid is None else self.qid[ids],
+            "sample_weight": self.weights_at(ids),
+        }
         return {name: values for name, values in given.items() if values is not None}
 
     def origin(self, row: int) -> tuple[Store, int]:
@@ -208,41 +215,81 @@ class Store(Weighed):
 
         return list(ahead(pick, parts, READERS))
 
+    def to_dask(self) -> tuple[Any, Any]:
+        """(X, y) as dask arrays, chunk for chunk, of which nothing is read yet but the labels; y is None without any.
+
+        Blocks of sparse rows are scipy's csr_array. Reading raises CorruptDataError naming array, chunk and rows.
+        """
+        return as_dask(self)
+
+    @property
+    def row_entries(self) -> float:
+        """Numbers that are stored of a row, on average."""
+        return self.nbytes / (self.n * (self.dtype.itemsize + 4 * self.is_sparse))
+
     @property
     def has_y(self) -> bool:
         return "y" in self._columns
 
     @cached_property
-    def y(self) -> np.ndarray:
-        """(n,) labels: int64, float64 or str. Raises DataError where there are none or one is missing."""
+    def _y(self) -> Values:
         if not self.has_y:
             name = self._names.get("y", "y")
             raise DataError(
                 f"{self.url or 'the data'} has no labels (no array {name!r}); name it with --y or ingest with --label"
             )
-        return labels_of(values_of(self._columns["y"]))
+        return Values(self._columns["y"], self.n, labels_of)
+
+    @property
+    def y(self) -> np.ndarray:
+        """(n,) labels: int64, float64 or str. Raises DataError where there are none or one is missing."""
+        return self._y.all
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether labels of some rows are read without those of all others."""
+        return self.has_y and self._y.in_parts
+
+    def labels(self, start: int, stop: int) -> np.ndarray:
+        """`y` of rows start..stop. Raises as `y`."""
+        return self._y.read(start, stop)
+
+    def label_blocks(self) -> Iterator[tuple[int, int]]:
+        """Stretches of all rows whose labels are best read together."""
+        return self._y.blocks()
+
+    def labels_at(self, ids: np.ndarray) -> np.ndarray:
+        """`y` of the rows with these ids. Raises as `y`."""
+        return self._y.take(ids)
 
     @cached_property
-    def coded(self) -> tuple[np.ndarray, np.ndarray]:
-        """(k,) the different labels, rising, and (n,) int32 each row's place among them. Raises as `y`.
+    def classes(self) -> Classes:
+        """The different labels, counted in one pass. Raises as `y`.
 
         Labels of a file are read in pieces: text that all rows spell out takes many times as much as its codes.
         """
-        column: Any = self._columns.get("y")
-        if is_stored(column) and column.dtype.kind != "O":
-            pieces = label_pieces(column, self.n)
-        else:
-            pieces = (self.y[start : start + PIECE_ROWS] for start in range(0, self.n, PIECE_ROWS))
-        found = coded(pieces, self.n)
-        if found is not None:
-            return found
-        values, codes = np.unique(self.y, return_inverse=True)
-        return values, codes.astype(np.int32)
+        return self._counted or Classes(*np.unique(self.y, return_counts=True))
+
+    @cached_property
+    def _counted(self) -> Classes | None:
+        return counted(self._y.pieces())
+
+    @cached_property
+    def coded(self) -> tuple[np.ndarray, np.ndarray]:
+        """(k,) the different labels, rising, and (n,) int32 each row's place among them. Raises as `y`."""
+        classes, codes = self.classes, np.empty(self.n, np.int32)
+        for start, stop in self.label_blocks():
+            codes[start:stop] = classes.codes(self.labels(start, stop))
+        return classes.values, codes
+
+    @property
+    def has_qid(self) -> bool:
+        return "qid" in self._columns
 
     @cached_property
     def qid(self) -> np.ndarray | None:
         """(n,) query ids: whole numbers >= 0 or text; or None. Raises DataError."""
-        if "qid" not in self._columns:
+        if not self.has_qid:
             return None
         qid = values_of(self._columns["qid"])
         if qid.dtype.kind in "fi":
@@ -254,17 +301,27 @@ class Store(Weighed):
         return qid
 
     @cached_property
+    def _weights(self) -> Values | None:
+        column = self._columns.get("sample_weight")
+        return None if column is None else Values(column, self.n, weights_of)
+
+    @property
     def sample_weight(self) -> np.ndarray | None:
         """(n,) float64 finite non-negative weights, or None. Raises DataError."""
-        if "sample_weight" not in self._columns:
-            return None
-        weight = values_of(self._columns["sample_weight"]).astype(np.float64)
-        bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
-        if len(bad):
-            raise DataError(
-                f"sample_weight of row {bad[0]} is {weight[bad[0]]}; expected a finite number >= 0"
-            )
-        return weight
+        return None if self._weights is None else self._weights.all
+
+    def weights(self, start: int, stop: int) -> np.ndarray | None:
+        """`sample_weight` of rows start..stop. Raises DataError."""
+        return None if self._weights is None else self._weights.read(start, stop)
+
+    def weights_at(self, ids: np.ndarray) -> np.ndarray | None:
+        """`sample_weight` of the rows with these ids. Raises DataError."""
+        return None if self._weights is None else self._weights.take(ids)
+
+    def require_weights(self) -> None:
+        """Reads them all, and keeps none. Raises DataError for one that is no weight."""
+        for _ in () if self._weights is None else self._weights.pieces():
+            pass
 
     @cached_property
     def statistics(self) -> dict[str, np.ndarray] | None:
@@ -287,6 +344,10 @@ class Store(Weighed):
 
     def fingerprint(self) -> str:
         """32 hex digits from shape, dtype, columns, labels and the first rows: cheap, tells data sets apart."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         state = hashlib.blake2b(digest_size=16)
         facts = [
             self.n,
@@ -300,9 +361,8 @@ class Store(Weighed):
         first = self.read(0, min(self.n, 64)).X
         state.update(np.ascontiguousarray(first.data).tobytes() if self.is_sparse else first.tobytes())
         if self.has_y:
-            values, codes = self.coded
-            for start in range(0, self.n, PIECE_ROWS):
-                state.update(values[codes[start : start + PIECE_ROWS]].tobytes())
+            for labels in alike(self._y.pieces, self._counted):
+                state.update(labels.tobytes())
         return state.hexdigest()
 
 
@@ -326,41 +386,6 @@ class _Chosen(Weighed):
 
     def origin(self, row: int) -> tuple[Store, int]:
         return self._store.origin(int(self._ids[row]))
-
-
-def open_group(url: str | os.PathLike[str]) -> zarr.Group:
-    """The zarr group at url, read-only. Raises NotFoundError or DataError with one line."""
-    path = local_path(url)
-    if path is not None and not path.exists():
-        raise NotFoundError(f"{url} does not exist; expected a zarr store")
-    if path is not None and not path.is_dir():
-        raise DataError(
-            f"{url} is a file, not a zarr store; make one with `streamsvm ingest {url} --store S`"
-        )
-    try:
-        return zarr.open_group(path or str(url), mode="r")
-    except FileNotFoundError:
-        what = "is a directory but not a zarr group" if path else "holds no zarr group"
-        raise NotFoundError(f"{url} {what}; expected a store that `streamsvm ingest` or zarr wrote") from None
-    except ImportError as error:
-        raise ConfigError(f"{url}: {error}; pip install s3fs, gcsfs or the like") from None
-    except Exception as error:
-        reason = " ".join(str(error).split())
-        if path is None and is_remote_failure(error):
-            raise StorageError(f"{url} cannot be reached: {reason}") from error
-        if isinstance(error, ValueError | LookupError | TypeError | AttributeError | RuntimeError | OSError):
-            raise DataError(f"{url} cannot be opened as a zarr group: {reason}") from error
-        raise
-
-
-def _open_source(group: zarr.Group, x: str, url: str) -> Source:
-    if x not in group:
-        if any(has_key(group, f"{x}/{name}") for name in ("zarr.json", ".zarray")):
-            raise CorruptDataError(f"{url}: the metadata of array {x!r} is damaged; restore it from a copy")
-        there = ", ".join(sorted(k for k, _ in group.members())) or "nothing"
-        raise DataError(f"{url} has no array {x!r} (it holds: {there}); name the feature array with --x")
-    member = group[x]
-    return DenseSource(member, x) if isinstance(member, zarr.Array) else CSRSource(member, x)
 
 
 def _reopen(url: str, names: dict[str, str]) -> Store:

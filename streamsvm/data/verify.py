@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from streamsvm.data.finite import require_finite
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
@@ -58,6 +56,6 @@ def _check_labels(store: Store) -> list[str]:
         raise DataError(f"{store.url or 'the data'}: every sample_weight is 0; expected some positive ones")
     if not store.has_y:
         warnings.append("no labels: good for prediction only")
-    elif np.all(store.y == store.y[0]):
-        warnings.append(f"one class only: every label is {store.y[0]}")
+    elif len(store.classes.values) == 1:
+        warnings.append(f"one class only: every label is {store.classes.values[0]}")
     return warnings

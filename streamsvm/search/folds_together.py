@@ -58,7 +58,7 @@ def has_own_way(fit: type[Fit]) -> bool:
 
 def _fit_at_a_time(store: Store, config: FitConfig, folds: int) -> int:
     """Groups whose rows, vectors and kernel values fit in memory side by side."""
-    pairs_of_a_row = 1 if config.positive else len(store.coded[0]) - 1
+    pairs_of_a_row = 1 if config.positive else len(store.classes.values) - 1
     rows_bytes = (2 + pairs_of_a_row) * store.nbytes * (1 if store.is_sparse else 4 / store.dtype.itemsize)
     vector_bytes = store.n * folds * (COLUMN_BYTES + STATE_BYTES * pairs_of_a_row)
     gram_bytes = 4 * min(store.n, WHOLE) ** 2

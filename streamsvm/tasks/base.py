@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from streamsvm.data.labels import Classes
 from streamsvm.errors import ConfigError
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.solvers.catalogue import takers
@@ -34,9 +35,29 @@ class Targets(Weighed):
     linear: np.ndarray | None = None
     groups: np.ndarray | None = None
 
-    def take(self, ids: np.ndarray) -> Targets:
+    def take(self, ids: np.ndarray | slice) -> Targets:
         linear, groups = (None if a is None else a[ids] for a in (self.linear, self.groups))
         return Targets(self.classes, self.codes[ids], linear, groups)
+
+
+@dataclass(frozen=True)
+class Coder(Weighed):
+    """How labels become codes: classes (k,), and of the different labels of a store, (l,), which of these each is."""
+
+    classes: np.ndarray
+    labels: Classes
+    of_label: np.ndarray
+
+    @property
+    def counts(self) -> np.ndarray:
+        """(k,) rows of each class."""
+        counts = np.zeros(len(self.classes), np.int64)
+        np.add.at(counts, self.of_label, self.labels.counts)
+        return counts
+
+    def codes(self, labels: np.ndarray) -> np.ndarray:
+        """(m,) int32 positions in the classes."""
+        return self.of_label[self.labels.codes(labels)]
 
 
 @dataclass(frozen=True)
@@ -113,6 +134,11 @@ class Task(ABC):
     @abstractmethod
     def targets(self, store: Store, config: Any) -> Targets:
         """What the rows of a store are learned by; config: a FitConfig, for its own options. Raises DataError."""
+
+    def coder(self, store: Store, config: Any) -> Coder | None:
+        """What says all of the `targets` of a row by its label alone, so that they need not be held; None where other
+        things tell of them, too. Raises as `targets`."""
+        return None
 
     def columns(self, k: int) -> int:
         """Columns of decision values of k classes, where problems are not pairs."""

@@ -10,7 +10,7 @@ import numpy as np
 from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.tasks.base import Subproblem, Targets, Task
+from streamsvm.tasks.base import Coder, Subproblem, Targets, Task
 from streamsvm.tasks.pairs import n_columns, n_pairs, pairs
 from streamsvm.tasks.scores import Judge, LabelScores
 
@@ -26,7 +26,11 @@ class Classify(Task):
     in_pairs = True
 
     def targets(self, store: Store, config: Any) -> Targets:
-        found = coded(store, config.positive)
+        coder = self.coder(store, config)
+        return Targets(coder.classes, coder.of_label[store.coded[1]])
+
+    def coder(self, store: Store, config: Any) -> Coder:
+        found = coder_of(store, config.positive)
         classes = found.classes
         fractions = classes.dtype.kind == "f" and np.any(classes != np.round(classes))
         if fractions and len(classes) > MOST_NUMBERS:
@@ -50,17 +54,23 @@ class Classify(Task):
 
 
 def coded(store: Store, positive: tuple[str, ...]) -> Targets:
+    """Labels of all rows as codes. Raises as `coder_of`."""
+    coder = coder_of(store, positive)
+    return Targets(coder.classes, coder.of_label[store.coded[1]])
+
+
+def coder_of(store: Store, positive: tuple[str, ...]) -> Coder:
     """Labels as codes; with `positive` 1 for these and 0 for the rest. Raises DataError unless there are two."""
-    labels, codes = store.coded
-    classes = labels
+    labels = store.classes.values
+    classes, codes = labels, np.arange(len(labels), dtype=np.int32)
     if positive:
         known = np.unique(label_texts(labels))
         missing = [label for label in positive if label not in known]
         if missing:
             raise DataError(f"--positive {missing[0]}: no such label; the store has {', '.join(known[:30])}")
-        classes, codes = np.array([0, 1]), encode(labels, labels, positive)[codes]
+        classes, codes = np.array([0, 1]), encode(labels, labels, positive)
     if np.all(codes == codes[0]):
         raise DataError(
             f"{store.url or 'y'} has one class only ({label_texts(labels)[0]}); expected at least two"
         )
-    return Targets(classes, codes)
+    return Coder(classes, store.classes, codes)

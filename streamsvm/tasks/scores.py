@@ -93,7 +93,7 @@ class LabelScores:
     @property
     def orders_rows(self) -> bool:
         """Whether the order of the values is scored, too."""
-        return self.keeps_values and self.store.qid is not None
+        return self.keeps_values and self.store.has_qid
 
     def more(self) -> dict[str, Any]:
         """What else follows from the counts."""

@@ -27,12 +27,14 @@ from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
 from streamsvm.runs.checkpoints import Checkpoints
 from streamsvm.runs.phases import Phases
+from streamsvm.tasks.base import Targets
 from streamsvm.tasks.pairs import vote
 from streamsvm.tasks.scores import Judge
 from streamsvm.training.drafts import Draft
 from streamsvm.training.expected import Expected, of_model
 from streamsvm.training.growth import Growth
-from streamsvm.training.prepare import Prepared, row_weights
+from streamsvm.training.prepare import Prepared
+from streamsvm.training.weights import balanced_weights
 
 END_S = 1.0  # to write a model, and to end
 LATE = "the time budget ended it; give more"
@@ -114,11 +116,22 @@ class Fit(ABC):
     def __init__(self, prepared: Prepared, context: Context) -> None:
         self.prepared, self.context = prepared, context
         self.store, self.config, self.task = prepared.store, prepared.config, prepared.task
-        self.scaling, self.kernel, self.upper = prepared.scaling, prepared.kernel, prepared.upper
-        self.targets = prepared.targets
-        self.classes, self.codes = self.targets.classes, self.targets.codes
+        self.scaling, self.kernel, self.classes = prepared.scaling, prepared.kernel, prepared.classes
         self.engine, self.checkpoints = context.engine, context.checkpoints
         self.events, self.phase = context.events, context.phase
+
+    @property
+    def targets(self) -> Targets:
+        """Of all rows, in memory, as are `codes` and `upper`: `prepared.answers` reads those of some."""
+        return self.prepared.targets
+
+    @property
+    def codes(self) -> np.ndarray:
+        return self.prepared.targets.codes
+
+    @property
+    def upper(self) -> np.ndarray:
+        return self.prepared.upper
 
     @property
     def scratch(self) -> Path:
@@ -171,7 +184,7 @@ class Fit(ABC):
             )
             losses = (codes != kept.codes).astype(np.float64)
             if self.config.search.scoring == BALANCED:
-                losses *= row_weights(kept.codes, self.classes, "balanced", None)
+                losses *= balanced_weights(kept.codes, self.classes)
             return of_model(self.prepared.scoring, losses)
         t = kept.y.astype(np.float64)
         errors = (solution.model.answers(kept.rows)[0] - t) ** 2

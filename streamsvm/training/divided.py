@@ -16,8 +16,9 @@ from streamsvm.data.latest import Latest
 from streamsvm.data.regroup import Groups, MemoryGroups, SpooledGroups
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples, StoreSamples
+from streamsvm.kernels.division import Cuts, partition
 from streamsvm.kernels.inner import Linear
-from streamsvm.kernels.kmeans import Cuts, Partition, partition, partition_state
+from streamsvm.kernels.kmeans import Partition, partition_state
 from streamsvm.problems.dual import DualQP, StreamedDual, dual_of
 from streamsvm.solvers import blockws
 from streamsvm.solvers.dcsvm import DCSVMState, Division, PartSolution, support_of
@@ -26,7 +27,7 @@ from streamsvm.tasks.base import Subproblem
 from streamsvm.training.base import Fit
 from streamsvm.training.memory_plan import MemoryPlan
 from streamsvm.training.parts import KeptPart, PartSolver
-from streamsvm.training.subproblems import Asked, MakeDual, TaskDuals, in_memory
+from streamsvm.training.subproblems import MakeDual, TaskDuals, in_memory
 
 BOUND_ROWS = 1000  # that tell how much of the kernel is between parts
 
@@ -49,8 +50,7 @@ class DividedProblem:
         self._fit, self._memory, self._part_rows = fit, memory, part_rows
         self._early, self._keep = early, keep
         self._engine, self._events, self._kernel = fit.engine, fit.events, fit.kernel
-        nothing = np.zeros(fit.store.n, np.int32)
-        self.asked = Asked(fit.task, fit.targets, fit.upper, nothing)
+        self.asked = fit.prepared.all_asked
         self.shape = self.asked.shape
         self._duals: TaskDuals | None = None  # of the refinement or the whole
         self._groups: Latest[Groups] = Latest()

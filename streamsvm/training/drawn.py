@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from streamsvm.data.finite import require_finite
@@ -11,9 +13,10 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import free_bytes, process_bytes
-from streamsvm.training.prepare import Prepared, class_factors
+from streamsvm.training.prepare import Prepared
 from streamsvm.training.subproblems import Asked
 from streamsvm.training.trials import HELD, ClassWeights, Sample
+from streamsvm.training.weights import class_factors
 
 LEAST_ROWS = 30
 FOLDED_ROWS, FOLDS = 5000, 5  # of a store up to which each row is held out once
@@ -27,22 +30,18 @@ def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[Sample, ..
     Of few rows, as many samples as folds, so that each row is held out once. Raises DataError.
     """
     store, config = prepared.store, prepared.config
-    free = np.arange(store.n)
-    if prepared.kept_out is not None:
-        free = np.delete(free, prepared.kept_out.ids)
-    most = _most_rows(prepared, engine)
-    n = min(len(free), config.search.sample, most)
+    free, most = prepared.n_free, _most_rows(prepared, engine)
+    n = min(free, config.search.sample, most)
     if n < LEAST_ROWS:
         return f"{n} rows are too few to choose by, expected at least {LEAST_ROWS}"
     rng = np.random.default_rng([config.seed, 22])
-    held = min(len(free) - n + n // HELD, max(n // HELD, MOST_HELD), most)  # more where there are others
+    held = min(free - n + n // HELD, max(n // HELD, MOST_HELD), most)  # more where there are others
     n += held - n // HELD
-    ids = np.sort(rng.choice(free, n, replace=False))
+    ids = prepared.drawn(n, rng)
     raw = gather(store, ids, engine)
     require_finite(store, raw, ids)
     rows = base.apply(raw)
-    weights = prepared.upper / config.C
-    asked = Asked(prepared.task, prepared.targets, weights, np.zeros(store.n, np.int8)).take(ids)
+    asked = weighed(prepared, ids)
     order = rng.permutation(n)
     turns = [order]
     if folds_of(n) > 1 and config.metric.kind != "full":
@@ -54,13 +53,17 @@ def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[Sample, ..
     return samples
 
 
+def weighed(prepared: Prepared, ids: np.ndarray) -> Asked:
+    """What is asked of these rows, with weights in place of bounds."""
+    asked = prepared.answers.take(ids)
+    return replace(asked, upper=asked.upper / prepared.config.C)
+
+
 def class_weights(prepared: Prepared) -> ClassWeights:
     """What classes count for in a search, by all rows of the store."""
-    config, targets = prepared.config, prepared.targets
-    if prepared.whole is not None:
-        targets = prepared.task.targets(prepared.whole, config)
-    kind = "balanced" if "class_weight" in (config.search.options or ()) else None
-    factors = class_factors(targets.codes, targets.classes, kind)
+    config = prepared.config
+    kind = "balanced" if "class_weight" in config.search.chosen else None
+    factors = class_factors(prepared.class_rows, prepared.classes, kind)
     return ClassWeights(factors, config.search.scoring == BALANCED)
 
 

@@ -30,9 +30,7 @@ class EarlyParts:
         kept = prepared.kept_out
         self._kept = None if kept is None else prepared.scaling.apply(kept.rows)
         self._asked: np.ndarray | None = None  # (h, parts that are asked about a row that was kept out)
-        self._decided = np.zeros(
-            (0 if kept is None else len(kept.ids), n_pairs(len(prepared.targets.classes)))
-        )
+        self._decided = np.zeros((0 if kept is None else len(kept.ids), n_pairs(len(prepared.classes))))
 
     def add(self, division: Division, number: int, part: PartSolution, rows: Rows) -> None:
         """rows: as the store's scaling leaves them, whatever the part's own weights."""
@@ -74,9 +72,12 @@ class EarlyParts:
 
     def model(self, header: Header, division: Division) -> LocalModel:
         """The model of all parts of a division; in a file, its arrays are there already."""
-        present = np.zeros((division.n_parts, len(self._prepared.targets.classes)), bool)
-        learned = self._prepared.upper > 0
-        present[division.parts[learned], self._codes[learned]] = True
+        present = np.zeros((division.n_parts, len(self._prepared.classes)), bool)
+        for start, stop in self._prepared.store.blocks():
+            asked = self._prepared.all_asked.take(slice(start, stop))
+            parts = division.parts[start:stop]
+            learned = asked.upper > 0
+            present[parts[learned], asked.targets.codes[learned]] = True
         return LocalModel(
             header,
             self._partition_of(division),

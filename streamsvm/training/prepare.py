@@ -1,4 +1,4 @@
-"""From a store and a configuration to what every solver is given: targets, scaling, the kernel, weights. Data alone.
+"""From a store and a configuration to what every solver is given: targets, weights, scaling, the kernel. Data alone.
 
 All doors come in here: `train`, plans, folds, and the first batch of a `partial_fit`. It takes one pass over the rows
 where the scaling or gamma is to be measured; else the first rows alone are read.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from streamsvm.config import FitConfig
 from streamsvm.data.finite import require_finite
-from streamsvm.data.labels import label_texts
 from streamsvm.data.metric import Metric
 from streamsvm.data.moments import Moments, merge, moments_of, variance
 from streamsvm.data.rows import Rows, concat
@@ -31,7 +31,9 @@ from streamsvm.runs.phases import Phases
 from streamsvm.tasks import default_task, task_of
 from streamsvm.tasks.base import Targets, Task
 from streamsvm.training.advice import advice
+from streamsvm.training.answers import Answers, HeldAnswers, answers_of
 from streamsvm.training.expected import Expected
+from streamsvm.training.subproblems import Asked
 
 FIRST_ROWS = 1000  # that tell of the features' ranges
 QUARTILE_ROWS = 20_000  # that tell of quartiles
@@ -53,8 +55,9 @@ class KeptOut:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A store as solvers meet it. kernel: its gamma is a number. upper (n,): C times class and sample weights.
+    """A store as solvers meet it. answers: what its rows are learned by. kernel: its gamma is a number.
 
+    class_rows (k,): how many rows of all are of each class, also where these are some of them.
     moments: of all rows as stored, where scaling, gamma or a search asked for them. learned: what a report says of what
     was chosen. kept_out: rows that are not learned from. whole: the store, where these are some of its rows. expected:
     what a search says of new rows, where it kept none out. asked: the digest of the options before some were chosen.
@@ -63,16 +66,35 @@ class Prepared:
     store: Store
     config: FitConfig
     task: Task
-    targets: Targets
+    answers: Answers
+    class_rows: np.ndarray
     scaling: Scaling
     kernel: Kernel
-    upper: np.ndarray
     moments: Moments | None = None
     learned: Mapping[str, Any] = field(default_factory=dict)
     kept_out: KeptOut | None = None
     whole: Store | None = None
     expected: Expected | None = None
     asked: str | None = None
+
+    @property
+    def classes(self) -> np.ndarray:
+        return self.answers.classes
+
+    @cached_property
+    def all_asked(self) -> Asked:
+        """What is asked of all rows, in memory: for solvers that need it there."""
+        return self.answers.all()
+
+    @property
+    def targets(self) -> Targets:
+        """Those of all rows, in memory."""
+        return self.all_asked.targets
+
+    @property
+    def upper(self) -> np.ndarray:
+        """(n,) C times class and sample weights, in memory."""
+        return self.all_asked.upper
 
     @property
     def scoring(self) -> str:
@@ -85,24 +107,32 @@ class Prepared:
         if rows > store.n // 2:
             raise ConfigError(f"holdout is {rows}, expected at most half of the {store.n} rows")
         ids = np.sort(np.random.default_rng([seed, 26]).choice(store.n, rows, replace=False))
-        raw, upper = store.take(ids), self.upper.copy()
+        raw = store.take(ids)
         require_finite(store, raw, ids)
-        upper[ids] = 0.0
         config = self.config.model_copy(update={"holdout": rows})
-        kept = KeptOut(ids, raw, self.targets.codes[ids], store.y[ids])
-        return replace(self, config=config, upper=upper, kept_out=kept)
+        kept = KeptOut(ids, raw, self.answers.take(ids).targets.codes, store.labels_at(ids))
+        return replace(self, config=config, answers=self.answers.without(ids), kept_out=kept)
+
+    def drawn(self, rows: int, rng: np.random.Generator) -> np.ndarray:
+        """Rising ids of so many rows by chance, of those that are not kept out."""
+        kept = np.empty(0, np.int64) if self.kept_out is None else self.kept_out.ids
+        ranks = np.sort(rng.choice(self.store.n - len(kept), rows, replace=False))
+        return ranks + np.searchsorted(kept - np.arange(len(kept)), ranks, side="right")
+
+    @property
+    def n_free(self) -> int:
+        """Rows that are not kept out."""
+        return self.store.n - (0 if self.kept_out is None else len(self.kept_out.ids))
 
     def of_rows(self, rows: int) -> Prepared:
         """So many rows by chance, which the seed chooses, of those that are not kept out."""
-        store = self.store
-        free = (
-            np.arange(store.n) if self.kept_out is None else np.delete(np.arange(store.n), self.kept_out.ids)
+        store, rng = self.store, np.random.default_rng([self.config.seed, 27])
+        ids = self.drawn(min(rows, self.n_free), rng)
+        config, answers = (
+            self.config.model_copy(update={"rows": len(ids)}),
+            HeldAnswers(self.answers.take(ids)),
         )
-        rng = np.random.default_rng([self.config.seed, 27])
-        ids = np.sort(rng.choice(free, min(rows, len(free)), replace=False))
-        config = self.config.model_copy(update={"rows": len(ids)})
-        few, targets = store.subset(ids), self.targets.take(ids)
-        return replace(self, store=few, whole=store, config=config, targets=targets, upper=self.upper[ids])
+        return replace(self, store=store.subset(ids), whole=store, config=config, answers=answers)
 
     def header(
         self, certificate: Mapping[str, Any] | None = None, calibration: Calibration | None = None
@@ -111,7 +141,7 @@ class Prepared:
         return Header(
             self.kernel,
             self.scaling,
-            self.targets.classes,
+            self.classes,
             self.config.positive,
             self.config.model_dump(mode="json"),
             (self.whole or self.store).fingerprint(),
@@ -136,13 +166,12 @@ def prepare(
     ConfigError, DataError.
     """
     task = task_of(config.task or default_task(config.solver, has_queries=False))
-    targets = targets or task.targets(store, config)
+    answers, class_rows = answers_of(store, config, task, targets)
     with (phase or Phases())("scale"):
         first, moments = _looked_at(store, config, engine, events)
         scaling = scaled(store, config, config.scale, moments, engine)
         scaling, kernel = _measured(store, config, scaling, first, moments, events)
-    weights = row_weights(targets.codes, targets.classes, config.class_weight, store.sample_weight)
-    found = Prepared(store, config, task, targets, scaling, kernel, config.C * weights, moments)
+    found = Prepared(store, config, task, answers, class_rows, scaling, kernel, moments)
     if config.holdout:
         found = found.without(config.holdout)
     return found.of_rows(config.rows) if config.rows is not None and config.rows < store.n else found
@@ -178,7 +207,7 @@ def _measured(
     kernel = kernel_of(config.kernel, store.d, total)
     if isinstance(kernel, Stationary):
         scaling = _centred(scaling, kernel, first)
-        is_final = not config.search.options
+        is_final = not config.search.chosen
         if is_final and (message := advice(kernel, scaling, first, store.feature_names)):
             events.advise(message)
     else:
@@ -206,7 +235,7 @@ def _looked_at(
     store: Store, config: FitConfig, engine: Engine, events: Events
 ) -> tuple[Rows, Moments | None]:
     """The first rows; and the moments of all of them, of the same pass, where something asks for them."""
-    if config.scale == "none" and not needs_variance(config.kernel) and not config.search.options:
+    if config.scale == "none" and not needs_variance(config.kernel) and not config.search.chosen:
         first = first_rows(store)
         require_finite(store, first, 0)
         return first, None
@@ -247,26 +276,3 @@ def _require_range(scaling: Scaling, kernel: Kernel, first: Rows) -> None:
             f"values of the {kernel.name} kernel reach {most:.0e}, expected at most {MOST_VALUE:.0e}: scale the "
             "features, or take a smaller gamma or degree"
         )
-
-
-def row_weights(
-    codes: np.ndarray, classes: np.ndarray, class_weight: Any, sample_weight: np.ndarray | None
-) -> np.ndarray:
-    """(n,) class times sample weights of rows with these codes. Raises ConfigError for a class that is not there."""
-    weights = class_factors(codes, classes, class_weight)[codes]
-    return weights if sample_weight is None else weights * sample_weight
-
-
-def class_factors(codes: np.ndarray, classes: np.ndarray, class_weight: Any) -> np.ndarray:
-    """(k,) factors on C by class, of rows with these codes. Raises ConfigError for a class that is not there."""
-    factors = np.ones(max(1, len(classes)))  # without classes all codes are 0
-    if class_weight == "balanced":
-        counts = np.bincount(codes, minlength=len(classes))
-        factors = len(codes) / (len(classes) * np.maximum(counts, 1))
-    elif class_weight:
-        texts = label_texts(classes).tolist()
-        unknown = [label for label in class_weight if label not in texts]
-        if unknown:
-            raise ConfigError(f"class_weight names {unknown[0]!r}; the classes are {', '.join(texts[:30])}")
-        factors = np.array([class_weight.get(text, 1.0) for text in texts])
-    return factors

@@ -26,7 +26,7 @@ from streamsvm.parallel.open import open_engine
 from streamsvm.predict import predict_blocks
 from streamsvm.runs.checkpoints import Checkpoints
 from streamsvm.tasks.scores import codes_of_labels
-from streamsvm.training.prepare import row_weights
+from streamsvm.training.weights import row_weights
 
 Learn = Callable[[Store, Path], list[Any]]  # models of some rows; with a folder for their files
 

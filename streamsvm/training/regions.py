@@ -13,9 +13,8 @@ from streamsvm.data.samples import Block, StoreSamples
 from streamsvm.events import Events
 from streamsvm.kernels.base import inner_products
 from streamsvm.parallel.engine import Engine
-from streamsvm.training.drawn import class_weights
+from streamsvm.training.drawn import class_weights, weighed
 from streamsvm.training.prepare import Prepared
-from streamsvm.training.subproblems import Asked
 from streamsvm.training.trials import Sample
 
 Nearest = tuple[np.ndarray, np.ndarray]  # (centres, m) squared distances, and numbers of rows
@@ -33,8 +32,7 @@ def regions(
     )
     wanted = np.unique(ids)
     found = gather(samples, wanted, engine).astype(np.float32)
-    weights = prepared.upper / prepared.config.C
-    asked = Asked(prepared.task, prepared.targets, weights, np.zeros(samples.n, np.int8)).take(wanted)
+    asked = weighed(prepared, wanted)
     by_class, rng = class_weights(prepared), np.random.default_rng([prepared.config.seed, 23])
     return tuple(
         Sample.parted(found, asked, rng.permutation(np.searchsorted(wanted, own)), None, by_class)

@@ -1,21 +1,24 @@
-"""Labels as codes: classes first, so that text and `--positive` cost no more than the codes."""
+"""Labels are counted and read block by block: no fit holds all of them that does not need them all."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tracemalloc
 
 import numpy as np
 import pytest
-from making import samples, write
+from making import refuse_whole_columns, samples, write
 
 from streamsvm.config import build_config
 from streamsvm.data import labels
-from streamsvm.data.labels import coded
+from streamsvm.data.labels import counted
 from streamsvm.data.store import Store
+from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import DataError
 from streamsvm.train import planned
 
-N = 300_000
+N = 100_000
 NAMES = np.array(["spruce", "a longer name", "pine", "\u00fcber", "2"])
 
 
@@ -32,8 +35,8 @@ def kinds(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["text", "int"])
 @pytest.mark.parametrize("positive", [(), ("2",)])
-def test_labels_of_a_fit_take_few_bytes_a_row(kinds, kind, positive):
-    """Before, --positive took 84 bytes a row of whole numbers, and text was read whole."""
+def test_a_fit_on_a_budget_holds_no_labels(kinds, kind, positive):
+    """Before, codes and weights took 12 bytes a row, 16 with --positive."""
     store = Store.open(kinds[kind])
     config = build_config(("test", {"solver": "bsgd", "kernel": {"gamma": 0.5}, "positive": positive}))
     with planned(store, config):  # compiles
@@ -41,9 +44,9 @@ def test_labels_of_a_fit_take_few_bytes_a_row(kinds, kind, positive):
     tracemalloc.start()
     try:
         with planned(Store.open(kinds[kind]), config):
-            assert (
-                tracemalloc.get_traced_memory()[1] < 60 * N
-            )  # codes, twice, weights, and pieces of a few MB
+            held, peak = tracemalloc.get_traced_memory()
+            assert held < N  # bytes
+            assert peak < 20 << 20  # of pieces of 65,536
     finally:
         tracemalloc.stop()
 
@@ -56,14 +59,41 @@ def test_codes_are_those_of_all_labels(kinds, kind):
     np.testing.assert_array_equal(values, expected)
     np.testing.assert_array_equal(codes, inverse)
     assert values.dtype == store.y.dtype
-    store.attrs.clear()  # of files, which arrays in memory have none of
-    assert store.fingerprint() == Store.from_arrays(samples(N, 1, "uint8").X, store.y).fingerprint()
+    np.testing.assert_array_equal(store.classes.counts, np.bincount(codes))
+
+
+def digest_of(store):
+    """As `fingerprint` made it with all labels in memory."""
+    values, codes = np.unique(store.y, return_inverse=True)
+    facts = [store.n, store.d, str(store.dtype), store.is_sparse, store.attrs["content"], None]
+    state = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16)
+    state.update(store.read(0, min(store.n, 64)).X.tobytes())
+    state.update(values[codes].tobytes())
+    return state.hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [("text", 10), ("text", 1000), ("int", 10), ("int", 1000), ("float", 1000), ("zeros", 5)],
+)
+def test_a_fingerprint_is_that_of_all_labels_in_memory(monkeypatch, tmp_path, kind, most):
+    monkeypatch.setattr(labels, "MOST_SEEN", most)
+    monkeypatch.setattr("streamsvm.data.beside.PIECE_ROWS", 7)
+    n = np.arange(50)
+    y = {"text": n.astype("U9"), "int": 3 - n, "float": n / 7, "zeros": np.where(n % 3, n % 20 / 2, -0.0)}[
+        kind
+    ]
+    made = write(tmp_path / "s.zarr", samples(50, 1), y)
+    assert made.fingerprint() == made.fingerprint() == digest_of(made)
+    held = Store.from_arrays(made.read(0, 50).X, made.y)
+    held.attrs = made.attrs
+    assert held.fingerprint() == made.fingerprint()
 
 
 def test_numbers_without_end_are_no_classes(monkeypatch):
     monkeypatch.setattr(labels, "MOST_SEEN", 10)
     y = np.random.default_rng(0).random(50)
-    assert coded([y[:25], y[25:]], 50) is None
+    assert counted([y[:25], y[25:]]) is None
     values, codes = Store.from_arrays(samples(50, 1).X, y).coded
     np.testing.assert_array_equal(values[codes], y)
 
@@ -75,3 +105,26 @@ def test_a_missing_label_is_named_by_its_row(monkeypatch, tmp_path):
     store = write(tmp_path / "s.zarr", samples(30, 1), y, chunk_rows=5)
     with pytest.raises(DataError, match="label of row 23 is nan"):
         _ = store.coded
+
+
+@pytest.mark.parametrize("kind", ["int", "text", "memory"])
+def test_labels_and_weights_of_some_rows(monkeypatch, tmp_path, kind):
+    """Those of a file are read without the others."""
+    y, weight = np.arange(50) % 4, np.arange(50) / 7
+    y = NAMES[y] if kind == "text" else y
+    with StoreWriter(tmp_path / "s.zarr", d=1, dtype="float32") as writer:
+        writer.append(samples(50, 1), y, sample_weight=weight)
+    store = Store.open(tmp_path / "s.zarr")
+    if kind == "memory":
+        store = Store.from_arrays(store.read(0, 50).X, y, sample_weight=weight)
+    refuse_whole_columns(monkeypatch)
+    ids = np.array([49, 3, 3, 17, 0])
+    np.testing.assert_array_equal(store.labels(10, 33), y[10:33])
+    np.testing.assert_array_equal(store.labels_at(ids), y[ids])
+    np.testing.assert_array_equal(store.weights(10, 33), weight[10:33])
+    np.testing.assert_array_equal(store.weights_at(ids), weight[ids])
+    assert len(store.labels_at(ids[:0])) == 0
+    few = store.subset(np.array([4, 44]))
+    assert few.y.tolist() == y[[4, 44]].tolist()
+    assert few.sample_weight is not None
+    assert few.sample_weight.tolist() == weight[[4, 44]].tolist()

@@ -1,0 +1,32 @@
+"""A store as dask arrays, whose blocks are read when they are asked for, by whoever computes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+if TYPE_CHECKING:
+    from streamsvm.data.store import Store
+
+
+def as_dask(store: Store) -> tuple[Any, Any]:
+    """X (n, d), of dense or CSR blocks, and y (n,) or None; see `Store.to_dask`."""
+    from dask import array, delayed
+
+    sizes = tuple(stop - start for start, stop in store.blocks())
+    meta = np.empty((0, store.d), store.dtype)
+    X = array.map_blocks(
+        _block,
+        store=delayed(store, traverse=False),  # which is opened once by each worker
+        chunks=(sizes, (store.d,)),
+        dtype=store.dtype,
+        meta=sparse.csr_array(meta) if store.is_sparse else meta,
+    )
+    return X, array.from_array(store.y, chunks=(sizes,)) if store.has_y else None
+
+
+def _block(store: Store, block_info: Any = None) -> Any:
+    (start, stop), _ = block_info[None]["array-location"]
+    return store.read(start, stop).X

@@ -1,0 +1,157 @@
+"""What the rows of a fit are learned by: of a few of them, a block or all, in memory or read from the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.store import Store
+from streamsvm.parallel.sizes import Weighed, size_of
+from streamsvm.tasks.base import Coder, Targets, Task
+from streamsvm.training.subproblems import Asked
+from streamsvm.training.weights import class_factors
+
+
+class Answers(Protocol):
+    """What is asked of n rows. classes (k,). nbytes: that it holds in memory."""
+
+    @property
+    def classes(self) -> np.ndarray: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def read(self, start: int, stop: int) -> Asked:
+        """Of rows start..stop."""
+
+    def take(self, ids: np.ndarray) -> Asked:
+        """Of the rows with these ids, in their order."""
+
+    def all(self) -> Asked:
+        """Of all rows, in memory."""
+
+    def times(self, factors: np.ndarray) -> Answers:
+        """With bounds times these factors, (k,) by class, or (1,) without classes."""
+
+    def without(self, ids: np.ndarray) -> Answers:
+        """With bounds of 0 of the rows with these ids, which rise."""
+
+
+@dataclass(frozen=True)
+class HeldAnswers(Weighed):
+    """Of rows in memory."""
+
+    asked: Asked
+
+    @property
+    def classes(self) -> np.ndarray:
+        return self.asked.targets.classes
+
+    @property
+    def nbytes(self) -> int:
+        return size_of(vars(self.asked.targets)) + self.asked.upper.nbytes + self.asked.close.nbytes
+
+    def read(self, start: int, stop: int) -> Asked:
+        return self.asked.take(slice(start, stop))
+
+    def take(self, ids: np.ndarray) -> Asked:
+        return self.asked.take(ids)
+
+    def all(self) -> Asked:
+        return self.asked
+
+    def times(self, factors: np.ndarray) -> HeldAnswers:
+        upper = self.asked.upper * factors[self.asked.targets.codes]
+        return HeldAnswers(replace(self.asked, upper=upper))
+
+    def without(self, ids: np.ndarray) -> HeldAnswers:
+        upper = self.asked.upper.copy()
+        upper[ids] = 0.0
+        return HeldAnswers(replace(self.asked, upper=upper))
+
+
+@dataclass(frozen=True)
+class StoredAnswers(Weighed):
+    """Of rows in a store, whose labels and weights are read where they are asked for: nothing is held of each row.
+
+    factors: by class, (k,) each. The bound of a row is the product of its class's, in their order, with its weight
+    behind the first one: the same to the last bit in whatever block it is read. kept_out (h,): rising ids of rows with
+    bounds of 0.
+    """
+
+    store: Store
+    task: Task
+    coder: Coder
+    factors: tuple[np.ndarray, ...]
+    kept_out: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @property
+    def classes(self) -> np.ndarray:
+        return self.coder.classes
+
+    @property
+    def nbytes(self) -> int:
+        return self.kept_out.nbytes
+
+    def read(self, start: int, stop: int) -> Asked:
+        first, last = np.searchsorted(self.kept_out, (start, stop))
+        out = self.kept_out[first:last] - start
+        return self._asked(self.store.labels(start, stop), self.store.weights(start, stop), out)
+
+    def take(self, ids: np.ndarray) -> Asked:
+        out = np.flatnonzero(np.isin(ids, self.kept_out))
+        return self._asked(self.store.labels_at(ids), self.store.weights_at(ids), out)
+
+    def all(self) -> Asked:
+        n = self.store.n
+        codes, upper = np.empty(n, np.int32), np.empty(n)
+        for start, stop in self.store.label_blocks():
+            found = self.read(start, stop)
+            codes[start:stop], upper[start:stop] = found.targets.codes, found.upper
+        return asked_of(self.task, Targets(self.classes, codes), upper)
+
+    def times(self, factors: np.ndarray) -> StoredAnswers:
+        return replace(self, factors=(*self.factors, factors))
+
+    def without(self, ids: np.ndarray) -> StoredAnswers:
+        return replace(self, kept_out=np.union1d(self.kept_out, ids))
+
+    def _asked(self, labels: np.ndarray, weight: np.ndarray | None, out: np.ndarray) -> Asked:
+        """out: places of those that are kept out."""
+        codes = self.coder.codes(labels)
+        first, *more = self.factors
+        upper = first[codes]
+        if weight is not None:
+            upper *= weight
+        for factor in more:
+            upper *= factor[codes]
+        upper[out] = 0.0
+        return asked_of(self.task, Targets(self.classes, codes), upper)
+
+
+def asked_of(task: Task, targets: Targets, upper: np.ndarray) -> Asked:
+    """What is asked of rows none of which is known to be close to another."""
+    return Asked(task, targets, upper, np.zeros(len(upper), np.int8))
+
+
+def answers_of(
+    store: Store, config: FitConfig, task: Task, targets: Targets | None = None
+) -> tuple[Answers, np.ndarray]:
+    """What all rows of a store are learned by, and how many of them are of each class, (k,) or (1,) without classes.
+
+    targets: as `prepare` has them. Raises ConfigError, DataError.
+    """
+    coder = task.coder(store, config) if targets is None and store.reads_labels else None
+    if coder is None:
+        targets = targets or task.targets(store, config)
+        counts = np.bincount(targets.codes, minlength=len(targets.classes))
+        weights = class_factors(counts, targets.classes, config.class_weight)[targets.codes]
+        if store.sample_weight is not None:
+            weights *= store.sample_weight
+        return HeldAnswers(asked_of(task, targets, config.C * weights)), counts
+    store.require_weights()  # now, rather than in the middle of a fit
+    factors = class_factors(coder.counts, coder.classes, config.class_weight)
+    return StoredAnswers(store, task, coder, (factors, np.full(len(factors), config.C))), coder.counts

@@ -1,0 +1,38 @@
+"""What rows count for: class times sample weights, the factors on C."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.labels import label_texts
+from streamsvm.errors import ConfigError
+
+
+def row_weights(
+    codes: np.ndarray, classes: np.ndarray, class_weight: Any, sample_weight: np.ndarray | None
+) -> np.ndarray:
+    """(n,) class times sample weights of rows with these codes. Raises ConfigError for a class that is not there."""
+    counts = np.bincount(codes, minlength=len(classes))
+    weights = class_factors(counts, classes, class_weight)[codes]
+    return weights if sample_weight is None else weights * sample_weight
+
+
+def balanced_weights(codes: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """(n,) weights of rows under which each class counts alike."""
+    return row_weights(codes, classes, "balanced", None)
+
+
+def class_factors(counts: np.ndarray, classes: np.ndarray, class_weight: Any) -> np.ndarray:
+    """(k,) factors on C by class, of so many rows of each. Raises ConfigError for a class that is not there."""
+    factors = np.ones(max(1, len(classes)))  # without classes all codes are 0
+    if class_weight == "balanced":
+        factors = counts.sum() / (len(classes) * np.maximum(counts, 1))
+    elif class_weight:
+        texts = label_texts(classes).tolist()
+        unknown = [label for label in class_weight if label not in texts]
+        if unknown:
+            raise ConfigError(f"class_weight names {unknown[0]!r}; the classes are {', '.join(texts[:30])}")
+        factors = np.array([class_weight.get(text, 1.0) for text in texts], np.float64)
+    return factors
