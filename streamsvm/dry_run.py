@@ -31,7 +31,7 @@ from streamsvm.training.choices import DENSE
 from streamsvm.training.drawn import folds_of
 from streamsvm.training.growth import Growth
 from streamsvm.training.memory_plan import stay_in_memory
-from streamsvm.training.pace import in_time
+from streamsvm.training.pace import SEARCH_S, in_time
 
 LEAST_ROWS = Growth.least_rows  # of a pilot
 STRETCHES = 64  # of neighbouring rows, from which pilots are drawn: a large store is not read whole
@@ -71,10 +71,11 @@ class Choice:
     facts: dict[str, Any]
 
     def grown(self, n: int, sample: int) -> dict[str, float]:
-        """Seconds by phase of a search of n rows: it looks at a sample of them, and takes folds of few."""
+        """Seconds by phase of a search of n rows: of a sample of them, with folds of few, and no longer than it may."""
         most = min(n, max(sample, self.rows))
         longer = (most / self.rows) ** SEARCH_POWER * folds_of(most) / folds_of(self.rows)
-        return {name: s * (longer if name == "search" else 1.0) for name, s in self.seconds.items()}
+        search_s = self.seconds.get("search", 0.0)
+        return self.seconds | {"search": min(longer * search_s, max(search_s, SEARCH_S))}
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
     here = {"workers": None, "scheduler": None, "memory_limit": None}  # pilots are small: SAMPLE_SHARE
     config = with_task(config, store).model_copy(update=here)
     most, sample, choice = int(SAMPLE_SHARE * limit / (store.nbytes / store.n)), config.search.sample, None
-    if config.search.options:
+    if config.search.chosen:
         choice = chosen(store, config, most)
         config = choice.config
     sizes = [m for m in _sizes(store.n, config) if LEAST_ROWS <= m <= most] or [min(store.n, most)]
@@ -230,7 +231,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
         if time.perf_counter() + grown(seen, took, following, growth.steepest) > until:
             break
     task = task_of(str(config.task))
-    k = len(store.coded[0]) if task.has_classes else 0
+    k = len(store.classes.values) if task.has_classes else 0
     loading = min(max(first.total_s - again.total_s, 0.0), MOST_LOADING_S)
     return Costs(
         config.solver,
@@ -301,15 +302,15 @@ def _drawn(store: Store, m: int, rng: np.random.Generator) -> tuple[Store, float
     if store.qid is not None:
         queries = np.unique(store.qid[ids], return_inverse=True)[1]
         key = rng.permutation(queries.max() + 1)[queries] * len(ids) + key
-    elif store.has_y and len(classes := np.unique(store.y[ids])) <= m // 4:
+    elif store.has_y and len(classes := np.unique(y := store.labels_at(ids))) <= m // 4:
         for c in classes:
-            key[np.flatnonzero(store.y[ids] == c)[:2]] -= len(ids)
+            key[np.flatnonzero(y == c)[:2]] -= len(ids)
     ids = ids[np.argsort(key, kind="stable")][:m]
     began = time.perf_counter()
     rows = store.take(ids)
     nbytes = sum(blocks[b][1] - blocks[b][0] for b in chosen) * store.nbytes / store.n
     rate = nbytes / max(time.perf_counter() - began, 1e-6)
-    return Store(ArraySource(rows.X), {name: values[ids] for name, values in store.columns().items()}), rate
+    return Store(ArraySource(rows.X), store.columns_at(ids)), rate
 
 
 class _Counted(ArraySource):

@@ -53,7 +53,7 @@ def _title(report: Report) -> str:
 
 def choices(report: Report, config: FitConfig) -> dict[str, str]:
     """What the fit has, option by option; those that were not searched are marked."""
-    metric, searched = report["metric"], config.search.options or ()
+    metric, searched = report["metric"], config.search.chosen
     texts = {
         "kernel": metric["kernel"],
         "gamma": "" if metric["gamma"] is None else f"{metric['gamma']:.4g}",

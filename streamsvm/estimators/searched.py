@@ -10,7 +10,7 @@ from streamsvm.config import FitConfig
 from streamsvm.errors import ConfigError
 from streamsvm.kernels.options import as_arguments
 from streamsvm.kernels.table import kernel_row
-from streamsvm.solvers.catalogue import section_of, solver_row
+from streamsvm.solvers.catalogue import DEFAULT_SOLVER, section_of, solver_row
 from streamsvm.tasks import is_searched
 
 SEARCH = "search"
@@ -82,7 +82,7 @@ def _require(estimator: Any, name: str, values: Mapping[str, Any]) -> None:
 
 
 def _solver(values: Mapping[str, Any]) -> str:
-    return str(values.get("solver", FitConfig.model_fields["solver"].default))
+    return str(values.get("solver", DEFAULT_SOLVER))
 
 
 def _home(name: str, solver: str) -> tuple[str, ...]:

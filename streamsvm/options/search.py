@@ -45,7 +45,9 @@ class SearchConfig(Options):
     ] = None
     time_budget: Annotated[
         Annotated[float, BeforeValidator(parse_seconds)] | None,
-        Field(description="Seconds of the whole command; else the search ends by itself"),
+        Field(
+            description="Seconds of the whole command; else the search takes about as long as the fit, or ten"
+        ),
     ] = None
     trials: Annotated[Count, Field(description="Most steps of the search; with it, time decides nothing")] = (
         None
@@ -57,6 +59,11 @@ class SearchConfig(Options):
         ),
     ] = None
     sample: Annotated[Whole, Field(ge=100, description="Rows that are chosen by, a fifth held out")] = 20_000
+
+    @property
+    def chosen(self) -> tuple[Chosen, ...]:
+        """What is chosen, where that is settled."""
+        return self.options or ()
 
 
 def searched(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def tune_as_fit(
     """
     began, start = time.perf_counter(), used_s()
     config = with_task(config, store)
-    if not config.search.options:
+    if not config.search.chosen:
         raise ConfigError("nothing is left out: give fewer options, or a table [tune] of those to try")
     if model_path is not None:
         report = train(store, config, model_path=model_path, run_dir=run_dir, resume=resume, events=events)

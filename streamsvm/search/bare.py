@@ -35,7 +35,7 @@ def completed(layers: list[Layer], *, searches: bool = True) -> FitConfig:
 def _require_no_budget(values: Mapping[str, Any], config: FitConfig) -> None:
     """Raises ConfigError for what a search alone reads; a metric that is asked for brings one along."""
     names = [f"search.{name}" for name in values.get("search") or {} if name != "options"]
-    if names and not config.search.options:
+    if names and not config.search.chosen:
         raise ConfigError(
             f"--no-search goes without {', '.join(names)}, which a search reads: leave one of them out"
         )

@@ -7,7 +7,7 @@ on few rows; the best go on with more, and the last one with all. A metric has t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -19,6 +19,7 @@ from streamsvm.solvers.tracks import NO_WAY, Fitted, Found, Track, Trial
 LEAST_ROWS = 1000  # of a phase
 TOLD = {  # of a step's fit
     "rows": int,
+    "trials": int,
     "kernel": str,
     "gamma": float,
     "C": float,
@@ -29,8 +30,9 @@ TOLD = {  # of a step's fit
     "seconds": float,
     "scale": str,
 }
-NUMBERS = ("phase", "steps", "turn", "settled")  # of a state
+NUMBERS = ("n", "phase", "steps", "turn", "settled")  # of a state
 MOST_TRACKS = 6  # that take more than one step
+USUAL = 2  # steps after the first of a phase, of a track that learns no metric and so soon tries nothing new
 SETTLED = 3  # steps of the last phase that were no better: more would not be, either
 
 
@@ -55,12 +57,13 @@ class Oracle(Protocol):
 
 @dataclass(frozen=True)
 class MetricState:
-    """Tracks that are left; the phase, its steps that are done, and whose turn is next. told: each step's fit, but for
-    factor and losses. settled: steps of the last phase since its best. first: the best that a track began with, before
-    any metric. plain: fits without one on all rows, once it ended; of these the first is what was given. pool: losses
-    (h,) of all trials on all rows, under a metric or not."""
+    """Tracks that are left, and n, the rows of the last phase; the phase, its steps that are done, and whose turn is
+    next. told: each step's fit, but for factor and losses. settled: steps of the last phase since its best. first: the
+    best that a track began with, before any metric. plain: fits without one on n rows, once it ended; of these the
+    first is what was given. pool: losses (h,) of all trials on n rows, under a metric or not."""
 
     tracks: tuple[Track, ...]
+    n: int
     phase: int = 0
     steps: int = 0
     turn: int = 0
@@ -129,7 +132,8 @@ class MetricSearch:
     """The solver. tracks: to begin with. iterations: steps that a track takes after its first one, at most.
 
     gamma, C: whether they are searched. given: what is fitted where nothing is chosen, and under which factor,
-    to be compared at the end. None: the tracks come from a search before, and go on with all rows.
+    to be compared at the end. None: the tracks come from a search before, and go on with all rows. affordable: asked
+    at a phase's end for how many rows there is time, by the rows and trials of what is to come.
     """
 
     tracks: tuple[Track, ...]
@@ -137,28 +141,45 @@ class MetricSearch:
     gamma: bool
     C: bool
     given: tuple[Trial, np.ndarray] | None = None
+    affordable: Callable[[MetricState, Sequence[tuple[int, int]]], int] | None = None
 
     def init(self, problem: Oracle) -> MetricState:
-        return MetricState(self.tracks)
+        return MetricState(self.tracks, problem.n)
 
-    def stretches(self, n: int) -> tuple[Stretch, ...]:
-        """The phases over n rows: as many steps as metrics, and one more; with all rows two of them, or more."""
+    def stretches(self, n: int, least: int = LEAST_ROWS) -> tuple[Stretch, ...]:
+        """The phases over n rows: as many steps as metrics, and one more; with all rows two of them, or more.
+
+        least: rows of a phase.
+        """
         steps = self.iterations + 1
         if self.given is None:
             return (Stretch(n, steps, 1),)
         early = min(6, steps - 2)
         found = zip((8, 4, 2), (early + 2, early + 1, early), (3, 2, 1), strict=True)
-        phases = [Stretch(min(n, max(LEAST_ROWS, n // part)), own // 3, keep) for part, own, keep in found]
+        phases = [Stretch(min(n, max(least, n // part)), own // 3, keep) for part, own, keep in found]
         if len(self.tracks) > MOST_TRACKS and phases[0].steps > 1:  # a step each is enough to tell the worst
             rows, own, keep = phases[0]
             phases[:1] = [Stretch(rows, 1, MOST_TRACKS), Stretch(rows, own - 1, keep)]
         return *(phase for phase in phases if phase.steps), Stretch(n, steps - early, 1)
 
-    def next_cost(self, problem: Oracle, state: MetricState) -> float:
+    def _phases(self, state: MetricState) -> tuple[Stretch, ...]:
+        """Where n has fallen, none has fewer rows than were tried already."""
+        return self.stretches(state.n, max(LEAST_ROWS, max((told[0] for told in state.told), default=0)))
+
+    def ahead(self, state: MetricState) -> list[tuple[int, int]]:
+        """Rows and trials of the phases to come, at most."""
+        begin, left, found = 1 + 2 * self.gamma + 2 * self.C, list(state.tracks), []
+        for phase in self._phases(state)[state.phase :]:
+            more = [phase.steps - 1 if track.learns else min(phase.steps - 1, USUAL) for track in left]
+            found.append((phase.rows, sum(begin + steps * (1 + self.gamma) for steps in more)))
+            left = left[: phase.keep]
+        return [*found, (state.n, 1 + begin)]
+
+    def next_cost(self, state: MetricState) -> float:
         """What the next step takes, in kernel values of a trial: the squared rows of all that it tries."""
-        phases = self.stretches(problem.n)
+        phases = self._phases(state)
         if state.phase == len(phases):
-            return problem.n**2 * (1.0 + len(self._near_first(state)))
+            return state.n**2 * (1.0 + len(self._near_first(state)))
         is_last, track = state.phase == len(phases) - 1, state.tracks[state.turn]
         return phases[state.phase].rows ** 2 * float(len(self._trials(track, state, is_last=is_last)))
 
@@ -170,7 +191,7 @@ class MetricSearch:
         return total
 
     def step(self, problem: Oracle, state: MetricState) -> MetricState:
-        phases = self.stretches(problem.n)
+        phases = self._phases(state)
         if state.phase == len(phases):
             plain = self._without(problem, state)
             pool = (*state.pool, *(fitted.losses for fitted in plain))
@@ -199,10 +220,19 @@ class MetricSearch:
             track = replace(track, way=NO_WAY)
         tracks = (*state.tracks[: state.turn], track, *state.tracks[state.turn + 1 :])
         width = factor_width(fitted.factor)
-        if phase.rows == problem.n:
+        if phase.rows == state.n:
             state = replace(state, pool=(*state.pool, *(each.losses for each in found)))
         support, seconds = int(np.count_nonzero(found[at].alpha.any(axis=1))), found[at].seconds
-        row = (phase.rows, *astuple(fitted.trial), width, fitted.score, support, seconds, track.scale)
+        row = (
+            phase.rows,
+            len(trials),
+            *astuple(fitted.trial),
+            width,
+            fitted.score,
+            support,
+            seconds,
+            track.scale,
+        )
         told = (*state.told, row)
         assert track.last is not None  # this step's, or a better one of the same rows
         return self._advanced(replace(state, tracks=tracks, told=told), track.last, phases)
@@ -222,7 +252,11 @@ class MetricSearch:
         best_first = sorted(state.tracks, key=lambda track: -track.score)
         kept = tuple(best_first[: phases[state.phase].keep])
         ended = is_last and self.given is None
-        return replace(state, tracks=kept, phase=state.phase + 1, steps=0, turn=0, ended=ended)
+        state = replace(state, tracks=kept, phase=state.phase + 1, steps=0, turn=0, ended=ended)
+        if self.affordable is None or state.phase == len(phases):
+            return state
+        rows = max(phases[state.phase - 1].rows, self.affordable(state, self.ahead(state)))
+        return replace(state, n=min(state.n, rows))
 
     def _trials(self, track: Track, state: MetricState, *, is_last: bool) -> list[Trial]:
         """What is tried next to the last one, itself first: both ways where a phase begins, then one."""
@@ -241,18 +275,18 @@ class MetricSearch:
         return [last, *near]
 
     def _without(self, problem: Oracle, state: MetricState) -> tuple[Fitted, ...]:
-        """What is given, and the best first fit and its neighbours without a metric, on all rows."""
+        """What is given, and the best first fit and its neighbours without a metric, on n rows."""
         assert self.given is not None  # else it has ended
         assert state.first is not None  # of the first step
         tried = [([self.given[0]], self.given[1]), (self._near_first(state), state.first.factor)]
         return tuple(
-            Fitted(trial, problem.n, factor, each.losses)
+            Fitted(trial, state.n, factor, each.losses)
             for trials, factor in tried
-            for trial, each in zip(trials, problem.tried(problem.n, factor, trials, None), strict=True)
+            for trial, each in zip(trials, problem.tried(state.n, factor, trials, None), strict=True)
         )
 
     def _near_first(self, state: MetricState) -> list[Trial]:
-        """The best first trial and its neighbours, but for what was tried on all rows."""
+        """The best first trial and its neighbours, but for what was tried on n rows."""
         assert self.given is not None
         assert state.first is not None
         last = state.first.trial

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from streamsvm.tasks.base import Task
 from streamsvm.training.base import Context
 from streamsvm.training.drawn import MOST_HELD, class_weights, drawn
 from streamsvm.training.expected import gain_of_rows, of_candidates
-from streamsvm.training.pace import Clock, has_time_for_regions, in_time, with_sample
+from streamsvm.training.pace import Clock, has_time_for_regions, in_time, rows_in_time, with_sample
 from streamsvm.training.prepare import Prepared
 from streamsvm.training.regions import regions
 from streamsvm.training.starts import FREE, Start, starts_of
@@ -67,7 +68,10 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
     search = _search(config, base, starts, samples)
     if is_dense:  # regions tell more than more steps here
         search = replace(search, iterations=min(search.iterations, BEFORE_REGIONS))
-    state = _searched(search, SampleTrials(samples, learner, context.engine), context, prepared)
+    if math.isinf(context.left()) and config.search.trials is None:
+        search = replace(search, affordable=partial(rows_in_time, prepared))
+    trials = SampleTrials(samples, learner, context.engine)
+    state = _searched(search, trials, context, prepared)
     best, told = chosen(state), _facts(prepared, state)
     if config.metric.is_learned and not search.tracks[0].learns:
         told["reason"] = "columns and classes are too many to learn a metric from"
@@ -77,24 +81,24 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
             dense = _in_regions(replace(prepared, scaling=base), centres, learner, best, context)
         best, told = chosen(dense), told | {"regions": facts(dense)}
     prepared = in_time(_under(prepared, best, base, starts, learner, told), facts(state), context)
-    return prepared if prepared.kept_out is not None else _with_expected(prepared, state, best, samples)
+    return prepared if prepared.kept_out is not None else _with_expected(prepared, state, best, trials)
 
 
-def _with_expected(
-    prepared: Prepared, state: MetricState, best: Fitted, samples: Sequence[Sample]
-) -> Prepared:
+def _with_expected(prepared: Prepared, state: MetricState, best: Fitted, trials: SampleTrials) -> Prepared:
     """What a search that has seen all rows says of new ones."""
-    steps = [(row["rows"], row["score"]) for row in facts(state)]
-    gain = gain_of_rows(steps, len(samples[0].rows), prepared.store.n)
-    own = prepared.scoring, state.pool or (best.losses,)
-    return replace(prepared, expected=of_candidates(*own, gain, prepared.config.seed))
+    steps, pool = [(row["rows"], row["score"]) for row in facts(state)], state.pool or (best.losses,)
+    if state.n < trials.n:  # it went on with fewer rows than there are: a fit on all of them tells more
+        [found] = trials.tried(trials.n, best.factor, [best.trial], None)
+        steps, pool = [*steps, (trials.n, found.score)], (found.losses,)
+    gain = gain_of_rows(steps, trials.n, prepared.store.n)
+    return replace(prepared, expected=of_candidates(prepared.scoring, pool, gain, prepared.config.seed))
 
 
 def _search(
     config: FitConfig, base: Scaling, starts: Mapping[str, Start], samples: Sequence[Sample]
 ) -> MetricSearch:
     """What is tried on samples: with a metric, where one is asked for and rows are not too wide."""
-    along, count, first = config.search.options or (), len(samples), samples[0]
+    along, count, first = config.search.chosen, len(samples), samples[0]
     learns = config.metric.is_learned and first.rows.d * first.asked.shape[1] <= MOST_GRADIENTS
     sq_norm = float(first.rows.take(slice(TYPICAL_ROWS)).sq_norms.mean())
     usual = [start for start in starts.values() if start.scaling is base] or [starts["given"]]
@@ -113,7 +117,7 @@ def _in_regions(
     prepared: Prepared, centres: Any, learner: Learner, best: Fitted, context: Context
 ) -> MetricState:
     """The search, gone on with in some regions where rows are as dense as in the parts that are to decide."""
-    engine, along = context.engine, prepared.config.search.options or ()
+    engine, along = context.engine, prepared.config.search.chosen
     dense = regions(prepared, centres, Metric(best.factor[0]), REGION_ROWS, engine, context.events)
     iterations = prepared.config.metric.iterations
     search = MetricSearch((Track(best.trial, best.factor),), iterations, "gamma" in along, "C" in along)
@@ -146,7 +150,7 @@ def _searched(
     def stop(state: MetricState) -> bool:
         if search.is_solved(state):
             return True
-        is_late = clock.is_late(state, search.next_cost(problem, state))
+        is_late = clock.is_late(state, search.next_cost(state))
         return is_late or len(state.told) >= (trials or math.inf)
 
     def on_step(state: MetricState) -> None:
@@ -163,7 +167,7 @@ def _searched(
 
 def _trials(config: FitConfig, sq_norm: float) -> list[Trial]:
     """What tracks begin with: a trial for each kernel that is tried. sq_norm: of rows, the unit of a linear one's C."""
-    along = config.search.options or ()
+    along = config.search.chosen
     names = [config.kernel.name]
     if "kernel" in along:
         kinds = [name for name in KERNELS if name != "laplacian" or config.metric.kind != "full"]
@@ -196,7 +200,7 @@ def _under(
     found: dict[str, Any],
 ) -> Prepared:
     """The data as the best fit had it, a configuration that says so, and what a report says of it."""
-    config, C, along = prepared.config, best.trial.C, prepared.config.search.options or ()
+    config, C, along = prepared.config, best.trial.C, prepared.config.search.chosen
     if best.learned:
         metric = Metric(np.sqrt(np.mean(best.factor**2, axis=0)) if best.factor.ndim == 2 else best.factor[0])
         scaling = base.under(metric)
@@ -215,11 +219,12 @@ def _under(
         "scale": kind,
         "kernel": config.kernel.model_copy(update=kernel.to_attrs()),
     }
-    upper = prepared.upper * (C / config.C)
+    weights = class_weights(prepared)
+    answers = prepared.answers.times(np.full(len(weights.tried), C / config.C))
     if best.trial.class_weight:
         options["class_weight"] = best.trial.class_weight
-        upper *= class_weights(prepared).tried[prepared.targets.codes]
-    if "solver" in along and kernel.is_linear and len(prepared.targets.classes) == 2:
+        answers = answers.times(weights.tried)
+    if "solver" in along and kernel.is_linear and len(prepared.classes) == 2:
         options["solver"] = made_for(kernel.name, prepared.task.name) or config.solver
     if "metric" in along:
         factor = _tuples(metric.factor) if best.learned else None
@@ -231,7 +236,7 @@ def _under(
         config=config.model_copy(update=options),
         scaling=scaling,
         kernel=kernel,
-        upper=upper,
+        answers=answers,
         learned=chose | found,
     )
 
@@ -251,7 +256,7 @@ def _chose(prepared: Prepared, best: Fitted, kernel: Kernel, scaling: Scaling) -
         order = np.argsort(-importances, kind="stable")[:SHOWN].tolist()
         shares = [(names[f] if f < len(names) else str(f), float(importances[f])) for f in order]
     found |= {"kernel": kernel.name, "C": best.trial.C, "gamma": kernel.to_attrs().get("gamma")}
-    if "class_weight" in (prepared.config.search.options or ()):
+    if "class_weight" in prepared.config.search.chosen:
         found["class_weight"] = best.trial.class_weight or "none"
     found |= {"scale": scaling.kind, "columns": factor_width(best.factor)}
     return found | {"importances": [share for share in shares if share[1] > 0]}

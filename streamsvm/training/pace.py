@@ -1,15 +1,16 @@
-"""What a fit will take, by the trials of the search before it; and what can be done in the time that is left."""
+"""What a search and a fit take, by the steps of the search; and what can be done in the time that is left."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from streamsvm.config import FitConfig
+from streamsvm.data.store import Store
 from streamsvm.events import Warned
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.solvers.metric import MetricState, facts
@@ -27,51 +28,103 @@ PASSES = 6.0  # over the store, of the fit of parts
 END_S = 1.5  # to write the model, and to end
 ROOM = 0.8  # of the time left that a fit on fewer rows is to take
 SAMPLE_S, MOST_SAMPLE = 60.0, 60_000  # budget of the usual sample; rows of the largest one
-VALUE_S = 5e-9  # of a row and a support vector in a trial, where no time is given and none decides
 REGION_STEPS = 3.0  # times the last step, that the search in regions takes
 
+# Where no time is given none decides, and the same command chooses the same again: seconds are counted then.
+SEARCH_S = 10.0  # of a search, or as long as the fit where that is longer
+VALUE_S = 5e-9  # of a row and a support vector
+COLUMN_S, PAIR_S = 1e-10, 2.5e-11  # more of these in a trial, for each column and pair of classes
+SPARSE = 5  # columns that take as long as an entry of a sparse row
+CORES = 2  # that trials share
 
-def fit_s(steps: Sequence[dict[str, Any]], n: int, part_rows: int, problems: int = 0) -> float:
-    """Seconds of a fit of n rows in parts of so many, or in one, by the last trials, of as many problems each.
-
-    They go with the kernel values of all rows with the support vectors of their part: as dense as all rows are, which
-    have fewer of them than the sample.
-    """
-    last, before = steps[-1], [step for step in steps if step["rows"] < steps[-1]["rows"]]
-    power = TYPICAL_POWER
-    if before:
-        ratios = {name: max(1, last[name]) / max(1, before[-1][name]) for name in ("support", "rows")}
-        power = min(max(math.log(ratios["support"]) / math.log(ratios["rows"]), LEAST_POWER), 1.0)
-    # others may have compiled, or had the cores to share
-    seconds = min(step["seconds"] for step in steps[-ALIKE:] if step["rows"] == last["rows"])
-    values = n / last["rows"] * part_rows / last["rows"]
-    times = TIMES["exact" if part_rows == n else "early"]
-    constant = min(PROBLEM_S * problems, MOST_CONSTANT * seconds)
-    growing = (seconds - constant) * values * (n / last["rows"]) ** (power - 1)
-    return float(times * (constant * n / part_rows + growing))
+Step = Mapping[str, Any]  # of `solvers.metric.facts`
 
 
-def of_best(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The steps of the kernel that is best on the most rows: others tell nothing of its fit."""
-    best = max(steps, key=lambda step: (step["rows"], step["score"]))
-    return [step for step in steps if step["kernel"] == best["kernel"] and step["rows"] <= best["rows"]]
+@dataclass(frozen=True)
+class Speed:
+    """Seconds of fits, by the steps of a search: those of the kernel that is best on the most rows, as others tell
+    nothing of its fit. problems: pairs of classes of each."""
+
+    steps: Sequence[Step]
+    problems: int
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], prepared: Prepared, *, counted: bool = False) -> Speed:
+        """counted: as no clock decides."""
+        best = max(steps, key=lambda step: (step["rows"], step["score"]))
+        own = [s for s in steps if s["kernel"] == best["kernel"] and s["rows"] <= best["rows"]]
+        if counted:
+            return cls([{**step, "seconds": VALUE_S * step["rows"] * step["support"]} for step in own], 0)
+        return cls(own, prepared.task.n_subproblems(len(prepared.classes)))
+
+    @property
+    def _last_s(self) -> float:
+        """Of the last step: others may have compiled, or had the cores to share."""
+        last = self.steps[-1]
+        return float(min(step["seconds"] for step in self.steps[-ALIKE:] if step["rows"] == last["rows"]))
+
+    @property
+    def value_s(self) -> float:
+        """Of a row and a support vector."""
+        return self._last_s / max(1, self.steps[-1]["rows"] * self.steps[-1]["support"])
+
+    def fit_s(self, n: int, part_rows: int) -> float:
+        """Of n rows in parts of so many, or in one.
+
+        They go with the kernel values of all rows with the support vectors of their part: as dense as all rows are,
+        which have fewer of them than the sample.
+        """
+        last = self.steps[-1]
+        before = [step for step in self.steps if step["rows"] < last["rows"]]
+        power = TYPICAL_POWER
+        if before:
+            ratios = {name: max(1, last[name]) / max(1, before[-1][name]) for name in ("support", "rows")}
+            power = min(max(math.log(ratios["support"]) / math.log(ratios["rows"]), LEAST_POWER), 1.0)
+        values = n / last["rows"] * part_rows / last["rows"]
+        times = TIMES["exact" if part_rows == n else "early"]
+        constant = min(PROBLEM_S * self.problems, MOST_CONSTANT * self._last_s)
+        growing = (self._last_s - constant) * values * (n / last["rows"]) ** (power - 1)
+        return times * (constant * n / part_rows + growing)
+
+    def least_fit_s(self, n: int, config: FitConfig, pass_s: float) -> float:
+        """Of the fastest fit of n rows that the options leave: of parts, where early prediction may be chosen.
+
+        pass_s: of a pass over the store.
+        """
+        growth, fits = fit_class(config.solver).growth, 1
+        if config.probability.method:
+            fits += config.probability.folds
+        seconds = growth.own_fit_s(n, config, pass_s, self.value_s)
+        if seconds is None:
+            if "early" in config.search.chosen:
+                config = _early(config)
+            part_rows = growth.part_rows(n, config)
+            seconds = self.fit_s(n, part_rows) + (1.0 if part_rows == n else PASSES) * pass_s
+        return fits * seconds + END_S
 
 
-def least_fit_s(prepared: Prepared, steps: Sequence[dict[str, Any]], context: Context) -> float:
-    """Seconds of the fastest fit that the options leave: of parts, where early prediction may be chosen."""
-    config, n, pass_s = prepared.config, prepared.store.n, context.phase.seconds.get("scale", 0.0)
-    problems = prepared.task.n_subproblems(len(prepared.targets.classes))
-    growth, own = fit_class(config.solver).growth, config.search.options or ()
-    fits = 1 + (config.probability.folds if config.probability.method else 0)
-    last = steps[-1]
-    value_s = last["seconds"] / max(1, last["rows"] * last["support"])
-    seconds = growth.own_fit_s(n, config, pass_s, value_s)
-    if seconds is None:
-        if "early" in own:
-            config = _early(config)
-        part_rows = growth.part_rows(n, config)
-        seconds = fit_s(steps, n, part_rows, problems) + (1.0 if part_rows == n else PASSES) * pass_s
-    return fits * seconds + END_S
+def rows_in_time(prepared: Prepared, state: MetricState, ahead: Sequence[tuple[int, int]]) -> int:
+    """Rows for what is to come of a search that nobody gave a time, by counts: as many as it has, or fewer, so that it
+    takes about as long as the fit. ahead: rows and trials of its phases to come."""
+    steps, pairs = facts(state), prepared.task.n_subproblems(len(prepared.classes))
+    speed = Speed.of(steps, prepared, counted=True)
+    value_s = (VALUE_S + COLUMN_S * _columns(prepared.store) + PAIR_S * pairs) / CORES
+    constant_s = PROBLEM_S * pairs / CORES
+
+    def values(step: Step) -> float:
+        return float(step["rows"] * step["support"])
+
+    behind = sum(step["trials"] * (value_s * values(step) + constant_s) for step in steps)
+    most = max(SEARCH_S, min(EXACT_S, speed.least_fit_s(prepared.store.n, prepared.config, 0.0)))
+    left = max(0.0, most - behind - sum(trials for _, trials in ahead) * constant_s)
+    last, power = speed.steps[-1], 1 + TYPICAL_POWER
+    needed = sum(trials * (rows / last["rows"]) ** power for rows, trials in ahead) * value_s * values(last)
+    return state.n if needed <= left else int(state.n * (left / needed) ** (1 / power))
+
+
+def _columns(store: Store) -> float:
+    """That take as long as a row's entries."""
+    return SPARSE * store.row_entries if store.is_sparse else store.d
 
 
 class Clock:
@@ -79,11 +132,8 @@ class Clock:
 
     def __init__(self, context: Context, prepared: Prepared) -> None:
         self._context, self._prepared = context, prepared
-        self._began, self._cost, self._cost_s = (
-            time.perf_counter(),
-            0.0,
-            0.0,
-        )  # of a step; seconds of such a one
+        self._began = time.perf_counter()
+        self._cost, self._cost_s = 0.0, 0.0  # of a step; seconds of such a one
         self._claim_s = FIT_SHARE * context.left()
 
     def stepped(self) -> None:
@@ -97,8 +147,12 @@ class Clock:
         self._cost = cost
         if not state.told:
             return False
-        needed = least_fit_s(self._prepared, of_best(facts(state)), self._context)
+        needed = _least_fit_s(self._prepared, Speed.of(facts(state), self._prepared), self._context)
         return cost * self._cost_s + min(needed, self._claim_s) > self._context.left()
+
+
+def _least_fit_s(prepared: Prepared, speed: Speed, context: Context) -> float:
+    return speed.least_fit_s(prepared.store.n, prepared.config, context.phase.seconds.get("scale", 0.0))
 
 
 def with_sample(prepared: Prepared, left_s: float) -> Prepared:
@@ -113,23 +167,20 @@ def with_sample(prepared: Prepared, left_s: float) -> Prepared:
 
 def has_time_for_regions(state: MetricState, prepared: Prepared, context: Context) -> bool:
     """Whether the search may go on in regions before the fit."""
-    steps = of_best(facts(state))
-    own = REGION_STEPS * steps[-1]["seconds"] + context.phase.seconds.get("scale", 0.0)
-    return own + least_fit_s(prepared, steps, context) < context.left()
+    speed = Speed.of(facts(state), prepared)
+    own = REGION_STEPS * speed.steps[-1]["seconds"] + context.phase.seconds.get("scale", 0.0)
+    return own + _least_fit_s(prepared, speed, context) < context.left()
 
 
-def in_time(prepared: Prepared, steps: Sequence[dict[str, Any]], context: Context) -> Prepared:
+def in_time(prepared: Prepared, steps: Sequence[Step], context: Context) -> Prepared:
     """The fit that the time left allows: exact, else early, else of fewer rows."""
-    config, n, left, steps = prepared.config, prepared.store.n, context.left(), of_best(steps)
-    problems = prepared.task.n_subproblems(len(prepared.targets.classes))
-    if math.isinf(left):  # so that the same command chooses the same again
-        problems = 0
-        steps = [step | {"seconds": VALUE_S * step["rows"] * step["support"]} for step in steps]
-    needed, rows = least_fit_s(prepared, steps, context), n
+    config, n, left = prepared.config, prepared.store.n, context.left()
+    speed = Speed.of(steps, prepared, counted=math.isinf(left))
+    needed, rows = _least_fit_s(prepared, speed, context), n
     if needed > left:
-        rows = min(n, max(steps[-1]["rows"], int(n * ROOM * left / needed)))
-    if "early" in (config.search.options or ()):
-        took_s, most_s = partial(fit_s, steps, rows, problems=problems), EXACT_SHARE * left
+        rows = min(n, max(speed.steps[-1]["rows"], int(n * ROOM * left / needed)))
+    if "early" in config.search.chosen:
+        took_s, most_s = partial(speed.fit_s, rows), EXACT_SHARE * left
         is_long = took_s(rows) > (EXACT_S if math.isinf(left) else most_s)
         config = _coarsest(_early(config), took_s, rows, most_s)
         has_parts = fit_class(config.solver).growth.part_rows(rows, config) < rows

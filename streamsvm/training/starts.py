@@ -34,7 +34,7 @@ def starts_of(prepared: Prepared, engine: Engine) -> tuple[Scaling, dict[str, St
     """
     given, config, moments = prepared.scaling, prepared.config, prepared.moments
     same = np.ones(given.width)
-    asks = "scale" in (config.search.options or ())
+    asks = "scale" in config.search.chosen
     if given.kind not in FREE or not (asks or config.metric.is_learned):
         return given, {"given": Start(given, same)}
     assert moments is not None  # a search makes the pass

@@ -24,13 +24,13 @@ from streamsvm.solvers import blockws
 from streamsvm.solvers.descent import block_descent
 from streamsvm.solvers.tracks import Found, Trial
 from streamsvm.tasks.pairs import pair_coefficients, vote
-from streamsvm.training.prepare import row_weights
 from streamsvm.training.subproblems import Asked, in_memory, task_gradients
+from streamsvm.training.weights import balanced_weights
 
 TOL = 0.1  # of fits that are compared: at 1e-3 they take four times as long, and choose the same
 MOST_ROUNDS = 2000  # of a fit: one that takes more is not what is looked for
 MOST_SUBBLOCKS = 100  # of a pair of classes that is one block
-GRADIENT_ROWS, GRADIENT_ENTRIES = 2000, 1 << 24
+GRADIENT_ROWS, GRADIENT_ENTRIES = 2000, 1 << 22
 LEAST_GRADIENT_ROWS = 1000  # of one of several metrics
 FEWEST_GRADIENT_ROWS = 16
 WHOLE = 4096  # rows whose kernel values are made once for all pairs of classes: 64 MiB
@@ -84,8 +84,9 @@ class ClassWeights:
         """What is asked of held-out rows, weighted as they are to be scored."""
         if not self.balanced:
             return asked
-        codes = asked.targets.codes
-        return replace(asked, upper=asked.upper * row_weights(codes, asked.targets.classes, "balanced", None))
+        return replace(
+            asked, upper=asked.upper * balanced_weights(asked.targets.codes, asked.targets.classes)
+        )
 
 
 @dataclass(frozen=True)
@@ -243,14 +244,15 @@ class _ByClass:
 
     def __init__(self, kernel: Kernel, rows: Rows, asked: Asked) -> None:
         self._kernel, self._rows, self._codes, self._upper = kernel, rows, asked.targets.codes, asked.upper
+        self._by_class = np.argsort(self._codes, kind="stable")
         self._place = np.empty(len(rows), np.intp)
-        self._place[np.argsort(self._codes, kind="stable")] = np.arange(len(rows))
+        self._place[self._by_class] = np.arange(len(rows))
 
     @cached_property
     def _K(self) -> np.ndarray | None:
         if len(self._rows) > WHOLE:
             return None
-        rows = self._rows.take(np.argsort(self._place))
+        rows = self._rows.take(self._by_class)
         return self._kernel.block(rows, rows)
 
     def order(self, ids: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -136,3 +137,20 @@ def test_without_a_metric_the_best_of_all_steps_on_as_many_rows_is_chosen():
     tracks = (Track(Trial("b", 1.0, 30.0), SAME, learns=False),)
     best = chosen(found(MetricSearch(tracks, 12, True, True, (GIVEN, SAME)), Known(900, helps=False)))
     assert (best.trial.gamma, best.trial.C) == (8.0, 30.0)
+
+
+@pytest.mark.parametrize(("most", "n"), [(3000, 3000), (0, 1000), (9000, 8000)])
+def test_there_are_no_more_rows_than_there_is_time_for_and_no_fewer_than_were_tried(most, n):
+    told: list[list[tuple[int, int]]] = []
+
+    def affordable(state: MetricState, ahead: Sequence[tuple[int, int]]) -> int:
+        told.append(list(ahead))
+        return most
+
+    oracle = Known()
+    state = found(replace(search(), affordable=affordable), oracle)
+    assert state.n == chosen(state).rows == max(rows for rows, _ in oracle.asked) == n
+    assert all(fitted.rows == n for fitted in state.plain)
+    rows, trials = zip(*told[0], strict=True)
+    assert rows == (2000, 4000, 8000, 8000)
+    assert sum(trials) < 2 * len(oracle.asked) or n < oracle.n

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,8 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.search.bare import completed
-from streamsvm.tasks import task_of
 from streamsvm.train import train, train_in_memory
-from streamsvm.training.pace import least_fit_s
+from streamsvm.training.pace import Speed
 
 FEW: dict[str, Any] = {"threads": 2, "metric": {"kind": "none"}}
 LINEAR: dict[str, Any] = FEW | {"search": {"options": ["solver", "kernel", "C"]}}
@@ -71,6 +69,29 @@ def test_under_balanced_accuracy_classes_are_weighted_and_expected_to_be():
     assert expected["score"] == pytest.approx(balanced, abs=0.08)
 
 
+@pytest.mark.slow  # processes have to start
+@pytest.mark.parametrize(
+    ("data", "options", "chosen"),
+    [
+        (halves(400), LINEAR, {"solver": "cutting-plane"}),
+        (
+            unbalanced(600),
+            {"metric": {"kind": "none"}, "search": {"scoring": "balanced_accuracy"}},
+            {"class_weight": "balanced"},
+        ),
+    ],
+    ids=["linear", "weights"],
+)
+def test_on_a_cluster_the_same_is_chosen(data, options, chosen):
+    found = []
+    for where in ({"threads": 2}, {"threads": None, "workers": 2}):
+        model, report = train_in_memory(Store.from_arrays(*data), completed([("t", options | where)]))
+        assert chosen.items() <= model.header.config.items()
+        steps = [{k: v for k, v in step.items() if k != "seconds"} for step in report["metric"]["rungs"]]
+        found.append((steps, report["objective"]))
+    assert found[0] == found[1]
+
+
 def test_an_estimator_s_class_weights_may_be_searched():
     X, y = unbalanced(500)
     svm = DCSVC(class_weight="search", C=3.0, gamma=0.2, search_params={"scoring": "balanced_accuracy"})
@@ -96,12 +117,6 @@ def test_a_score_of_classes_is_not_one_of_numbers():
 )
 def test_a_fit_of_passes_takes_as_long_as_they_do(options, most_s):
     """Not as long as an exact one, which would have it learn from fewer rows."""
-    data: Any = SimpleNamespace(
-        config=completed([("t", options)]),
-        store=SimpleNamespace(n=1_000_000),
-        task=task_of("classify"),
-        targets=SimpleNamespace(classes=np.arange(2)),
-    )
-    steps = [{"rows": 10_000, "support": 4000, "seconds": 2.0}]
-    context: Any = SimpleNamespace(phase=SimpleNamespace(seconds={"scale": 0.1}))
-    assert most_s / 10 < least_fit_s(data, steps, context) < most_s
+    speed = Speed([{"rows": 10_000, "support": 4000, "seconds": 2.0}], 1)
+    config = completed([("t", options)])
+    assert most_s / 10 < speed.least_fit_s(1_000_000, config, pass_s=0.1) < most_s

@@ -16,8 +16,9 @@ from streamsvm.data.rows import Rows
 from streamsvm.events import Events, Warned, ignore
 from streamsvm.parallel.engine import Engine
 from streamsvm.search.bare import completed
+from streamsvm.solvers.metric import TOLD
 from streamsvm.train import Run, learned, train_in_memory, with_task
-from streamsvm.training.pace import TIMES, fit_s, in_time, with_sample
+from streamsvm.training.pace import TIMES, Speed, in_time, rows_in_time, with_sample
 from streamsvm.training.prepare import prepare
 
 STEPS = [
@@ -45,10 +46,26 @@ def context(left_s: float) -> Any:
 
 def test_seconds_go_with_rows_times_support_vectors():
     power = math.log(800 / 500) / math.log(2)
-    assert fit_s(STEPS, 4000, 4000) == pytest.approx(2 * 0.5 * 2 ** (1 + power))
-    assert fit_s(STEPS[:1], 1000, 1000) == pytest.approx(0.4)
-    halves = fit_s(STEPS, 4000, 2000) / TIMES["early"]  # two parts, as dense as all rows are
-    assert halves == pytest.approx(fit_s(STEPS, 4000, 4000) / TIMES["exact"] / 2)
+    speed = Speed(STEPS, 0)
+    assert speed.fit_s(4000, 4000) == pytest.approx(2 * 0.5 * 2 ** (1 + power))
+    assert Speed(STEPS[:1], 0).fit_s(1000, 1000) == pytest.approx(0.4)
+    halves = speed.fit_s(4000, 2000) / TIMES["early"]  # two parts, as dense as all rows are
+    assert halves == pytest.approx(speed.fit_s(4000, 4000) / TIMES["exact"] / 2)
+
+
+def test_without_a_time_counts_tell_how_many_rows_a_search_has():
+    """The clock does not: the same command chooses the same."""
+    data, ahead = prepared(search={"options": ["C"]}), [(8000, 40), (16_000, 80)]
+
+    def rows(share: float, seconds: float) -> int:
+        step = {"rows": 2000, "trials": 30, "support": int(2000 * share), "seconds": seconds}
+        row = ({"kernel": "rbf", "score": 0.8} | step).get
+        state: Any = SimpleNamespace(n=16_000, told=[[row(name) for name in TOLD]])
+        return rows_in_time(data, state, ahead)
+
+    assert rows(0.1, 1.0) == 16_000
+    assert 2000 < rows(0.9, 1.0) < rows(0.5, 1.0) < 16_000
+    assert rows(0.5, 1.0) == rows(0.5, 100.0)
 
 
 @pytest.mark.parametrize(
