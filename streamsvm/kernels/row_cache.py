@@ -19,7 +19,8 @@ class RowCache:
     """
 
     def __init__(self, n: int, budget_bytes: int) -> None:
-        self._buffer = np.empty(budget_bytes // 4, np.float32)  # the system gives memory as it is written
+        floats = min(budget_bytes // 4, n * n)  # more rows than there are would have to be looked through
+        self._buffer = np.empty(floats, np.float32)  # the system gives memory as it is written
         self._columns = np.arange(n)
         self._position = np.arange(n)  # of each row among the columns, -1 where it is none
         self._place = np.full(n, -1)  # of each row in the buffer, -1 where it has none
@@ -76,7 +77,7 @@ class RowCache:
         coef = coef.astype(np.float64)
 
         def add(start: int, stop: int) -> None:
-            _add(self._rows, places, coef, start, out[start:stop])
+            add_rows(self._rows, places, coef, start, out[start:stop])
 
         strips(add, len(out), STRIP, threads)
         return out
@@ -126,7 +127,8 @@ def _store(tile, rows, places, start):  # transposed, in patches of 16 x 16: who
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
-def _add(rows, places, coef, start, out):  # four rows a pass: out is loaded and stored less often
+def add_rows(rows, places, coef, start, out):
+    """out += sum_k coef_k row_k, columns from start on: four rows a pass, as out is loaded and stored less often."""
     q, stop = len(places), start + len(out)
     fours = q // 4 * 4
     for k in range(0, fours, 4):

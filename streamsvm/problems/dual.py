@@ -13,7 +13,7 @@ from streamsvm.data.latest import Latest
 from streamsvm.data.regroup import Groups, PartReader
 from streamsvm.data.rows import Rows, concat
 from streamsvm.kernels.base import Kernel
-from streamsvm.kernels.row_cache import WIDE, RowCache
+from streamsvm.kernels.row_cache import WIDE, RowCache, add_rows
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.strips import strips
 from streamsvm.tasks.base import Subproblem
@@ -88,9 +88,7 @@ class KernelDual:
     _taken: Latest[Rows] = field(default_factory=Latest, repr=False)
 
     def __post_init__(self) -> None:
-        few = self.rows.take(slice(1000)).X
-        wide = np.count_nonzero(few.data if self.rows.is_sparse else few) >= WIDE * few.shape[0]
-        self._cache = RowCache(len(self.y), self.cache_bytes if wide else 0)
+        self._cache = RowCache(len(self.y), self.cache_bytes if is_wide(self.rows) else 0)
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self.kernel.block(self.rows.take(a), self.rows.take(b), self.threads)
@@ -133,6 +131,12 @@ class KernelDual:
         return self.rows if ids is None else self._taken.of(ids, self.rows.take)
 
 
+def is_wide(rows: Rows) -> bool:
+    """Whether kernel values of rows are dearer to make again than to keep."""
+    few = rows.take(slice(1000)).X
+    return bool(np.count_nonzero(few.data if rows.is_sparse else few) >= WIDE * few.shape[0])
+
+
 class MatrixDual:
     """The dual of one binary problem whose kernel matrix K (n, n), symmetric, is given."""
 
@@ -141,7 +145,7 @@ class MatrixDual:
 
     def __init__(self, K: np.ndarray, y: np.ndarray, upper: np.ndarray, threads: int = 1) -> None:
         self.y, self.upper = y, upper
-        self._K, self._threads = K.astype(np.float32, copy=False), threads
+        self._K, self._threads = np.ascontiguousarray(K, np.float32), threads
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self._K[np.ix_(a, b)]
@@ -153,10 +157,10 @@ class MatrixDual:
         return signed(self.cross(ids, ids), self.y[ids])
 
     def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-        coef, out = delta * self.y[ids], np.empty(len(self.y))
+        coef, out = delta * self.y[ids], np.zeros(len(self.y))
 
-        def add(start: int, stop: int) -> None:
-            out[start:stop] = coef @ self._K[ids, start:stop]
+        def add(start: int, stop: int) -> None:  # not by BLAS, whose sums depend on its threads
+            add_rows(self._K, ids, coef, start, out[start:stop])
 
         strips(add, len(out), MATRIX_STRIP, self._threads)
         out *= self.y

@@ -11,7 +11,8 @@ import numpy as np
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.sizes import Weighed
-from streamsvm.problems.dual import DualQP, KernelDual, dual_of
+from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, dual_of, is_wide
+from streamsvm.solvers import blockws
 from streamsvm.tasks.base import Subproblem, Targets, Task
 
 
@@ -27,7 +28,7 @@ class Asked(Weighed):
     upper: np.ndarray
     close: np.ndarray
 
-    def take(self, ids: np.ndarray) -> Asked:
+    def take(self, ids: np.ndarray | slice) -> Asked:
         return Asked(self.task, self.targets.take(ids), self.upper[ids], self.close[ids])
 
     @property
@@ -90,10 +91,14 @@ class TaskDuals:
 
 
 def in_memory(kernel: Kernel, rows: Rows, threads: int, cache_bytes: int) -> MakeDual:
-    """Duals over rows in memory."""
+    """Duals over rows in memory. Few wide ones, as of a pair of many classes, have their kernel values made once."""
+    wide = is_wide(rows)
 
     def dual(part: Subproblem, upper: np.ndarray, parts: np.ndarray | None) -> DualQP:
         own = rows if len(part.ids) == len(rows) else rows.take(part.ids)
+        if wide and parts is None and len(own) <= blockws.BLOCK:
+            K = kernel.block(own, own, threads)
+            return dual_of(part, lambda y: MatrixDual(K, y, upper, threads))
         return dual_of(part, lambda y: KernelDual(kernel, own, y, upper, threads, parts, cache_bytes))
 
     return dual

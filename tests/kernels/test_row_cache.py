@@ -69,3 +69,10 @@ def test_no_more_rows_are_admitted_than_fit():
     places = cache.admit(np.arange(500))
     assert np.count_nonzero(places >= 0) == 300
     assert np.array_equal(cache.find(np.arange(500)), places)
+
+
+def test_few_rows_have_no_more_places_than_there_are():
+    """Each round looks through all of them."""
+    cache = RowCache(10, 1 << 30)
+    cache.focus(None)
+    assert cache.capacity == 10
