@@ -21,10 +21,12 @@ class ArrayPlace:
     dtype: np.dtype
     shape: tuple[int, ...]
 
-    def read(self, file: IO[bytes], start: int = 0, stop: int | None = None) -> np.ndarray:
-        """Entries start..stop of the first axis. Raises StorageError where the file holds fewer bytes."""
+    def read(
+        self, file: IO[bytes], start: int = 0, stop: int | None = None, out: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Entries start..stop of the first axis, in `out` if given. Raises StorageError where there are fewer."""
         stop = self.shape[0] if stop is None else stop
-        values = np.empty((stop - start, *self.shape[1:]), self.dtype)
+        values = np.empty((stop - start, *self.shape[1:]), self.dtype) if out is None else out
         file.seek(self.offset + start * self.dtype.itemsize * math.prod(self.shape[1:]))
         found = file.readinto(_raw(values))  # type: ignore[attr-defined]
         if found != values.nbytes:
@@ -41,9 +43,13 @@ class RowsPlace:
     d: int
     arrays: tuple[ArrayPlace, ...]
 
+    @property
+    def is_sparse(self) -> bool:
+        return len(self.arrays) > 1
+
     def read(self, file: IO[bytes], start: int = 0, stop: int | None = None) -> Rows:
         """Rows start..stop. Raises StorageError where the file was cut."""
-        if len(self.arrays) == 1:
+        if not self.is_sparse:
             return Rows(self.arrays[0].read(file, start, stop))
         indptr, indices, data = self.arrays
         bounds = indptr.read(file, start, None if stop is None else stop + 1)

@@ -7,20 +7,15 @@ where a centre is one vector.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import pairwise
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from streamsvm.data.gather import Table
 from streamsvm.data.rows import Rows, rows_state
-from streamsvm.events import Events, ignore
 from streamsvm.kernels.base import Kernel, Stationary, kernel_from
-from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.sizes import Weighed
 
 RESTARTS = 3
@@ -200,154 +195,6 @@ def _together(chosen: list[tuple[Centres, int]]) -> Centres:
     rows = np.stack([node.rows.X[c] for node, c in chosen])
     offsets = np.array([node.offsets[c] for node, c in chosen])
     return Centres(chosen[0][0].kernel, Rows(rows), np.eye(len(rows), dtype=np.float32), offsets)
-
-
-@dataclass(frozen=True)
-class Cuts:
-    """About n_parts parts of at most max_rows rows, by k-means with this kernel on `sample` rows at first."""
-
-    n_parts: int
-    max_rows: int
-    sample: int
-    kernel: Kernel
-
-
-def partition(
-    table: Table,
-    engine: Engine,
-    wanted: Cuts,
-    rng: np.random.Generator,
-    candidates: np.ndarray | None = None,
-    events: Events = ignore,
-) -> tuple[Partition, np.ndarray]:
-    """The parts, and the part of each row, (n,) int32.
-
-    k-means with n_parts centres first (at most MOST_CENTRES), from a sample of `candidates` (row ids; None: all);
-    then every part that is too large is split on, from a sample of its own. Each round is one pass. Rows that no
-    centres tell apart are cut by position, so the bound always holds; such pieces share a centre, which routes to
-    the first of them.
-    """
-    tree, n_parts, max_rows = _Tree(), wanted.n_parts, wanted.max_rows
-    every = partial(engine.map, events=events)
-    parts = np.zeros(table.n, np.int32)
-    if candidates is None or len(candidates) < n_parts:
-        candidates = np.arange(table.n)
-    todo = {0: min(n_parts, MOST_CENTRES)} if n_parts > 1 else _too_large(parts, max_rows, tree.solid)
-    while todo:
-        centres = _fit_parts(table, every, parts, todo, wanted, rng, candidates)
-        todo_parts, before = list(todo), np.bincount(parts, minlength=tree.n_leaves)
-        leaves = [tree.split(part, c) for part, c in zip(todo_parts, centres, strict=True)]
-        routes = dict(zip(todo_parts, zip(centres, leaves, strict=True), strict=True))
-
-        old = (parts[slice(*block)] for block in table.blocks)
-        shared = (engine.share(routes),)
-        new = every(_relabel, table.rows, old, shared=shared, phase="assign")
-        parts = np.concatenate(list(new))
-        counts = np.bincount(parts, minlength=tree.n_leaves)
-        for part, children in zip(todo_parts, leaves, strict=True):
-            tree.note(children, int(before[part]), counts[children])
-        candidates = None
-        todo = _too_large(parts, max_rows, tree.solid)
-    return tree.finish(parts, max_rows)
-
-
-Routes = dict[int, tuple[Centres, np.ndarray]]
-
-
-def _relabel(routes: Routes, rows: Rows, parts: np.ndarray) -> np.ndarray:
-    out = parts.copy()
-    for part, (centres, leaves) in routes.items():
-        here = np.flatnonzero(parts == part)
-        if len(here):
-            out[here] = leaves[centres.assign(rows if len(here) == len(rows) else rows.take(here))]
-    return out
-
-
-def _too_large(parts: np.ndarray, max_rows: int, solid: set[int]) -> dict[int, int]:
-    """Parts above the bound, and how many centres each gets."""
-    counts = np.bincount(parts)
-    large = [int(p) for p in np.flatnonzero(counts > max_rows) if int(p) not in solid]
-    return {p: int(np.clip(-(-3 * counts[p] // (2 * max_rows)), 2, MOST_CENTRES)) for p in large}
-
-
-def _fit_parts(
-    table: Table,
-    every: Callable[..., Iterator[Any]],
-    parts: np.ndarray,
-    todo: dict[int, int],
-    wanted: Cuts,
-    rng: np.random.Generator,
-    candidates: np.ndarray | None,
-) -> list[Centres]:
-    """Centres for each part to split, from samples that are gathered in one pass."""
-    drawn = []
-    for part, k in todo.items():
-        ids = candidates if candidates is not None else np.flatnonzero(parts == part)
-        m = min(len(ids), wanted.sample if candidates is not None else min(wanted.sample, 64 * k))
-        drawn.append(np.sort(rng.choice(ids, m, replace=False)))
-    gathered = table.take(np.concatenate(drawn))
-    bounds = np.cumsum([0, *map(len, drawn)])
-    sampled = [gathered.take(slice(lo, hi)) for lo, hi in pairwise(bounds)]
-    jobs = (sampled, todo.values(), rng.spawn(len(todo)))
-    return list(every(partial(_fit_part, wanted.kernel), *jobs, phase="centres"))
-
-
-def _fit_part(kernel: Kernel, sample: Rows, k: int, rng: np.random.Generator) -> Centres:
-    return fit_centres(sample, min(k, len(sample)), kernel, rng)
-
-
-class _Tree:
-    """A partition under construction; leaves are numbered as they appear."""
-
-    def __init__(self) -> None:
-        self.n_leaves = 1
-        self.solid: set[int] = set()  # leaves that splitting does not make smaller
-        self._poor: dict[int, int] = {}
-        self._nodes: list[Centres] = []
-        self._children: list[list[int]] = []
-
-    def split(self, leaf: int, centres: Centres) -> np.ndarray:
-        """Turns a leaf into an inner node; returns the new leaves."""
-        leaves = np.arange(self.n_leaves, self.n_leaves + centres.k, dtype=np.int32)
-        self.n_leaves += centres.k
-        for children in self._children:
-            children[:] = [~len(self._nodes) if child == leaf else child for child in children]
-        self._nodes.append(centres)
-        self._children.append(leaves.tolist())
-        self._poor[int(leaves[0])] = self._poor.get(leaf, 0)
-        return leaves
-
-    def note(self, leaves: np.ndarray, before: int, counts: np.ndarray) -> None:
-        """Marks what three splits in a row have hardly made smaller; an empty leaf routes nothing."""
-        largest = int(leaves[np.argmax(counts)])
-        poor = self._poor[int(leaves[0])] + 1 if counts.max() > 0.9 * before else 0
-        self._poor[largest] = poor
-        if poor >= 3 or counts.max() == before:
-            self.solid.add(largest)
-        for i, children in enumerate(self._children):
-            if children and children[0] == leaves[0]:
-                node = self._nodes[i]
-                offsets = np.where(counts > 0, node.offsets, np.inf)
-                self._nodes[i] = replace(node, offsets=offsets)
-
-    def finish(self, parts: np.ndarray, max_rows: int) -> tuple[Partition, np.ndarray]:
-        """The tree over its non-empty leaves, numbered from the largest down, and the rows' parts."""
-        counts = np.bincount(parts, minlength=self.n_leaves)
-        pieces = [
-            np.array_split(np.flatnonzero(parts == leaf), -(-counts[leaf] // max_rows)) for leaf in self.solid
-        ]
-        cuts = {leaf: cut for leaf, cut in zip(self.solid, pieces, strict=True) if len(cut) > 1}
-        counts[list(cuts)] = max_rows
-        numbers = np.empty(self.n_leaves, np.int32)
-        numbers[np.argsort(-counts, kind="stable")] = np.arange(self.n_leaves)
-        parts = numbers[parts]
-        n_parts = int(np.count_nonzero(counts))
-        for cut in cuts.values():
-            for piece in cut[1:]:
-                parts[piece] = n_parts
-                n_parts += 1
-        children = tuple(tuple(c if c < 0 else int(numbers[c]) for c in row) for row in self._children)
-        return Partition(tuple(self._nodes), children), parts
 
 
 def partition_state(partition: Partition) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:

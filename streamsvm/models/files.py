@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -27,11 +27,13 @@ from streamsvm.storage.jsonable import jsonable
 from streamsvm.storage.place import MODEL_FORMAT, STORE_MARK
 
 KEEP_BYTES = 64 << 20
+KEEP_CHUNKS = 4  # of an array that is larger: threads are at parts of their own
 VERSION = 1
 HOMES = {
     "kernel": "streamsvm.models:KernelModel",
     "local": "streamsvm.models:LocalModel",
     "budget": "streamsvm.models:BudgetModel",
+    "local-budget": "streamsvm.models:LocalBudgetModel",
     "linear": "streamsvm.models:LinearModel",
     "expansion": "streamsvm.models:ExpansionModel",
 }
@@ -158,13 +160,18 @@ def _text(values: Any) -> np.ndarray:
 class StoredArray:
     """An array of a stored model: shape, dtype, len; rows are read when sliced, all by `np.asarray`.
 
-    An array of at most KEEP_BYTES is kept after its first use; a larger one is read anew for every slice.
+    An array of at most KEEP_BYTES is kept after its first use; of a larger one the last chunks, as parts follow each
+    other.
     """
 
     def __init__(self, checked: CheckedArray) -> None:
         self._checked = checked
         self.shape, self.dtype = checked.shape, np.dtype(checked.dtype)
         self._is_small = math.prod(self.shape) * self.dtype.itemsize <= KEEP_BYTES
+        self._chunk = lru_cache(KEEP_CHUNKS)(self._read_chunk)
+
+    def __reduce__(self) -> Any:
+        return StoredArray, (self._checked,)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -185,7 +192,18 @@ class StoredArray:
     def _read(self, start: int, stop: int) -> np.ndarray:
         if 0 in self.shape:  # no chunk is stored
             return np.empty((max(0, stop - start), *self.shape[1:]), self.dtype)
-        return self._checked.read(start, stop)
+        step = self._checked.chunk_rows
+        if stop - start > step or start >= stop:
+            return self._checked.read(start, stop)
+        found = [
+            self._chunk(c)[max(0, start - c * step) : stop - c * step]
+            for c in range(start // step, -(-stop // step))
+        ]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def _read_chunk(self, number: int) -> np.ndarray:
+        step = self._checked.chunk_rows
+        return self._checked.read(number * step, min(len(self), (number + 1) * step))
 
 
 class _Arrays(Mapping[str, Any]):

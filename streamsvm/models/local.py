@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from streamsvm.data.regroup import by_part
 from streamsvm.data.rows import Rows, rows_from_state
 from streamsvm.errors import ModelError
 from streamsvm.kernels.kmeans import Partition, partition_from_state, partition_state
@@ -72,9 +73,10 @@ class LocalModel(Model):
     def _nearest(self, rows: Rows) -> np.ndarray:
         decisions = np.zeros((len(rows), n_pairs(len(self.classes))))
         parts = self.partition.nearest(rows, self.neighbours)
-        for p in np.unique(parts):
-            here = np.flatnonzero((parts == p).any(axis=1))
-            decisions[here] += self.says(int(p), rows.take(here)) + self.one_sided[p]
+        order, bounds = by_part(parts.ravel())
+        for p in np.flatnonzero(np.diff(bounds)).tolist():
+            here = order[bounds[p] : bounds[p + 1]] // parts.shape[1]
+            decisions[here] += self.says(p, rows.take(here)) + self.one_sided[p]
         return decisions / parts.shape[1]
 
     def _variance(self, p: int, rows: Rows) -> np.ndarray:

@@ -15,8 +15,9 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF, Cauchy, Matern
+from streamsvm.kernels.division import Cuts, ids_of_ranks, partition
 from streamsvm.kernels.inner import Linear, Poly
-from streamsvm.kernels.kmeans import Centres, Cuts, Partition, fit_centres, kernel_kmeans, partition
+from streamsvm.kernels.kmeans import Centres, Partition, fit_centres, kernel_kmeans
 from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.parallel.engine import Engine
 
@@ -222,3 +223,17 @@ def test_an_empty_centre_takes_no_rows():
         LINEAR, Rows(np.eye(2, dtype=np.float32)), np.eye(2, dtype=np.float32), np.array([np.inf, 1.0])
     )
     assert not np.any(centres.assign(Rows(np.ones((5, 2), np.float32))) == 0)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 200), st.integers(1, 9), st.integers(1, 60))
+def test_rows_are_found_by_their_rank_in_a_part(seed, n, n_parts, step):
+    rng = np.random.default_rng(seed)
+    parts = rng.integers(0, n_parts, n).astype(np.int32)
+    ranks = {}
+    for part, count in enumerate(np.bincount(parts)):
+        if count and rng.random() < 0.7:
+            ranks[part] = np.sort(rng.choice(count, rng.integers(1, count + 1), replace=False))
+    blocks = [(start, min(n, start + step)) for start in range(0, n, step)]
+    found = ids_of_ranks(parts, blocks, ranks)
+    for (part, own), ids in zip(ranks.items(), found, strict=True):
+        np.testing.assert_array_equal(ids, np.flatnonzero(parts == part)[own])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import reference
 from scipy import sparse
 
+from streamsvm.data import regroup
 from streamsvm.data.regroup import MemoryGroups, SpooledGroups
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
@@ -72,6 +74,19 @@ class TestStreamed:
         a, b = blockws.solve(held, tol=1e-4), blockws.solve(streamed, tol=1e-4)
         assert blockws.objective(streamed, b) == pytest.approx(blockws.objective(held, a), rel=1e-6)
         np.testing.assert_allclose(b.alpha, a.alpha, atol=5e-3)
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_files_that_stay_closed_are_opened_for_each_part(layout, tmp_path, monkeypatch):
+    X, parts = rows(layout), np.random.default_rng(2).integers(0, 5, N)
+    samples = MemorySamples(X)
+    samples.blocks = lambda: [(lo, min(N, lo + 37)) for lo in range(0, N, 37)]
+    monkeypatch.setattr(regroup, "SPOOL_BYTES", 1)
+    monkeypatch.setattr(regroup, "MOST_OPEN", 2)
+    reader = pickle.loads(pickle.dumps(SpooledGroups(samples, parts, 5, tmp_path / "g", Engine(2)).reader))
+    assert len(list((tmp_path / "g").iterdir())) == 7
+    for part in range(5):
+        np.testing.assert_array_equal(reader.rows(part).dense(), X.dense()[parts == part])
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])
