@@ -222,6 +222,9 @@ def read_layer(path: str | Path) -> Layer:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
 
 
+GONE = (("bsgd", "rounds"),)  # options of earlier versions, which models of theirs hold
+
+
 def parse_set(text: str) -> Layer:
     """The layer of `--set name=value`: the value is TOML (0.5, true, [1, 2]), anything else a string."""
     name, equals, value = text.partition("=")
@@ -238,6 +241,9 @@ def _model_config(path: Path) -> Mapping[str, Any]:
         config = None
     if not isinstance(config, dict):
         raise ConfigError(f"{path}: found a folder without a configuration, expected a TOML file or a model")
+    for section, member in GONE:
+        if isinstance(config.get(section), dict):
+            config[section].pop(member, None)
     return Resolved(config | {"search": {"options": []}})  # what was chosen is there
 
 

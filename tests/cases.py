@@ -20,7 +20,7 @@ from streamsvm.solvers.catalogue import section_of, solver_names, solver_row
 EARLY = {"levels": 1, "part_rows": 90, "early": True}
 SMALL = {
     "dcsvm": {"levels": 2, "part_rows": 200},
-    "bsgd": {"budget": 30, "epochs": 2, "partitions": 3},
+    "bsgd": {"budget": 30, "epochs": 3, "partitions": 3},
     "alfpgm": {"pairs": 20},
     "admm-hss": {"leaf": 32, "polish": 50},
 }
@@ -37,7 +37,8 @@ SOLVERS: dict[str, dict[str, Any]] = {
     "dcsvm early": {"dcsvm": EARLY},
     "landmarks": {"solver": "cutting-plane", "cutting_plane": {"landmarks": 40}},
 }
-VARIANTS = {  # of early prediction, each with another kind of model
+VARIANTS = {  # each with another kind of model, all but the first of early prediction
+    "one learner": {"solver": "bsgd", "bsgd": {"budget": 30, "epochs": 2}},
     "kernel k-means": {"dcsvm": EARLY | {"part_rows": 60, "clustering": "kernel"}},
     "several parts": {"dcsvm": EARLY | {"part_rows": 60, "neighbours": 3}},
     "committee": {"dcsvm": EARLY | {"combine": "committee"}},

@@ -53,7 +53,6 @@ def test_no_solver_takes_the_options_of_another(own):
         (["solver=bsgd", "tol=0.1"], "tol", "solver bsgd"),
         (["solver=bsgd", "cache_size=0"], "cache_size", "solver bsgd"),
         (["solver=bsgd", "bsgd.lam=0.1", "C=3"], "C", "bsgd.lam 0.1"),
-        (["solver=bsgd", "bsgd.rounds=3"], "bsgd.rounds", "bsgd.partitions 1"),
         (["kernel.name=linear", "kernel.gamma=2"], "kernel.gamma", "kernel.name linear"),
         (["kernel.degree=2"], "kernel.degree", "kernel.name rbf"),
         (["dcsvm.combine=naive"], "dcsvm.combine is read by early prediction only", "dcsvm.early false"),

@@ -49,7 +49,7 @@ def onnx_model(model: Any) -> ModelProto:
     graph = Graph()
     routes = model.as_routes()
     if routes is not None:
-        _require_room(int(routes.bounds[-1]), model.d, n_pairs(len(model.classes)))
+        _require_room(int(routes.bounds[-1]), model.d, routes.one_sided.shape[1])
         decisions = routed(graph, _scaled(graph, routes.scaling), routes)
     else:
         decisions = _sums(graph, model)

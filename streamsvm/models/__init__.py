@@ -7,3 +7,4 @@ from streamsvm.models.expansion import ExpansionModel as ExpansionModel
 from streamsvm.models.kernel import KernelModel as KernelModel
 from streamsvm.models.linear import LinearModel as LinearModel
 from streamsvm.models.local import LocalModel as LocalModel
+from streamsvm.models.local_budget import LocalBudgetModel as LocalBudgetModel

@@ -85,6 +85,13 @@ class BudgetStats:
     )
 
 
+def together(every: Sequence[BudgetStats]) -> BudgetStats:
+    """Of several learners as of one."""
+    sums = {name: sum(getattr(stats, name) for stats in every) for name in BudgetStats.__dataclass_fields__}
+    errors = sum(stats.mean_gradient_error * stats.steps for stats in every)
+    return BudgetStats(**sums | {"mean_gradient_error": errors / max(sums["steps"], 1)})
+
+
 class BudgetLearner:
     """The state of the descent: supports, their mutual values, coefficients, counters. It learns in place.
 
@@ -113,8 +120,7 @@ class BudgetLearner:
     def _take_kernel(self, kernel: Kernel) -> None:
         self.kernel, o = kernel, self.options
         self.gamma = np.float32(kernel.gamma if isinstance(kernel, RBF) else 0)
-        self._of_steps = Options(o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, forced=False)
-        self._of_step = tuple(self._of_steps)
+        self._of_step = tuple(Options(o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma))
 
     @property
     def n_support(self) -> int:
@@ -154,32 +160,6 @@ class BudgetLearner:
             here = slice(start, start + self.block_rows)
             self._learn_block(rows.take(here), Y[here], weight[here], threads, decisions[here])
         return decisions
-
-    def absorb(self, others: Sequence[BudgetLearner]) -> None:
-        """Becomes the mean of itself and other learners, within the budget. Supports that they share count once.
-
-        Raises ValueError with `average`, whose sums over steps have no common order.
-        """
-        if self.options.average:
-            raise ValueError("learners that average their steps cannot be merged")
-        every = (self, *others)
-        t = round(sum(learner.t for learner in every) / len(every))
-        scales = np.array([t / (max(learner.t, 1) * len(every)) for learner in every])
-        self.bias = scales @ [learner.bias for learner in every]
-        X = np.concatenate([learner.X[: learner.n_support] for learner in every])
-        A = np.concatenate(
-            [s * learner.A[: learner.n_support] for s, learner in zip(scales, every, strict=True)]
-        )
-        _, first, place = np.unique(X, axis=0, return_index=True, return_inverse=True)
-        sums = np.zeros((len(first), A.shape[1]))
-        np.add.at(sums, place.ravel(), A)
-        order = np.argsort(first)
-        X, A = X[first[order]], sums[order]
-        self.counts[[STEPS, SUPPORTS]] = t, 0
-        for start in range(0, len(X), self.block_rows):
-            here = slice(start, start + self.block_rows)
-            Y = A[here]
-            self._learn_block(Rows(X[here]), Y, np.ones(len(Y)), 1, np.empty(Y.shape), forced=True)
 
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         """(n_support, columns) coefficients and (columns,) bias of the function learnt so far."""
@@ -226,7 +206,7 @@ class BudgetLearner:
         """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
         own = 0.0 if self.is_rbf else self.kernel.diag(Rows(x[None]))[0]
         V, decisions = np.array([[own]], np.float32), np.empty((1, len(y)))
-        self._steps((x[None], W, _FIRST, V, F, y[None], np.array([weight]), decisions), self._of_step)
+        self._steps((x[None], W, _FIRST, V, F, y[None], np.array([weight]), decisions))
 
     def set_gamma(self, gamma: float) -> None:
         """Goes on with another gamma: supports and coefficients stay, the values between supports become its own."""
@@ -264,27 +244,19 @@ class BudgetLearner:
         self.bias = np.append(self.bias, -self.options.lam * self.t)
 
     def _learn_block(
-        self,
-        rows: Rows,
-        Y: np.ndarray,
-        weight: np.ndarray,
-        threads: int,
-        decisions: np.ndarray,
-        *,
-        forced: bool = False,
+        self, rows: Rows, Y: np.ndarray, weight: np.ndarray, threads: int, decisions: np.ndarray
     ) -> None:
         block = np.ascontiguousarray(rows.dense(), np.float32)
         norms = sq_norms(block)
         Y, weight = np.ascontiguousarray(Y, np.float64), np.ascontiguousarray(weight, np.float64)
         W, F = self._meet(block, norms, threads)
         entries, V = self._meet_inside(block, norms, Y, F, threads)
-        options = tuple(self._of_steps._replace(bias=False, forced=True)) if forced else self._of_step
-        self._steps((block, W, entries, V, F, Y, weight, decisions), options)
+        self._steps((block, W, entries, V, F, Y, weight, decisions))
 
-    def _steps(self, met: tuple[np.ndarray, ...], options: tuple[Any, ...]) -> None:
-        """met, options: Met and Options as plain tuples. What does not change between events was found before."""
+    def _steps(self, met: tuple[np.ndarray, ...]) -> None:
+        """met: Met as a plain tuple. What does not change between events was found before."""
         start = time.perf_counter_ns()
-        steps(_supports(self), met, options, merge_tables() if self._merges else None, *self._ways)
+        steps(_supports(self), met, self._of_step, merge_tables() if self._merges else None, *self._ways)
         self.counts[NANOSECONDS] += time.perf_counter_ns() - start
 
     def _meet(self, block: np.ndarray, norms: np.ndarray, threads: int) -> tuple[np.ndarray, np.ndarray]:

@@ -63,7 +63,8 @@ class Stream:
         model = load_model(path)
         if not isinstance(model, BudgetModel):
             raise ConfigError(
-                f"{path}: found a model of kind {model.kind!r}, expected one of fit --solver bsgd or stream"
+                f"{path}: found a model of kind {model.kind!r}, expected one of stream, or of fit --solver bsgd with "
+                "bsgd.partitions=1"
             )
         if model.stream is None and not model.header.scaling.is_none:
             raise ConfigError(

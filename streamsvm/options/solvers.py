@@ -6,7 +6,7 @@ A section says what goes with it, too: kernels, and its options with each other.
 from __future__ import annotations
 
 from functools import partial
-from operator import eq, is_, lt, not_
+from operator import eq, is_, not_
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -66,12 +66,9 @@ class DCSVMConfig(SolverOptions):
 class BSGDConfig(SolverOptions):
     """Budgeted stochastic gradient descent (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018)."""
 
-    rules = (
-        Rule("C", "bsgd without a lambda of its own", "bsgd.lam", partial(is_, None)),
-        Rule("bsgd.rounds", "several partitions", "bsgd.partitions", partial(lt, 1)),
-    )
+    rules = (Rule("C", "bsgd without a lambda of its own", "bsgd.lam", partial(is_, None)),)
 
-    budget: Annotated[Whole, Field(ge=2, description="Most support vectors")] = 500
+    budget: Annotated[Whole, Field(ge=2, description="Most support vectors, of each learner")] = 500
     merge: Annotated[
         Whole, Field(ge=2, description="Support vectors that become one where the budget is full")
     ] = 3
@@ -87,18 +84,15 @@ class BSGDConfig(SolverOptions):
     ] = False
     partitions: Annotated[
         Whole,
-        Field(ge=1, description="Learners side by side, whose mean goes on; 1: the sequential algorithm"),
+        Field(
+            ge=1, description="Regions of input space, each with a learner of its own; 1: one for all rows"
+        ),
     ] = 1
-    rounds: Annotated[
-        Whole, Field(ge=1, description="Times in an epoch that they become one, where there are partitions")
-    ] = 10
 
     @model_validator(mode="after")
     def _merge_fits(self) -> BSGDConfig:
         if self.merge > self.budget:
             raise ValueError(f"merge is {self.merge}, expected at most the budget, {self.budget}")
-        if self.partitions > 1 and self.average:
-            raise ValueError(f"partitions is {self.partitions}, which does not go with average")
         return self
 
     def require(self, kernel: KernelConfig) -> None:

@@ -2,13 +2,15 @@
 
 Windows do not follow the store's chunks, so the model does not depend on them: they are several chunks long, and
 rows are shuffled inside. Rows in an order of classes over more than a window want `ingest --shuffle`.
+
+Of several regions each has a learner of its own, which sees no other rows: a turn is a window of each, side by side.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,60 +22,62 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.events import Epoch, Window
-from streamsvm.models import BudgetModel
-from streamsvm.models.learner import BudgetLearner, BudgetOptions
-from streamsvm.parallel.memory import MiB, require_memory
+from streamsvm.models import BudgetModel, LocalBudgetModel
+from streamsvm.models.learner import BudgetLearner, BudgetOptions, BudgetStats, together
+from streamsvm.parallel.memory import MiB, free_bytes, process_bytes, require_memory
 from streamsvm.parallel.prefetch import ahead
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.solvers.in_turn import prefixed, unprefixed
 from streamsvm.solvers.loop import is_late
 from streamsvm.tasks.pairs import n_columns, signs
+from streamsvm.training.answers import Answers
 from streamsvm.training.base import Context, Fit, Solution
+from streamsvm.training.bsgd_regions import Regions, regions, sample_rows, shares_of_time
 from streamsvm.training.drafts import Draft
 from streamsvm.training.growth import Growth, Seen
 from streamsvm.training.prepare import Prepared
 
 SHUFFLE = 2  # of the seed's streams: which windows come when, and in which order their rows
 WINDOW_BYTES = 32 * MiB
+VECTOR_BYTES = 100  # of labels, codes, weights and their order, of a row of the windows in flight
 BLOCKS = 8  # of a learner, between looks at the clock
 
 
 class _Growth(Growth):
-    """Workers share the partitions, and are sent codes and weights."""
+    """Workers share the regions, and read rows and labels themselves."""
 
     def is_spread(self, config: FitConfig, problems: int) -> bool:
         return config.bsgd.partitions > 1
 
     def network_bytes(self, n: int, seen: Seen) -> float:
-        return n * 12.0
+        return 0.0
 
     def own_fit_s(self, n: int, config: FitConfig, pass_s: float, value_s: float) -> float:
         return config.bsgd.epochs * (pass_s + n * config.bsgd.budget * value_s)
 
 
 class BSGDFit(Fit):
-    """One learner over all epochs."""
+    """One learner over all epochs, or one for each region."""
 
-    growth = _Growth(1.2, ("learn",))
+    growth = _Growth(1.2, ("cluster", "learn"))
     has_budget = True
 
     def __init__(self, prepared: Prepared, context: Context) -> None:
         super().__init__(prepared, context)
         store, config = prepared.store, prepared.config
         o = config.bsgd
-        options = BudgetOptions.of(o, config.C, store.n)
-        self.weight = self.upper / config.C
+        self.options = BudgetOptions.of(o, config.C, store.n)
         row = (
             store.nbytes / store.n * (1 if store.is_sparse else 4 / store.dtype.itemsize)
         )  # as float32, all columns
         rows = int(max(1024, WINDOW_BYTES // row))
-        if o.partitions > 1:
-            rows = min(rows, -(-store.n // (o.partitions * o.rounds)))
+        self.source = _Source(store, self.scaling, prepared.answers, config.C)
         self.windows = [(start, min(start + rows, store.n)) for start in range(0, store.n, rows)]
-        self.bytes = self._bytes(rows * row)
-        require_memory(config.memory_limit, sum(self.bytes.values()), f"a budget of {o.budget}")
-        self._learner = partial(
-            BudgetLearner, self.kernel, self.scaling.width, n_columns(len(self.classes)), options
-        )
-        self.learner = self._learner()
+        self.bytes = self._planned(rows, row)
+        self._learner = partial(BudgetLearner, self.kernel, self.scaling.width, n_columns(len(self.classes)))
+        self.learners = [self._learner(self.options)]
+        self.regions: Regions | None = None  # where there are several, once they are known
+        self.n_turns = len(self.windows)  # of an epoch
         self.epochs, self.late = 0.0, False  # so far; whether time was up before the last row
         self.loss = 0.0  # mean hinge loss of the last epoch's rows, each before its step
 
@@ -84,21 +88,49 @@ class BSGDFit(Fit):
         return self.bytes | facts | {"steps": rows, "kernel_values": rows * self.config.bsgd.budget}
 
     def solve(self, draft: Draft) -> Solution:
+        if self.config.bsgd.partitions > 1:
+            with self.engine.serial_blas(), self.phase("cluster"):
+                self._divide()
         with self.engine.serial_blas(), self.phase("learn"):
             accuracy = self._learn()
-        model = BudgetModel.of(self.prepared.header(), self.learner)
-        facts = asdict(self.learner.stats()) | {
-            "epochs": self.epochs if self.late else self.config.bsgd.epochs,
-            "online_accuracy": accuracy,
-        }
+        model = self._model()
+        epochs = self.epochs if self.late else self.config.bsgd.epochs
+        facts = asdict(self._stats()) | self._facts() | {"epochs": epochs, "online_accuracy": accuracy}
         numbers = self._objective(), None, model.n_support
         return Solution(model, *numbers, exact=False, converged=None, facts=facts, late=self.late)
+
+    def _divide(self) -> None:
+        """Makes the regions and a learner for each, whose lambda counts its own rows."""
+        partitions, n = self.config.bsgd.partitions, self.store.n
+        self.regions = regions(self, self.windows, partitions)
+        self.spans = self.regions.turns(self.windows[0][1])
+        self.n_turns = len(self.spans)
+        lams = self.options.lam * n / self.regions.sizes
+        self.learners = [self._learner(replace(self.options, lam=lam)) for lam in lams.tolist()]
+
+    def _model(self) -> BudgetModel | LocalBudgetModel:
+        header = self.prepared.header()
+        if self.regions is None:
+            return BudgetModel.of(header, self.learners[0])
+        return LocalBudgetModel.of(header, self.regions.partition, self.learners)
+
+    def _stats(self) -> BudgetStats:
+        return together([learner.stats() for learner in self.learners])
+
+    def _facts(self) -> dict[str, Any]:
+        """Of regions: how many, rows of the largest, and the supports that decide about a row, on average."""
+        if self.regions is None:
+            return {}
+        sizes = self.regions.sizes
+        supports = np.array([learner.n_support for learner in self.learners])
+        asked = float(sizes @ supports / sizes.sum())
+        return {"regions": len(sizes), "max_region_rows": int(sizes.max()), "supports_a_decision": asked}
 
     def _learn(self) -> float:
         """All epochs, or those that a saved state has left; accuracy in the last one, of each row before its step."""
         first_epoch, first_block, counted = self._resumed()
         for epoch in range(first_epoch, self.config.bsgd.epochs):
-            order = np.random.default_rng([self.config.seed, SHUFFLE, epoch]).permutation(len(self.windows))
+            order = np.random.default_rng([self.config.seed, SHUFFLE, epoch]).permutation(self.n_turns)
             counted = counted if epoch == first_epoch else np.zeros(3)
             start = first_block if epoch == first_epoch else 0
             self._learn_epoch(epoch, order, start, counted)
@@ -113,19 +145,19 @@ class BSGDFit(Fit):
         began = time.perf_counter()
         before = int(counted[2])
         number = start
-        learnt = self._alone if self.config.bsgd.partitions == 1 else self._together
-        for windows, score in learnt(epoch, order[start:]):
-            number += windows
+        learnt = self._alone if self.regions is None else self._together
+        for score in learnt(epoch, order[start:]):
+            number += 1
             counted += score
             seconds = time.perf_counter() - began
-            stats = asdict(self.learner.stats())
+            stats = asdict(self._stats())
             self.events(Window(accuracy=score[0] / score[2], loss=score[1] / score[2], **stats))
             self.events.progress(
                 f"epoch {epoch + 1}",
                 int(counted[2]),
                 self.store.n,
                 accuracy=counted[0] / counted[2],
-                supports=self.learner.n_support,
+                supports=stats["supports"],
                 rows_s=(counted[2] - before) / seconds,
             )
             place = {"epoch": epoch, "block": number, "counted": counted}
@@ -134,26 +166,23 @@ class BSGDFit(Fit):
                 break
         self.epochs = epoch + float(counted[2]) / self.store.n
         facts = {"accuracy": counted[0] / counted[2], "loss": counted[1] / counted[2]}
-        self.events(Epoch(epoch=epoch + 1, **facts, **asdict(self.learner.stats())))
+        self.events(Epoch(epoch=epoch + 1, **facts, **asdict(self._stats())))
 
-    def _alone(self, epoch: int, order: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """(1, score) of each window, learnt one after the other."""
-        read = partial(_window, self.store, self.scaling)
-        windows = ahead(lambda number: (number, read(*self._place(epoch, number))), order)
-        for number, (rows, shuffled) in windows:
-            ids = self.windows[number][0] + shuffled
-            Y, weight = signs(self.codes[ids], len(self.classes)), self.weight[ids]
-            yield 1, self._learnt(rows, Y, weight)
+    def _alone(self, epoch: int, order: np.ndarray) -> Iterator[np.ndarray]:
+        """The score of each window, learnt one after the other."""
+        for window in ahead(lambda number: self.source.read(*self._place(epoch, number)), order):
+            yield self._learnt(*window)
 
-    def _learnt(self, rows: Rows, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    def _learnt(self, rows: Rows, codes: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """The score of a window's rows, of those that there is time for."""
-        score, step = np.zeros(3), BLOCKS * self.learner.block_rows
+        [learner] = self.learners
+        score, step = np.zeros(3), BLOCKS * learner.block_rows
         for start in range(0, len(rows), step):
             if start and self._is_over():
                 break
             here = slice(start, start + step)
-            decisions = self.learner.learn(rows.take(here), Y[here], weight[here], self.engine.threads)
-            score += _score(decisions, Y[here], weight[here])
+            Y, own = signs(codes[here], len(self.classes)), weight[here]
+            score += _score(learner.learn(rows.take(here), Y, own, self.engine.threads), Y, own)
         return score
 
     def _is_over(self) -> bool:
@@ -161,90 +190,151 @@ class BSGDFit(Fit):
         self.late = self.late or is_late(self.until)
         return self.late
 
-    def _together(self, epoch: int, order: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """(windows, score) of each round: a window for each partition, learnt side by side; then their mean goes on.
+    def _together(self, epoch: int, order: np.ndarray) -> Iterator[np.ndarray]:
+        """The score of each turn: a window of every region, learnt side by side."""
+        assert self.regions is not None
+        shared = (self.engine.share(self.regions),)
+        learn = partial(_take_turn, len(self.classes), self._threads())
+        for number in order:
+            spans = self.spans[number].tolist()
+            seed = [self.config.seed, SHUFFLE, epoch, int(number)]
+            ends = shares_of_time(self.until, len(spans), self.engine.slots)
+            turns = [_Turn(*turn, seed) for turn in zip(range(len(spans)), spans, ends, strict=True)]
+            makers = (partial(self._learner, learner.options) for learner in self.learners)
+            before = (learner.to_state() for learner in self.learners)
+            states, scores = zip(*self.engine.map(learn, turns, makers, before, shared=shared), strict=True)
+            for learner, state in zip(self.learners, states, strict=True):
+                learner.restore(state)
+            score = sum(scores)
+            self.late = self.late or score[2] < sum(stop - start for start, stop in spans)
+            yield score
 
-        An approximation: no row of a round sees what the others change (McDonald, Hall and Mann 2010 for linear ones).
-        """
-        source, partitions = self.engine.share((self.store, self.scaling)), self.config.bsgd.partitions
-        learn = partial(_learn_window, self._learner, len(self.classes))
-        for first in range(0, len(order), partitions):
-            chosen = order[first : first + partitions]
-            places = [self._place(epoch, number) for number in chosen]
-            codes, weight = ([of[slice(*place[0])] for place in places] for of in (self.codes, self.weight))
-            shared = source, self.engine.share(self.learner.to_state())
-            states, scores = zip(*self.engine.map(learn, places, codes, weight, shared=shared), strict=True)
-            self.learner, *others = map(self._restored, states)
-            self.learner.absorb(others)
-            yield len(chosen), sum(scores)
-
-    def _restored(self, state: Mapping[str, np.ndarray]) -> BudgetLearner:
-        learner = self._learner()
-        learner.restore(state)
-        return learner
+    def _threads(self) -> int:
+        """Of a turn, where there are more than learners."""
+        return max(1, self.engine.slots // len(self.learners)) if self.engine.is_local else 1
 
     def _place(self, epoch: int, number: int) -> tuple[tuple[int, int], list[int]]:
         """A window's rows, and the seed of their order."""
         return self.windows[number], [self.config.seed, SHUFFLE, epoch, int(number)]
 
     def _state(self, place: dict[str, Any]) -> dict[str, Any]:
-        return place | {f"learner_{name}": array for name, array in self.learner.to_state().items()}
+        states = (prefixed(_prefix(number), own.to_state()) for number, own in enumerate(self.learners))
+        return place | {name: array for state in states for name, array in state.items()}
 
     def _resumed(self) -> tuple[int, int, np.ndarray]:
         """Epoch and block to go on with, and what was counted in that epoch."""
         saved = self.checkpoints.load()
         if saved is None:
             return 0, 0, np.zeros(3)
-        self.learner.restore({name.removeprefix("learner_"): array for name, array in saved.items()})
+        for number, learner in enumerate(self.learners):
+            learner.restore(unprefixed(_prefix(number), saved))
         epoch, block = int(saved["epoch"]), int(saved["block"])
-        if block == len(self.windows) and epoch + 1 < self.config.bsgd.epochs:
+        if block == self.n_turns and epoch + 1 < self.config.bsgd.epochs:
             return epoch + 1, 0, np.zeros(3)
         return epoch, block, saved["counted"]
 
     def _objective(self) -> float:
-        """lambda/2 |w|^2 + mean loss, summed over columns; w with the bias, the loss of rows before their steps."""
-        supports, (A, bias) = self.learner.supports(), self.learner.coefficients()
+        """lambda/2 |w|^2 + mean loss, summed over columns and regions; w with the bias, losses of rows before their
+        steps."""
+        return 0.5 * self.options.lam * sum(map(self._squared_norm, self.learners)) + self.loss
+
+    def _squared_norm(self, learner: BudgetLearner) -> float:
+        supports, (A, bias) = learner.supports(), learner.coefficients()
         squared = float(bias @ bias)
-        squared += float(np.sum(A * self.kernel.apply(supports, supports, A))) if len(A) else 0.0
-        return 0.5 * self.learner.options.lam * squared + self.loss
+        return squared + float(np.sum(A * self.kernel.apply(supports, supports, A))) if len(A) else squared
 
-    def _bytes(self, window_bytes: float) -> dict[str, int]:
-        """What the fit holds: supports and their values, labels and weights, blocks of rows."""
-        slots, store = self.config.bsgd.budget + 1, self.store
-        columns = len(self.classes)
-        return {
-            "supports_bytes": 4 * slots * (self.scaling.width + slots + 5 * columns),
-            "vector_bytes": store.n * 28,
-            "window_bytes": int(4 * window_bytes) + 32 * MiB,
+    def _planned(self, rows: int, row_bytes: float) -> dict[str, int]:
+        """What the fit holds; of regions with as many threads as there is memory for. Raises MemoryLimitError."""
+        o, limit = self.config.bsgd, self.config.memory_limit
+        what = f"a budget of {o.budget}" + (f" in each of {o.partitions} regions" if o.partitions > 1 else "")
+        tasks = self.engine.threads if o.partitions > 1 and self.engine.is_local else 1
+        room = (limit or free_bytes()) - process_bytes()
+        while tasks > 1 and sum(self._bytes(rows, row_bytes, tasks).values()) > room:
+            tasks -= 1
+            self.engine = self.engine.on(tasks)
+        held = self._bytes(rows, row_bytes, tasks)
+        require_memory(limit, sum(held.values()), what)
+        return held
+
+    def _bytes(self, rows: int, row_bytes: float, tasks: int) -> dict[str, int]:
+        """Supports and their values, labels and weights, windows of rows. Of regions: every learner, and states of all
+        on their way; a window and a learner for each task; the rows that regions are made of."""
+        partitions, slots, columns = (
+            self.config.bsgd.partitions,
+            self.config.bsgd.budget + 1,
+            len(self.classes),
+        )
+        supports = 4 * slots * (self.scaling.width + slots + 5 * columns)
+        held = {
+            "supports_bytes": supports,
+            "vector_bytes": self.prepared.answers.nbytes,
+            "window_bytes": int(tasks * rows * (4 * row_bytes + VECTOR_BYTES)) + 32 * MiB,
         }
+        if partitions == 1:
+            return held
+        sample = sample_rows(self.store.n, partitions, rows)
+        own = {
+            "supports_bytes": (3 * partitions + tasks) * supports,
+            "sample_bytes": int(3 * sample * row_bytes),
+        }
+        return held | own
 
 
-def _window(
-    store: Store, scaling: Scaling, window: tuple[int, int], seed: list[int]
-) -> tuple[Rows, np.ndarray]:
-    """Scaled rows in a random order, and this order."""
-    rows = store.read(*window)
-    require_finite(store, rows, window[0])
-    shuffled = np.random.default_rng(seed).permutation(len(rows))
-    return scaling.apply(rows).take(shuffled), shuffled
+@dataclass(frozen=True)
+class _Source(Weighed):
+    """Where windows are read from: rows, and what they are learned by."""
+
+    store: Store
+    scaling: Scaling
+    answers: Answers
+    C: float
+
+    def read(self, window: tuple[int, int], seed: list[int]) -> tuple[Rows, np.ndarray, np.ndarray]:
+        """Scaled rows in a random order, their codes and weights."""
+        rows = self.store.read(*window)
+        require_finite(self.store, rows, window[0])
+        shuffled = np.random.default_rng(seed).permutation(len(rows))
+        rows = self.scaling.apply(rows)  # and those as stored are let go
+        rows, asked = rows.take(shuffled), self.answers.read(*window)
+        return rows, asked.targets.codes[shuffled], (asked.upper / self.C)[shuffled]
 
 
-def _learn_window(
-    learner: Callable[[], BudgetLearner],
+@dataclass(frozen=True)
+class _Turn:
+    """Rows start..stop of a region, for its learner to learn until then, in an order of this seed and the region."""
+
+    region: int
+    span: tuple[int, int]
+    until: float | None
+    seed: list[int]
+
+
+def _take_turn(
     n_classes: int,
-    source: tuple[Store, Scaling],
+    threads: int,
+    regions: Regions,
+    turn: _Turn,
+    learner: Callable[[], BudgetLearner],
     state: Mapping[str, np.ndarray],
-    place: tuple[tuple[int, int], list[int]],
-    codes: np.ndarray,
-    weight: np.ndarray,
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """A learner's state after a window more, and its score there."""
+    """A learner's state after a turn, and its score there; of the rows that there is time for."""
     own = learner()
     own.restore(state)
-    rows, shuffled = _window(*source, *place)
-    Y, weight = signs(codes[shuffled], n_classes), weight[shuffled]
-    decisions = own.learn(rows, Y, weight)
-    return own.to_state(), _score(decisions, Y, weight)
+    rows, codes, weight = regions.read(turn.region, *turn.span)
+    order = np.random.default_rng([*turn.seed, turn.region]).permutation(len(rows))
+    score, step = np.zeros(3), BLOCKS * own.block_rows
+    for start in range(0, len(rows), step):
+        if start and is_late(turn.until):
+            break
+        here = order[start : start + step]
+        Y = signs(codes[here], n_classes)
+        score += _score(own.learn(rows.take(here), Y, weight[here], threads), Y, weight[here])
+    return own.to_state(), score
+
+
+def _prefix(number: int) -> str:
+    """Of the names of a learner's arrays in a state."""
+    return f"learner{number or ''}_"
 
 
 def _score(decisions: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:

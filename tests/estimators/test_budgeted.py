@@ -92,7 +92,7 @@ class TestPartialFit:
 
 class TestFit:
     @pytest.mark.parametrize("k", [2, 3])
-    @pytest.mark.parametrize("bsgd", [{}, {"partitions": 2, "rounds": 2}], ids=["alone", "together"])
+    @pytest.mark.parametrize("bsgd", [{}, {"partitions": 2}], ids=["alone", "together"])
     def test_stopped_and_resumed_is_uninterrupted(self, k, bsgd, tmp_path, monkeypatch):
         """Stopped inside an epoch: a fit of a few windows, which tests/contracts/test_fits.py does not make."""
         monkeypatch.setattr(recipe, "WINDOW_BYTES", 0)

@@ -12,7 +12,15 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.kernels.distance import RBF, Cauchy, Matern
 from streamsvm.kernels.inner import Linear, Poly, Precomputed, Sigmoid
 from streamsvm.kernels.kmeans import Centres, Partition
-from streamsvm.models import BudgetModel, ExpansionModel, Header, KernelModel, LinearModel, LocalModel
+from streamsvm.models import (
+    BudgetModel,
+    ExpansionModel,
+    Header,
+    KernelModel,
+    LinearModel,
+    LocalBudgetModel,
+    LocalModel,
+)
 from streamsvm.tasks.pairs import n_columns, n_pairs
 
 D = 4
@@ -107,6 +115,14 @@ def local_model(
     weights = rng.uniform(0.3, 2, (len(sizes), D)) if weighed else None
     tree = Partition(nodes, children)
     return LocalModel(header, tree, bounds, present, arrays, "nearest", neighbours, weights)
+
+
+def local_budget_model(kernel: str, k: int, scale: str = "none") -> LocalBudgetModel:
+    """The parts of `local_model`, with a column for two classes, else one for each."""
+    made, rng = local_model(kernel, k, scale), np.random.default_rng(1)
+    support, columns = Rows(made.arrays["support"]), n_columns(k)
+    coef, bias = rng.normal(size=(len(support), columns)), rng.normal(size=(len(made.present), columns))
+    return LocalBudgetModel(made.header, made.partition, made.bounds, support, coef, bias)
 
 
 def _centres(rng: np.random.Generator, clustering: str, number: int, k: int) -> Centres:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from exchange.made import GRAPHS, SUMS, local_model, model_of, raw_rows
+from exchange.made import GRAPHS, SUMS, local_budget_model, local_model, model_of, raw_rows
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
@@ -83,6 +83,11 @@ def test_routes(kernel, k, scale, clustering):
 @pytest.mark.parametrize("k", [2, 3])
 def test_routes_to_parts_with_metrics_of_their_own(k, scale):
     assert_same(local_model("matern 1/2", k, scale, weighed=True), raw_rows(200))
+
+
+@pytest.mark.parametrize(("k", "kernel", "scale"), [(2, "rbf", "minmax"), (3, "poly", "none")])
+def test_routes_to_budgets(k, kernel, scale):
+    assert_same(local_budget_model(kernel, k, scale), raw_rows(200))
 
 
 @pytest.mark.parametrize("clustering", ["matern", "sigmoid"])

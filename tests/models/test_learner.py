@@ -13,7 +13,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.inner import Linear, Poly
-from streamsvm.models.learner import BudgetLearner, BudgetOptions
+from streamsvm.models.learner import BudgetLearner, BudgetOptions, together
 from streamsvm.solvers.budget import merge
 from streamsvm.solvers.budget.state import EVENTS, STEPS, SUPPORTS
 
@@ -206,47 +206,15 @@ def test_the_time_of_the_steps_is_told():
     assert stats.steps == 3000
 
 
-class TestAbsorb:
-    def learners(self, budget: int, columns: int = 2, **options) -> list[BudgetLearner]:
-        """Three that began as the same one."""
-        rows, Y = stream(240, columns)
-        common = learner(columns, budget=budget, bias=True, **options)
-        common.learn(rows.take(slice(60)), Y[:60])
-        made = []
-        for first, last in ((60, 120), (120, 180), (180, 240)):
-            made.append(learner(columns, budget=budget, bias=True, **options))
-            made[-1].restore(common.to_state())
-            made[-1].learn(rows.take(slice(first, last)), Y[first:last])
-        return made
-
-    def test_with_room_for_all_it_is_their_mean(self):
-        one, *others = self.learners(500)
-        rows, _ = stream(100, 2, seed=5)
-        expected = np.mean([decide(part, rows) for part in (one, *others)], axis=0)
-        supports = {row.tobytes() for part in (one, *others) for row in part.supports().X}
-        one.absorb(others)
-        np.testing.assert_allclose(decide(one, rows), expected, atol=1e-5 * np.abs(expected).max())
-        assert (one.n_support, one.t) == (len(supports), 120)
-
-    @pytest.mark.parametrize("strategy", STRATEGIES)
-    def test_the_budget_is_kept_and_the_mean_nearly(self, strategy):
-        one, *others = self.learners(25, strategy=strategy)
-        rows, _ = stream(100, 2, seed=5)
-        expected = np.mean([decide(part, rows) for part in (one, *others)], axis=0)
-        one.absorb(others)
-        assert one.n_support <= 25
-        error = np.linalg.norm(decide(one, rows) - expected) / np.linalg.norm(expected)
-        assert error < (0.3 if strategy != "remove" else 1.0)
-
-    def test_it_goes_on_learning_as_from_its_state(self):
-        one, *others = self.learners(25)
-        one.absorb(others)
-        again = learner(2, budget=25, bias=True)
-        again.restore(one.to_state())
-        rows, Y = stream(80, 2, seed=6)
-        np.testing.assert_array_equal(one.learn(rows, Y), again.learn(rows, Y))
-
-    def test_averages_are_refused(self):
-        one, *others = self.learners(25, average=True)
-        with pytest.raises(ValueError, match="cannot be merged"):
-            one.absorb(others)
+def test_stats_of_several_learners_are_those_of_one():
+    parts = []
+    for seed in (1, 2):
+        rows, Y = stream(200 * seed, seed=seed)
+        parts.append(learner(budget=10))
+        parts[-1].learn(rows, Y)
+    one, two = (part.stats() for part in parts)
+    both = together([one, two])
+    assert (both.steps, both.supports, both.maintenances) == (600, 20, one.maintenances + two.maintenances)
+    assert both.mean_gradient_error == pytest.approx(
+        (one.mean_gradient_error + 2 * two.mean_gradient_error) / 3
+    )

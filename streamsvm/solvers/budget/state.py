@@ -44,7 +44,7 @@ class Met(NamedTuple):
 
 
 class Options(NamedTuple):
-    """forced: no steps, but rows that become supports whose coefficients are Y."""
+    """What does not change from row to row."""
 
     lam: float
     merge: int
@@ -52,4 +52,3 @@ class Options(NamedTuple):
     bias: bool
     is_rbf: bool
     gamma: np.float32
-    forced: bool

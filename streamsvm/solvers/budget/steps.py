@@ -46,9 +46,9 @@ def steps(supports, met, options, tables, together, projects):
         for c in range(k):
             f = scale * (F[c, i] + bias[c])
             m.decisions[i, c] = f
-            delta[c] = Y[i, c] * m.weight[i] if o.forced or Y[i, c] * f < 1 else 0.0
+            delta[c] = Y[i, c] * m.weight[i] if Y[i, c] * f < 1 else 0.0
             violated |= delta[c] != 0
-        counts[STEPS] = t if o.forced else t + 1
+        counts[STEPS] = t + 1
         if violated:
             if o.bias:
                 add_scaled(bias, 1.0, delta)

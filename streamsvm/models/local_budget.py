@@ -1,0 +1,85 @@
+"""Models of learners side by side: regions of input space, each with a budget of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from streamsvm.data.rows import Rows, concat
+from streamsvm.errors import ModelError
+from streamsvm.kernels.kmeans import Partition, partition_from_state, partition_state
+from streamsvm.models.base import Header, Model
+from streamsvm.models.learner import BudgetLearner
+from streamsvm.models.shapes import Expansion, Routes
+
+
+@dataclass(frozen=True)
+class LocalBudgetModel(Model):
+    """f_c(x) = sum_j coef_jc K(x, s_j) + bias_pc over the supports j of the region p that x falls into.
+
+    One column for two classes, else one for each class against the rest. A decision costs the supports of one region.
+    Learning does not go on from it: it keeps no learner's state.
+    """
+
+    kind: ClassVar[str] = "local-budget"
+    header: Header
+    partition: Partition
+    bounds: np.ndarray  # (regions + 1,) int64: region p holds supports bounds[p]..bounds[p+1]
+    support: Rows
+    coef: np.ndarray  # (s, columns)
+    bias: np.ndarray  # (regions, columns)
+
+    @classmethod
+    def of(cls, header: Header, partition: Partition, learners: Sequence[BudgetLearner]) -> LocalBudgetModel:
+        """What the learners of all regions know now."""
+        coefs, biases = zip(*(learner.coefficients() for learner in learners), strict=True)
+        bounds = np.cumsum([0, *map(len, coefs)], dtype=np.int64)
+        support = concat([learner.supports() for learner in learners])
+        return cls(header, partition, bounds, support, np.concatenate(coefs), np.stack(biases))
+
+    @property
+    def n_support(self) -> int:
+        return len(self.support)
+
+    def part(self, p: int) -> tuple[Rows, np.ndarray]:
+        """Supports of a region, scaled, and their coefficients."""
+        here = slice(*self.bounds[p : p + 2].tolist())
+        return self.support.take(here), self.coef[here]
+
+    def binary_decisions(self, rows: Rows) -> np.ndarray:
+        """(m, columns) decision values; rows are raw."""
+        rows = self.header.scaling.apply(rows)
+        parts = self.partition.assign(rows)
+        decisions = self.bias[parts]
+        for p in np.unique(parts):
+            here = np.flatnonzero(parts == p)
+            decisions[here] += self.header.kernel.apply(rows.take(here), *self.part(p))
+        return decisions
+
+    def as_expansion(self) -> Expansion:
+        raise ModelError(
+            "the model is of learners side by side: each region decides for its own rows, which the format has no "
+            "words for; fit with bsgd.partitions=1, or export --format onnx"
+        )
+
+    def as_routes(self) -> Routes:
+        own = self.header.kernel, self.header.scaling
+        return Routes(*own, self.partition, 1, self.bounds, self.part, self.bias)
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays, attrs = self.header.to_state()
+        tree, nodes = partition_state(self.partition)
+        arrays |= {"bounds": self.bounds, "support": self.support.dense()} | tree
+        return arrays | {"coef": self.coef, "bias": self.bias}, attrs | {"partition": nodes}
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> LocalBudgetModel:
+        header = Header.from_state(arrays, attrs)
+        partition = partition_from_state(arrays, attrs["partition"], header.scaling.width)
+        bounds, support, coef, bias = (
+            np.asarray(arrays[name]) for name in ("bounds", "support", "coef", "bias")
+        )
+        return cls(header, partition, bounds, Rows(support), coef, bias)
