@@ -49,6 +49,15 @@ CALLED = [  # library, name, how it is called, from where
         {"direct": True, "workers": None, "hash": False},
         f"{SHIMS}/distributed.py",
     ),
+    ("distributed", "distributed:Client._gather", ["self", []], {}, f"{SHIMS}/distributed.py"),
+    (
+        "distributed",
+        "distributed:Client._inform_scheduler_of_futures",
+        ["self"],
+        {},
+        f"{SHIMS}/distributed.py",
+    ),
+    ("distributed", "distributed:Future._exception", ["self"], {}, f"{SHIMS}/distributed.py"),
     (
         "distributed",
         "distributed:Client._run",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -218,10 +219,46 @@ def computed(X: Any) -> Any:
     if "distributed" in sys.modules:
         from distributed import futures_of
 
+        if _is_in_task() and not is_dask_frame(X):
+            return _in_task(X)
         kept = futures_of(X)
         if kept:
             return kept[0].client.compute(X, sync=True)
-    return X.compute(scheduler="synchronous")
+    if is_dask_frame(X):
+        return X.compute(scheduler="synchronous")
+    import dask
+
+    (X,) = dask.optimize(X)
+    return _finished(X, X.__dask_graph__())
+
+
+def _is_in_task() -> bool:
+    """Whether a worker of a cluster runs this: to compute on that cluster would wait for itself."""
+    from distributed import get_worker
+
+    with suppress(ValueError):
+        return get_worker() is not None
+    return False
+
+
+def _in_task(X: Any) -> Any:
+    """A dask array's values, computed by this task, of blocks that come from the workers that keep them."""
+    from dask.core import flatten
+    from distributed import Future
+
+    from streamsvm.private.distributed import kept_values
+
+    graph = dict(X.__dask_graph__().cull(set(flatten(X.__dask_keys__()))))
+    kept = [key for key, value in graph.items() if isinstance(value, Future)]
+    return _finished(X, graph | kept_values(kept))
+
+
+def _finished(X: Any, graph: Any) -> Any:
+    """What X.compute() gives, of this graph in the calling thread; it would warn of an active client."""
+    import dask
+
+    finish, options = X.__dask_postcompute__()
+    return finish(dask.get(graph, X.__dask_keys__()), *options)
 
 
 def is_dask(X: Any) -> bool:

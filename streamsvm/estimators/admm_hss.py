@@ -87,6 +87,8 @@ class HSSSVC(StoreClassifier):
         Bytes, or as "2GiB"; bounds the whole process. Rows and matrix have to fit.
     n_jobs : int or None, default=None
         Threads; None or -1 is every core.
+    client : distributed.Client, False or None, default=None
+        The cluster that fits; None: that of the active dask client, if there is one, else threads; False: threads.
     verbose : int, default=0
         1 shows progress on stderr: bars on a terminal, lines elsewhere; above 1 each step of the solver, too.
 
@@ -154,6 +156,7 @@ class HSSSVC(StoreClassifier):
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
+        client: Any = None,
         verbose: int = 0,
     ) -> None:
         self.C = C
@@ -184,6 +187,7 @@ class HSSSVC(StoreClassifier):
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.client = client
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -205,8 +209,8 @@ class HSSSVC(StoreClassifier):
         return self
 
     def _learn(self, store: Any, config: Any, *sinks: Any) -> dict[str, Any]:
-        Cs = () if "C" in (config.search.options or ()) else self._Cs()
-        found = self._heard(partial(train_path, store, config, Cs), *sinks)
+        Cs = () if "C" in config.search.chosen else self._Cs()
+        found = self._heard(partial(train_path, store, config, Cs), store, *sinks)
         self.path_ = {report["C"]: model for model, report in found}
         self.reports_ = {report["C"]: report for _, report in found}
         report = self.choose(max(self.path_)).reports_[self.C_]

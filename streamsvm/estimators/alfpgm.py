@@ -17,6 +17,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.estimators.base import StoreClassifier, StoreEstimator
 from streamsvm.estimators.support_vectors import SupportVectors, given_rows
 from streamsvm.models import KernelModel
+from streamsvm.predict import decisions_of
 
 ALFPGM_OPTIONS = (
     "pairs",
@@ -113,7 +114,7 @@ break_ties, random_state : as in `SVC`
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
-    metric, metric_params, search_params, scale, memory_limit, n_jobs, verbose : as in `DCSVC`
+    metric, metric_params, search_params, scale, memory_limit, n_jobs, client, verbose : as in `DCSVC`
         C, kernel, gamma, scale and metric may be "search".
     pairs : int, default=500
         Pairs p that join a working set; with free support vectors of the last one it has up to 4 p rows.
@@ -181,6 +182,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
+        client: Any = None,
         verbose: int = 0,
     ) -> None:
         self.C = C
@@ -211,6 +213,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.client = client
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -231,7 +234,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         (n, n_classes * (n_classes - 1) / 2), positive for the first class of each pair."""
         if self.decision_function_shape == "ovr" or len(self._known_classes()) == 2:
             return super().decision_function(X)
-        return np.concatenate(list(self._blocks(X, _of_pairs)))
+        return self._answers(X, _of_pairs)
 
     def predict(self, X: Any) -> np.ndarray:
         """(n,) labels by LIBSVM's vote; equal votes are the first class's, or decided by confidence (break_ties)."""
@@ -253,7 +256,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
 
     def _weights(self, config: Any, store: Store) -> np.ndarray:
         """(n_classes,) the factors on C."""
-        labels, counts = np.unique(store.y, return_counts=True)
+        labels, counts = store.classes.values, store.classes.counts
         if config.class_weight is None:
             return np.ones(len(labels))
         if config.class_weight == "balanced":
@@ -321,6 +324,7 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
+        client: Any = None,
         verbose: int = 0,
     ) -> None:
         self.kernel = kernel
@@ -347,6 +351,7 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.client = client
         self.verbose = verbose
 
     random_state = None
@@ -360,7 +365,7 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
 
     def predict(self, X: Any) -> np.ndarray:
         """(n,) values."""
-        return np.concatenate(list(self._decisions(X)))
+        return self._answers(X, decisions_of)
 
     @property
     def support_(self) -> np.ndarray:

@@ -19,8 +19,8 @@ class AutoSVC(StoreClassifier):
     Parameters
     ----------
     time_budget : float, str or None, default=None
-        Time of `fit`, in seconds, at least 5, or as "60s", "10m" or "2h". None: the search ends by itself, after ten
-        to twenty seconds for most tables of 15,000 rows or more.
+        Time of `fit`, in seconds, at least 5, or as "60s", "10m" or "2h". None: the search takes about as long as
+        the fit, or ten seconds where that is longer, on a machine of two cores.
     class_weight : dict, "balanced" or None, default=None
         Factors on C by class, above 0; "balanced" is n_samples / (n_classes * count).
     probability : bool, "sigmoid" or "isotonic", default=False
@@ -36,6 +36,8 @@ class AutoSVC(StoreClassifier):
         Bytes, or as "2GiB"; bounds the whole process (None: most of what is free). Data beyond it is read from disk.
     n_jobs : int or None, default=None
         Threads; None or -1 is every core (one, inside a parallel joblib worker).
+    client : distributed.Client, False or None, default=None
+        The cluster that fits; None: that of the active dask client, if there is one, else threads; False: threads.
     verbose : int, default=0
         1 shows progress on stderr: bars on a terminal, lines elsewhere; above 1 each step of the solver, too.
 
@@ -84,6 +86,7 @@ class AutoSVC(StoreClassifier):
         random_state: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
+        client: Any = None,
         verbose: int = 0,
     ) -> None:
         self.time_budget = time_budget
@@ -93,6 +96,7 @@ class AutoSVC(StoreClassifier):
         self.random_state = random_state
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.client = client
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:

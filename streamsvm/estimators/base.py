@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -25,12 +26,14 @@ from streamsvm.data.sources import computed, frame_array, is_dask, is_dask_frame
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.estimators.callbacks import CallbackSupport, watched
+from streamsvm.estimators.clients import joined
+from streamsvm.estimators.lazily import lazy_answers
 from streamsvm.estimators.searched import SEARCH, chosen, with_search
 from streamsvm.events import Events, Sink, warn
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
 from streamsvm.models.files import save_model
 from streamsvm.parallel.engine import Engine
-from streamsvm.predict import answers_of, decisions_of, predict_blocks
+from streamsvm.predict import decisions_of, predict_blocks
 from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.progress.shown import shown
 from streamsvm.train import train_in_memory
@@ -48,6 +51,7 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
     scale: str
     memory_limit: int | str | None
     n_jobs: int | None
+    client: Any = None
     verbose: int
     probability: bool | str = False
     metric: str = "none"
@@ -60,7 +64,7 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
 
     def _learn(self, store: Store, config: FitConfig, *sinks: Sink) -> dict[str, Any]:
         """Trains `model_`; the report."""
-        self.model_, report = self._heard(partial(train_in_memory, store, config), *sinks)
+        self.model_, report = self._heard(partial(train_in_memory, store, config), store, *sinks)
         self.objective_, self.dual_gap_ = report["objective"], report["gap"]
         self._tell_choices(report)
         return report
@@ -74,10 +78,27 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         if "expected" in report:
             self.expected_ = report["expected"]
 
-    def _heard(self, fit: Callable[[Events], T], *sinks: Sink) -> T:
-        """What a fit returns. Its warnings are Python's, its progress is shown as `verbose` says."""
+    def _heard(self, fit: Callable[[Events], T], store: Store, *sinks: Sink) -> T:
+        """What a fit of the store returns. Its warnings are Python's, its progress is shown as `verbose` says."""
+
+        def there(events: Events) -> T:
+            with joined(self.client, store, events):
+                return fit(events)
+
         with shown(self.verbose, type(self).__name__) as lines:
-            return watched(self, lambda callbacks: fit(Events(warn, *sinks, *lines, *callbacks)))
+            return watched(self, lambda callbacks: there(Events(warn, *sinks, *lines, *callbacks)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the client, which is of this process."""
+        state = super().__getstate__()
+        return state | ({"client": False if self.client is False else None} if "client" in state else {})
+
+    def __sklearn_clone__(self) -> Self:
+        """With the same client: there is no copy of one."""
+        clone: Self = super(StoreEstimator, copy(self)).__sklearn_clone__()
+        if "client" in vars(self):
+            clone.client = self.client
+        return clone
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -104,16 +125,14 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _blocks(self, X: Any, ask: Callable[[Any, Rows], Any]) -> Iterator[Any]:
-        """What the model answers for each row block."""
+    def _answers(self, X: Any, ask: Callable[[Any, Rows], np.ndarray]) -> Any:
+        """(n, ...) what ask(model, rows) gives for all rows; of a dask array lazily, as a dask array."""
         check_is_fitted(self)
+        if is_dask(X):
+            return lazy_answers(self.model_, self._checked(X, "no_validation", reset=False)[0], ask)
         store, engine = self._store(X, reset=False), Engine(threads(self.n_jobs))
-        for _, _, answer in predict_blocks(self.model_, store, engine=engine, ask=ask):
-            yield answer
-
-    def _decisions(self, X: Any) -> Iterator[np.ndarray]:
-        """Decision values of each row block."""
-        return self._blocks(X, decisions_of)
+        blocks = predict_blocks(self.model_, store, engine=engine, ask=ask)
+        return np.concatenate([answer for _, _, answer in blocks])
 
     def _config(self) -> FitConfig:
         """The parameters as a configuration. Raises ConfigError, a ValueError, naming the wrong one."""
@@ -186,6 +205,14 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         return None if names is None else tuple(names)
 
 
+def labels_of(classes: np.ndarray, model: Any, rows: Rows) -> np.ndarray:
+    return classes[model.codes_of(*model.answers(rows))]
+
+
+def _probable(model: Any, rows: Rows) -> np.ndarray:
+    return model.answers(rows)[1]
+
+
 def _wants_probabilities(estimator: StoreClassifier) -> bool:
     if not estimator.probability:
         raise AttributeError("predict_proba is there with probability=True only")
@@ -210,17 +237,18 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
 
     def decision_function(self, X: Any) -> np.ndarray:
         """(n,) for two classes, positive for classes_[1]; else (n, n_classes)."""
-        return np.concatenate(list(self._decisions(X)))
+        return self._answers(X, decisions_of)
 
     def predict(self, X: Any) -> np.ndarray:
-        """(n,) labels, with `probability` the most probable ones; a dask array or Store is read block by block."""
-        codes = [self.model_.codes_of(*answers) for answers in self._blocks(X, answers_of)]
-        return self.classes_[np.concatenate(codes)]
+        """(n,) labels, with `probability` the most probable ones. A Store is read block by block; of a dask array the
+        answer is one, too, here and in all that follows."""
+        check_is_fitted(self)
+        return self._answers(X, partial(labels_of, self.classes_))
 
     @available_if(_wants_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
         """(n, n_classes) probabilities, the largest that of `predict`; with `probability` only."""
-        return np.concatenate([proba for _, proba in self._blocks(X, answers_of)])
+        return self._answers(X, _probable)
 
     @available_if(_wants_probabilities)
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -232,7 +260,9 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         """Mean accuracy on X and y; of a Store, on its own labels where y is None."""
         if isinstance(X, Store) and y is None:
             y, sample_weight = X.y, X.sample_weight if sample_weight is None else sample_weight
-        return super().score(X, _computed(y), sample_weight)
+        from sklearn.metrics import accuracy_score  # loads much
+
+        return float(accuracy_score(_computed(y), _computed(self.predict(X)), sample_weight=sample_weight))
 
     def _class_weight(self, classes: np.ndarray, y: np.ndarray, store: Store) -> Any:
         """class_weight by label text, as the configuration keeps it, checked by scikit-learn's rules."""
@@ -241,7 +271,7 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         if self.class_weight is None or isinstance(self.class_weight, str):
             return self._config_weight(self.class_weight)
         weights = compute_class_weight(self.class_weight, classes=classes, y=y)
-        texts = label_texts(np.unique(store.y)).tolist()
+        texts = label_texts(store.classes.values).tolist()
         return self._config_weight(dict(zip(texts, weights, strict=True)))
 
     def _config_weight(self, weight: Any) -> Any:

@@ -20,7 +20,8 @@ from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.parallel.engine import Engine
 from streamsvm.tasks.base import Targets
 from streamsvm.tasks.pairs import n_columns, signs
-from streamsvm.training.prepare import prepare, row_weights
+from streamsvm.training.prepare import prepare
+from streamsvm.training.weights import row_weights
 
 BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
 STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambda = 1 / (n C)
@@ -77,6 +78,8 @@ class BudgetedSVC(StoreClassifier):
         Bytes, or as "2GiB"; bounds the whole process.
     n_jobs : int or None, default=None
         Threads; None or -1 is every core.
+    client : distributed.Client, False or None, default=None
+        The cluster that fits; None: that of the active dask client, if there is one, else threads; False: threads.
     verbose : int, default=0
         1 shows progress on stderr: bars on a terminal, lines elsewhere; above 1 each step of the solver, too.
 
@@ -138,6 +141,7 @@ class BudgetedSVC(StoreClassifier):
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
+        client: Any = None,
         verbose: int = 0,
     ) -> None:
         self.C = C
@@ -162,6 +166,7 @@ class BudgetedSVC(StoreClassifier):
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.client = client
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -9,8 +10,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.estimators.base import StoreClassifier, StoreEstimator, classes_of
+from streamsvm.estimators.base import StoreClassifier, StoreEstimator, classes_of, labels_of
 from streamsvm.metrics import ranking
+from streamsvm.predict import decisions_of
 from streamsvm.tasks import task_of
 
 
@@ -84,6 +86,8 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         Bytes, or as "2GiB"; bounds the whole process. Rows beyond it are read from a scratch folder in each pass.
     n_jobs : int or None, default=None
         Threads; None or -1 is every core.
+    client : distributed.Client, False or None, default=None
+        The cluster that fits; None: that of the active dask client, if there is one, else threads; False: threads.
     verbose : int, default=0
         1 shows progress on stderr: bars on a terminal, lines elsewhere; above 1 each step of the solver, too.
 
@@ -142,6 +146,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
+        client: Any = None,
         verbose: int = 0,
     ) -> None:
         self.C = C
@@ -165,6 +170,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.client = client
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -196,7 +202,7 @@ class CuttingPlaneRanker(_Linear):
     Parameters
     ----------
     C, kernel, gamma, degree, coef0, kernel_params, landmarks, tol, method, max_passes, random_state, scale, \
-memory_limit, n_jobs, verbose :
+memory_limit, n_jobs, client, verbose :
         As in `CuttingPlaneSVC`; nothing is searched. There is no intercept: differences do not see it.
 
     Attributes
@@ -243,6 +249,7 @@ memory_limit, n_jobs, verbose :
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
+        client: Any = None,
         verbose: int = 0,
     ) -> None:
         self.C = C
@@ -259,6 +266,7 @@ memory_limit, n_jobs, verbose :
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.client = client
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, qid: Any = None, sample_weight: Any = None) -> Self:
@@ -272,26 +280,27 @@ memory_limit, n_jobs, verbose :
             check_consistent_length(X, qid)
         store, y = self._training_store(X, y, sample_weight, qid)
         classes = classes_of(y, store.sample_weight)
-        task = "ordinal" if store.qid is None else "rank"
+        task = "rank" if store.has_qid else "ordinal"
         self._found(self._learn(store, config.model_copy(update={"task": task})))
         self.classes_ = classes
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
         """(n,) scores: the higher, the later in the order of the labels."""
-        return np.concatenate(list(self._decisions(X)))
+        return self._answers(X, decisions_of)
 
     def predict(self, X: Any) -> np.ndarray:
         """(n,) labels where fit was given no queries, else scores."""
-        f = self.decision_function(X)
-        return self.classes_[self.model_.codes_of(f)] if task_of(self.model_.task).has_labels else f
+        check_is_fitted(self)
+        has_labels = task_of(self.model_.task).has_labels
+        return self._answers(X, partial(labels_of, self.classes_) if has_labels else decisions_of)
 
     def score(self, X: Any, y: Any = None, qid: Any = None) -> float:
         """Share of the pairs of X that are in the right order, ties half. Raises ValueError where there are none."""
         if isinstance(X, Store) and y is None:
             y, qid = X.y, X.qid
         groups = np.zeros(len(y), np.int64) if qid is None else np.unique(qid, return_inverse=True)[1]
-        swapped = ranking(np.asarray(y), self.decision_function(X), groups)["swapped_pairs"]
+        swapped = ranking(np.asarray(y), np.asarray(self.decision_function(X)), groups)["swapped_pairs"]
         if swapped is None:
             raise DataError("no query has rows of two labels; there are no pairs to score")
         return 1.0 - swapped

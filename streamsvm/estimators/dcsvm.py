@@ -98,6 +98,8 @@ class DCSVC(SupportVectors, StoreClassifier):
         Bytes, or as "2GiB"; bounds the whole process (None: most of what is free). Data beyond it is read from disk.
     n_jobs : int or None, default=None
         Threads; None or -1 is every core (one, inside a parallel joblib worker).
+    client : distributed.Client, False or None, default=None
+        The cluster that fits; None: that of the active dask client, if there is one, else threads; False: threads.
     verbose : int, default=0
         1 shows progress on stderr: bars on a terminal, lines elsewhere; above 1 each step of the solver, too.
 
@@ -174,6 +176,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         scale: str = "none",
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
+        client: Any = None,
         verbose: int = 0,
     ) -> None:
         self.C = C
@@ -205,6 +208,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         self.scale = scale
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
+        self.client = client
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:

@@ -6,43 +6,41 @@ reaches the workers. What a lost worker held is made again: results by dask, val
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-import dask
 from dask.sizeof import sizeof
-from distributed import Client, KilledWorker, LocalCluster, performance_report
-from distributed.comm import CommClosedError
+from distributed import Client, KilledWorker
 
 from streamsvm.errors import ClusterError, ConfigError
 from streamsvm.events import Events, Joined, Warned, ignore
-from streamsvm.parallel.contact import CONNECT_S, Contact, brief, lacking
-from streamsvm.parallel.engine import Engine, Later, call, merged_in_tree, name_of
-from streamsvm.parallel.machine import cores
-from streamsvm.private.distributed import BoundedClient
+from streamsvm.parallel.arrivals import INLINE_BYTES, Arrivals, Remote
+from streamsvm.parallel.clients import (
+    begun_report,
+    connected,
+    disconnect,
+    end_report,
+    local_cluster,
+    warnings_alone,
+)
+from streamsvm.parallel.contact import Contact, address_of, brief, lacking
+from streamsvm.parallel.engine import Engine, Later, merged_by_level, name_of
 from streamsvm.progress import Meter
-from streamsvm.storage.atomic import whole_file
 
 T = TypeVar("T")
 LOST = (CancelledError, KilledWorker, OSError)  # what a client hears of a worker that is gone
 TRIES = 6  # of a value whose worker was lost
 HELD_SHARE = 0.3  # of the workers' memory, for what they keep between tasks
-INLINE_BYTES = 4096  # of a value that goes with its task, through the scheduler
-# Of our own workers. Not distributed's MALLOC_TRIM_THRESHOLD_: memory that goes back to the system at every release
-# and comes again page by page took a third of the time of solving parts.
-ENVIRONMENT = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
+WIDEST = 256  # a window that grows, as its values are small
 
 
 def open_cluster(
@@ -61,106 +59,34 @@ def open_cluster(
         raise ConfigError(
             f"--workers {workers}: the workers are those of --scheduler {scheduler}; give one of them"
         )
-    _warnings_alone()
+    warnings_alone()
     with ExitStack() as opened:
         if scheduler is not None:
-            client = _connected(scheduler)
+            client = connected(scheduler)
         else:
             assert workers is not None
-            cluster = opened.enter_context(_local_cluster(workers, memory_limit))
+            cluster = opened.enter_context(local_cluster(workers, memory_limit))
             client = Client(cluster, direct_to_workers=True, set_as_default=False)
-        opened.callback(_disconnect, client)
+        opened.callback(disconnect, client)
         if performance_report is not None:
-            report = _begun_report(client, performance_report)
-            opened.callback(_end_report, client, report, performance_report, events)
+            report = begun_report(client, performance_report)
+            opened.callback(end_report, client, report, performance_report, events)
         engine = ClusterEngine(client, events)
         engine.opened = opened.pop_all()
         return engine
 
 
-def _warnings_alone() -> None:
-    """distributed tells by itself, with a traceback, of each connection that ends: no line for users who do not ask."""
-    if "distributed" not in dask.config.get("logging", {}):
-        logging.getLogger("distributed").setLevel(logging.WARNING)
+def joined_cluster(client: Client, events: Events = ignore) -> ClusterEngine:
+    """The engine of the cluster of another client, which is left as it is: it may wait, or be used meanwhile.
 
-
-def _connected(scheduler: str) -> Client:
-    try:
-        return BoundedClient(scheduler, timeout=CONNECT_S, direct_to_workers=True, set_as_default=False)
-    except (OSError, ValueError, TypeError, ImportError, RuntimeError) as error:
-        hint = ""
-        if scheduler.startswith("tls://"):
-            hint = "; certificates are taken from distributed.comm.tls in dask's configuration"
-        elif isinstance(error, CommClosedError):
-            hint = "; the address of one with TLS begins with tls://"
-        raise ClusterError(
-            f"--scheduler {scheduler}: no scheduler answers there ({brief(error)}){hint}"
-        ) from None
-
-
-def _local_cluster(workers: int, memory_limit: int | None) -> LocalCluster:
-    with dask.config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}):
-        return LocalCluster(
-            n_workers=workers,
-            threads_per_worker=max(1, cores() // workers),
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            memory_limit=memory_limit // (workers + 1) if memory_limit else "auto",
-        )
-
-
-def _disconnect(client: Client) -> None:
-    with suppress(OSError, TimeoutError):
-        client.close()
-
-
-def _begun_report(client: Client, path: Path) -> performance_report:
-    if not path.parent.is_dir():
-        raise ConfigError(f"--performance-report {path}: there is no folder {path.parent}")
-    try:
-        client.run_on_scheduler(version, "bokeh")
-    except PackageNotFoundError:
-        raise ConfigError(
-            f"--performance-report {path}: the scheduler has no bokeh, which draws it; "
-            "pip install bokeh there"
-        ) from None
-    report = performance_report()
-    with client.as_current():
-        report.__enter__()
-    return report
-
-
-def _end_report(client: Client, report: performance_report, path: Path, events: Events) -> None:
-    try:
-        if client.status != "running":
-            raise ClusterError("the scheduler is gone")
-        with whole_file(path) as file, client.as_current():
-            report.filename = file.name
-            report.__exit__(None, None, None)
-    except OSError as error:
-        events(Warned(f"--performance-report {path}: was not written ({brief(error)})"))
-
-
-class Remote:
-    """A value on the workers, and how to make it (again, where it was lost)."""
-
-    def __init__(self, make: Callable[[], Any], future: Any = None) -> None:
-        self._make, self._future = make, future
-
-    @property
-    def future(self) -> Any:
-        if self._future is None or self._future.status in ("cancelled", "lost"):
-            self._future = self._make()
-        return self._future
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether it was made, and that raised an error."""
-        return self._future is not None and self._future.status == "error"
-
-    def forget(self) -> None:
-        self._future = None
+    Raises ClusterError where its scheduler does not answer.
+    """
+    with ExitStack() as opened:
+        own = connected(address_of(client), client.security)
+        opened.callback(disconnect, own)
+        engine = ClusterEngine(own, events)
+        engine.opened = opened.pop_all()
+        return engine
 
 
 class ClusterEngine(Engine):
@@ -237,14 +163,17 @@ class ClusterEngine(Engine):
         phase: str = "map",
         events: Events = ignore,
     ) -> tuple[list[Any], Any]:
-        both = self._tasks(fn, [(*shared, *job) for job in zip(items, *more, strict=True)])
-        owns = [self._task(_first, (pair,)) for pair in both]
-        parts = (self._task(_second, (pair,)) for pair in both)
-        merged = merged_in_tree(lambda a, b: self._task(merge, (a, b)), parts)
-        meter = Meter(events, phase, len(items))
+        both = [
+            (pair,) for pair in self._tasks(fn, [(*shared, *job) for job in zip(items, *more, strict=True)])
+        ]
+        owns = self._tasks(_first, both)
+        merged = merged_by_level(partial(self._consumed, merge), self._consumed(_second, both))
+        found, meter = list[Any](), Meter(events, phase, len(items))
         with closing(meter):
-            self._watch(owns, meter)
-            found = [self._counted(own, meter, number) for number, own in enumerate(owns)]
+            arrivals = Arrivals(self._contact, self._result, meter)
+            arrivals.add(owns)
+            while arrivals:
+                found += arrivals.take(len(arrivals))
         return found, self._result(merged)
 
     def require_folder(self, folder: Path) -> None:
@@ -264,52 +193,62 @@ class ClusterEngine(Engine):
         self.opened.close()
 
     def _results(
-        self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int, meter: Meter
+        self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int | None, meter: Meter
     ) -> Iterator[Any]:
-        begun, number = deque[Remote](), 0
+        """By windows; one of small values that nobody chose grows, as each costs a talk with the scheduler."""
+        arrivals, size = Arrivals(self._contact, self._result, meter), window or 2 * self.slots
+        grows = window is None
 
         def begin(count: int) -> None:
-            tasks = self._tasks(fn, list(islice(jobs, count)))
-            self._watch(tasks, meter, number + len(begun))
-            begun.extend(tasks)
+            nonlocal grows
+            wanted = list(islice(jobs, count))
+            grows = grows and not any(self._is_large(arg) for job in wanted for arg in job)
+            arrivals.add(self._tasks(fn, wanted))
 
         with closing(meter):
-            begin(2 * window)
-            while begun:
-                yield self._counted(begun.popleft(), meter, number)
-                number += 1
-                if len(begun) <= window:
-                    begin(window)
+            begin(2 * size)
+            while arrivals:
+                found = arrivals.take(size)
+                if grows and arrivals.are_small:
+                    size = max(size, min(2 * size, WIDEST))
+                if len(arrivals) <= size:
+                    begin(2 * size + 1 - len(found) - len(arrivals))  # the first of these waits no longer
+                yield from found
 
-    def _watch(self, tasks: list[Remote], meter: Meter, first: int = 0) -> None:
-        """Counts tasks in the order in which they end, which is not that of their results."""
-        for number, task in enumerate(tasks, first):
-            future = self._persist(partial(getattr, task, "future"))
-            future.add_done_callback(partial(_count, meter, number))
-
-    def _counted(self, task: Remote, meter: Meter, number: int) -> Any:
-        result = self._result(task)
-        meter.end(number)  # as `_watch` did, unless its worker was lost
-        return result
-
-    def _tasks(self, fn: Callable[..., Any], jobs: list[tuple[Any, ...]]) -> list[Remote]:
+    def _tasks(self, fn: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[Remote]:
         """fn(*job) of each job, under way; arguments too large to go with a task are sent to the workers first."""
-        large = [arg for job in jobs for arg in job if self._is_large(arg)]
-        sent = iter(self._scatter(large))
+        sent = iter(self._scatter([arg for job in jobs for arg in job if self._is_large(arg)]))
+
+        def there(arg: Any) -> Any:
+            if isinstance(arg, Later):
+                return self._tasks(arg.read, [arg.args])[0]
+            return next(sent) if self._is_large(arg) else arg
+
+        ready = [tuple(map(there, job)) for job in jobs]
+        futures = self._persist(lambda: self._submitted(fn, ready)) if ready else []
         return [
-            self._task(fn, tuple(next(sent) if self._is_large(arg) else arg for arg in job)) for job in jobs
+            Remote(partial(self._submitted_one, fn, job), future)
+            for job, future in zip(ready, futures, strict=True)
         ]
 
-    def _task(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Remote:
-        args = tuple(self._task(arg.read, arg.args) if isinstance(arg, Later) else arg for arg in args)
+    def _consumed(self, fn: Callable[..., Any], jobs: Sequence[tuple[Remote, ...]]) -> list[Remote]:
+        """As `_tasks`, of values that nothing else takes: workers let go of them as soon as these are made."""
+        tasks = self._tasks(fn, jobs)
+        for arg in chain.from_iterable(jobs):
+            arg.forget()
+        return tasks
 
-        def submit() -> Any:
-            here = [arg.future if isinstance(arg, Remote) else arg for arg in args]
-            return self._client.submit(call, fn, *here, key=f"{name_of(fn)}-{uuid4().hex}")
+    def _submitted(self, fn: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Futures of fn(*job), which go to the scheduler in one message."""
+        columns = [
+            [arg.future if isinstance(arg, Remote) else arg for arg in column]
+            for column in zip(*jobs, strict=True)
+        ]
+        keys = [f"{name_of(fn)}-{uuid4().hex}" for _ in jobs]
+        return self._client.map(fn, *columns, key=keys, pure=False)
 
-        task = Remote(submit)
-        self._persist(lambda: task.future)
-        return task
+    def _submitted_one(self, fn: Callable[..., Any], job: tuple[Any, ...]) -> Any:
+        return self._submitted(fn, [job])[0]
 
     def _scatter(self, values: list[Any]) -> list[Remote]:
         futures = self._persist(lambda: self._contact.send(values)) if values else []
@@ -320,7 +259,7 @@ class ClusterEngine(Engine):
 
     @staticmethod
     def _is_large(value: Any) -> bool:
-        return not isinstance(value, Remote) and sizeof(value) > INLINE_BYTES
+        return not isinstance(value, Remote | Later) and sizeof(value) > INLINE_BYTES
 
     def _result(self, task: Remote) -> Any:
         return self._persist(lambda: self._contact.result(task.future), task)
@@ -348,11 +287,6 @@ class ClusterEngine(Engine):
                     task.forget()
                 self._contact.renew()
         raise AssertionError("unreachable")
-
-
-def _count(meter: Meter, number: int, future: Any) -> None:
-    if future.status == "finished":
-        meter.end(number)
 
 
 def _first(pair: Any) -> Any:

@@ -18,7 +18,7 @@ from distributed import Client
 
 from streamsvm.errors import ClusterError
 from streamsvm.events import Events, Warned
-from streamsvm.private.distributed import run, scatter, silent
+from streamsvm.private.distributed import gather, run, scatter, silent, wait
 
 T = TypeVar("T")
 WAIT_S = 10.0  # for a result, before a look at the cluster
@@ -37,7 +37,7 @@ class Contact:
 
     def __init__(self, client: Client, events: Events) -> None:
         self.client, self._events = client, events
-        self.address = getattr(client.scheduler, "address", "")
+        self.address = address_of(client)
         self._direct, self._frozen = True, set[str]()
         self.renew()
 
@@ -107,12 +107,19 @@ class Contact:
             who = next(iter(self._frozen), "a worker")
             raise ConnectionError(f"{who} took no data for {seconds:.0f} s") from None
 
+    def wait(self, future: Any, seconds: float) -> None:
+        """Until it is done, but no longer than so. Raises ClusterError where the scheduler is gone."""
+        wait(self.client, future, seconds)
+        self.require_scheduler()
+
+    def results(self, futures: list[Any]) -> list[Any]:
+        """Of tasks that have ended well, fetched at once."""
+        return gather(self.client, futures, MOVE_S)
+
     def result(self, future: Any) -> Any:
         """Of a task. Raises what it raised."""
         while not future.done():
-            with suppress(TimeoutError):
-                future.exception(timeout=WAIT_S)  # fetches nothing
-            self.require_scheduler()
+            self.wait(future, WAIT_S)
         patience = MOVE_S
         while True:
             try:
@@ -166,6 +173,11 @@ class Contact:
         except OSError:
             return False
         return found.get(address) == 0
+
+
+def address_of(client: Client) -> str:
+    """Of its scheduler."""
+    return str(getattr(client.scheduler, "address", ""))
 
 
 def lacking(who: str, error: ImportError) -> ClusterError:

@@ -74,10 +74,11 @@ class Engine:
     ) -> Iterator[Any]:
         """fn(*shared, item, ...) for each item and what `more` has beside it, in order.
 
-        At most `window` results (default: two a slot) wait to be taken while as many are being made.
+        At most `window` results (default: two a slot, on a cluster more where they are small) wait to be taken while
+        as many are being made.
         """
         jobs = ((*shared, *job) for job in zip(items, *more, strict=True))
-        yield from self._results(fn, jobs, window or 2 * self.slots, Meter(events, phase, len(items)))
+        yield from self._results(fn, jobs, window, Meter(events, phase, len(items)))
 
     def map_reduce(
         self,
@@ -144,8 +145,10 @@ class Engine:
         return _pools(len(sys.modules)).limit(limits=1)
 
     def _results(
-        self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int, meter: Meter
+        self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int | None, meter: Meter
     ) -> Iterator[Any]:
+        size = window or 2 * self.slots
+
         def counted(number: int, *args: Any) -> Any:
             if meter.is_closed:
                 return None
@@ -160,7 +163,7 @@ class Engine:
 
         numbered = enumerate(jobs)
         try:
-            for results in ahead(compute, iter(lambda: list(islice(numbered, window)), [])):
+            for results in ahead(compute, iter(lambda: list(islice(numbered, size)), [])):
                 yield from results
         finally:
             meter.close()  # a window that nobody takes ends with the tasks at work
@@ -205,3 +208,11 @@ def merged_in_tree(merge: Callable[[T, T], T], parts: Iterable[T]) -> T:
         right = trees.pop()
         trees.append(merge(trees.pop(), right))
     return trees[0]
+
+
+def merged_by_level(merge: Callable[[list[tuple[T, T]]], list[T]], parts: list[T]) -> T:
+    """The tree of `merged_in_tree`, where `merge` merges many pairs at once."""
+    while len(parts) > 1:
+        alone = parts[-1:] if len(parts) % 2 else []
+        parts = merge(list(zip(parts[::2], parts[1::2], strict=False))) + alone
+    return parts[0]

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
 from streamsvm.parallel.engine import Engine
+
+_client: ContextVar[Any] = ContextVar("_client", default=None)
+
+
+@contextmanager
+def on_client(client: Any) -> Iterator[None]:
+    """Engines that are opened inside compute on the cluster of this dask client, if there is one."""
+    token = _client.set(client)
+    try:
+        yield
+    finally:
+        _client.reset(token)
 
 
 def open_engine(
@@ -17,13 +33,16 @@ def open_engine(
     events: Events = ignore,
     performance_report: Path | None = None,
 ) -> Engine:
-    """The engine that options ask for: a cluster where a scheduler or workers are given, else threads."""
-    if scheduler is None and workers is None:
+    """The engine that options ask for: a cluster where a scheduler, workers or a client are given, else threads."""
+    client = _client.get()
+    if scheduler is None and workers is None and client is None:
         if performance_report is not None:
             raise ConfigError(
                 f"--performance-report {performance_report}: is of a cluster; give --workers or --scheduler too"
             )
         return Engine(threads)
-    from streamsvm.parallel.cluster import open_cluster
+    from streamsvm.parallel.cluster import joined_cluster, open_cluster
 
+    if scheduler is None and workers is None:
+        return joined_cluster(client, events)
     return open_cluster(scheduler, workers, memory_limit, events, performance_report)

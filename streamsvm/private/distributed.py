@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
-from distributed import Client
+from distributed import Client, Future, get_client
 from distributed.comm import connect
 
 
@@ -37,6 +38,32 @@ def scatter(
     """Futures of the values, each on one of the workers (None: any). Raises TimeoutError, which is an OSError."""
     options = {"direct": direct, "workers": workers, "hash": False}
     return client.sync(client._scatter, values, callback_timeout=seconds, **options)
+
+
+def wait(client: Client, future: Any, seconds: float) -> None:
+    """Until a future is done, but no longer than so.
+
+    `Future.exception(timeout)` raises to say so, and what that raises keeps its callers' frames and what they hold.
+    """
+
+    async def ended() -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(future._exception(), seconds)
+
+    client.sync(ended)
+
+
+def gather(client: Client, futures: list[Any], seconds: float) -> list[Any]:
+    """`client.gather`, which waits for ever for a worker that is frozen. Raises TimeoutError."""
+    return client.sync(client._gather, futures, callback_timeout=seconds)
+
+
+def kept_values(keys: list[Any]) -> dict[Any, Any]:
+    """What workers keep under these keys, for the task that asks. The scheduler is told that somebody waits."""
+    client = get_client()
+    futures: dict[Any, Any] = {key: Future(key, client) for key in keys}
+    client._inform_scheduler_of_futures()
+    return dict(client.gather(futures))
 
 
 def run(client: Client, seconds: float, fn: Callable[..., Any], *args: Any, **options: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from streamsvm.events import STEPS, Event, Progress, Record
+from streamsvm.events import STEPS, Event, Joined, Progress, Record
 from streamsvm.storage.human import heading
 
 Say = Callable[[str], None]
@@ -35,6 +35,19 @@ class Steps:
             known = {name: value for name, value in vars(record.event).items() if value is not None}
             facts = "  ".join(f"{heading(name)} {short(value)}" for name, value in known.items())
             self._say(f"{record.t:.1f} s  {facts}")
+
+
+class Clusters:
+    """An event sink that says in a line which cluster computes from here on."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    def __call__(self, record: Record[Event]) -> None:
+        told = record.event
+        if isinstance(told, Joined):
+            counts = "  ".join(f"{name} {count}" for name, count in told.facts.items())
+            self._say(f"on {told.scheduler}  {counts}" + (f"  {told.dashboard}" if told.dashboard else ""))
 
 
 def line_of(told: Progress) -> str:

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from streamsvm.events import Sink
-from streamsvm.progress.lines import Minutes, Say, Steps
+from streamsvm.progress.lines import Clusters, Minutes, Say, Steps
 
 EVERY_S = 5.0  # between lines of progress where stderr is no terminal: a notebook, a log
 
 
 @contextmanager
 def shown(verbose: int, name: str) -> Iterator[list[Sink]]:
-    """Sinks that write to stderr: none for 0; progress for 1, as bars on a terminal, else as lines; above 1 a line for
-    each step of the solver, too. The last line tells how long the fit of `name` took."""
+    """Sinks that write to stderr: none for 0; progress for 1, as bars on a terminal, else as lines, and which cluster
+    computes; above 1 a line for each step of the solver, too. The last line tells how long the fit of `name` took."""
     if verbose <= 0:
         yield []
         return
@@ -29,12 +29,12 @@ def shown(verbose: int, name: str) -> Iterator[list[Sink]]:
 @contextmanager
 def _sinks(verbose: int) -> Iterator[list[Sink]]:
     if not sys.stderr.isatty():
-        yield [Minutes(_say, EVERY_S), *_steps(verbose, _say)]
+        yield [Minutes(_say, EVERY_S), Clusters(_say), *_steps(verbose, _say)]
         return
     from streamsvm.progress.bars import Bars
 
     with Bars() as bars:
-        yield [bars, *_steps(verbose, bars.say)]
+        yield [bars, Clusters(bars.say), *_steps(verbose, bars.say)]
 
 
 def _steps(verbose: int, say: Say) -> list[Sink]:

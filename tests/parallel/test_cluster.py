@@ -24,9 +24,10 @@ from streamsvm.errors import ClusterError, ConfigError, CorruptDataError
 from streamsvm.events import Events, Progress
 from streamsvm.models.files import load_model
 from streamsvm.parallel import contact
-from streamsvm.parallel.cluster import INLINE_BYTES, ClusterEngine, Remote, open_cluster
+from streamsvm.parallel.arrivals import INLINE_BYTES, Remote
+from streamsvm.parallel.cluster import ClusterEngine, open_cluster
 from streamsvm.parallel.contact import Contact
-from streamsvm.parallel.engine import Engine, Later
+from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.open import open_engine
 from streamsvm.predict import evaluate, predict_blocks
 from streamsvm.train import plan, train
@@ -90,9 +91,11 @@ class TestEngine:
         assert here == there  # to the last bit
 
     def test_large_values_do_not_pass_the_scheduler(self, engine, monkeypatch):
-        submitted, submit = [], engine._client.submit
+        submitted, submit = [], engine._client.map
         monkeypatch.setattr(
-            engine._client, "submit", lambda *args, **more: submitted.append(args) or submit(*args, **more)
+            engine._client,
+            "map",
+            lambda fn, *args, **more: submitted.extend(args) or submit(fn, *args, **more),
         )
         large = np.ones(100_000)
         shared, held = engine.share(large), engine.hold(np.copy, [large] * 3)
@@ -109,6 +112,53 @@ class TestEngine:
     def test_an_error_in_a_task_reaches_the_caller_as_it_is(self, engine):
         with pytest.raises(CorruptDataError, match="chunk 7"):
             list(engine.map(_fail, [7]))
+
+    def test_results_before_an_error_are_taken_first(self, engine):
+        found = engine.map(_fail_at, range(9), [5] * 9)
+        assert [next(found) for _ in range(5)] == [*range(5)]
+        with pytest.raises(CorruptDataError, match="chunk 5"):
+            next(found)
+
+    @pytest.mark.parametrize(
+        ("floats", "window", "least", "most"),
+        [(1, None, 40, 513), pytest.param(1, 3, 4, 7, marks=SLOW), (1000, None, 4, 9)],
+    )
+    def test_as_many_are_under_way_as_their_values_allow(
+        self, engine, monkeypatch, floats, window, least, most
+    ):
+        """Two windows of two a slot, or as many as asked; more where results and arguments are small."""
+        begun, submitted = [], engine._submitted
+        monkeypatch.setattr(engine, "_submitted", lambda fn, jobs: begun.extend(jobs) or submitted(fn, jobs))
+        found = engine.map(np.ones, [floats] * 150, window=window)
+        under_way = [len(begun) - taken for taken, _ in enumerate(found)]
+        assert least <= max(under_way) <= most
+
+    def test_small_results_are_fetched_together(self, engine, monkeypatch):
+        fetched, fetch = [], contact.gather
+        monkeypatch.setattr(
+            contact,
+            "gather",
+            lambda client, futures, *more: fetched.append(len(futures)) or fetch(client, futures, *more),
+        )
+        assert list(engine.map(abs, range(60))) == [*range(60)]
+        assert max(fetched) > 4
+        fetched.clear()
+        assert len(list(engine.map(np.ones, [1 << 17] * 12))) == 12
+        assert sum(fetched[1:]) == 0  # after the first ones, of which the size was not known
+
+    def test_a_task_counts_when_it_ends_though_one_before_it_does_not(self, engine):
+        done = []
+        events = Events(lambda record: done.append((time.monotonic(), record.event.done)))
+        list(engine.map(time.sleep, [0.7] + [0.0] * 6, events=events))
+        last = done[-1][0]
+        assert max(number for when, number in done if when < last - 0.1) > 2
+
+    def test_workers_keep_nothing_of_a_reduction(self, engine):
+        engine.map_reduce(_own, _add, range(9))
+        deadline = time.monotonic() + 10
+        while engine._client.run_on_scheduler(_tasks_there) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert engine._client.run_on_scheduler(_tasks_there) == 0
 
     @pytest.mark.slow  # processes that have to be waited for
     def test_what_a_lost_worker_held_is_made_again(self, engine):
@@ -129,7 +179,7 @@ class TestEngine:
             engine.require_folder(tmp_path)
 
     def test_no_scheduler(self, monkeypatch):
-        monkeypatch.setattr("streamsvm.parallel.cluster.CONNECT_S", 1)
+        monkeypatch.setattr("streamsvm.parallel.clients.CONNECT_S", 1)
         for address in ("tcp://127.0.0.1:9", "nonsense://x"):
             with pytest.raises(ClusterError, match=f"--scheduler {address}: no scheduler answers there"):
                 open_cluster(address, None, None)
@@ -148,8 +198,9 @@ def test_a_worker_that_leaves_while_values_are_sent_costs_another_try(engine, mo
         raise KeyError("tcp://127.0.0.1:44583")
 
     monkeypatch.setattr(contact, "scatter", first_fails)
-    shared = engine.share(np.arange(3))
-    assert list(engine.map(_dot, [np.ones(3)], [np.ones(3)], shared=(shared,))) == [6.0]
+    ones = np.ones(1000)
+    shared = engine.share(ones)
+    assert list(engine.map(_dot, [ones], [ones], shared=(shared,))) == [2000.0]
     assert "a worker was lost" in told[0].event.message
 
 
@@ -201,13 +252,14 @@ def test_the_model_is_that_of_threads(name, store, cluster, tmp_path):
 )
 def test_dask_knows_the_size_of_what_travels(name, cluster, tmp_path, monkeypatch):
     """And nothing above a few KiB goes with a task, through the scheduler."""
-    task, inline = ClusterEngine._task, []
+    submitted, inline = ClusterEngine._submitted, []
 
-    def weighed(self, fn, args):
-        inline.extend(len(cloudpickle.dumps(arg)) for arg in args if not isinstance(arg, Remote | Later))
-        return task(self, partial(_weighed, fn), args)
+    def weighed(self, fn, jobs):
+        args = [arg for job in jobs for arg in job if not isinstance(arg, Remote)]
+        inline.extend(len(cloudpickle.dumps(arg)) for arg in args)
+        return submitted(self, partial(_weighed, fn), jobs)
 
-    monkeypatch.setattr(ClusterEngine, "_task", weighed)
+    monkeypatch.setattr(ClusterEngine, "_submitted", weighed)
     X, y = data(4)
     store = write(tmp_path / "s.zarr", Rows(X), y, step=N, chunk_rows=300)
     train(store, fit_config(name, scheduler=cluster.scheduler_address), model_path=tmp_path / "m.zarr")
@@ -310,6 +362,14 @@ def _weighed(fn, *args):
 
 def _prefixes(dask_scheduler):
     return list(dask_scheduler.task_prefixes)
+
+
+def _tasks_there(dask_scheduler):
+    return sum(key.startswith(("own", "first", "second", "add")) for key in dask_scheduler.tasks)
+
+
+def _fail_at(x, bad):
+    return x if x != bad else _fail(x)
 
 
 def _times(a, x, y):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from streamsvm.events import Events, Progress
-from streamsvm.parallel.engine import Engine, merged_in_tree
+from streamsvm.parallel.engine import Engine, merged_by_level, merged_in_tree
 
 
 def test_results_come_in_the_order_of_the_items():
@@ -32,6 +32,19 @@ def test_reduction_keeps_the_order(threads):
 )
 def test_the_tree_of_a_reduction_follows_from_the_number_of_items(count, tree):
     assert merged_in_tree(lambda a, b: f"({a}{b})", map(str, range(count))) == tree
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 6, 11, 37])
+def test_a_tree_merged_level_by_level_is_the_same(count):
+    parts, levels = [str(number) for number in range(count)], []
+
+    def merge(pairs):
+        levels.append(len(pairs))
+        return [f"({a}{b})" for a, b in pairs]
+
+    tree = merged_in_tree(lambda a, b: f"({a}{b})", parts)
+    assert merged_by_level(merge, parts) == tree
+    assert len(levels) == (count - 1).bit_length()
 
 
 def test_what_is_shared_comes_first_and_what_is_held_is_read_in_the_task():

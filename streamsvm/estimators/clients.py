@@ -1,0 +1,123 @@
+"""Which cluster an estimator's fit computes on: its parameter `client`, or the dask client that is active."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
+from streamsvm.events import Events, Warned
+from streamsvm.parallel.open import on_client
+
+MOST_SHARE = 0.3  # of a worker's memory, for rows that come from this process
+
+
+@contextmanager
+def joined(given: Any, store: Store, events: Events) -> Iterator[None]:
+    """A fit inside computes on the cluster of the client `given`; None: of the active one; False: on threads.
+
+    The client is used to find the cluster, and left as it is. Where workers cannot have what a fit needs, threads
+    compute, with a warning; or, with a client that was given, ConfigError is raised.
+    """
+    client = _active() if given is None else _required(given)
+    why = client and _obstacle(client, store)
+    if why and given is not None:
+        raise ConfigError(f"client: {why}; give client=False to fit on the threads of this process")
+    if why:
+        events(Warned(f"fitted on threads, not on the cluster of the active dask client: {why}"))
+    with on_client(None if why else client):
+        yield
+
+
+def _active() -> Any:
+    """The active client; None inside a task, which would wait for workers that wait for it."""
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import Client, get_worker
+
+    with suppress(ValueError):
+        get_worker()
+        return None
+    with suppress(ValueError):
+        client = Client.current()
+        return client if client.status == "running" and not client.asynchronous else None
+    return None
+
+
+def _required(given: Any) -> Any:
+    """The client; None for False. Raises ConfigError."""
+    if given is False:
+        return None
+    is_client = False
+    if "distributed" in sys.modules:
+        from distributed import Client
+
+        is_client = isinstance(given, Client)
+    if not is_client:
+        raise ConfigError(f"client: found {given!r}, expected a distributed.Client, False or None")
+    if given.asynchronous:
+        raise ConfigError("client: found an asynchronous one, expected distributed.Client(...)")
+    if given.status != "running":
+        raise ConfigError(f"client: found one that is {given.status}, expected one that is connected")
+    return given
+
+
+def _obstacle(client: Any, store: Store) -> str | None:
+    """What keeps the workers that there are from computing a fit."""
+    limits = [worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
+    most = MOST_SHARE * min(filter(None, limits), default=float("inf"))
+    if store.url is None and _is_larger(store, most):
+        return (
+            f"the data comes from this process and takes more than {MOST_SHARE:.0%} of a worker's memory; "
+            "write it to a store that the workers see"
+        )
+    blind = _blind(client)
+    return blind and f"the worker at {blind} does not see this machine's {tempfile.gettempdir()}"
+
+
+def _blind(client: Any) -> str | None:
+    """A worker that shares no files with this process."""
+    from streamsvm.parallel.contact import REACH_S
+    from streamsvm.private.distributed import run
+
+    with (
+        tempfile.NamedTemporaryFile() as file,
+        suppress(TimeoutError),
+    ):  # one that is frozen is waited for later
+        seen = run(client, REACH_S, os.path.exists, file.name, on_error="return")
+        return next((address for address, sees in seen.items() if sees is not True), None)
+    return None
+
+
+def _is_larger(store: Store, most: float) -> bool:
+    """Whether the store as it travels has more bytes: of a dask array, what its graph holds."""
+    import cloudpickle
+
+    try:
+        cloudpickle.Pickler(_Bounded(most), protocol=5).dump(store)
+    except _Full:
+        return True
+    return False
+
+
+class _Full(Exception):
+    pass
+
+
+class _Bounded:
+    """A file that keeps nothing, and is full after so many bytes."""
+
+    def __init__(self, most: float) -> None:
+        self._left = most
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        self._left -= size
+        if self._left < 0:
+            raise _Full
+        return size

@@ -1,0 +1,91 @@
+"""Clients of clusters: of one that runs, or of processes on this machine; and dask's page of what they did."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import dask
+from distributed import Client, LocalCluster, Security, performance_report
+from distributed.comm import CommClosedError
+
+from streamsvm.errors import ClusterError, ConfigError
+from streamsvm.events import Events, Warned
+from streamsvm.parallel.contact import CONNECT_S, brief
+from streamsvm.parallel.machine import cores
+from streamsvm.private.distributed import BoundedClient
+from streamsvm.storage.atomic import whole_file
+
+# Of our own workers. Not distributed's MALLOC_TRIM_THRESHOLD_: memory that goes back to the system at every release
+# and comes again page by page took a third of the time of solving parts.
+ENVIRONMENT = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
+
+
+def warnings_alone() -> None:
+    """distributed tells by itself, with a traceback, of each connection that ends: no line for users who do not ask."""
+    if "distributed" not in dask.config.get("logging", {}):
+        logging.getLogger("distributed").setLevel(logging.WARNING)
+
+
+def connected(scheduler: str, security: Security | None = None) -> Client:
+    """A client of the scheduler at this address; security: None is that of dask's configuration."""
+    options = {} if security is None else {"security": security}
+    try:
+        return BoundedClient(
+            scheduler, timeout=CONNECT_S, direct_to_workers=True, set_as_default=False, **options
+        )
+    except (OSError, ValueError, TypeError, ImportError, RuntimeError) as error:
+        hint = ""
+        if scheduler.startswith("tls://"):
+            hint = "; certificates are taken from distributed.comm.tls in dask's configuration"
+        elif isinstance(error, CommClosedError):
+            hint = "; the address of one with TLS begins with tls://"
+        raise ClusterError(
+            f"--scheduler {scheduler}: no scheduler answers there ({brief(error)}){hint}"
+        ) from None
+
+
+def local_cluster(workers: int, memory_limit: int | None) -> LocalCluster:
+    with dask.config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}):
+        return LocalCluster(
+            n_workers=workers,
+            threads_per_worker=max(1, cores() // workers),
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            memory_limit=memory_limit // (workers + 1) if memory_limit else "auto",
+        )
+
+
+def disconnect(client: Client) -> None:
+    with suppress(OSError, TimeoutError):
+        client.close()
+
+
+def begun_report(client: Client, path: Path) -> performance_report:
+    if not path.parent.is_dir():
+        raise ConfigError(f"--performance-report {path}: there is no folder {path.parent}")
+    try:
+        client.run_on_scheduler(version, "bokeh")
+    except PackageNotFoundError:
+        raise ConfigError(
+            f"--performance-report {path}: the scheduler has no bokeh, which draws it; "
+            "pip install bokeh there"
+        ) from None
+    report = performance_report()
+    with client.as_current():
+        report.__enter__()
+    return report
+
+
+def end_report(client: Client, report: performance_report, path: Path, events: Events) -> None:
+    try:
+        if client.status != "running":
+            raise ClusterError("the scheduler is gone")
+        with whole_file(path) as file, client.as_current():
+            report.filename = file.name
+            report.__exit__(None, None, None)
+    except OSError as error:
+        events(Warned(f"--performance-report {path}: was not written ({brief(error)})"))
