@@ -144,6 +144,7 @@ def ended(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow  # every command in a process of its own
 @pytest.mark.timeout(900)
 def test_the_readme_can_be_followed_in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

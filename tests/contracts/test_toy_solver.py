@@ -15,6 +15,7 @@ TOY = Toy("toy_solver")
 NAME = ("--solver", "toy-descent", "--gamma", "0.5", "--C", "5")
 
 
+@pytest.mark.slow  # processes, which import a solver of others
 def test_the_command_line_and_its_help_know_it(store):
     help_text = " ".join(TOY.command("fit", "--help").stdout.split())
     assert "alfpgm, toy- descent (default dcsvm)" in help_text

@@ -35,7 +35,7 @@ RECIPES = {
     "linear": ("linear_table.py",),
     "hss": ("hss_table.py",),
     "alfpgm": ("alfpgm_table.py",),
-    "cluster": ("cluster_table.py", "--only", "early,bytes"),
+    "cluster": ("cluster_table.py", "--only", "early,bsgd,bytes"),
     "cost": ("cost_table.py", "--only", "threads,plan"),
     "calibration": ("calibration_table.py",),
     "tune": ("tune_table.py",),
@@ -49,11 +49,14 @@ RECIPES = {
     "starting": ("starting.py",),
     "kernels": ("kernels_table.py",),
     "gradients": ("gradient_tiles.py",),
+    "regrouping": ("regroup_table.py",),
     "metric": ("metric_table.py",),
     "choice": ("choice_table.py",),
+    "scale": ("scale_table.py",),
+    "rate": ("engine_rate.py",),
 }
 # by themselves, as users start them, or within 1 GiB that this process may have passed; the others in this process
-PROCESSES = {"stream", "soak", "cluster", "commands", "dask"}
+PROCESSES = {"stream", "soak", "cluster", "commands", "dask", "rate"}
 RNG = np.random.default_rng(7)
 
 
@@ -284,6 +287,16 @@ def test_memory_of_every_process_is_watched(tables):
 
 
 @pytest.mark.slow
+def test_tasks_a_second_are_measured_by_turns(tables):
+    (rows,) = tables("rate").values()
+    assert [row["way"] for row in rows] == [
+        "Client.map and gather",
+        "ClusterEngine.map",
+        "ClusterEngine.map_reduce",
+    ]
+
+
+@pytest.mark.slow
 def test_infinite_digits(tables):
     found = tables("digits")
     assert found["Infinite MNIST"][0]["rows"] == 400
@@ -350,6 +363,13 @@ def test_processes_decide_as_threads(tables):
     rows = tables("cluster")["Early prediction of covtype on processes"]
     assert [row["on"] for row in rows] == ["threads", "cluster of 2", "2 processes"]
     assert all(row["difference"] < 1e-6 for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["covtype", "mnist", "ijcnn1", "a9a"])
+def test_budgets_are_compared(tables, name):
+    rows = tables("cluster")[f"Budgeted descent of {name} by regions side by side"]
+    assert [row["partitions"] for row in rows] == [1, 2, 4, 8, *([8, 1] if name == "covtype" else [])]
 
 
 @pytest.mark.slow
@@ -478,10 +498,23 @@ def test_kernels_are_compared(tables):
     assert len(ijcnn1) == len(kernel_names()) + 2  # three of matern
 
 
+@pytest.mark.slow  # four fits
+def test_memory_is_told_as_the_rows_grow(tables):
+    budget, early = tables("scale").values()
+    assert [row["rows"] for row in budget] == [row["rows"] for row in early] == [20_000, 40_000]
+    assert all(row["support vectors"] <= 50 for row in budget)
+    assert all(0 < row["rows a second"] < 1e7 and row["peak memory"] > 50e6 for row in (*budget, *early))
+
+
 def test_gradients_are_timed_next_to_values(tables):
     ratios, columns = tables("gradients").values()
     assert [row["features"] for row in ratios] == ["8", "16", "54", "123", "123, 11% filled", "784"]
     assert [row["kernel"] for row in columns] == ["rbf", "matern", "laplacian"]
+
+
+def test_rows_are_regrouped(tables):
+    for (row,) in tables("regrouping").values():
+        assert (row["files"], row["parts"]) == (1, 40)
 
 
 @pytest.mark.slow
