@@ -31,7 +31,7 @@ SAMPLE_S, MOST_SAMPLE = 60.0, 60_000  # budget of the usual sample; rows of the 
 REGION_STEPS = 3.0  # times the last step, that the search in regions takes
 
 # Where no time is given none decides, and the same command chooses the same again: seconds are counted then.
-SEARCH_S = 10.0  # of a search, or as long as the fit where that is longer
+SEARCH_S = 10.0  # of a search without regions, or as long as the fit where that is longer
 VALUE_S = 5e-9  # of a row and a support vector
 COLUMN_S, PAIR_S = 1e-10, 2.5e-11  # more of these in a trial, for each column and pair of classes
 SPARSE = 5  # columns that take as long as an entry of a sparse row
