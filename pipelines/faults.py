@@ -17,6 +17,9 @@ must then decide as that of an undisturbed run, and the store's fault must be na
     disk-full          no space left in the run directory while the state is saved
     state-torn         the fit is killed, its last state cut at a random byte, then --resume
     chunk-damaged      a chunk of the store is overwritten: the fit names it or has read it; restored, --resume
+    scheduler-killed   SIGKILL of the scheduler, which is started again; the fit has --wait-for-scheduler
+    all-killed         one fit, one after the other: ten workers, the scheduler twice, and once the fit, then --resume;
+                       the model has to be the undisturbed one bit for bit. Only where asked for, with --rows 60000
 """
 
 from __future__ import annotations
@@ -31,12 +34,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 from bench import STREAMSVM, asking_for
-from processes import WORKER_BYTES, RelayedCluster
+from processes import WORKER_BYTES, Cluster, RelayedCluster, SupervisedCluster
 from tables import Report, Seconds, Table
 
 from streamsvm.data.store import Store
@@ -56,6 +61,7 @@ SOLVERS: dict[str, list[str]] = {
     name: [*(EVEN if row.needs else KERNEL), *asking_for(name), *MORE.get(name, [])]
     for name, row in CATALOGUE.items()
 } | {"early": [*KERNEL, "--early", *PARTS]}
+WAITS = ["--wait-for-scheduler", "2m"]
 LONGEST_S = 600  # a fit that takes longer hangs
 CLOSE = 2e-2  # difference of decision values, over their size, that tolerances explain
 
@@ -66,7 +72,7 @@ class Trial:
 
     bench: Bench
     solver: str
-    cluster: RelayedCluster
+    cluster: Any  # that the fault befalls
     folder: Path
     store: Path
     moment_s: float
@@ -74,20 +80,10 @@ class Trial:
 
     def fit(self, *more: str, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
         """On the cluster, or with a prefix on threads."""
-        where = [] if prefix else ["--scheduler", self.cluster.address]
-        command = [
-            *STREAMSVM,
-            "fit",
-            "--store",
-            self.store,
-            "--model",
-            self.folder / "model",
-            "--json",
-            "--no-search",
-            *where,
-        ]
-        command += ["--run-dir", self.folder / "run", "--checkpoint-every", "2 steps"]
-        command += [*SOLVERS[self.solver], *more]
+        model, run = self.folder / "model", self.folder / "run"
+        command = [*STREAMSVM, "fit", "--store", self.store, "--model", model, "--json", "--no-search"]
+        command += [] if prefix else ["--scheduler", self.cluster.address]
+        command += ["--run-dir", run, "--checkpoint-every", "2 steps", *SOLVERS[self.solver], *more]
         return subprocess.Popen(
             [*prefix, *map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
@@ -97,6 +93,14 @@ class Trial:
 
     def wait(self) -> None:
         time.sleep(self.moment_s)
+
+    def bits(self) -> str:
+        """A digest of every array of the model; attributes tell seconds, too."""
+        digest = sha256()
+        for path in sorted((self.folder / "model").rglob("*")):
+            if path.is_file() and path.name != "zarr.json":
+                digest.update(path.relative_to(self.folder).as_posix().encode() + path.read_bytes())
+        return digest.hexdigest()
 
 
 def _undisturbed(trial: Trial) -> None:
@@ -210,6 +214,36 @@ def _chunk_damaged(trial: Trial) -> None:
         trial.resumed()
 
 
+def _scheduler_killed(trial: Trial) -> None:
+    fit = trial.fit(*WAITS)
+    trial.wait()
+    trial.cluster.kill_scheduler()
+    _ended(fit)
+
+
+def _all_killed(trial: Trial) -> None:
+    """At random moments, each after the cluster is whole again."""
+    kills = ["worker"] * 10 + ["scheduler"] * 2 + ["fit"]
+    trial.rng.shuffle(kills)
+    fit = trial.fit(*WAITS)
+    for kill in kills:
+        time.sleep(trial.rng.random() * trial.bench.seconds[trial.solver] / len(kills))
+        if fit.poll() is not None:
+            raise AssertionError(f"it ended before the {kill} was killed; give more --rows ({_ended(fit)})")
+        if kill == "worker":
+            trial.rng.choice(trial.cluster.workers()).kill()
+        elif kill == "scheduler":
+            trial.cluster.kill_scheduler()
+        else:
+            fit.kill()
+            fit.communicate()
+            fit = trial.fit("--resume", *WAITS)
+        trial.cluster.settle()
+    _ended(fit)
+    if (found := trial.bits()) != trial.bench.bits[trial.solver]:
+        raise AssertionError(f"the model is not the undisturbed one bit for bit ({found})")
+
+
 FAULTS: dict[str, Callable[[Trial], None]] = {
     "worker-killed": _worker_killed,
     "workers-killed": _workers_killed,
@@ -221,7 +255,11 @@ FAULTS: dict[str, Callable[[Trial], None]] = {
     "disk-full": _disk_full,
     "state-torn": _state_torn,
     "chunk-damaged": _chunk_damaged,
+    "scheduler-killed": _scheduler_killed,
+    "all-killed": _all_killed,
 }
+SUPERVISED = {"scheduler-killed", "all-killed"}
+SHORT = [fault for fault in FAULTS if fault != "all-killed"]
 
 
 @dataclass
@@ -233,6 +271,7 @@ class Bench:
     frozen_s: float
     seconds: dict[str, float] = field(default_factory=dict)
     decisions: dict[str, np.ndarray] = field(default_factory=dict)
+    bits: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         write_stores(self.folder, self.rows)
@@ -246,24 +285,27 @@ class Bench:
             began = time.perf_counter()
             _undisturbed(trial)
             self.seconds[solver] = time.perf_counter() - began
-            self.decisions[solver] = self.decide(trial)
+            self.decisions[solver], self.bits[solver] = self.decide(trial), trial.bits()
 
     def decide(self, trial: Trial) -> np.ndarray:
         return load_model(trial.folder / "model").decision_function(self.test.read(0, self.test.n))
 
     @contextmanager
-    def trial(self, solver: str, share: float, seed: int = 0) -> Iterator[Trial]:
+    def trial(
+        self, solver: str, share: float, seed: int = 0, made: type[Cluster] = RelayedCluster
+    ) -> Iterator[Trial]:
         moment, rng = share * self.seconds.get(solver, 0.0), random.Random(seed)
         with ExitStack() as stack:
-            made = tempfile.TemporaryDirectory(dir=self.folder, ignore_cleanup_errors=True)
-            folder = Path(stack.enter_context(made))
-            cluster = stack.enter_context(RelayedCluster(folder))
+            own = tempfile.TemporaryDirectory(dir=self.folder, ignore_cleanup_errors=True)
+            folder = Path(stack.enter_context(own))
+            cluster = stack.enter_context(made(folder))
             yield Trial(self, solver, cluster, folder, self.folder / "train.zarr", moment, rng)
 
     def try_fault(self, fault: str, solver: str, seed: int) -> float:
         """How far the model's decisions are from the undisturbed one's, over their size. Raises AssertionError."""
         share = random.Random(f"{fault} {solver} {seed}").random()
-        with self.trial(solver, share, seed) as trial:
+        made = SupervisedCluster if fault in SUPERVISED else RelayedCluster
+        with self.trial(solver, share, seed, made) as trial:
             FAULTS[fault](trial)
             found, expected = self.decide(trial), self.decisions[solver]
         return float(np.abs(found - expected).max() / np.abs(expected).max())
@@ -327,9 +369,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--trials", type=int, default=20, metavar="N", help="of each fault, solvers by turns")
-    parser.add_argument(
-        "--only", type=lambda text: text.split(","), default=list(FAULTS), metavar="FAULT,..."
-    )
+    parser.add_argument("--only", type=lambda text: text.split(","), default=[*SHORT], metavar="FAULT,...")
     parser.add_argument(
         "--solvers", type=lambda text: text.split(","), default=list(SOLVERS), metavar="SOLVER,..."
     )

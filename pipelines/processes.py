@@ -28,10 +28,11 @@ class Cluster:
     folder: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     address: str = ""
+    port: int = 0  # of the scheduler; 0: any
 
     def __enter__(self) -> Self:
         file = self.folder / f"scheduler-{time.monotonic_ns()}.json"
-        self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", file)
+        self._start("scheduler", "--host", "127.0.0.1", "--port", self.port, "--scheduler-file", file)
         _wait(file.exists, "the scheduler")
         _wait(lambda: _read(file), "the scheduler")
         self.address = _read(file)["address"]
@@ -53,10 +54,13 @@ class Cluster:
 
     def kill(self) -> None:
         for process in self.processes:
+            children = []
             with suppress(psutil.NoSuchProcess):
-                for child in psutil.Process(process.pid).children(recursive=True):
+                children = psutil.Process(process.pid).children(recursive=True)
+            process.kill()  # first: it may start another child
+            for child in children:
+                with suppress(psutil.NoSuchProcess):
                     child.kill()
-            process.kill()
             process.wait()
         self.processes.clear()
 
@@ -70,15 +74,43 @@ class Cluster:
         return found
 
     def _registered(self) -> int:
-        """Workers that the scheduler has heard of since this one was started."""
+        """Workers that are there, as the last scheduler that was started tells."""
         log = (self.folder / "cluster.log").read_text(encoding="utf-8", errors="replace")
-        return log.rpartition("Scheduler at:")[2].count("Register worker addr:")
+        told = log.rpartition("Scheduler at:")[2]
+        return told.count("Register worker addr:") - told.count("Remove worker addr:")
 
     def _start(self, *what: object) -> None:
         command = [sys.executable, "-m", "distributed.cli.dask_" + str(what[0]), *map(str, what[1:])]
         with (self.folder / "cluster.log").open("ab") as log:
             quiet = ["--no-dashboard"] if what[0] == "worker" else ["--dashboard-address", "127.0.0.1:0"]
-            self.processes.append(subprocess.Popen([*command, *quiet], stdout=log, stderr=log))
+            command = [*self.around(), *command, *quiet]
+            self.processes.append(subprocess.Popen(command, stdout=log, stderr=log))
+
+    def around(self) -> list[str]:
+        """The command that runs each of the processes, if any."""
+        return []
+
+
+class SupervisedCluster(Cluster):
+    """Whatever ends is started again, as systemd or Kubernetes would: the scheduler at the same port."""
+
+    def __enter__(self) -> Self:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        return super().__enter__()
+
+    def around(self) -> list[str]:
+        return ["sh", "-c", 'while true; do "$@"; sleep 1; done', "supervised"]
+
+    def kill_scheduler(self) -> None:
+        for process in psutil.Process(self.processes[0].pid).children():
+            process.kill()
+        (self.folder / "cluster.log").write_bytes(b"")  # nobody is registered any more
+
+    def settle(self) -> None:
+        """Until all are there that were killed."""
+        time.sleep(1.0)  # which the scheduler may take to hear of it
+        _wait(lambda: self._registered() == WORKERS, "the workers")
 
 
 class RelayedCluster(Cluster):

@@ -30,6 +30,7 @@ from streamsvm.options.base import (
     Scale,
     Size,
     SolverOptions,
+    Time,
     Whole,
 )
 from streamsvm.options.choices import OneOf, choices
@@ -107,7 +108,14 @@ class FitConfig(Options):
     threads: Annotated[Count, Field(description="Threads of this process; else every core")] = None
     workers: Annotated[Count, Field(description="Processes on this machine that do the work, if any")] = None
     scheduler: Annotated[
-        str | None, Field(description="Address of a dask.distributed scheduler whose workers do the work")
+        str | None,
+        Field(
+            description="Address of a dask.distributed scheduler whose workers do the work, or file:PATH of its file"
+        ),
+    ] = None
+    wait_for_scheduler: Annotated[
+        Time | None,
+        Field(description="Seconds for which a scheduler that is gone is waited for; else the run ends"),
     ] = None
     checkpoint_every: Annotated[
         Every, Field(description="How often the run directory gets the state: seconds, or 'N steps'")

@@ -37,6 +37,7 @@ def rules() -> Iterator[Rule]:
         for option in task_options(name):
             yield Rule(option, f"task {name}", "task", partial(eq, name))
     yield Rule("probability.folds", "a fit with probabilities", "probability.method", bool)
+    yield Rule("wait_for_scheduler", "a fit on a cluster that has one", "scheduler", bool)
     yield from MetricConfig.rules
     yield from SearchConfig.rules
 

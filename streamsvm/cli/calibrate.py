@@ -14,6 +14,7 @@ from streamsvm.cli.options import (
     ModelIn,
     PerformanceReport,
     Scheduler,
+    WaitForScheduler,
     Workers,
     XName,
     YName,
@@ -42,6 +43,7 @@ def calibrate(
     y: YName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
+    wait_for_scheduler: WaitForScheduler = None,
     performance_report: PerformanceReport = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,7 +55,10 @@ def calibrate(
     rows, target = open_store(store, x, y), out or model
     if target != model:  # in its place, a model loses nothing but probabilities
         require_model_place(target, force=force, option="--out")
-    with progress() as events, engine(workers, scheduler, performance_report, events) as tasks:
+    with (
+        progress() as events,
+        engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
+    ):
         calibrated, n = held_out(load_model(model), rows, method, engine=tasks, events=events)
         save_model(calibrated, target)
     facts = {"model": str(target), "method": method, "n": n}

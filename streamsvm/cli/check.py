@@ -10,6 +10,7 @@ from streamsvm.cli.options import (
     AsJson,
     PerformanceReport,
     Scheduler,
+    WaitForScheduler,
     Workers,
     XName,
     YName,
@@ -25,6 +26,7 @@ def check(
     y: YName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
+    wait_for_scheduler: WaitForScheduler = None,
     performance_report: PerformanceReport = None,
     as_json: AsJson = False,
 ) -> None:
@@ -32,6 +34,9 @@ def check(
     from streamsvm.data.verify import check as check_store
 
     opened = open_store(store, x, y)
-    with progress() as events, engine(workers, scheduler, performance_report, events) as tasks:
+    with (
+        progress() as events,
+        engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
+    ):
         found = check_store(opened, tasks, events)
     emit(found, as_json=as_json, title=f"{store}: all in order")

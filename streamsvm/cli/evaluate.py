@@ -13,6 +13,7 @@ from streamsvm.cli.options import (
     ModelIn,
     PerformanceReport,
     Scheduler,
+    WaitForScheduler,
     Workers,
     XName,
     YName,
@@ -32,6 +33,7 @@ def evaluate(
     y: YName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
+    wait_for_scheduler: WaitForScheduler = None,
     performance_report: PerformanceReport = None,
     run_dir: Annotated[
         Path | None,
@@ -48,7 +50,10 @@ def evaluate(
     if run_dir is not None:
         require_run(run_dir)
     rows = open_store(store, x, y)
-    with progress() as events, engine(workers, scheduler, performance_report, events) as tasks:
+    with (
+        progress() as events,
+        engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
+    ):
         result = score(load_model(model), rows, engine=tasks, with_curves=run_dir is not None, events=events)
     result |= usage_so_far()
     if run_dir is not None:

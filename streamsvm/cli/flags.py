@@ -103,3 +103,6 @@ WorkersFlag = Annotated[Any, flag("--workers", "workers", CLUSTER)]
 SchedulerFlag = Annotated[
     Any, flag("--scheduler", "scheduler", CLUSTER, metavar="tcp://HOST:PORT", parser=str)
 ]
+WaitFlag = Annotated[
+    Any, flag("--wait-for-scheduler", "wait_for_scheduler", CLUSTER, metavar="60s|10m|2h", parser=str)
+]

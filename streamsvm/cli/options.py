@@ -12,6 +12,7 @@ import typer
 from streamsvm.cli.imports import importing
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events
+from streamsvm.storage.human import parse_time
 
 if TYPE_CHECKING:
     from streamsvm.config import FitConfig
@@ -60,8 +61,27 @@ Scheduler = Annotated[
     str | None,
     typer.Option(
         "--scheduler",
-        help="Address of a dask.distributed scheduler.",
+        help="Address of a dask.distributed scheduler, or file:PATH of its file.",
         metavar="tcp://HOST:PORT",
+        rich_help_panel=CLUSTER,
+    ),
+]
+
+
+def _time(text: str) -> float:
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"found {text!r}, {error}") from None
+
+
+WaitForScheduler = Annotated[
+    Any,
+    typer.Option(
+        "--wait-for-scheduler",
+        parser=_time,
+        help="How long a scheduler that is gone is waited for; else the command ends.",
+        metavar="60s|10m|2h",
         rich_help_panel=CLUSTER,
     ),
 ]
@@ -77,13 +97,23 @@ PerformanceReport = Annotated[
 
 @contextmanager
 def engine(
-    workers: int | None, scheduler: str | None, performance_report: Path | None, events: Events
+    workers: int | None,
+    scheduler: str | None,
+    wait_s: float | None,
+    performance_report: Path | None,
+    events: Events,
 ) -> Iterator[Engine]:
     """Threads, processes or a cluster, for as long as the command needs them."""
     from streamsvm.parallel.open import open_engine
 
+    if wait_s is not None and scheduler is None:
+        raise ConfigError("--wait-for-scheduler: is of a cluster that has one; give --scheduler too")
     opened = open_engine(
-        workers=workers, scheduler=scheduler, events=events, performance_report=performance_report
+        workers=workers,
+        scheduler=scheduler,
+        events=events,
+        performance_report=performance_report,
+        wait_s=wait_s,
     )
     with closing(opened):
         yield opened

@@ -13,6 +13,7 @@ from streamsvm.cli.options import (
     ModelIn,
     PerformanceReport,
     Scheduler,
+    WaitForScheduler,
     Workers,
     XName,
     engine,
@@ -33,6 +34,7 @@ def predict(
     x: XName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
+    wait_for_scheduler: WaitForScheduler = None,
     performance_report: PerformanceReport = None,
     as_json: AsJson = False,
 ) -> None:
@@ -42,7 +44,10 @@ def predict(
         from streamsvm.predict import write_predictions
 
     rows = open_store(store, x)
-    with progress() as events, engine(workers, scheduler, performance_report, events) as tasks:
+    with (
+        progress() as events,
+        engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
+    ):
         wanted = {"decision": decision, "proba": proba}
         write_predictions(load_model(model), rows, out, **wanted, engine=tasks, events=events)
     emit({"out": str(out), "n": rows.n, **usage_so_far()}, as_json=as_json, title="Predictions")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from streamsvm.cli.fit import given_layers, hint_to_resume
-from streamsvm.cli.flags import MemoryLimit, SchedulerFlag, SetOption, WorkersFlag, flag
+from streamsvm.cli.flags import MemoryLimit, SchedulerFlag, SetOption, WaitFlag, WorkersFlag, flag
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import RUN, AsJson, ForceModel, XName, YName, open_store, require_model_place
 from streamsvm.cli.output import emit, emit_table, progress
@@ -63,6 +63,7 @@ def tune(
     force: ForceModel = False,
     workers: WorkersFlag = None,
     scheduler: SchedulerFlag = None,
+    wait_for_scheduler: WaitFlag = None,
     x: XName = None,
     y: YName = None,
     as_json: AsJson = False,

@@ -18,6 +18,7 @@ from pydantic import (
 
 from streamsvm.kernels.table import KERNELS, given_kernels, kernel_names, kernel_row
 from streamsvm.options.choices import OneOf
+from streamsvm.storage.human import parse_time
 
 SIZE_UNITS = {"b": 1} | {
     prefix + unit: base**power
@@ -98,6 +99,7 @@ Bytes = Annotated[Size, Field(gt=0)] | None
 Labels = Annotated[tuple[str, ...], BeforeValidator(_labels)]
 ClassWeight = Annotated[dict[str, float] | Literal["balanced"] | None, BeforeValidator(_class_weight)]
 Every = Annotated[float | str, BeforeValidator(_every)]
+Time = Annotated[float, BeforeValidator(parse_time)]
 Scale = Literal["none", "minmax", "standard", "maxabs", "robust"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -10,19 +9,16 @@ from pydantic import BeforeValidator, Field
 
 from streamsvm.options.base import Count, Options, Rule, Whole
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER, SOLVERS, section_of
+from streamsvm.storage.human import parse_time
 
 Chosen = Literal["solver", "early", "scale", "kernel", "metric", "C", "gamma", "class_weight"]
 BALANCED = "balanced_accuracy"  # a score under which weights of classes may help
-UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 LEAST_BUDGET_S = 5.0  # Python, the store and one small fit
 
 
 def parse_seconds(value: Any) -> float:
-    """Seconds of a time: `60s`, `10m`, `1.5h` or a number. Raises ValueError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", str(value).strip().lower())
-    if match is None or isinstance(value, bool):
-        raise ValueError("expected a time like 60s, 10m or 2h, or a number of seconds")
-    seconds = float(match[1]) * UNITS[match[2]]
+    """Seconds of a time within which something is fitted (see `parse_time`). Raises ValueError."""
+    seconds = parse_time(value)
     if seconds < LEAST_BUDGET_S:
         raise ValueError(f"expected at least {LEAST_BUDGET_S:.0f} s, which loading and one small fit take")
     return seconds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, takewhile
 from typing import Any
 
@@ -50,10 +50,10 @@ class Remote:
 class Arrivals:
     """The results of tasks, taken in the order in which the tasks were begun; `meter` counts them as they end.
 
-    fetch: the result of one task, whatever happens to workers.
+    fetch: the result of the first of tasks, whatever happens to workers; it sees to it that all of them are under way.
     """
 
-    def __init__(self, contact: Contact, fetch: Callable[[Remote], Any], meter: Meter) -> None:
+    def __init__(self, contact: Contact, fetch: Callable[[Sequence[Remote]], Any], meter: Meter) -> None:
         self._contact, self._fetch, self._meter = contact, fetch, meter
         self._begun, self._taken, self._largest = deque[Remote](), 0, 0
 
@@ -72,7 +72,7 @@ class Arrivals:
         together = max(1, TOGETHER_BYTES // self._largest) if self._largest else FIRST
         most = min(most, together, len(self))
         self._wait(most - 1)
-        found = self._together(most) or [self._fetch(self._begun[0])]
+        found = self._together(most) or [self._fetch(self._begun)]
         for result in found:
             self._begun.popleft()
             self._meter.end(self._taken)  # as `_tell` did, unless its worker was lost

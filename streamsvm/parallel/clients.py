@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from contextlib import suppress
+import time
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import dask
 from distributed import Client, LocalCluster, Security, performance_report
@@ -17,7 +20,9 @@ from streamsvm.parallel.contact import CONNECT_S, brief
 from streamsvm.parallel.machine import cores
 from streamsvm.private.distributed import BoundedClient
 from streamsvm.storage.atomic import whole_file
+from streamsvm.storage.human import human_seconds
 
+LEAST_S = 1.0  # to connect in, and between tries
 # Of our own workers. Not distributed's MALLOC_TRIM_THRESHOLD_: memory that goes back to the system at every release
 # and comes again page by page took a third of the time of solving parts.
 ENVIRONMENT = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
@@ -29,14 +34,16 @@ def warnings_alone() -> None:
         logging.getLogger("distributed").setLevel(logging.WARNING)
 
 
-def connected(scheduler: str, security: Security | None = None) -> Client:
-    """A client of the scheduler at this address; security: None is that of dask's configuration."""
-    options = {} if security is None else {"security": security}
+def connected(scheduler: str, security: Security | None = None, timeout_s: float | None = None) -> Client:
+    """A client of the scheduler at this address (see `address_now`); security: None is that of dask's configuration.
+
+    Raises ClusterError where none answers within timeout_s (None: CONNECT_S).
+    """
+    options: dict[str, Any] = {} if security is None else {"security": security}
     try:
-        return BoundedClient(
-            scheduler, timeout=CONNECT_S, direct_to_workers=True, set_as_default=False, **options
-        )
-    except (OSError, ValueError, TypeError, ImportError, RuntimeError) as error:
+        options |= {"timeout": timeout_s or CONNECT_S, "direct_to_workers": True, "set_as_default": False}
+        return BoundedClient(address_now(scheduler), **options)
+    except (OSError, ValueError, TypeError, KeyError, ImportError, RuntimeError) as error:
         hint = ""
         if scheduler.startswith("tls://"):
             hint = "; certificates are taken from distributed.comm.tls in dask's configuration"
@@ -45,6 +52,38 @@ def connected(scheduler: str, security: Security | None = None) -> Client:
         raise ClusterError(
             f"--scheduler {scheduler}: no scheduler answers there ({brief(error)}){hint}"
         ) from None
+
+
+def address_now(scheduler: str) -> str:
+    """What this says, or the file that it names as file:PATH: `dask scheduler --scheduler-file PATH` writes one."""
+    if not scheduler.startswith("file:"):
+        return scheduler
+    return str(json.loads(Path(scheduler.removeprefix("file:")).read_text(encoding="utf-8"))["address"])
+
+
+def first_client(scheduler: str, next_client: Callable[[str], Client] | None) -> Client:
+    """A client of the scheduler at this address, which next_client waits for, told why. Raises ClusterError."""
+    try:
+        return connected(scheduler)
+    except ClusterError as error:
+        if next_client is None:
+            raise
+        return next_client(str(error))
+
+
+def awaited(scheduler: str, wait_s: float, events: Events, why: str) -> Client:
+    """A client of the scheduler that answers at this address within so long; why: there is none now.
+
+    Raises ClusterError.
+    """
+    events(Warned(f"{why}; waiting up to {human_seconds(wait_s)} for one"))
+    until = time.monotonic() + wait_s
+    while (left := until - time.monotonic()) > 0:
+        try:
+            return connected(scheduler, timeout_s=min(max(left, LEAST_S), CONNECT_S))
+        except ClusterError:
+            time.sleep(LEAST_S)  # unless it took the whole timeout, nothing listens there
+    raise ClusterError(f"{why}, and none came within {human_seconds(wait_s)}")
 
 
 def local_cluster(workers: int, memory_limit: int | None) -> LocalCluster:
@@ -57,11 +96,6 @@ def local_cluster(workers: int, memory_limit: int | None) -> LocalCluster:
             dashboard_address="127.0.0.1:0",
             memory_limit=memory_limit // (workers + 1) if memory_limit else "auto",
         )
-
-
-def disconnect(client: Client) -> None:
-    with suppress(OSError, TimeoutError):
-        client.close()
 
 
 def begun_report(client: Client, path: Path) -> performance_report:

@@ -1,7 +1,8 @@
 """A dask.distributed cluster as the engine of a fit: its workers run the tasks, this process only leads.
 
 Values above INLINE_BYTES go from here to the workers and back directly, not through the scheduler, unless it alone
-reaches the workers. What a lost worker held is made again: results by dask, values that came from here by `Remote`.
+reaches the workers. What a lost worker held is made again: results by dask, values that came from here by `Remote`; and
+all that a lost scheduler knew of by `Remote`, where another one is waited for (see `Contact`).
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ from dask.sizeof import sizeof
 from distributed import Client, KilledWorker
 
 from streamsvm.errors import ClusterError, ConfigError
-from streamsvm.events import Events, Joined, Warned, ignore
+from streamsvm.events import Events, Warned, ignore
 from streamsvm.parallel.arrivals import INLINE_BYTES, Arrivals, Remote
 from streamsvm.parallel.clients import (
+    awaited,
     begun_report,
     connected,
-    disconnect,
     end_report,
+    first_client,
     local_cluster,
     warnings_alone,
 )
-from streamsvm.parallel.contact import Contact, address_of, brief, lacking
+from streamsvm.parallel.contact import Contact, address_of, brief, disconnect, lacking
 from streamsvm.parallel.engine import Engine, Later, merged_by_level, name_of
 from streamsvm.progress import Meter
 
@@ -41,6 +43,10 @@ LOST = (CancelledError, KilledWorker, OSError)  # what a client hears of a worke
 TRIES = 6  # of a value whose worker was lost
 HELD_SHARE = 0.3  # of the workers' memory, for what they keep between tasks
 WIDEST = 256  # a window that grows, as its values are small
+MOST_TOGETHER, TASKS_A_SLOT = (
+    8,
+    32,
+)  # pieces of work in one task, and the fewest tasks by which slots end together
 
 
 def open_cluster(
@@ -49,20 +55,25 @@ def open_cluster(
     memory_limit: int | None,
     events: Events = ignore,
     performance_report: Path | None = None,
+    wait_s: float | None = None,
 ) -> ClusterEngine:
     """The engine of a running cluster at address `scheduler`, or of `workers` new processes on this machine.
 
     memory_limit: bytes for all processes on this machine together. performance_report: where dask's page of what
-    happened goes at the end. Raises ClusterError where no scheduler answers, ConfigError.
+    happened goes at the end. wait_s: for how long a scheduler is waited for that is not there, or no longer. Raises
+    ClusterError where no scheduler answers, ConfigError.
     """
     if scheduler is not None and workers is not None:
         raise ConfigError(
             f"--workers {workers}: the workers are those of --scheduler {scheduler}; give one of them"
         )
     warnings_alone()
+    next_client = None
     with ExitStack() as opened:
         if scheduler is not None:
-            client = connected(scheduler)
+            if wait_s is not None:
+                next_client = partial(awaited, scheduler, wait_s, events)
+            client = first_client(scheduler, next_client)
         else:
             assert workers is not None
             cluster = opened.enter_context(local_cluster(workers, memory_limit))
@@ -71,7 +82,7 @@ def open_cluster(
         if performance_report is not None:
             report = begun_report(client, performance_report)
             opened.callback(end_report, client, report, performance_report, events)
-        engine = ClusterEngine(client, events)
+        engine = ClusterEngine(client, events, next_client)
         engine.opened = opened.pop_all()
         return engine
 
@@ -94,14 +105,25 @@ class ClusterEngine(Engine):
 
     is_local = False
 
-    def __init__(self, client: Client, events: Events = ignore) -> None:
+    def __init__(
+        self,
+        client: Client,
+        events: Events = ignore,
+        next_client: Callable[[str], Client] | None = None,
+    ) -> None:
         self._local = Engine()
         self.threads = self._local.threads
-        self._client, self._events = client, events
+        self._events = events
         self.opened = ExitStack()  # what ends with this
-        self._contact = Contact(client, events)
-        self.address = self._contact.address
-        events(Joined(self._contact.address, client.dashboard_link, self.facts()))
+        self._contact = Contact(client, events, next_client)
+
+    @property
+    def address(self) -> str:
+        return self._contact.address
+
+    @property
+    def _client(self) -> Client:
+        return self._contact.client
 
     @property
     def local(self) -> Engine:
@@ -112,12 +134,15 @@ class ClusterEngine(Engine):
         return max(1, sum(self._threads()))
 
     def facts(self) -> dict[str, Any]:
-        return {"threads": self.slots, "workers": len(self._threads())}
+        return self._contact.facts()
 
     def wide(self, count: int) -> tuple[int, int]:
         threads = self._threads()
         few = count < 4 * max(1, sum(threads))
         return (min(threads, default=1), max(1, len(threads))) if few else (1, 4 * max(1, sum(threads)))
+
+    def together(self, count: int) -> int:
+        return max(1, min(MOST_TOGETHER, count // (TASKS_A_SLOT * self.slots)))
 
     def worker_memory(self) -> tuple[int | None, int]:
         """Of the worker with the least memory; the most threads of a worker."""
@@ -130,8 +155,8 @@ class ClusterEngine(Engine):
 
     def _memory_limits(self) -> list[int]:
         """Bytes of each worker, 0 where it has no limit."""
-        workers = self._contact.ask(partial(self._client.scheduler_info, n_workers=-1))["workers"].values()
-        return [int(worker["memory_limit"] or 0) for worker in workers]
+        known = self._contact.ask(lambda client: client.scheduler_info(n_workers=-1))
+        return [int(worker["memory_limit"] or 0) for worker in known["workers"].values()]
 
     def _memory_bytes(self) -> float:
         limits = self._memory_limits()
@@ -170,15 +195,15 @@ class ClusterEngine(Engine):
         merged = merged_by_level(partial(self._consumed, merge), self._consumed(_second, both))
         found, meter = list[Any](), Meter(events, phase, len(items))
         with closing(meter):
-            arrivals = Arrivals(self._contact, self._result, meter)
+            arrivals = Arrivals(self._contact, self._first_result, meter)
             arrivals.add(owns)
             while arrivals:
                 found += arrivals.take(len(arrivals))
-        return found, self._result(merged)
+        return found, self._first_result([merged])
 
     def require_folder(self, folder: Path) -> None:
         with tempfile.NamedTemporaryFile(dir=folder) as file:
-            seen = self._contact.ask(partial(self._client.run, os.path.exists, file.name))
+            seen = self._contact.ask(lambda client: client.run(os.path.exists, file.name))
         blind = [address for address, sees in seen.items() if not sees]
         if blind:
             raise ConfigError(
@@ -191,12 +216,13 @@ class ClusterEngine(Engine):
 
     def close(self) -> None:
         self.opened.close()
+        disconnect(self._client)  # where it is not the first one
 
     def _results(
         self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int | None, meter: Meter
     ) -> Iterator[Any]:
         """By windows; one of small values that nobody chose grows, as each costs a talk with the scheduler."""
-        arrivals, size = Arrivals(self._contact, self._result, meter), window or 2 * self.slots
+        arrivals, size = Arrivals(self._contact, self._first_result, meter), window or 2 * self.slots
         grows = window is None
 
         def begin(count: int) -> None:
@@ -261,12 +287,14 @@ class ClusterEngine(Engine):
     def _is_large(value: Any) -> bool:
         return not isinstance(value, Remote | Later) and sizeof(value) > INLINE_BYTES
 
-    def _result(self, task: Remote) -> Any:
-        return self._persist(lambda: self._contact.result(task.future), task)
+    def _first_result(self, begun: Sequence[Remote]) -> Any:
+        """Of the first of these tasks; after it, all are under way, those too that were lost."""
+        return self._persist(lambda: self._contact.result([task.future for task in begun][0]), begun[0])
 
     def _persist(self, ask: Callable[[], T], task: Remote | None = None) -> T:
-        """ask(), again where workers were lost meanwhile; the task's own errors are raised as they are."""
+        """ask(), again where workers or the scheduler were lost; the task's own errors are raised as they are."""
         for tries in range(1, TRIES + 1):
+            client = self._contact.current()
             try:
                 return ask()
             except ImportError as error:
@@ -275,13 +303,15 @@ class ClusterEngine(Engine):
                 failed = task is not None and task.has_failed and not isinstance(error, KilledWorker)
                 if failed or isinstance(error, ClusterError):
                     raise
-                self._contact.require_scheduler()
-                if not isinstance(error, LOST):
+                is_new = self._contact.current() is not client
+                if not is_new and not isinstance(error, LOST):
                     raise
                 if tries == TRIES:
                     raise ClusterError(
-                        f"workers were lost {TRIES} times over one task ({brief(error)})"
+                        f"workers or schedulers were lost {TRIES} times over one task ({brief(error)})"
                     ) from None
+                if is_new:
+                    continue
                 self._events(Warned(f"a worker was lost, its task runs again ({brief(error)})"))
                 if task is not None:
                     task.forget()

@@ -1,14 +1,13 @@
 """How the leading process reaches a scheduler and its workers, and what it does where one of them is silent.
 
-Raises ClusterError, in one line, where the scheduler is gone, and OSError where a worker is, so that the caller tries
-again.
+Raises ClusterError, in one line, where the scheduler is gone and no other one comes that is waited for, and OSError
+where a worker is, so that the caller tries again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -17,7 +16,7 @@ from dask.sizeof import sizeof
 from distributed import Client
 
 from streamsvm.errors import ClusterError
-from streamsvm.events import Events, Warned
+from streamsvm.events import Events, Joined, Warned
 from streamsvm.private.distributed import gather, run, scatter, silent, wait
 
 T = TypeVar("T")
@@ -33,13 +32,28 @@ LOADED = "import streamsvm.kernels.tiles, streamsvm.data.regroup"  # numba, scip
 
 
 class Contact:
-    """To a cluster, by a client. Data goes to workers directly, unless the scheduler alone reaches them."""
+    """To a cluster, by a client. Data goes to workers directly, unless the scheduler alone reaches them.
 
-    def __init__(self, client: Client, events: Events) -> None:
-        self.client, self._events = client, events
+    next_client: waits for another scheduler, told why, where that is wanted. That one knows nothing: the futures of the
+    client before it are cancelled, so that each `Remote` is made anew when it is asked for.
+    """
+
+    def __init__(
+        self, client: Client, events: Events, next_client: Callable[[str], Client] | None = None
+    ) -> None:
+        self.client, self._events, self._next_client = client, events, next_client
         self.address = address_of(client)
-        self._direct, self._frozen = True, set[str]()
+        self._direct, self._frozen, self._most = True, set[str](), 0
         self.renew()
+        self._tell()
+
+    def facts(self) -> dict[str, int]:
+        """Threads in all, and workers."""
+        workers = self.workers()
+        return {"threads": max(1, sum(workers.values())), "workers": len(workers)}
+
+    def _tell(self) -> None:
+        self._events(Joined(self.address, self.client.dashboard_link, self.facts()))
 
     def renew(self) -> None:
         """Waits for a worker, and finds out how to reach them. Raises ClusterError where one lacks a package."""
@@ -47,22 +61,43 @@ class Contact:
         self._require_package()
         self._choose_way()
 
-    def require_scheduler(self) -> None:
-        if self.client.status != "running":
-            raise ClusterError(f"the scheduler at {self.address} is gone")
+    def current(self) -> Client:
+        """The client, of a scheduler that is there: another one than before, where that is gone and one is waited for.
 
-    def ask(self, question: Callable[[], T]) -> T:
+        Raises ClusterError.
+        """
+        if self.client.status != "running":
+            self._replace()
+        return self.client
+
+    def _replace(self, why: str = "") -> None:
+        """Another client in the place of this one. Raises ClusterError."""
+        gone, wait_for_another = f"the scheduler at {self.address} is gone{why}", self._next_client
+        if wait_for_another is None:
+            raise ClusterError(gone) from None
+        self._next_client = None  # where none comes, nobody waits again
+        disconnect(self.client)
+        self.client, self._next_client = wait_for_another(gone), wait_for_another
+        self.address, self.client.direct_to_workers = address_of(self.client), self._direct
+        self.wait_for_workers()
+        with suppress(TimeoutError):  # for all that there were, so that tasks are as wide as before
+            self.ask(lambda client: client.wait_for_workers(self._most, timeout=CONNECT_S))
+        self.renew()
+        self._tell()
+
+    def ask(self, question: Callable[[Client], T]) -> T:
         """What the scheduler answers; whatever the client raises where there is none is a ClusterError."""
-        self.require_scheduler()
-        try:
-            return question()
-        except TimeoutError:
-            self.require_scheduler()
-            raise
-        except Exception as error:
-            if self.client.status == "running" and not isinstance(error, OSError):
-                raise
-            raise ClusterError(f"the scheduler at {self.address} is gone ({brief(error)})") from None
+        while True:
+            client = self.current()
+            try:
+                return question(client)
+            except TimeoutError:
+                if self.current() is client:
+                    raise
+            except Exception as error:
+                if client.status == "running" and not isinstance(error, OSError):
+                    raise
+                self._replace(f" ({brief(error)})")
 
     def workers(self) -> dict[str, int]:
         """Threads of each worker, by address."""
@@ -70,21 +105,22 @@ class Contact:
             with suppress(
                 TimeoutError
             ):  # a dead scheduler is called for longer than it takes to know that it is
-                return self.ask(partial(self.client.nthreads, callback_timeout=REACH_S))
+                found = self.ask(lambda client: client.nthreads(callback_timeout=REACH_S))
+                self._most = max(self._most, len(found))
+                return found
 
     def wait_for_workers(self) -> None:
         """Until there is one. A task waits too: a cluster that starts workers on demand starts one for it."""
         if self.workers():
             return
-        demand = self.ask(partial(self.client.submit, int, key=f"demand-{uuid4().hex}"))
-        come = partial(self.client.wait_for_workers, 1, timeout=CONNECT_S)
+        demand = self.ask(lambda client: client.submit(int, key=f"demand-{uuid4().hex}"))
         with suppress(TimeoutError):
-            self.ask(come)
+            self.ask(_a_worker)
             return
         self._events(Warned("the cluster has no workers; waiting for one"))
         while not self.workers():
             with suppress(TimeoutError):
-                self.ask(come)
+                self.ask(_a_worker)
         del demand  # which held its place until now
 
     def send(self, values: list[Any]) -> list[Any]:
@@ -108,9 +144,9 @@ class Contact:
             raise ConnectionError(f"{who} took no data for {seconds:.0f} s") from None
 
     def wait(self, future: Any, seconds: float) -> None:
-        """Until it is done, but no longer than so. Raises ClusterError where the scheduler is gone."""
+        """Until it is done or cancelled, but no longer than so. Raises ClusterError where the scheduler is gone."""
         wait(self.client, future, seconds)
-        self.require_scheduler()
+        self.current()
 
     def results(self, futures: list[Any]) -> list[Any]:
         """Of tasks that have ended well, fetched at once."""
@@ -132,18 +168,18 @@ class Contact:
 
     def _require_awake(self, future: Any) -> None:
         """Raises ConnectionError where none that has a result answers."""
-        holders = self.ask(partial(self.client.who_has, [future])).get(future.key, ())
+        holders = self.ask(lambda client: client.who_has([future])).get(future.key, ())
         if len(self._silent(holders)) == len(holders):
             raise ConnectionError(f"{', '.join(holders) or 'the worker'} does not answer")
 
     def _require_package(self) -> None:
         """Raises ClusterError where the scheduler or a worker cannot load what tasks are made of."""
         try:
-            self.ask(partial(self.client.run_on_scheduler, exec, LOADED, {}))
+            self.ask(lambda client: client.run_on_scheduler(exec, LOADED, {}))
         except ImportError as error:
             raise lacking(f"the scheduler at {self.address}", error) from None
         with suppress(TimeoutError):  # of one that is frozen
-            found = self.ask(partial(run, self.client, CONNECT_S, exec, LOADED, {}, on_error="return"))
+            found = self.ask(lambda client: run(client, CONNECT_S, exec, LOADED, {}, on_error="return"))
             for address, answer in found.items():
                 if isinstance(answer, ImportError):
                     raise lacking(f"the worker at {address}", answer)
@@ -173,6 +209,15 @@ class Contact:
         except OSError:
             return False
         return found.get(address) == 0
+
+
+def _a_worker(client: Client) -> None:
+    client.wait_for_workers(1, timeout=CONNECT_S)
+
+
+def disconnect(client: Client) -> None:
+    with suppress(OSError, TimeoutError):
+        client.close()
 
 
 def address_of(client: Client) -> str:

@@ -32,8 +32,12 @@ def open_engine(
     memory_limit: int | None = None,
     events: Events = ignore,
     performance_report: Path | None = None,
+    wait_s: float | None = None,
 ) -> Engine:
-    """The engine that options ask for: a cluster where a scheduler, workers or a client are given, else threads."""
+    """The engine that options ask for: a cluster where a scheduler, workers or a client are given, else threads.
+
+    wait_s: for how long a scheduler is waited for that is not there, or no longer.
+    """
     client = _client.get()
     if scheduler is None and workers is None and client is None:
         if performance_report is not None:
@@ -45,4 +49,4 @@ def open_engine(
 
     if scheduler is None and workers is None:
         return joined_cluster(client, events)
-    return open_cluster(scheduler, workers, memory_limit, events, performance_report)
+    return open_cluster(scheduler, workers, memory_limit, events, performance_report, wait_s)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def human(name: str, value: Any) -> str:
@@ -26,6 +29,21 @@ def human_bytes(n: float) -> str:
         n /= 1024
         units.pop(0)
     return f"{n:.0f} B" if units[0] == "B" else f"{n:.1f} {units[0]}"
+
+
+def human_seconds(seconds: float) -> str:
+    unit, size = next(
+        ((unit, UNITS[unit[0]]) for unit in ("h", "min") if seconds % UNITS[unit[0]] == 0), ("s", 1.0)
+    )
+    return f"{seconds / size:g} {unit}"
+
+
+def parse_time(value: Any) -> float:
+    """Seconds of a time: `60s`, `10m`, `1.5h` or a number. Raises ValueError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", str(value).strip().lower())
+    if match is None or isinstance(value, bool):
+        raise ValueError("expected a time like 60s, 10m or 2h, or a number of seconds")
+    return float(match[1]) * UNITS[match[2]]
 
 
 def percent(share: float) -> str:

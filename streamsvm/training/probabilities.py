@@ -92,7 +92,8 @@ def _predicted(
             weight = _weights(models[0], codes, store.sample_weight)
             state |= {"codes": codes, "weight": weight, "pairwise": models[0].is_pairwise}
         rows, codes = store.subset(inside), state["codes"][inside]
-        engine = open_engine(config.threads, config.workers, config.scheduler, config.memory_limit)
+        where = config.threads, config.workers, config.scheduler, config.memory_limit
+        engine = open_engine(*where, wait_s=config.wait_for_scheduler)
         with closing(engine):
             engine.require_folder(own)
             found = np.stack([_decisions(model, rows, codes, engine) for model in models])

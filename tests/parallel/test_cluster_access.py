@@ -180,7 +180,7 @@ def test_dask_arrays_that_a_cluster_keeps_are_fitted_and_predicted():
     """As dask-ml's guide teaches: persist, then fit. The client need not be the default one."""
     X, y = samples(300, 4, seed=3).X, np.arange(300) % 2
     options = {"C": 5.0, "gamma": 1e-4, "random_state": 0}
-    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster:
         with Client(cluster, set_as_default=False) as client:
             kept, labels = client.persist([da.from_array(X, chunks=(70, 4)), da.from_array(y, chunks=70)])
             svm = DCSVC(**options).fit(kept, labels)

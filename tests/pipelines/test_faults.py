@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 RECIPE = Path(__file__).resolve().parents[2] / "pipelines" / "faults.py"
-FAULTS = ["workers-killed", "client-killed", "state-torn", "chunk-damaged", "disk-full"]
+FAULTS = ["workers-killed", "client-killed", "scheduler-killed", "state-torn", "chunk-damaged", "disk-full"]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
 

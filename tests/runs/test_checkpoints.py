@@ -158,7 +158,8 @@ class TestLoading:
 
     def test_how_a_run_is_done_may_change(self, tmp_path):
         of(tmp_path).offer(dict)
-        how = {"threads": 1, "memory_limit": "1GiB", "checkpoint_every": 5, "scheduler": "tcp://a:1"}
+        how = {"threads": 1, "memory_limit": "1GiB", "checkpoint_every": 5}
+        how |= {"scheduler": "tcp://a:1", "wait_for_scheduler": "10m"}
         assert of(tmp_path, resume=True, **how).load() == {}
 
 
