@@ -36,6 +36,9 @@ from streamsvm.training.pace import SEARCH_S, in_time
 LEAST_ROWS = Growth.least_rows  # of a pilot
 STRETCHES = 64  # of neighbouring rows, from which pilots are drawn: a large store is not read whole
 SAMPLE_SHARE = 1 / 8  # of the memory limit, for the rows of pilots
+SAMPLE_BYTES_S = (
+    32 * MiB
+)  # of rows, for each second that pilots may take: else a high limit is read for minutes
 SEARCH_ROWS = 6_000  # that options are chosen by beforehand: more than those held out in folds
 SEARCH_POWER = 1.2  # of the rows, by which a search grows
 MOST_LOADING_S = 2.0  # of compiled code
@@ -158,7 +161,7 @@ class Costs:
             seconds |= self.choice.grown(n, self.sample)
         rate = min(self.read_bytes_s * max(1, site.workers), site.store_bytes_s)
         seconds["read store"] = self._rows_read(n, site) * self.row_bytes / rate
-        seconds["scratch"] = 2 * self._scratch_bytes(n, site) / rate
+        seconds["scratch"] = 2 * self._scratch_bytes(n, site) / rate if self._regroups(n, site) else 0.0
         if site.workers:
             tasks = self.grown(n, "n_parts")
             tasks += self._rows_read(n, site) / self.block_rows
@@ -174,7 +177,7 @@ class Costs:
 
     def _scratch_bytes(self, n: int, site: Site) -> int:
         """Of the rows in files by part."""
-        return int(self.spooled_row_bytes * n) if self._regroups(n, site) else 0
+        return self.growth.scratch_bytes(n, self, on_workers=bool(site.workers))
 
     def _regroups(self, n: int, site: Site) -> bool:
         """Whether rows are written in the order of their parts: for workers, or as memory does not hold them."""
@@ -182,7 +185,8 @@ class Costs:
 
     def is_held(self, n: int) -> bool:
         """Whether n rows stay in memory."""
-        return stay_in_memory(n, self.spooled_row_bytes, self.columns, self.limit_bytes, self.threads)
+        own = self.spooled_row_bytes, self.columns, self.limit_bytes, self.threads
+        return stay_in_memory(n, *own, self.divided is not None)
 
     def grown(self, n: int, what: str) -> float:
         """A count of the pilots at n rows."""
@@ -214,7 +218,8 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
     limit, until = config.memory_limit or free_bytes(), time.perf_counter() + seconds
     here = {"workers": None, "scheduler": None, "memory_limit": None}  # pilots are small: SAMPLE_SHARE
     config = with_task(config, store).model_copy(update=here)
-    most, sample, choice = int(SAMPLE_SHARE * limit / (store.nbytes / store.n)), config.search.sample, None
+    most_bytes, sample, choice = SAMPLE_SHARE * limit, config.search.sample, None
+    most = int(min(most_bytes, SAMPLE_BYTES_S * max(seconds, 1.0)) / (store.nbytes / store.n))
     if config.search.chosen:
         choice = chosen(store, config, most)
         config = choice.config

@@ -84,8 +84,7 @@ def test_workers_share_what_they_can():
     assert shared["seconds_estimated_by_phase"]["read store"] == pytest.approx(0.02)  # once more, regrouped
     assert shared["scratch_bytes_estimated"] == 1000 * 20
     assert alone["network_bytes_estimated"] == 0
-    # parts of three passes, 24 bytes and a coefficient of each row, 100 support vectors
-    assert shared["network_bytes_estimated"] == 8 * (3000 + 3 * 1000 + 1000) + 100 * (20 + 8 + 16)
+    assert shared["network_bytes_estimated"] == 100 * (20 + 12 + 8)  # 100 support vectors
     assert alone["store_read_bytes_estimated"] == 60_000
     assert alone["peak_rss_bytes_estimated"] == (100 + 1000) << 20
     assert alone["n_support_estimated"] == 100
@@ -95,6 +94,13 @@ def test_rows_beyond_memory_are_written_and_read_by_their_parts():
     found = costs(limit_bytes=1 << 20).at(1000, Site(0, 2))
     assert found["scratch_bytes_estimated"] == 1000 * 20
     assert found["store_read_bytes_estimated"] == 80_000
+
+
+def test_regions_are_written_once_more_and_small_fits_have_told_what_that_takes():
+    one, many = (costs(solver="bsgd", is_spread=spread).at(1000, Site(0, 2)) for spread in (False, True))
+    assert one.pop("scratch_bytes_estimated") == 0
+    assert many.pop("scratch_bytes_estimated") == 1000 * (20 + 12)  # with a code and a weight
+    assert one == many
 
 
 def test_a_single_problem_is_not_shared():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import zarr
 
+from streamsvm.data.taking import taken
 from streamsvm.errors import DataError
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.storage.checked_array import CheckedArray
@@ -114,8 +115,7 @@ class Values(Weighed):
 
     def __init__(self, column: Any, n: int, made: Callable[[np.ndarray, int], np.ndarray]) -> None:
         self._column, self._n, self._made = column, n, made
-        # objects are numbers or text all together
-        self.in_parts = is_stored(column) and column.dtype.kind != "O"
+        self.in_parts = is_read_in_parts(column)
         self._step = column.chunk_rows if self.in_parts else n
 
     @cached_property
@@ -132,13 +132,11 @@ class Values(Weighed):
         """Those of the rows `ids`, in their order; each chunk that holds one is read once."""
         if not self.in_parts or not len(ids):
             return self.all[ids] if not self.in_parts else self.read(0, 0)
-        order = np.argsort(ids, kind="stable")
-        rising = ids[order]
-        parts = np.split(rising, np.flatnonzero(np.diff(rising // self._step)) + 1)
-        found = [self.read(int(part[0]), int(part[-1]) + 1)[part - part[0]] for part in parts]
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return np.concatenate(found)[back]
+
+        def read(parts: list[np.ndarray]) -> Iterator[np.ndarray]:
+            return (self.read(int(ids[0]), int(ids[-1]) + 1)[ids - ids[0]] for ids in parts)
+
+        return taken(ids, ids // self._step, read, np.concatenate)
 
     def blocks(self) -> Iterator[tuple[int, int]]:
         """Stretches of all rows, each as many as are unpacked together."""

@@ -56,20 +56,30 @@ class Column:
 
     def write(self, group: zarr.Group) -> None:
         """Writes the column as array `name` of `group`."""
-        texts = np.array(list(self._codes), dtype=str)
-        integers = self._kind == "i" or (self._kind == "f" and self._integral)
-        dtype = texts.dtype if self._kind == "U" else np.dtype(np.int64 if integers else np.float64)
-        array = GrowingArray(group, self.name, dtype, COLUMN_CHUNK)
-        array.append(np.empty(0, dtype))
-        for piece in self._pieces(texts):
+        array = GrowingArray(group, self.name, self._dtype, COLUMN_CHUNK)
+        array.append(np.empty(0, self._dtype))
+        for piece in self.pieces():
             array.append(piece)
         array.close()
 
-    def _pieces(self, texts: np.ndarray) -> Iterator[np.ndarray]:
+    @property
+    def _dtype(self) -> np.dtype:
+        if self._kind == "U":
+            return self._texts.dtype
+        integers = self._kind == "i" or (self._kind == "f" and self._integral)
+        return np.dtype(np.int64 if integers else np.float64)
+
+    @property
+    def _texts(self) -> np.ndarray:
+        return np.array(list(self._codes), dtype=str)
+
+    def pieces(self) -> Iterator[np.ndarray]:
+        """All values in their order, as they are written."""
+        texts, dtype = self._texts, self._dtype
         self._file.seek(0)
         while raw := self._file.read(8 * COLUMN_CHUNK):
             values = np.frombuffer(raw, np.float64 if self._kind == "f" else np.int64)
-            yield texts[values] if self._kind == "U" else values
+            yield texts[values] if self._kind == "U" else values.astype(dtype, copy=False)
 
     def close(self) -> None:
         with suppress(OSError):  # a full disk is reported by append; the file is gone either way

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.samples import Block, Samples
+from streamsvm.data.taking import taken
 from streamsvm.parallel.engine import Engine, Later
 
 
@@ -38,20 +39,17 @@ def _taken(samples: Samples, ids: np.ndarray, engine: Engine, items: Sequence[An
     """The rows `ids` out of the samples' blocks, which are items of mapped functions."""
     if engine.is_local:
         return samples.take(ids)
-    order = np.argsort(ids, kind="stable")
-    parts = zip(items, _by_block(samples.blocks(), ids[order]), strict=True)
-    wanted = [(rows, here) for rows, here in parts if len(here)]
-    rows = concat(list(engine.map(Rows.take, *zip(*wanted, strict=True))))
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    return rows.take(back)
+    starts = np.array([start for start, _ in samples.blocks()])
 
+    def block_of(ids: np.ndarray) -> np.ndarray:
+        return np.searchsorted(starts, ids, side="right") - 1
 
-def _by_block(blocks: list[Block], ids: np.ndarray) -> list[np.ndarray]:
-    """Ascending ids, as numbers inside the block that they are in."""
-    starts = [start for start, _ in blocks]
-    parts = np.split(ids, np.searchsorted(ids, starts[1:]))
-    return [here - start for start, here in zip(starts, parts, strict=True)]
+    def pick(parts: list[np.ndarray]) -> Iterable[Rows]:
+        blocks = block_of(np.array([part[0] for part in parts])).tolist()
+        here = [part - starts[block] for part, block in zip(parts, blocks, strict=True)]
+        return engine.map(Rows.take, [items[block] for block in blocks], here)
+
+    return taken(ids, block_of(ids), pick, concat)
 
 
 def _read(samples: Samples, block: Block) -> Rows:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from streamsvm.errors import CorruptDataError
 from streamsvm.parallel.sizes import Weighed
 
 MOST_SEEN = 100_000  # different labels; more are numbers to predict, for which one sort of all is faster
@@ -20,12 +21,20 @@ class Classes(Weighed):
     counts: np.ndarray
 
     def codes(self, labels: np.ndarray) -> np.ndarray:
-        """(m,) int32 the place of each of some of these labels."""
-        return np.searchsorted(self.values, labels).astype(np.int32)
+        """(m,) int32 the place of each of some of these labels. Raises CorruptDataError for one that is not there."""
+        places = np.searchsorted(self.values, labels)
+        places[places == len(self.values)] = 0
+        strange = np.flatnonzero(self.values[places] != labels)
+        if len(strange):
+            raise CorruptDataError(
+                f"found label {labels[strange[0]]}, which is not among the {len(self.values)} that were counted; "
+                "ingest the rows again"
+            )
+        return places.astype(np.int32)
 
 
 def counted(pieces: Iterable[np.ndarray]) -> Classes | None:
-    """The different ones of labels that come in pieces, all numbers or all text; None beyond MOST_SEEN."""
+    """The different ones of labels that come in pieces, all numbers or all text; None beyond MOST_SEEN, or with NaN."""
     seen, counts = np.empty(0), np.empty(0, np.int64)
     for piece in pieces:
         places = _places(seen, piece)
@@ -33,7 +42,7 @@ def counted(pieces: Iterable[np.ndarray]) -> Classes | None:
             new = np.unique(piece[places < 0])
             seen = np.concatenate([seen, new]) if len(seen) else new
             places = _places(seen, piece)
-        if len(seen) > MOST_SEEN:
+        if len(seen) > MOST_SEEN or (places < 0).any():
             return None
         counts = np.bincount(places, minlength=len(seen)) + np.pad(counts, (0, len(seen) - len(counts)))
     order = np.argsort(seen)

@@ -20,6 +20,7 @@ from streamsvm.data.beside import (
     values_of,
     weights_of,
 )
+from streamsvm.data.kept import Kept
 from streamsvm.data.labels import Classes, alike, counted
 from streamsvm.data.names import Names, names_in_attrs, names_of, names_of_others, numbers_of
 from streamsvm.data.opening import open_group, open_source
@@ -32,13 +33,15 @@ from streamsvm.data.sources import (
     is_dask_frame,
     source_of,
 )
+from streamsvm.data.taking import taken
 from streamsvm.errors import DataError
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.storage.atomic import PARTIAL, local_path
-from streamsvm.storage.checked_array import CheckedArray, whole_metadata
+from streamsvm.storage.checked_array import whole_metadata
 from streamsvm.storage.place import STORE_MARK
 
+MANY_BLOCKS, LARGE_BYTES = 256, 16 << 20  # more blocks are larger ones, as each is a task
 READERS = 2  # threads that read ahead: more gain nothing where zarr packs and unpacks in one
 
 
@@ -71,7 +74,7 @@ class Store(Weighed):
         self.url = url
         self.attrs = attrs or {}
         self._feature_names = feature_names
-        self._statistics: Any = None
+        self._kept: Kept | None = None
         self.n, self.d, self.dtype = source.n, source.d, source.dtype
         self.is_sparse, self.chunk_rows, self.nbytes = source.is_sparse, source.chunk_rows, source.nbytes
         for name, column in columns.items():
@@ -99,7 +102,7 @@ class Store(Weighed):
             names = {"y": y, "qid": qid, "sample_weight": sample_weight}
             columns = {k: open_column(group, name) for k, name in names.items() if name in group}
             store = cls(source, columns, url=str(url), names={"x": x, **names}, attrs=dict(group.attrs))
-            store._statistics = group.get("statistics") if STORE_MARK in group.attrs else None
+            store._kept = Kept(group, store.n) if STORE_MARK in group.attrs else None
             return store
 
     @classmethod
@@ -138,9 +141,13 @@ class Store(Weighed):
     def blocks(self, max_rows: int | None = None) -> list[tuple[int, int]]:
         """Half-open row ranges that cover 0..n in order, of at most max_rows rows, on chunk borders where possible.
 
-        Without max_rows a block is a chunk; smaller chunks than 4 MiB are taken together.
+        Without max_rows a block is a chunk; smaller chunks than 4 MiB are taken together, of a store of many chunks
+        up to 16 MiB.
         """
-        limit = max_rows or max(self.chunk_rows, default_chunk_rows(self.nbytes / self.n))
+        row_bytes = self.nbytes / self.n
+        as_floats = row_bytes if self.is_sparse else max(row_bytes, 4 * self.d)
+        large = min(self.n // MANY_BLOCKS, int(LARGE_BYTES / as_floats))
+        limit = max_rows or max(self.chunk_rows, default_chunk_rows(row_bytes), large)
         if limit >= self.chunk_rows:
             step = limit // self.chunk_rows * self.chunk_rows
             edges = range(0, self.n, step)
@@ -173,13 +180,11 @@ class Store(Weighed):
             return self._source.take(ids)
         if not len(ids):
             return self.read(0, 0)
-        order = np.argsort(ids, kind="stable")
-        rows = concat(self._take_sorted(ids[order]))
-        if np.all(order[1:] > order[:-1]):
-            return rows
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return rows.take(back)
+
+        def pick(part: np.ndarray) -> Rows:
+            return self.read(int(part[0]), int(part[-1]) + 1).take(part - part[0])
+
+        return taken(ids, ids // self.chunk_rows, lambda parts: ahead(pick, parts, READERS), concat)
 
     def subset(self, ids: np.ndarray) -> Store:
         """The rows with these ids, which rise, as a store of their own that reads them from this one."""
@@ -205,15 +210,6 @@ class Store(Weighed):
     def origin(self, row: int) -> tuple[Store, int]:
         """Where a row is read from: the store, and its id there."""
         return self._source.origin(row) if isinstance(self._source, _Chosen) else (self, row)
-
-    def _take_sorted(self, ids: np.ndarray) -> list[Rows]:
-        cuts = np.flatnonzero(np.diff(ids // self.chunk_rows)) + 1
-        parts = np.split(ids, cuts)
-
-        def pick(part: np.ndarray) -> Rows:
-            return self.read(int(part[0]), int(part[-1]) + 1).take(part - part[0])
-
-        return list(ahead(pick, parts, READERS))
 
     def to_dask(self) -> tuple[Any, Any]:
         """(X, y) as dask arrays, chunk for chunk, of which nothing is read yet but the labels; y is None without any.
@@ -264,14 +260,23 @@ class Store(Weighed):
 
     @cached_property
     def classes(self) -> Classes:
-        """The different labels, counted in one pass. Raises as `y`.
+        """The different labels and their counts: as the ingest kept them, else from one pass. Raises as `y`.
 
         Labels of a file are read in pieces: text that all rows spell out takes many times as much as its codes.
         """
         return self._counted or Classes(*np.unique(self.y, return_counts=True))
 
     @cached_property
+    def kept_classes(self) -> Classes | None:
+        """`classes` where the ingest kept them."""
+        return self._kept.classes() if self._kept and self.has_y and self._names["y"] == "y" else None
+
+    @cached_property
     def _counted(self) -> Classes | None:
+        return self.kept_classes or self.counted()
+
+    def counted(self) -> Classes | None:
+        """`classes` from a pass; None where they are too many to count so."""
         return counted(self._y.pieces())
 
     @cached_property
@@ -326,10 +331,7 @@ class Store(Weighed):
     @cached_property
     def statistics(self) -> dict[str, np.ndarray] | None:
         """min, max, mean and std of each feature, (d,) float64 each, where the ingest kept them."""
-        if self._statistics is None:
-            return None
-        names = ("min", "max", "mean", "std")
-        return {k: CheckedArray(self._statistics[k], f"statistics/{k}").all() for k in names}
+        return self._kept.columns() if self._kept and self._names["x"] == "X" else None
 
     @cached_property
     def feature_names(self) -> Names | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from streamsvm.data.finite import require_finite
 from streamsvm.data.store import Store
-from streamsvm.errors import DataError
+from streamsvm.errors import CorruptDataError, DataError
 from streamsvm.events import Events, ignore
 from streamsvm.parallel.engine import Engine
 
@@ -16,8 +18,9 @@ MOST_CHUNK_BYTES = 256 << 20
 def check(store: Store, engine: Engine, events: Events = ignore) -> dict[str, Any]:
     """Reads every array of a store; returns what was read, with warnings.
 
-    Raises CorruptDataError for a chunk that is damaged or missing and for a broken CSR structure; DataError for NaN,
-    infinity, missing labels and bad weights. Each names array, chunk and row.
+    Raises CorruptDataError for a chunk that is damaged or missing, for a broken CSR structure and for labels that are
+    others than the ingest has counted; DataError for NaN, infinity, missing labels and bad weights. Each names array,
+    chunk and row.
     """
     warnings = _check_labels(store)
     blocks = store.blocks()
@@ -50,6 +53,7 @@ def _check_block(store: Store, block: tuple[int, int]) -> bool:
 
 def _check_labels(store: Store) -> list[str]:
     """Reads labels, weights and query ids; returns warnings. Raises DataError."""
+    _check_counts(store)
     warnings = []
     weight, _, _ = store.sample_weight, store.qid, store.statistics
     if weight is not None and not weight.any():
@@ -59,3 +63,21 @@ def _check_labels(store: Store) -> list[str]:
     elif len(store.classes.values) == 1:
         warnings.append(f"one class only: every label is {store.classes.values[0]}")
     return warnings
+
+
+def _check_counts(store: Store) -> None:
+    """Raises CorruptDataError where labels are not as many as the ingest has counted."""
+    kept = store.kept_classes
+    if kept is None:
+        return
+    found = store.counted()
+    if found is None or not np.array_equal(kept.values, found.values):
+        raise CorruptDataError(
+            "array 'statistics/labels' lists other labels than 'y' has; ingest the rows again"
+        )
+    wrong = np.flatnonzero(kept.counts != found.counts)
+    if len(wrong):
+        label, said, there = (a[wrong[0]] for a in (found.values, kept.counts, found.counts))
+        raise CorruptDataError(
+            f"array 'statistics/counts' says {said} rows of label {label}, 'y' has {there}; ingest the rows again"
+        )

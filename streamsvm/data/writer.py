@@ -9,7 +9,9 @@ import numpy as np
 import zarr
 
 from streamsvm.data.columns import Column
-from streamsvm.data.growing import GrowingArray, create_array
+from streamsvm.data.growing import GrowingArray
+from streamsvm.data.kept import write_kept
+from streamsvm.data.labels import counted
 from streamsvm.data.moments import Moments
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import CHUNK_BYTES, default_chunk_rows
@@ -116,18 +118,11 @@ class StoreWriter:
         content = self._X.finish()
         for column in self._columns.values():
             column.write(self._group)
-        if self.statistics is not None:
-            _write_statistics(self._group, self.statistics)
+        labels = self._columns.get("y")
+        classes = None if labels is None else counted(labels.pieces())
+        write_kept(self._group, self.statistics, classes)
         self._group.attrs.put({STORE_MARK: 1, **self.attrs, "content": content})
         self._target.commit()
-
-
-def _write_statistics(group: zarr.Group, found: Moments) -> None:
-    folder = group.create_group("statistics")
-    spread = np.sqrt(found.m2 / found.n)
-    for name, values in (("min", found.low), ("max", found.high), ("mean", found.mean), ("std", spread)):
-        array = create_array(folder, name, shape=values.shape, chunks=values.shape, dtype=np.float64)
-        array[:] = values
 
 
 def _layout(is_sparse: bool, d: int) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from streamsvm.data.regroup import by_part
 from streamsvm.data.rows import Rows, rows_state
 from streamsvm.kernels.base import Kernel, Stationary, kernel_from
 from streamsvm.parallel.sizes import Weighed
@@ -156,6 +157,14 @@ class Partition(Weighed):
             self._descend(0, rows, np.arange(len(rows)), parts)
         return parts
 
+    @property
+    def depth(self) -> int:
+        """Most nodes that a row goes through: the rounds that the tree was made in."""
+        depths = [0] * len(self.nodes)
+        for node, children in reversed(list(enumerate(self.children))):
+            depths[node] = 1 + max((depths[~c] for c in children if c < 0), default=0)
+        return depths[0] if depths else 0
+
     def nearest(self, rows: Rows, m: int) -> np.ndarray:
         """(n, m) int32: the part of each row, then those with the nearest centres, all centres being in input space.
 
@@ -188,6 +197,13 @@ class Partition(Weighed):
             here = np.flatnonzero(targets == child)
             if len(here):
                 self._descend(~child, rows.take(here), ids[here], parts)
+
+
+def by_their_part(parts: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Each part that rows have, (n,) or (n, m) of `Partition`, rising; and the numbers of its rows, rising."""
+    order, bounds = by_part(parts.ravel())
+    for part in np.flatnonzero(np.diff(bounds)).tolist():
+        yield part, order[bounds[part] : bounds[part + 1]] // (parts.size // len(parts))
 
 
 def _together(chosen: list[tuple[Centres, int]]) -> Centres:

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from streamsvm.data.regroup import by_part
 from streamsvm.data.rows import Rows, rows_from_state
 from streamsvm.errors import ModelError
-from streamsvm.kernels.kmeans import Partition, partition_from_state, partition_state
+from streamsvm.kernels.kmeans import Partition, by_their_part, partition_from_state, partition_state
 from streamsvm.models.base import Header, Model
 from streamsvm.models.shapes import Expansion, Routes
 from streamsvm.tasks.pairs import n_pairs, pair_coefficients
@@ -73,9 +72,7 @@ class LocalModel(Model):
     def _nearest(self, rows: Rows) -> np.ndarray:
         decisions = np.zeros((len(rows), n_pairs(len(self.classes))))
         parts = self.partition.nearest(rows, self.neighbours)
-        order, bounds = by_part(parts.ravel())
-        for p in np.flatnonzero(np.diff(bounds)).tolist():
-            here = order[bounds[p] : bounds[p + 1]] // parts.shape[1]
+        for p, here in by_their_part(parts):
             decisions[here] += self.says(p, rows.take(here)) + self.one_sided[p]
         return decisions / parts.shape[1]
 

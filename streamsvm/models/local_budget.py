@@ -10,7 +10,7 @@ import numpy as np
 
 from streamsvm.data.rows import Rows, concat
 from streamsvm.errors import ModelError
-from streamsvm.kernels.kmeans import Partition, partition_from_state, partition_state
+from streamsvm.kernels.kmeans import Partition, by_their_part, partition_from_state, partition_state
 from streamsvm.models.base import Header, Model
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.models.shapes import Expansion, Routes
@@ -54,8 +54,7 @@ class LocalBudgetModel(Model):
         rows = self.header.scaling.apply(rows)
         parts = self.partition.assign(rows)
         decisions = self.bias[parts]
-        for p in np.unique(parts):
-            here = np.flatnonzero(parts == p)
+        for p, here in by_their_part(parts):
             decisions[here] += self.header.kernel.apply(rows.take(here), *self.part(p))
         return decisions
 

@@ -219,11 +219,10 @@ def _under(
         "scale": kind,
         "kernel": config.kernel.model_copy(update=kernel.to_attrs()),
     }
-    weights = class_weights(prepared)
-    answers = prepared.answers.times(np.full(len(weights.tried), C / config.C))
+    answers = prepared.answers.times(np.full(max(1, len(prepared.classes)), C / config.C))
     if best.trial.class_weight:
         options["class_weight"] = best.trial.class_weight
-        answers = answers.times(weights.tried)
+        answers = answers.times(class_weights(prepared).tried)
     if "solver" in along and kernel.is_linear and len(prepared.classes) == 2:
         options["solver"] = made_for(kernel.name, prepared.task.name) or config.solver
     if "metric" in along:

@@ -168,8 +168,14 @@ class CuttingPlaneFit(Fit):
             samples = NystroemSamples(samples, features, blocks)
         held_bytes = self._held_bytes() if self.engine.is_local else sys.maxsize
         held = HeldSamples(samples, held_bytes, lambda: self.scratch)
-        bias = self.options.bias if self.targets.groups is None else 0.0  # pairs do not see it
+        bias = 0.0 if self._is_grouped else self.options.bias  # pairs do not see it
         return Passes(held, self.engine, bias, self.events)
+
+    @property
+    def _is_grouped(self) -> bool:
+        """Whether rows are compared within groups; it takes no label to know."""
+        none = np.empty(0, np.int64)
+        return self.prepared.answers.take(none).targets.groups is not None
 
     @property
     def _length(self) -> int:
@@ -185,7 +191,7 @@ class CuttingPlaneFit(Fit):
         """What the fit holds besides rows: vectors of all rows, planes, what tasks are reading."""
         chunk_bytes = self.store.nbytes / self.store.n * self.store.chunk_rows
         return {
-            "vector_bytes": self.store.n * (24 * self.columns + (44 if self.targets.groups is None else 110)),
+            "vector_bytes": self.store.n * (24 * self.columns + (110 if self._is_grouped else 44)),
             "plane_bytes": plane_bytes * (2 * self.most_idle + 8 * self.engine.threads + 6),
             "task_bytes": int(self.engine.threads * 4 * max(PASS_BYTES, chunk_bytes)),
         }

@@ -29,6 +29,9 @@ class Seen(Protocol):
     def grown(self, n: int, what: str) -> float:
         """A count of the small fits at n rows."""
 
+    @property
+    def is_spread(self) -> bool: ...
+
     def is_held(self, n: int) -> bool:
         """Whether n rows stay in memory."""
 
@@ -57,8 +60,12 @@ class Growth:
         return seen.base_bytes
 
     def regroups(self, n: int, seen: Seen, *, on_workers: bool) -> bool:
-        """Whether rows are written once more, in an order of its own."""
+        """Whether rows are written once more, in an order of its own, which small fits do without."""
         return False
+
+    def scratch_bytes(self, n: int, seen: Seen, *, on_workers: bool) -> int:
+        """Of files with all rows, in an order of its own."""
+        return int(seen.spooled_row_bytes * n) if self.regroups(n, seen, on_workers=on_workers) else 0
 
     def rows_of_pilot(self, n: int, config: FitConfig) -> int:
         """Least rows of a small fit that is to be as one of n rows."""

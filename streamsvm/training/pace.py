@@ -145,7 +145,7 @@ class Clock:
     def is_late(self, state: MetricState, cost: float) -> bool:
         """Whether the next step, of this cost, and the fit would take longer than what is left."""
         self._cost = cost
-        if not state.told:
+        if not state.told or math.isinf(self._context.left()):
             return False
         needed = _least_fit_s(self._prepared, Speed.of(facts(state), self._prepared), self._context)
         return cost * self._cost_s + min(needed, self._claim_s) > self._context.left()

@@ -19,6 +19,7 @@ from streamsvm.data.metric import Metric
 from streamsvm.data.moments import Moments, merge, moments_of, variance
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.scaling import Scaling, from_moments, from_quartiles, require_zeros_kept
+from streamsvm.data.sketch import FIRST_ROWS, Sketch
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
@@ -35,7 +36,6 @@ from streamsvm.training.answers import Answers, HeldAnswers, answers_of
 from streamsvm.training.expected import Expected
 from streamsvm.training.subproblems import Asked
 
-FIRST_ROWS = 1000  # that tell of the features' ranges
 QUARTILE_ROWS = 20_000  # that tell of quartiles
 MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times coefficients must not
 
@@ -104,8 +104,7 @@ class Prepared:
     def without(self, rows: int) -> Prepared:
         """So many rows kept out, which the seed chooses. Raises ConfigError, DataError."""
         store, seed = self.store, self.config.seed
-        if rows > store.n // 2:
-            raise ConfigError(f"holdout is {rows}, expected at most half of the {store.n} rows")
+        require_holdout(store, rows)
         ids = np.sort(np.random.default_rng([seed, 26]).choice(store.n, rows, replace=False))
         raw = store.take(ids)
         require_finite(store, raw, ids)
@@ -151,6 +150,12 @@ class Prepared:
         )
 
 
+def require_holdout(store: Store, rows: int) -> None:
+    """Raises ConfigError where so many rows cannot be kept out."""
+    if rows > store.n // 2:
+        raise ConfigError(f"holdout is {rows}, expected at most half of the {store.n} rows")
+
+
 def prepare(
     store: Store,
     config: FitConfig,
@@ -184,9 +189,12 @@ def scaled(store: Store, config: FitConfig, kind: str, moments: Moments | None, 
     assert moments is not None  # a pass was made for them
     if kind != "robust":
         return from_moments(kind, moments)
+    standard = from_moments("standard", moments)
+    if isinstance(store, Sketch):
+        return from_quartiles(store.typical, standard)
     rng = np.random.default_rng([config.seed, 24])
     ids = np.sort(rng.choice(store.n, min(store.n, QUARTILE_ROWS), replace=False))
-    return from_quartiles(store.take(ids), from_moments("standard", moments))
+    return from_quartiles(store.take(ids), standard)
 
 
 def _measured(
@@ -228,19 +236,22 @@ def _given(factor: Any, store: Store, config: FitConfig) -> Metric:
 
 def first_rows(store: Store) -> Rows:
     """Those that tell of the features' ranges."""
-    return store.read(0, min(store.n, FIRST_ROWS))
+    return store.first if isinstance(store, Sketch) else store.read(0, min(store.n, FIRST_ROWS))
 
 
 def _looked_at(
     store: Store, config: FitConfig, engine: Engine, events: Events
 ) -> tuple[Rows, Moments | None]:
     """The first rows; and the moments of all of them, of the same pass, where something asks for them."""
-    if config.scale == "none" and not needs_variance(config.kernel) and not config.search.chosen:
+    asks = config.scale != "none" or needs_variance(config.kernel) or config.search.chosen
+    if not asks:
         first = first_rows(store)
         require_finite(store, first, 0)
         return first, None
     if store.is_sparse:
         require_zeros_kept(config.scale)
+    if isinstance(store, Sketch):
+        return first_rows(store), store.moments
     shared = (engine.share(store),)
     firsts, moments = engine.map_reduce(
         _moments, merge, store.blocks(), shared=shared, phase="scale", events=events

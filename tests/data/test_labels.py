@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tracemalloc
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from making import refuse_whole_columns, samples, write
 
 from streamsvm.config import build_config
 from streamsvm.data import labels
 from streamsvm.data.labels import counted
 from streamsvm.data.store import Store
+from streamsvm.data.verify import check
 from streamsvm.data.writer import StoreWriter
-from streamsvm.errors import DataError
+from streamsvm.errors import CorruptDataError, DataError
+from streamsvm.parallel.engine import Engine
 from streamsvm.train import planned
 
 N = 100_000
@@ -128,3 +137,41 @@ def test_labels_and_weights_of_some_rows(monkeypatch, tmp_path, kind):
     assert few.y.tolist() == y[[4, 44]].tolist()
     assert few.sample_weight is not None
     assert few.sample_weight.tolist() == weight[[4, 44]].tolist()
+
+
+@settings(max_examples=12)
+@given(
+    labels=st.one_of(
+        hnp.arrays(np.int64, st.integers(1, 40), elements=st.integers(-3, 3)),
+        hnp.arrays(np.float64, st.integers(1, 40), elements=st.sampled_from([0.0, -0.0, 0.5, 2.0])),
+        hnp.arrays("U3", st.integers(1, 40), elements=st.sampled_from(["a", "nan", "é", ""])),
+    )
+)
+def test_kept_counts_are_those_of_a_pass(labels):
+    """And stores that keep none, as earlier ones, have the same classes, codes and fingerprint."""
+    with TemporaryDirectory() as folder:
+        kept = write(Path(folder) / "kept", samples(len(labels), 2), labels)
+        shutil.copytree(kept.url, Path(folder) / "earlier")
+        shutil.rmtree(Path(folder) / "earlier" / "statistics")
+        earlier = Store.open(Path(folder) / "earlier")
+        assert earlier.kept_classes is None
+        for one, other in zip(
+            vars(kept.kept_classes).values(), vars(earlier.counted()).values(), strict=True
+        ):
+            assert one.dtype == other.dtype
+            assert one.tobytes() == other.tobytes()  # zeros have their sign
+        np.testing.assert_array_equal(kept.coded[1], earlier.coded[1])
+        assert kept.fingerprint() == earlier.fingerprint()
+
+
+def test_labels_that_are_not_as_counted_are_found(tmp_path):
+    store = write(tmp_path / "s", samples(6, 2), np.array([0, 1, 0, 1, 0, 1]))
+    array = zarr.open_group(store.url)["y"]
+    array[0] = 1
+    with pytest.raises(CorruptDataError, match=r"statistics/counts' says 3 rows of label 0, 'y' has 2"):
+        check(Store.open(store.url), Engine())
+    array[0] = 7
+    with pytest.raises(CorruptDataError, match="lists other labels than 'y' has"):
+        check(Store.open(store.url), Engine())
+    with pytest.raises(CorruptDataError, match="found label 7, which is not among the 2"):
+        _ = Store.open(store.url).coded

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from making import DTYPES, LABELS, samples, write
 from scipy import sparse
 
+from streamsvm.data import sources, store
 from streamsvm.data.finite import require_finite
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.store import Store
@@ -359,3 +360,13 @@ def test_squared_norms_of_sparse_rows_are_those_of_dense_ones():
     found = Rows(sparse.csr_array(X)).sq_norms
     np.testing.assert_allclose(found, (X.astype(np.float64) ** 2).sum(axis=1), rtol=1e-14)
     assert found.dtype == np.float64
+
+
+def test_blocks_of_many_chunks_are_larger_up_to_a_size(monkeypatch):
+    X = np.zeros((10_000, 2), np.float32)
+    monkeypatch.setattr(sources, "CHUNK_BYTES", 64)
+    kept = Store.from_arrays(X)
+    assert kept.chunk_rows == 8
+    assert kept.blocks()[:2] == [(0, 32), (32, 64)]  # whole chunks of at most a 256th
+    monkeypatch.setattr(store, "LARGE_BYTES", 128)
+    assert kept.blocks()[:2] == [(0, 16), (16, 32)]

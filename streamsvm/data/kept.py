@@ -1,0 +1,66 @@
+"""What a store keeps beside its rows: statistics of their columns, and their labels with how many rows have each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import zarr
+
+from streamsvm.data.beside import labels_of, values_of
+from streamsvm.data.growing import GrowingArray, create_array
+from streamsvm.data.labels import Classes
+from streamsvm.data.moments import Moments
+from streamsvm.errors import CorruptDataError
+from streamsvm.storage.checked_array import CheckedArray
+
+FOLDER = "statistics"
+COLUMNS, LABELS = ("min", "max", "mean", "std"), ("labels", "counts")
+
+
+def write_kept(group: zarr.Group, moments: Moments | None, classes: Classes | None) -> None:
+    """Into the group of a store, what there is."""
+    if moments is None and classes is None:
+        return
+    folder = group.create_group(FOLDER)
+    if moments is not None:
+        spread = np.sqrt(moments.m2 / moments.n)
+        for name, values in zip(COLUMNS, (moments.low, moments.high, moments.mean, spread), strict=True):
+            array = create_array(folder, name, shape=values.shape, chunks=values.shape, dtype=np.float64)
+            array[:] = values
+    if classes is not None:
+        for name, values in zip(LABELS, (classes.values, classes.counts), strict=True):
+            growing = GrowingArray(folder, name, values.dtype, len(values))
+            growing.append(values)
+            growing.close()
+
+
+class Kept:
+    """What the group of a store, open for reading, keeps of its n rows. None: nothing. Raises CorruptDataError."""
+
+    def __init__(self, group: zarr.Group, n: int) -> None:
+        self._folder: Any = group.get(FOLDER)
+        self._n = n
+
+    def columns(self) -> dict[str, np.ndarray] | None:
+        """min, max, mean and std of each feature, (d,) float64 each."""
+        if not self._has(COLUMNS):
+            return None
+        return {name: self._array(name).all() for name in COLUMNS}
+
+    def classes(self) -> Classes | None:
+        if not self._has(LABELS):
+            return None
+        values, counts = (values_of(self._array(name)) for name in LABELS)
+        if len(values) != len(counts) or counts.sum() != self._n:
+            raise CorruptDataError(
+                f"array '{FOLDER}/counts' counts {counts.sum()} rows of {len(values)} labels, found {self._n} rows; "
+                "ingest them again"
+            )
+        return Classes(labels_of(values), counts.astype(np.int64))
+
+    def _has(self, names: tuple[str, ...]) -> bool:
+        return self._folder is not None and all(name in self._folder for name in names)
+
+    def _array(self, name: str) -> CheckedArray:
+        return CheckedArray(self._folder[name], f"{FOLDER}/{name}")
