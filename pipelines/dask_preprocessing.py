@@ -34,7 +34,7 @@ from sklearn.preprocessing import FunctionTransformer
 from tables import Bytes, Report, Seconds, Share, Table
 
 from streamsvm import DCSVC
-from streamsvm.metrics import roc_auc
+from streamsvm.metrics import scored
 from streamsvm.parallel.machine import peak_rss_bytes
 
 LABEL, WEIGHT = "income_50k", "unknown"
@@ -89,7 +89,7 @@ def census(bench: Bench, limit: str) -> Table:
     svm = model[-1]
     likeliest = Share((y_test == svm.classes_[0]).mean())
     accuracy = Share((svm.classes_[(decisions > 0).astype(int)] == y_test).mean())
-    area = Share(roc_auc(y_test == svm.classes_[1], decisions) or 0.0)
+    area = Share(scored(y_test == svm.classes_[1], decisions).roc_auc() or 0.0)
     whole = Bytes(4 * len(y) * svm.n_features_in_)
     notes = [
         f"{len(y):,} rows of {X.shape[1]} columns, which become {svm.n_features_in_}: as one array, {whole}",

@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from streamsvm import Store
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
-from streamsvm.metrics import break_even
+from streamsvm.metrics import scored
 
 GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 TEXT_ROWS = 804_414
@@ -33,7 +33,7 @@ def accuracy(y: np.ndarray, f: np.ndarray) -> float:
 
 
 def precision_is_recall(y: np.ndarray, f: np.ndarray) -> float:
-    return break_even(y > 0, f) or 0.0
+    return scored(y > 0, f).break_even() or 0.0
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 from tables import Factor, Seconds, Share, Table
 
 from streamsvm import CuttingPlaneRanker, CuttingPlaneSVC, Store
-from streamsvm.metrics import ranking, roc_auc
+from streamsvm.metrics import ranking, scored
 
 FOLDS = 5
 
@@ -31,7 +31,7 @@ def ordinal(bench: Bench) -> list[Table]:
     for name, estimator in (("two classes", CuttingPlaneSVC(C=C)), ("two ranks", CuttingPlaneRanker(C=C))):
         found = [timed(estimator, store) for _ in range(bench.sizes.runs)]
         svm = found[0][0]
-        area = Share(roc_auc(y > 0, svm.decision_function(X)))
+        area = Share(scored(y > 0, svm.decision_function(X)).roc_auc())
         seconds = Spread.of([seconds for _, seconds in found])
         records.append(
             {"task": name, "seconds": seconds, "passes": svm.n_passes_, "ROC area, trained on": area}
@@ -149,6 +149,6 @@ def _roc_areas(bench: Bench) -> Table:
         areas = []
         for estimator in (CuttingPlaneSVC, CuttingPlaneRanker):
             fits = [timed(estimator(C=C), p.X, p.y)[0] for C in grid(bench, most=3.0)]
-            areas.append(max(roc_auc(p.y_test > 0, svm.decision_function(p.X_test)) for svm in fits))
+            areas.append(max(scored(p.y_test > 0, svm.decision_function(p.X_test)).roc_auc() for svm in fits))
         records.append({"data": name, "trained for errors": Share(areas[0]), "for the area": Share(areas[1])})
     return Table("ROC area on test rows", records, ["the best C of 0.01 to 3 of each"])

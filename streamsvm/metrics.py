@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 BINS = 15  # of a reliability diagram
+MOST_SCORES = 1 << 19  # different ones that are told apart
 
 
 def confusion(truth: np.ndarray, predicted: np.ndarray, k: int) -> np.ndarray:
@@ -34,20 +35,95 @@ def per_class(counts: np.ndarray, labels: list[Any]) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def roc_auc(positive: np.ndarray, scores: np.ndarray) -> float | None:
-    """Chance that a positive row scores above a negative one, ties half; None where one class is absent.
+class ScoreCounts:
+    """How many positive and negative rows have which score, of rows that come block by block.
 
-    positive: (n,) bool, scores: (n,). Mann and Whitney's rank statistic, O(n log n).
+    Memory does not grow with them: where more than MOST_SCORES scores differ, they lose their last bits, as few as will
+    do, which leaves some five digits; rows that differ in the others then are ties.
     """
-    n_positive = int(np.count_nonzero(positive))
-    n_pairs = n_positive * (len(positive) - n_positive)
-    if n_pairs == 0:
-        return None
-    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    mean_rank = last - (counts - 1) / 2
-    rank_sum = float(mean_rank[inverse[positive]].sum())
-    return (rank_sum - n_positive * (n_positive + 1) / 2) / n_pairs
+
+    def __init__(self) -> None:
+        self._scores, self._counts = np.empty(0), np.empty((2, 0))  # rising; negative and positive rows
+        self._coming: list[tuple[np.ndarray, np.ndarray]] = []
+        self._n_coming, self._bits = 0, 0  # that were lost
+
+    def add(self, positive: np.ndarray, scores: np.ndarray) -> None:
+        """Rows, bool (m,), with scores (m,)."""
+        self._coming.append((positive, scores))
+        self._n_coming += len(scores)
+        if self._n_coming > MOST_SCORES:
+            self._settle()
+
+    def _settle(self) -> None:
+        counts = [self._counts, *(np.stack([~positive, positive]) for positive, _ in self._coming)]
+        scores = np.concatenate([self._scores, *(own for _, own in self._coming)]).astype(np.float64)
+        self._coming, self._n_coming = [], 0
+        self._count(scores, np.concatenate(counts, axis=1).astype(np.float64))
+        while len(self._scores) > MOST_SCORES:
+            self._bits = max(self._bits + 2, 24)
+            self._count(self._scores, self._counts)
+
+    def _count(self, scores: np.ndarray, counts: np.ndarray) -> None:
+        if self._bits:
+            scores = (scores.view(np.int64) & (-1 << self._bits)).view(np.float64)
+        self._scores, place = np.unique(scores, return_inverse=True)
+        self._counts = np.stack([np.bincount(place, own, len(self._scores)) for own in counts])
+
+    def _from_top(self) -> tuple[np.ndarray, np.ndarray]:
+        """Positive and negative rows at each score or above, scores falling."""
+        if self._n_coming:
+            self._settle()
+        falls, hits = np.cumsum(self._counts[:, ::-1], axis=1)
+        return hits, falls
+
+    def roc_auc(self) -> float | None:
+        """Chance that a positive row scores above a negative one, ties half; None where one class is absent."""
+        hits, falls = self._from_top()
+        if not len(hits) or hits[-1] == 0 or falls[-1] == 0:
+            return None
+        own = np.diff(falls, prepend=0.0)
+        return float((own * (hits - np.diff(hits, prepend=0.0) / 2)).sum() / (hits[-1] * falls[-1]))
+
+    def break_even(self) -> float | None:
+        """Precision among as many top rows as are positive, where it equals the recall; None without positive rows.
+
+        Of rows with one score at the border the share that they hold counts.
+        """
+        hits, falls = (np.append(0.0, own) for own in self._from_top())
+        if hits[-1] == 0:
+            return None
+        border = int(np.searchsorted(hits + falls, hits[-1]))
+        level_hits, level_falls = hits[border] - hits[border - 1], falls[border] - falls[border - 1]
+        above = hits[border - 1] + falls[border - 1]
+        chance = level_hits / (level_hits + level_falls)
+        return float((hits[border - 1] + chance * (hits[-1] - above)) / hits[-1])
+
+    def curves(self, most: int = 500) -> dict[str, list[list[float]]]:
+        """roc: [false, true positive rate] and precision_recall: [recall, precision] at the scores as thresholds.
+
+        Of more than `most` thresholds those at even steps along the ROC curve are kept, its corner points (0, 0) and
+        (1, 1) among them. Nothing where one class is absent.
+        """
+        hits, falls = self._from_top()
+        if not len(hits) or hits[-1] == 0 or falls[-1] == 0:
+            return {}
+        recall, fall_out = hits / hits[-1], falls / falls[-1]
+        if len(hits) > most - 1:
+            length = recall + fall_out
+            kept = np.unique(np.searchsorted(length, np.linspace(length[0], length[-1], most - 1)))
+            recall, fall_out, hits, falls = recall[kept], fall_out[kept], hits[kept], falls[kept]
+        roc = np.vstack([[0.0, 0.0], np.stack([fall_out, recall], axis=1)])
+        return {
+            "roc": roc.tolist(),
+            "precision_recall": np.stack([recall, hits / (hits + falls)], axis=1).tolist(),
+        }
+
+
+def scored(positive: np.ndarray, scores: np.ndarray) -> ScoreCounts:
+    """The counts of rows, bool (n,), with scores (n,)."""
+    found = ScoreCounts()
+    found.add(positive, scores)
+    return found
 
 
 class ProbabilityScores:
@@ -97,30 +173,6 @@ class ProbabilityScores:
         }
 
 
-def curves(positive: np.ndarray, scores: np.ndarray, most: int = 500) -> dict[str, list[list[float]]]:
-    """roc: [false, true positive rate] and precision_recall: [recall, precision] at the scores as thresholds.
-
-    positive: (n,) bool, scores: (n,). Of more than `most` thresholds those at even steps along the ROC curve are kept,
-    its corner points (0, 0) and (1, 1) among them. Nothing where one class is absent.
-    """
-    order = np.argsort(-scores, kind="stable")
-    ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # rows of one score fall together
-    hits = np.cumsum(positive[order])[ends]
-    falls = ends + 1 - hits
-    if not len(ends) or hits[-1] == 0 or falls[-1] == 0:
-        return {}
-    recall, fall_out = hits / hits[-1], falls / falls[-1]
-    if len(ends) > most - 1:
-        length = recall + fall_out
-        kept = np.unique(np.searchsorted(length, np.linspace(length[0], length[-1], most - 1)))
-        recall, fall_out, hits, falls = recall[kept], fall_out[kept], hits[kept], falls[kept]
-    roc = np.vstack([[0.0, 0.0], np.stack([fall_out, recall], axis=1)])
-    return {
-        "roc": roc.tolist(),
-        "precision_recall": np.stack([recall, hits / (hits + falls)], axis=1).tolist(),
-    }
-
-
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
 
@@ -140,21 +192,6 @@ def regression(y: np.ndarray, values: np.ndarray) -> dict[str, float | None]:
         "mean_squared_error": squares / len(y),
         "mean_absolute_error": float(np.abs(error).mean()),
     }
-
-
-def break_even(positive: np.ndarray, scores: np.ndarray) -> float | None:
-    """Precision among as many top rows as are positive, where it equals the recall; None without positive rows.
-
-    positive: (n,) bool, scores: (n,). Of rows with one score at the border the share that they hold counts.
-    """
-    n_positive = int(np.count_nonzero(positive))
-    if n_positive == 0:
-        return None
-    border = np.partition(scores, -n_positive)[-n_positive]
-    above, level = scores > border, scores == border
-    chance = np.count_nonzero(positive & level) / np.count_nonzero(level)
-    hits = np.count_nonzero(positive & above) + chance * (n_positive - np.count_nonzero(above))
-    return float(hits / n_positive)
 
 
 def ranking(y: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> dict[str, Any]:

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau
 from sklearn import metrics as twin
 
+from streamsvm import metrics
 from streamsvm.metrics import (
     ProbabilityScores,
-    break_even,
+    ScoreCounts,
     confusion,
-    curves,
     mean_absolute_error,
     per_class,
     ranking,
-    roc_auc,
+    scored,
 )
 
 codes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60)
@@ -40,15 +40,15 @@ def test_confusion_and_table_are_sklearns(pairs):
 def test_auc_is_sklearns_ties_included(pairs):
     positive, scores = np.array([p for p, _ in pairs]), np.array([s for _, s in pairs], float)
     if positive.all() or not positive.any():
-        assert roc_auc(positive, scores) is None
+        assert scored(positive, scores).roc_auc() is None
     else:
-        assert roc_auc(positive, scores) == pytest.approx(twin.roc_auc_score(positive, scores))
+        assert scored(positive, scores).roc_auc() == pytest.approx(twin.roc_auc_score(positive, scores))
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(-3, 3)), min_size=1, max_size=60))
 def test_break_even_is_where_precision_is_recall(pairs):
     positive, scores = np.array([p for p, _ in pairs]), np.array([s for _, s in pairs], float)
-    found = break_even(positive, scores)
+    found = scored(positive, scores).break_even()
     if not positive.any():
         assert found is None
         return
@@ -139,7 +139,7 @@ def test_probability_scores_are_sklearns_in_blocks_of_any_size(k, n, seed, sure)
 @given(st.lists(st.tuples(st.booleans(), st.integers(-5, 5)), min_size=1, max_size=40), st.integers(3, 12))
 def test_curves_are_sklearns_and_thinned_ones_lie_on_them(rows, most):
     positive, scores = (np.array(column) for column in zip(*rows, strict=True))
-    found = curves(positive, scores)
+    found = scored(positive, scores).curves()
     if positive.all() or not positive.any():
         assert found == {}
         return
@@ -147,7 +147,7 @@ def test_curves_are_sklearns_and_thinned_ones_lie_on_them(rows, most):
     np.testing.assert_allclose(found["roc"], np.stack([fall_out, recall], axis=1))
     precision, recall, _ = twin.precision_recall_curve(positive, scores)
     np.testing.assert_allclose(found["precision_recall"], np.stack([recall, precision], axis=1)[-2::-1])
-    few = curves(positive, scores, most)
+    few = scored(positive, scores).curves(most)
     for name, points in few.items():
         assert len(points) <= most
         assert {tuple(point) for point in points} <= {tuple(point) for point in found[name]}
@@ -158,6 +158,23 @@ def test_thinned_curves_keep_their_shape():
     rng = np.random.default_rng(0)
     positive = rng.random(20_000) < 0.1
     scores = positive + rng.normal(size=20_000)
-    roc = np.array(curves(positive, scores)["roc"])
+    roc = np.array(scored(positive, scores).curves()["roc"])
     assert 400 < len(roc) <= 500
-    assert np.trapezoid(roc[:, 1], roc[:, 0]) == pytest.approx(roc_auc(positive, scores), abs=1e-3)
+    assert np.trapezoid(roc[:, 1], roc[:, 0]) == pytest.approx(scored(positive, scores).roc_auc(), abs=1e-3)
+
+
+@pytest.mark.parametrize("most", [64, 1000])
+def test_many_scores_lose_bits_and_hardly_any_order(most, monkeypatch):
+    """In whatever blocks they come; with few different ones nothing is lost."""
+    rng = np.random.default_rng(0)
+    positive = rng.random(5000) < 0.3
+    scores = positive + rng.normal(size=5000)
+    for own, tolerance in ((scores, 1 / most), (np.round(4 * scores), 1e-12)):
+        found, whole = ScoreCounts(), scored(positive, own).break_even()
+        monkeypatch.setattr(metrics, "MOST_SCORES", most)
+        for block in np.array_split(np.arange(5000), 37):
+            found.add(positive[block], own[block])
+        assert found.roc_auc() == pytest.approx(twin.roc_auc_score(positive, own), abs=tolerance)
+        assert found.break_even() == pytest.approx(whole, abs=tolerance)
+        assert len(found._scores) <= most
+        monkeypatch.undo()

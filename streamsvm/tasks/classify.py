@@ -50,7 +50,7 @@ class Classify(Task):
         return pairs(targets.codes, len(targets.classes), single=single)
 
     def scores(self, judge: Judge, store: Store) -> LabelScores:
-        return LabelScores(judge, store, keeps_values=len(judge.classes) == 2)
+        return LabelScores(judge, store, orders_rows=store.has_qid and len(judge.classes) == 2)
 
 
 def coded(store: Store, positive: tuple[str, ...]) -> Targets:

@@ -46,13 +46,11 @@ class Ordinal(Task):
         return coef * ranks, intercept * ranks - np.cumsum([0.0, *thresholds])
 
     def scores(self, judge: Judge, store: Store) -> LabelScores:
-        return _RankScores(judge, store, keeps_values=True)
+        return _RankScores(judge, store, orders_rows=True)
 
 
 class _RankScores(LabelScores):
     """Of labels that have an order."""
-
-    orders_rows = True
 
     def more(self) -> dict[str, Any]:
         return {"mean_absolute_error": mean_absolute_error(self.counts)}

@@ -11,13 +11,11 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.metrics import (
     ProbabilityScores,
+    ScoreCounts,
     balanced_accuracy,
-    break_even,
     confusion,
-    curves,
     per_class,
     ranking,
-    roc_auc,
 )
 
 
@@ -61,22 +59,25 @@ class ValueScores:
 class LabelScores:
     """Of a task whose answers are labels. Rows whose label the model never saw are wrong."""
 
-    def __init__(self, judge: Judge, store: Store, *, keeps_values: bool) -> None:
-        """keeps_values: decision values are one column, and all of them tell something together."""
+    def __init__(self, judge: Judge, store: Store, *, orders_rows: bool) -> None:
+        """orders_rows: the order of the decision values, one column, is scored, too."""
         k = len(judge.classes)
-        self.judge, self.store, self.keeps_values = judge, store, keeps_values
-        self.truth = codes_of_labels(judge, store)
+        self.judge, self.store, self.orders_rows = judge, store, orders_rows
         self.counts = np.zeros((k, k), np.int64)
-        self.values = np.empty(store.n if keeps_values else 0)
+        self.values = np.empty(store.n if orders_rows else 0)
+        self._codes = judge.encode_labels(store.classes.values)  # of the store's labels
+        self._scores = ScoreCounts() if k == 2 else None
         self._probabilities = ProbabilityScores(k)
 
     def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
-        if self.keeps_values:
+        if self.orders_rows:
             self.values[start:stop] = values
-        truth, k = self.truth[start:stop], len(self.counts)
+        truth, k = self._codes[self.store.classes.codes(self.store.labels(start, stop))], len(self.counts)
         known = truth >= 0
         predicted = _positions(self.judge.classes, self.judge.labels(values, proba))
         self.counts += confusion(truth[known], predicted[known], k)
+        if self._scores is not None:
+            self._scores.add(truth[known] == 1, values[known])
         if proba is not None:
             self._probabilities.add(truth[known], proba[known])
 
@@ -85,22 +86,16 @@ class LabelScores:
         found |= self._probabilities.result() if self._probabilities.n else {}
         if self.orders_rows:
             found |= ranked(self.store, self.values)
-        if with_curves and len(self.counts) == 2:
-            known = self.truth >= 0
-            found |= curves(self.truth[known] == 1, self.values[known])
+        if with_curves and self._scores is not None:
+            found |= self._scores.curves()
         return found
-
-    @property
-    def orders_rows(self) -> bool:
-        """Whether the order of the values is scored, too."""
-        return self.keeps_values and self.store.has_qid
 
     def more(self) -> dict[str, Any]:
         """What else follows from the counts."""
         return {}
 
     def _summary(self) -> dict[str, Any]:
-        n, n_known, labels = len(self.truth), int(self.counts.sum()), self.judge.classes.tolist()
+        n, n_known, labels = self.store.n, int(self.counts.sum()), self.judge.classes.tolist()
         if n_known == 0:
             known_labels = ", ".join(map(str, labels))
             raise DataError(f"no row has a label that the model knows; it knows {known_labels}")
@@ -113,11 +108,9 @@ class LabelScores:
             "per_class": per_class(self.counts, labels),
             "confusion": self.counts.tolist(),
         }
-        known = self.truth >= 0
-        if len(labels) == 2:
-            positive = self.truth[known] == 1
-            summary["roc_auc"] = roc_auc(positive, self.values[known])
-            summary["break_even"] = break_even(positive, self.values[known])
+        if self._scores is not None:
+            summary["roc_auc"] = self._scores.roc_auc()
+            summary["break_even"] = self._scores.break_even()
         return summary
 
 
