@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from streamsvm.estimators.cutting_plane import CuttingPlaneSVC as CuttingPlaneSVC
     from streamsvm.estimators.dcsvm import DCSVC as DCSVC
     from streamsvm.models.files import load_model as load_model
+    from streamsvm.train import graph_of as graph_of
 
 _HOMES = {
     "AutoSVC": "streamsvm.estimators.auto",
     "Store": "streamsvm.data.store",
+    "graph_of": "streamsvm.train",
     "load_model": "streamsvm.models.files",
 }
 
@@ -37,6 +39,7 @@ __all__ = [
     "CuttingPlaneSVC",
     "Store",
     "__version__",
+    "graph_of",
     "load_model",
 ]
 

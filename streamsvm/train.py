@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streamsvm.config import FitConfig, ProbabilityConfig, SearchConfig, build_config, repeating
+from streamsvm.data.sketch import sketched
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Event, Events, Planned, Progress, Record, Warned, heard, ignore
@@ -25,7 +27,7 @@ from streamsvm.models.files import load_model, read_attrs
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.parallel.memory import free_bytes
 from streamsvm.parallel.open import open_engine
-from streamsvm.runs.checkpoints import EXECUTION, Checkpoints, digest
+from streamsvm.runs.checkpoints import EXECUTION, ROWS, Checkpoints, digest
 from streamsvm.runs.directory import end_with, recorded
 from streamsvm.runs.phases import Phases, used_s, whole_command
 from streamsvm.solvers.catalogue import fit_class, renamed
@@ -34,7 +36,10 @@ from streamsvm.tasks import default_task, task_of
 from streamsvm.training.base import Context, Fit, Learned, PathFit, Report, Solution
 from streamsvm.training.choices import with_choices
 from streamsvm.training.drafts import Draft, opened_draft
-from streamsvm.training.prepare import prepare
+from streamsvm.training.prepare import prepare, require_holdout
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
 
 MOST_FRACTIONS = 20  # different numbers that are not whole, among labels of classes
 CONFIG_MARK = "# the options"  # a file of these begins with
@@ -73,6 +78,8 @@ def train(
         until = end_of(config, start[0])
         run = Run(events, model_path, run_dir, resume, performance_report, until=until)
         [(model, report)] = learned(store, config, run)
+        if run_dir is not None:
+            shutil.rmtree(run_dir / ROWS, ignore_errors=True)
         report |= {"model": str(model_path)}
         if config.search.chosen:
             report["config"] = _write_config(model, model_path, events)
@@ -109,6 +116,46 @@ def end_of(config: FitConfig, used_s: float = 0.0) -> float | None:
     return None if budget is None else time.time() - used_s + budget
 
 
+def graph_of(
+    store: Store | str | Path, config: FitConfig | Mapping[str, Any], folder: str | Path | None = None
+) -> Delayed:
+    """The model of an early fit as a lazy dask graph: for `dask.compute`, `dask.visualize` and `client.compute`.
+
+    It is, to the last bit, the `LocalModel` that `fit` makes of the same configuration: a FitConfig, or the values of
+    one as a configuration file has them, {"C": 10, "dcsvm": {"early": True}}. Scaling, gamma and what the configuration
+    leaves to a search are found now, the rest by the graph. Memory is planned for this process and its threads: give
+    memory_limit and threads of one worker where others compute.
+
+    folder: for files that tasks write and read, which workers on other machines have to see; None: a temporary one of
+    this machine. They are removed when the model is there. Keys are named after their phase, sample-0, centres-0,
+    (assign-0, block), ... number, (regroup, file), parts, (solve, part) and model. Raises ConfigError, DataError,
+    MemoryLimitError.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from streamsvm import Store, graph_of
+    >>> digits = Store.from_arrays(*load_digits(return_X_y=True))
+    >>> graph = graph_of(digits, {"C": 10, "dcsvm": {"early": True, "levels": 1}})
+    >>> model = graph.compute()
+    >>> len(model.bounds) - 1
+    4
+    """
+    from streamsvm.training.graph import early_graph  # dask
+
+    if not isinstance(config, FitConfig):
+        config = build_config(("graph_of", config))
+    if not isinstance(store, Store):
+        store = Store.open(str(store))
+    for option, value in (("workers", config.workers), ("scheduler", config.scheduler)):
+        if value is not None:
+            raise ConfigError(f"{option} is {value}: a graph is computed where you send it; leave it out")
+    if config.probability.method is not None:
+        raise ConfigError("probability.method: a graph is of one fit, and probabilities take several")
+    with planned(store, with_task(config, store)) as fit:
+        return early_graph(fit, None if folder is None else Path(folder))
+
+
 def train_path(
     store: Store, config: FitConfig, Cs: Sequence[float], events: Events = heard
 ) -> list[tuple[Any, Report]]:
@@ -117,10 +164,16 @@ def train_path(
 
 
 def plan(store: Store, config: FitConfig) -> dict[str, Any]:
-    """What a fit would do: memory, and what tells its time. Nothing is trained."""
-    config = with_task(config, store)
+    """What a fit would do: memory, and what tells its time. Nothing is trained, and no pass made over the store.
+
+    guessed: what of it rests on some of the rows, or on none; where everything is known it is left out.
+    """
+    store = sketched(store)
+    require_holdout(store, config.holdout)
+    config = with_task(config, store).model_copy(update={"holdout": 0})  # rows here and there, of all chunks
     with planned(store, config, chooses=False) as fit:
-        return fit.plan() | ({"folds": config.probability.folds} if config.probability.method else {})
+        found = fit.plan() | ({"folds": config.probability.folds} if config.probability.method else {})
+        return found | ({"guessed": "; ".join(store.guessed)} if store.guessed else {})
 
 
 def learned(store: Store, config: FitConfig, run: Run) -> list[tuple[Learned, Report]]:
@@ -156,7 +209,7 @@ def planned(
     run, phase = run or Run(), phase or Phases()
     checkpoints = Checkpoints(run.run_dir, store, config, run.resume, run.events)
     where = config.threads, config.workers, config.scheduler, config.memory_limit
-    engine = open_engine(*where, run.events, run.performance_report)
+    engine = open_engine(*where, run.events, run.performance_report, config.wait_for_scheduler)
     with closing(Context(engine, checkpoints, run.events, phase, run.until)) as context:
         prepared = prepare(store, config, engine, run.events, phase=phase)
         if chooses and config.search.chosen:

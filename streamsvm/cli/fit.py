@@ -14,6 +14,7 @@ from streamsvm.cli.flags import (
     MemoryLimit,
     SchedulerFlag,
     SetOption,
+    WaitFlag,
     WorkersFlag,
     class_weights,
     flag,
@@ -38,7 +39,7 @@ from streamsvm.cli.options import (
 from streamsvm.cli.output import emit, progress
 from streamsvm.cli.told import tell
 from streamsvm.config import FitConfig, Layer, parse_set, read_layer
-from streamsvm.errors import ConfigError
+from streamsvm.errors import ConfigError, CorruptDataError
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.search.bare import completed
 from streamsvm.storage.human import number_or_text
@@ -133,8 +134,18 @@ def fit(
             rich_help_panel=RUN,
         ),
     ] = 15.0,
+    graph: Annotated[
+        Path | None,
+        typer.Option(
+            "--graph",
+            help="Draw an early fit's graph of tasks.",
+            metavar="FILE.svg|.png",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
     workers: WorkersFlag = None,
     scheduler: SchedulerFlag = None,
+    wait_for_scheduler: WaitFlag = None,
     performance_report: PerformanceReport = None,
     force: ForceModel = False,
     as_json: AsJson = False,
@@ -155,6 +166,8 @@ def fit(
     model = model or model_beside(store)
     rows = open_store(store, x, y)
     require_model_place(model, force=force, of=(rows, [resolved]) if resume else None)
+    if graph is not None:
+        _require_drawn(graph, resolved, rows.n)
     with importing():
         from streamsvm.runs.checkpoints import has_state
         from streamsvm.train import train
@@ -169,6 +182,8 @@ def fit(
             performance_report=performance_report,
             events=events,
         )
+    if graph is not None:
+        _draw(graph, report, store)
     if as_json:
         emit(report, as_json=True, title="Trained")
         return
@@ -188,6 +203,33 @@ def _words(store: str, model: Path, x: str | None, y: str | None) -> list[str]:
     ]
 
 
+def _require_drawn(graph: Path, config: FitConfig, n: int) -> None:
+    """Raises ConfigError or StorageError, before any work, where there will be no graph or no place for it."""
+    from streamsvm.search.score_table import require_free, require_suffix
+    from streamsvm.training.dcsvm import require_graph
+
+    require_suffix("--graph", graph, ".png", ".svg")
+    require_free("--graph", graph)
+    if not graph.parent.is_dir():
+        raise ConfigError(f"--graph {graph}: there is no folder {graph.parent}")
+    try:
+        require_graph(config, n)
+    except ConfigError as error:
+        raise ConfigError(f"--graph: {error}") from None
+
+
+def _draw(graph: Path, report: dict[str, Any], store: str) -> None:
+    """The graph of a fit that has ended."""
+    from streamsvm.report.drawing import write_plot
+    from streamsvm.report.graph import graph_picture
+
+    if "graph" not in report:  # time was short, so few rows are learned from
+        typer.echo(f"warning: --graph {graph}: was not drawn, as the rows are one part", err=True)
+        return
+    title = f"Early fit of {Path(store).name}: {report['n']:,} rows, {report['d']:,} columns"
+    write_plot(graph_picture(report["graph"], report["seconds_by_phase"], title), graph)
+
+
 def given_layers(flags: dict[str, Any], config: Path | None, sets: list[str]) -> list[Layer]:
     """What a file, then flags, then `--set` give. Raises ConfigError."""
     return [*([read_layer(config)] if config else []), *flag_layers(flags), *map(parse_set, sets)]
@@ -205,14 +247,18 @@ def hint_to_resume(run_dir: Path | None, has_kept: Callable[[Path], bool]) -> It
 
 
 def _print_plan(rows: Store, config: FitConfig, pilot_s: float, as_json: bool) -> None:
+    from streamsvm.data.sketch import sketched
     from streamsvm.train import plan
 
-    start_s = usage_so_far()["seconds"]
+    start_s, rows = usage_so_far()["seconds"], sketched(rows)
     found = plan(rows, config)
     if pilot_s > 0:
         from streamsvm.dry_run import does_not_fit, estimate
 
-        found |= estimate(rows, config, pilot_s, start_s)
-        if not found["fits"]:
+        try:
+            found |= estimate(rows, config, pilot_s, start_s)
+        except CorruptDataError as error:  # of a store that is not there yet, but for its metadata
+            typer.echo(f"warning: no small fits tell the time: {error}", err=True)
+        if not found.get("fits", True):
             typer.echo(f"warning: {does_not_fit(found)}", err=True)
     emit(found, as_json=as_json, title="Plan (the model was not trained)")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -14,14 +15,20 @@ from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block, MemorySamples, Samples, read_blocks, windows
-from streamsvm.data.scratch import RowsPlace, put_rows
+from streamsvm.data.scratch import ArrayPlace, RowsPlace, put_array, put_rows
 from streamsvm.events import Events, ignore
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.storage.atomic import storage_errors
 
-SPOOL_BYTES = 32 << 20  # of rows that one file holds, sorted by part
+SPOOL_BYTES = 32 << 20  # that one file holds, sorted by part
+BESIDE_BYTES = 48  # of a row, of what goes with it and where it goes
+INDEX_BYTES = (
+    64 << 20
+)  # of where parts begin in files: files are larger where they and parts are more than that
 MOST_OPEN = 512  # files of a process
+
+Arrays = dict[str, np.ndarray]
 
 
 class PartReader(Protocol):
@@ -29,9 +36,29 @@ class PartReader(Protocol):
 
     def rows(self, part: int) -> Rows: ...
 
+    def beside(self, part: int) -> Arrays:
+        """Of its rows, what went with them."""
+
+
+class Beside(Protocol):
+    """What goes with rows into their parts: arrays with an entry for each of them."""
+
+    def read(self, start: int, stop: int) -> Arrays:
+        """Of rows start..stop."""
+
+    def take(self, ids: np.ndarray) -> Arrays:
+        """Of the rows with these ids, which rise."""
+
+
+class Labels(Protocol):
+    """The parts of rows: a `Vector`, or what makes them of the rows themselves."""
+
+    def of(self, rows: Rows, start: int) -> np.ndarray:
+        """(m,) of these rows, the first of which is number start."""
+
 
 class Groups(Protocol):
-    """Samples by part: ids(p) are ascending row ids, reader.rows(p) the rows in that order; nbytes: of all rows."""
+    """Samples by part, in the order of their ids; nbytes: of all rows."""
 
     n_parts: int
     nbytes: float
@@ -39,18 +66,19 @@ class Groups(Protocol):
     @property
     def reader(self) -> PartReader: ...
 
-    def ids(self, part: int) -> np.ndarray: ...
-
-
-class _Ids:
-    """Ascending row ids of each part."""
-
-    def __init__(self, parts: np.ndarray, n_parts: int) -> None:
-        self.n_parts = n_parts
-        self._order, self._bounds = by_part(parts, n_parts)
-
     def ids(self, part: int) -> np.ndarray:
-        return self._order[self._bounds[part] : self._bounds[part + 1]]
+        """Rising row ids of a part."""
+
+
+@dataclass(frozen=True)
+class Numbered(Weighed):
+    """The ids of rows go with them, and nothing else."""
+
+    def read(self, start: int, stop: int) -> Arrays:
+        return {"ids": np.arange(start, stop)}
+
+    def take(self, ids: np.ndarray) -> Arrays:
+        return {"ids": ids}
 
 
 def by_part(parts: np.ndarray, n_parts: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -62,19 +90,28 @@ def by_part(parts: np.ndarray, n_parts: int = 0) -> tuple[np.ndarray, np.ndarray
     return np.argsort(short, kind="stable"), bounds
 
 
-class MemoryGroups(_Ids):
+class MemoryGroups:
     """Parts of samples in memory."""
 
-    def __init__(self, samples: MemorySamples, parts: np.ndarray, n_parts: int) -> None:
-        super().__init__(parts, n_parts)
-        self._samples, self.nbytes = samples, samples.nbytes
+    def __init__(
+        self, samples: MemorySamples, parts: np.ndarray, n_parts: int, beside: Beside | None = None
+    ) -> None:
+        self.n_parts, self.nbytes = n_parts, samples.nbytes
+        self._order, self._bounds = by_part(parts, n_parts)
+        self._samples, self._beside = samples, beside or Numbered()
         self.reader = self
+
+    def ids(self, part: int) -> np.ndarray:
+        return self._order[self._bounds[part] : self._bounds[part + 1]]
 
     def rows(self, part: int) -> Rows:
         return self._samples.take(self.ids(part))
 
+    def beside(self, part: int) -> Arrays:
+        return self._beside.take(self.ids(part))
 
-class SpooledGroups(_Ids):
+
+class SpooledGroups:
     """Parts in scratch files, written in one pass over the samples; a part is a stretch of each file.
 
     Row order inside a part is row order in the store. Raises StorageError when the disk is full.
@@ -83,23 +120,40 @@ class SpooledGroups(_Ids):
     def __init__(
         self,
         samples: Samples,
-        parts: np.ndarray,
+        labels: Labels,
         n_parts: int,
         folder: Path,
         engine: Engine,
+        beside: Beside | None = None,
         events: Events = ignore,
     ) -> None:
-        super().__init__(parts, n_parts)
-        self.nbytes = samples.nbytes
+        self.n_parts, self.nbytes = n_parts, samples.nbytes
         with storage_errors(str(folder)):
             folder.mkdir(parents=True)
-        groups = list(windows(samples, SPOOL_BYTES))
-        here = (parts[group[0][0] : group[-1][1]] for group in groups)
-        write = partial(_write, folder, n_parts)
-        shared = (engine.share(samples),)
-        files = list(engine.map(write, groups, here, shared=shared, phase="regroup", events=events))
-        paths, places, bounds = zip(*files, strict=True)
-        self.reader = Spool(paths, places, np.stack(bounds, axis=1))
+        groups = list(windows(samples, file_bytes(samples, n_parts)))
+        write = partial(write_file, folder, n_parts)
+        shared = (engine.share((samples, labels, beside or Numbered())),)
+        written = engine.map(write, groups, shared=shared, phase="regroup", events=events)
+        files, bounds = zip(*written, strict=True)
+        self.reader = Spool(files, np.stack(bounds, axis=1))
+
+    def ids(self, part: int) -> np.ndarray:
+        return self.reader.beside(part)["ids"]
+
+
+def file_bytes(samples: Samples, n_parts: int) -> int:
+    """Of rows that one file holds."""
+    row = samples.nbytes / samples.n
+    return int(max(SPOOL_BYTES * row / (row + BESIDE_BYTES), 4 * samples.nbytes * n_parts / INDEX_BYTES))
+
+
+@dataclass(frozen=True)
+class SpoolFile(Weighed):
+    """A file of rows by part, and records of what goes with them."""
+
+    path: Path
+    rows: RowsPlace
+    beside: ArrayPlace
 
 
 class Spool(Weighed):
@@ -108,38 +162,60 @@ class Spool(Weighed):
     Files stay open while a process reads them: to open one takes as long as to read some 64 KiB.
     """
 
-    def __init__(self, paths: Sequence[Path], places: Sequence[RowsPlace], bounds: np.ndarray) -> None:
-        self._paths, self._places, self._bounds = paths, places, bounds
+    def __init__(self, files: Sequence[SpoolFile], bounds: np.ndarray) -> None:
+        self._files, self._bounds = files, bounds
         self._open: dict[int, tuple[IO[bytes], Lock]] = {}
         self._lock = Lock()
         finalize(self, _close, self._open)
 
     def __reduce__(self) -> Any:
-        return Spool, (self._paths, self._places, self._bounds)
+        return Spool, (self._files, self._bounds)
 
-    def rows(self, part: int) -> Rows:
-        starts, stops = self._bounds[part : part + 2].astype(np.int64)
-        stretches = [(f, int(starts[f]), int(stops[f])) for f in np.flatnonzero(starts < stops).tolist()]
-        first = self._places[0]
+    @property
+    def sizes(self) -> np.ndarray:
+        """(n_parts,) their rows."""
+        return np.diff(self._bounds.sum(axis=1, dtype=np.int64))
+
+    def rows(self, part: int, start: int = 0, stop: int | None = None) -> Rows:
+        """Rows start..stop of a part."""
+        stretches, first = self._stretches(part, start, stop), self._files[0].rows
         if not first.is_sparse:
-            return Rows(self._read(0, stretches))
-        ends = [self._read(0, [(f, start, stop + 1)]) for f, start, stop in stretches]
+            return Rows(self._read(_rows_array(0), stretches))
+        ends = [self._read(_rows_array(0), [(f, lo, hi + 1)]) for f, lo, hi in stretches]
         entries = [(f, int(own[0]), int(own[-1])) for (f, _, _), own in zip(stretches, ends, strict=True)]
         indptr = np.cumsum(np.concatenate([[0], *map(np.diff, ends)]), dtype=first.arrays[0].dtype)
-        csr = self._read(2, entries), self._read(1, entries), indptr
+        csr = self._read(_rows_array(2), entries), self._read(_rows_array(1), entries), indptr
         return Rows(sparse.csr_array(csr, shape=(len(indptr) - 1, first.d)))
 
-    def _read(self, number: int, stretches: list[tuple[int, int, int]]) -> np.ndarray:
+    def beside(self, part: int, start: int = 0, stop: int | None = None) -> Arrays:
+        """What goes with rows start..stop of a part."""
+        records = self._read(_beside, self._stretches(part, start, stop))
+        return {name: np.ascontiguousarray(records[name]) for name in records.dtype.names}
+
+    def _stretches(self, part: int, start: int, stop: int | None) -> list[tuple[int, int, int]]:
+        """(file, from, to) of rows start..stop of a part."""
+        own = self._bounds[part : part + 2].astype(np.int64)
+        if (start, stop) == (0, None):
+            los, his = own
+        else:
+            ends = np.cumsum(own[1] - own[0])
+            before = ends - (own[1] - own[0])
+            los = own[0] + np.clip(start - before, 0, own[1] - own[0])
+            his = own[0] + np.clip((int(ends[-1]) if stop is None else stop) - before, 0, own[1] - own[0])
+        return [(f, int(los[f]), int(his[f])) for f in np.flatnonzero(los < his).tolist()]
+
+    def _read(
+        self, place_in: Callable[[SpoolFile], ArrayPlace], stretches: list[tuple[int, int, int]]
+    ) -> Any:
         """Entries start..stop of an array of a file, and of those after it."""
-        place, done = self._places[0].arrays[number], 0
-        out = np.empty((sum(stop - start for _, start, stop in stretches), *place.shape[1:]), place.dtype)
+        first, done = place_in(self._files[0]), 0
+        out = np.empty((sum(stop - start for _, start, stop in stretches), *first.shape[1:]), first.dtype)
         for f, start, stop in stretches:
-            self._read_into(out[done : done + stop - start], f, number, start)
+            self._read_into(out[done : done + stop - start], f, place_in(self._files[f]), start)
             done += stop - start
         return out
 
-    def _read_into(self, out: np.ndarray, f: int, number: int, start: int) -> None:
-        place = self._places[f].arrays[number]
+    def _read_into(self, out: np.ndarray, f: int, place: ArrayPlace, start: int) -> None:
         with self._lock:
             if f not in self._open and len(self._open) < MOST_OPEN:
                 self._open[f] = self._opened(f), Lock()
@@ -152,7 +228,15 @@ class Spool(Weighed):
                 place.read(file, start, start + len(out), out)
 
     def _opened(self, f: int) -> IO[bytes]:
-        return self._paths[f].open("rb", buffering=0)
+        return self._files[f].path.open("rb", buffering=0)
+
+
+def _rows_array(number: int) -> Callable[[SpoolFile], ArrayPlace]:
+    return lambda file: file.rows.arrays[number]
+
+
+def _beside(file: SpoolFile) -> ArrayPlace:
+    return file.beside
 
 
 def _close(opened: dict[int, tuple[IO[bytes], Lock]]) -> None:
@@ -160,13 +244,25 @@ def _close(opened: dict[int, tuple[IO[bytes], Lock]]) -> None:
         file.close()
 
 
-def _write(
-    folder: Path, n_parts: int, samples: Samples, blocks: list[Block], parts: np.ndarray
-) -> tuple[Path, RowsPlace, np.ndarray]:
-    """A file of some blocks' rows by part, what lies in it, and where each part begins."""
+def write_file(
+    folder: Path, n_parts: int, source: tuple[Samples, Labels, Beside], blocks: list[Block]
+) -> tuple[SpoolFile, np.ndarray]:
+    """A file of some blocks' rows by part, and where each part begins."""
+    samples, labels, beside = source
+    start, stop = blocks[0][0], blocks[-1][1]
     rows = read_blocks(samples, blocks)
-    order, bounds = by_part(parts, n_parts)
-    path = folder / f"{blocks[0][0]:012d}.X"
+    order, bounds = by_part(labels.of(rows, start), n_parts)
+    path = folder / f"{start:012d}.X"
     with storage_errors(str(folder)), path.open("wb") as file:
         place = put_rows(file, rows.take(order))
-    return path, place, bounds.astype(np.uint32)
+        records = put_array(file, _records(beside.read(start, stop))[order])
+    return SpoolFile(path, place, records), bounds.astype(np.uint32)
+
+
+def _records(arrays: Arrays) -> np.ndarray:
+    """(m,) the entries of several arrays together, so that one read has all of a part."""
+    form = [(name, array.dtype, array.shape[1:]) for name, array in arrays.items()]
+    records = np.empty(len(next(iter(arrays.values()))), form)
+    for name, array in arrays.items():
+        records[name] = array
+    return records

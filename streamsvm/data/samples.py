@@ -40,8 +40,7 @@ class MemorySamples(Weighed):
         self.rows, self.n, self.d, self.nbytes = rows, len(rows), rows.d, float(rows.nbytes)
 
     def blocks(self) -> list[Block]:
-        step = max(1, (4 << 20) // (4 * self.d))
-        return [(start, min(self.n, start + step)) for start in range(0, self.n, step)]
+        return memory_blocks(self.n, self.d)
 
     def read(self, start: int, stop: int) -> Rows:
         return self.rows.take(slice(start, stop))
@@ -78,10 +77,20 @@ class StoreSamples(Weighed):
         return rows if self.as_stored else self.scaling.apply(rows)
 
 
+def memory_blocks(n: int, d: int) -> list[Block]:
+    """Those of n rows of d columns that are in memory."""
+    step = max(1, (4 << 20) // (4 * d))
+    return [(start, min(n, start + step)) for start in range(0, n, step)]
+
+
 def windows(samples: Samples, most_bytes: int) -> Iterator[list[Block]]:
     """Blocks in groups of at most so many bytes of rows, at least one in each."""
-    blocks, row_bytes = samples.blocks(), samples.nbytes / samples.n
-    step = max(1, int(most_bytes / row_bytes) // max(stop - start for start, stop in blocks))
+    return grouped(samples.blocks(), int(most_bytes * samples.n / samples.nbytes))
+
+
+def grouped(blocks: list[Block], most_rows: int) -> Iterator[list[Block]]:
+    """Neighbours of at most so many rows together, at least one in each."""
+    step = max(1, most_rows // max(stop - start for start, stop in blocks))
     return (blocks[first : first + step] for first in range(0, len(blocks), step))
 
 

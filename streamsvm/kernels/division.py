@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -14,12 +15,15 @@ from streamsvm.data.gather import Table
 from streamsvm.data.regroup import by_part
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block
+from streamsvm.data.vectors import Vector, Vectors
 from streamsvm.events import Events, ignore
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.kmeans import MOST_CENTRES, Centres, Partition, fit_centres
 from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.sizes import Weighed
 
 SAMPLED = 64  # rows a centre, of a part that is split on
+MORE_ROUNDS = 4
 Routes = dict[int, tuple[Centres, np.ndarray]]
 
 
@@ -38,105 +42,221 @@ def partition(
     engine: Engine,
     wanted: Cuts,
     rng: np.random.Generator,
+    vectors: Vectors,
     candidates: np.ndarray | None = None,
     events: Events = ignore,
-) -> tuple[Partition, np.ndarray]:
-    """The parts, and the part of each row, (n,) int32.
+) -> tuple[Partition, Vector, np.ndarray]:
+    """The parts; the part of each row, (n,) int32, the vector "parts"; and how many rows each part has.
 
     k-means with n_parts centres first (at most MOST_CENTRES), from a sample of `candidates` (row ids; None: all);
     then every part that is too large is split on, from a sample of its own. Each round is one pass. Rows that no
-    centres tell apart are cut by position, so the bound always holds; such pieces share a centre, which routes to
-    the first of them.
+    centres tell apart, or that are too many after `most_rounds`, are cut by position, so the bound always holds; such
+    pieces share a centre, which routes to the first of them.
     """
-    tree, n_parts, max_rows = _Tree(), wanted.n_parts, wanted.max_rows
+    growth, blocks = Growth(table.n, wanted, rng), table.blocks
     every = partial(engine.map, events=events)
-    parts, counts = np.zeros(table.n, np.int32), np.array([table.n])
-    if candidates is not None and len(candidates) < n_parts:
-        candidates = None
-    todo = {0: min(n_parts, MOST_CENTRES)} if n_parts > 1 else _too_large(counts, max_rows, tree.solid)
-    while todo:
-        if candidates is None:
-            own = SAMPLED if tree.n_leaves > 1 else wanted.sample
-            most = {part: min(wanted.sample, own * k) for part, k in todo.items()}
-            ranks = {p: _chosen(int(counts[p]), m, rng) for p, m in most.items()}
-            drawn = ids_of_ranks(parts, table.blocks, ranks)
+    leaves: Vector | None = None  # of each row; None: of the one that there is
+    while growth.todo:
+        if candidates is None or len(candidates) < wanted.n_parts or leaves is not None:
+            drawn = ids_of_ranks(leaves, blocks, growth.ranks(), engine)
         else:
-            drawn = [
-                candidates[_chosen(len(candidates), wanted.sample, rng)]
-            ]  # of the one part that there is
-        centres = _fit_parts(table, every, drawn, todo, wanted.kernel, rng)
-        todo_parts, before = list(todo), counts
-        leaves = [tree.split(part, c) for part, c in zip(todo_parts, centres, strict=True)]
-        routes = dict(zip(todo_parts, zip(centres, leaves, strict=True), strict=True))
+            # of the one leaf that there is
+            drawn = [candidates[_chosen(len(candidates), wanted.sample, rng)]]
+        jobs = growth.jobs(table.take(np.concatenate(drawn)), list(map(len, drawn)))
+        routes = growth.split(list(every(partial(_fit_part, wanted.kernel), *jobs, phase="centres")))
+        old, leaves = leaves, vectors.new(growth.name, np.int32)
+        shared = (engine.share((old, leaves, routes)),)
+        growth.note(every(_relabel, table.rows, blocks, shared=shared, phase="assign"))
+        if old is not None:
+            old.remove()
+    found, numbers = growth.finish(leaves, blocks, engine)
+    parts = vectors.new("parts", np.int32)
+    shared = (engine.share((numbers, parts)),)
+    for _ in every(_number, blocks, shared=shared, phase="assign"):
+        pass
+    if leaves is not None:
+        leaves.remove()
+    return found, parts, numbers.sizes
 
-        old = (parts[slice(*block)] for block in table.blocks)
-        shared = (engine.share(routes),)
-        new = every(_relabel, table.rows, old, shared=shared, phase="assign")
-        parts = np.concatenate(list(new))
-        counts = np.bincount(parts, minlength=tree.n_leaves)
-        for part, children in zip(todo_parts, leaves, strict=True):
-            tree.note(children, int(before[part]), counts[children])
-        candidates = None
-        todo = _too_large(counts, max_rows, tree.solid)
-    return tree.finish(parts, max_rows)
+
+def most_rounds(n: int, wanted: Cuts) -> int:
+    """Rounds after which what is still too large is cut by position: so many as reach the parts that are wanted, and
+    MORE_ROUNDS. covtype takes 2 or 3, where 1 would reach them."""
+    parts = max(wanted.n_parts, -(-n // wanted.max_rows), 2)
+    return math.ceil(math.log(parts) / math.log(MOST_CENTRES)) + MORE_ROUNDS
 
 
-def _relabel(routes: Routes, rows: Rows, parts: np.ndarray) -> np.ndarray:
-    out, (order, bounds) = parts.copy(), by_part(parts)
-    for part in np.flatnonzero(np.diff(bounds)).tolist():
-        if part in routes:
-            centres, leaves = routes[part]
-            here = order[bounds[part] : bounds[part + 1]]
-            out[here] = leaves[centres.assign(rows if len(here) == len(rows) else rows.take(here))]
+class Growth(Weighed):
+    """What leads `partition`, from round to round: the tree so far, the rows of its leaves, what is drawn next. It is
+    small, and reads no rows: these come as receipts. A round is `ranks`, `jobs`, `split` and `note`."""
+
+    def __init__(self, n: int, wanted: Cuts, rng: np.random.Generator) -> None:
+        self._tree, self._wanted, self._rng = _Tree(), wanted, rng
+        self._counts, self._left = np.array([n]), most_rounds(n, wanted)
+        first = {0: min(wanted.n_parts, MOST_CENTRES)} if wanted.n_parts > 1 else self._too_large()
+        self._split: dict[int, np.ndarray] = {}  # the new leaves of each that this round splits
+        self.todo = first  # leaves to split, and how many centres each gets
+
+    @property
+    def name(self) -> str:
+        """Of the vector of this round's leaves."""
+        return f"leaves-{self._tree.n_leaves}"
+
+    def ranks(self) -> dict[int, np.ndarray]:
+        """Of each leaf to split, the rows that its centres are fitted on: rising ranks among its own."""
+        sample = self._wanted.sample
+        own = SAMPLED if self._tree.n_leaves > 1 else sample
+        most = {leaf: min(sample, own * k) for leaf, k in self.todo.items()}
+        return {leaf: _chosen(int(self._counts[leaf]), m, self._rng) for leaf, m in most.items()}
+
+    def jobs(self, rows: Rows, lengths: list[int]) -> tuple[list[Any], ...]:
+        """Samples, numbers of centres and generators, of the leaves to split: their rows one after another."""
+        bounds = np.cumsum([0, *lengths])
+        samples = [rows.take(slice(lo, hi)) for lo, hi in pairwise(bounds)]
+        return samples, list(self.todo.values()), self._rng.spawn(len(self.todo))
+
+    def fit(self, rows: Rows, lengths: list[int]) -> list[Centres]:
+        """The centres of all leaves to split, one after the other."""
+        return [_fit_part(self._wanted.kernel, *job) for job in zip(*self.jobs(rows, lengths), strict=True)]
+
+    def split(self, centres: list[Centres]) -> Routes:
+        """Where rows of leaves that are split go to."""
+        split = list(self.todo)
+        self._split = {leaf: self._tree.split(leaf, c) for leaf, c in zip(split, centres, strict=True)}
+        return {leaf: (c, self._split[leaf]) for leaf, c in zip(split, centres, strict=True)}
+
+    def note(self, receipts: Iterable[np.ndarray]) -> None:
+        """Ends a round that split leaves. receipts: of blocks, their rows in each leaf."""
+        before, self._counts = self._counts, np.zeros(self._tree.n_leaves, np.int64)
+        for found in receipts:
+            self._counts[: len(found)] += found
+        for leaf, leaves in self._split.items():
+            self._tree.note(leaves, int(before[leaf]), self._counts[leaves])
+        self._left -= 1
+        self.todo = self._too_large()
+
+    def _too_large(self) -> dict[int, int]:
+        """Leaves above the bound, and how many centres each gets; none after the last round."""
+        counts, most, solid = self._counts, self._wanted.max_rows, self._tree.solid
+        large = [leaf for leaf in np.flatnonzero(counts > most).tolist() if leaf not in solid]
+        if self._left == 0:
+            solid.update(large)
+            return {}
+        return {leaf: int(np.clip(-(-3 * counts[leaf] // (2 * most)), 2, MOST_CENTRES)) for leaf in large}
+
+    def finish(self, leaves: Vector | None, blocks: list[Block], engine: Engine) -> tuple[Partition, Numbers]:
+        """The tree, and what numbers rows of its leaves."""
+        found, numbers, sizes = self._tree.finish(self._counts, self._wanted.max_rows)
+        seen = _seen(leaves, [leaf for leaf, own in numbers.items() if len(own) > 1], blocks, engine)
+        starts = np.array([start for start, _ in blocks])
+        return found, Numbers(leaves, numbers, sizes, starts, np.stack(seen))
+
+
+@dataclass(frozen=True)
+class Numbers(Weighed):
+    """Tells the parts of rows by their leaves. numbers: of each leaf, several where it is cut by position; sizes
+    (parts,): their rows; seen (blocks, leaves that are cut): rows of these in the blocks before, which begin at starts.
+    """
+
+    leaves: Vector | None
+    numbers: Mapping[int, np.ndarray]
+    sizes: np.ndarray
+    starts: np.ndarray
+    seen: np.ndarray
+
+    def of(self, rows: Rows, start: int) -> np.ndarray:
+        """(m,) of these rows, of whole blocks, the first of which is number start."""
+        return self.read((start, start + len(rows)))
+
+    def read(self, block: Block) -> np.ndarray:
+        """(m,) int32 of a block's rows, or of neighbouring ones'."""
+        first = np.zeros(max(self.numbers) + 1, np.int32)
+        first[list(self.numbers)] = [parts[0] for parts in self.numbers.values()]
+        out = first[leaves_of(self.leaves, block)]
+        cut = (own for own in self.numbers.values() if len(own) > 1)
+        for before, parts in zip(self.seen[np.searchsorted(self.starts, block[0])], cut, strict=True):
+            here = np.flatnonzero(out == parts[0])
+            ends = np.cumsum(self.sizes[parts])
+            out[here] = parts[np.searchsorted(ends, before + np.arange(len(here)), side="right")]
+        return out
+
+
+def _relabel(own: tuple[Vector | None, Vector, Routes], rows: Rows, block: Block) -> np.ndarray:
+    """Writes the leaves of a block, and counts them."""
+    old, new, routes = own
+    leaves = relabelled(routes, leaves_of(old, block), rows)
+    new.write(block[0], leaves)
+    return np.bincount(leaves)
+
+
+def relabelled(routes: Routes, leaves: np.ndarray, rows: Rows) -> np.ndarray:
+    """(m,) int32 the leaves of rows that were in these ones."""
+    out, (order, bounds) = leaves.copy(), by_part(leaves)
+    for leaf in np.flatnonzero(np.diff(bounds)).tolist():
+        if leaf in routes:
+            centres, children = routes[leaf]
+            here = order[bounds[leaf] : bounds[leaf + 1]]
+            out[here] = children[centres.assign(rows if len(here) == len(rows) else rows.take(here))]
     return out
 
 
-def _too_large(counts: np.ndarray, max_rows: int, solid: set[int]) -> dict[int, int]:
-    """Parts above the bound, and how many centres each gets."""
-    large = [p for p in np.flatnonzero(counts > max_rows).tolist() if p not in solid]
-    return {p: int(np.clip(-(-3 * counts[p] // (2 * max_rows)), 2, MOST_CENTRES)) for p in large}
+def leaves_of(vector: Vector | None, block: Block) -> np.ndarray:
+    return np.zeros(block[1] - block[0], np.int32) if vector is None else vector.read(*block)
+
+
+def _number(own: tuple[Numbers, Vector], block: Block) -> None:
+    """Writes the parts of a block's rows."""
+    numbers, parts = own
+    parts.write(block[0], numbers.read(block))
 
 
 def _chosen(n: int, most: int, rng: np.random.Generator) -> np.ndarray:
     return np.sort(rng.choice(n, min(n, most), replace=False))
 
 
-def ids_of_ranks(parts: np.ndarray, blocks: list[Block], ranks: Mapping[int, np.ndarray]) -> list[np.ndarray]:
-    """For each part the ids of its rows with these rising ranks among its own, block by block."""
-    found: dict[int, list[np.ndarray]] = {part: [] for part in ranks}
-    seen = dict.fromkeys(ranks, 0)
-    for start, stop in blocks:
-        order, bounds = by_part(parts[start:stop])
-        for part in np.flatnonzero(np.diff(bounds)).tolist():
-            if part in ranks:
-                first, count = bounds[part], bounds[part + 1] - bounds[part]
-                lo, hi = np.searchsorted(ranks[part], (seen[part], seen[part] + count))
-                found[part].append(start + order[first + ranks[part][lo:hi] - seen[part]])
-                seen[part] += count
-    return [np.concatenate(own) for own in found.values()]
+def ids_of_ranks(
+    leaves: Vector | None, blocks: list[Block], ranks: Mapping[int, np.ndarray], engine: Engine
+) -> list[np.ndarray]:
+    """For each leaf the ids of its rows with these rising ranks among its own."""
+    if leaves is None or not ranks:
+        return list(ranks.values())
+    wanted = list(ranks)
+    seen = np.stack(_seen(leaves, wanted, blocks, engine))  # (blocks, wanted)
+    each = [np.searchsorted(seen[:, i], own, side="right") - 1 for i, own in enumerate(ranks.values())]
+    block, which = np.concatenate(each), np.repeat(np.arange(len(wanted)), list(map(len, each)))
+    local = np.concatenate(list(ranks.values())) - seen[block, which]
+    order, bounds = by_part(block, len(blocks))
+    cuts = [order[lo:hi] for lo, hi in pairwise(bounds)]
+    asked = [(blocks[b], np.array(wanted)[which[cut]], local[cut]) for b, cut in enumerate(cuts) if len(cut)]
+    shared = (engine.share(leaves),)
+    ids = np.empty(len(block), np.int64)
+    ids[order] = np.concatenate(list(engine.map(_at_ranks, *zip(*asked, strict=True), shared=shared)))
+    return np.split(ids, np.cumsum(list(map(len, each)))[:-1])
 
 
-def _fit_parts(
-    table: Table,
-    every: Callable[..., Iterator[Any]],
-    drawn: list[np.ndarray],
-    todo: dict[int, int],
-    kernel: Kernel,
-    rng: np.random.Generator,
-) -> list[Centres]:
-    """Centres for each part to split, from samples that are gathered in one pass."""
-    gathered = table.take(np.concatenate(drawn))
-    bounds = np.cumsum([0, *map(len, drawn)])
-    sampled = [gathered.take(slice(lo, hi)) for lo, hi in pairwise(bounds)]
-    jobs = (sampled, todo.values(), rng.spawn(len(todo)))
-    return list(every(partial(_fit_part, kernel), *jobs, phase="centres"))
+def _at_ranks(leaves: Vector, block: Block, leaf: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """Ids of rows of a block by their leaves, and ranks in these."""
+    order, bounds = by_part(leaves.read(*block))
+    return block[0] + order[bounds[leaf] + rank]
+
+
+def _seen(leaves: Vector | None, wanted: list[int], blocks: list[Block], engine: Engine) -> list[np.ndarray]:
+    """Of each block (wanted,): rows of these leaves in the blocks before it."""
+    if not wanted or leaves is None:
+        return [np.zeros(len(wanted), np.int64)] * len(blocks)
+    counts = list(engine.map(_counted, blocks, shared=(engine.share(leaves), np.array(wanted))))
+    return list(np.cumsum([np.zeros_like(counts[0]), *counts[:-1]], axis=0))
+
+
+def _counted(leaves: Vector, wanted: np.ndarray, block: Block) -> np.ndarray:
+    return np.bincount(leaves.read(*block), minlength=int(wanted.max()) + 1)[wanted]
 
 
 def _fit_part(kernel: Kernel, sample: Rows, k: int, rng: np.random.Generator) -> Centres:
     return fit_centres(sample, min(k, len(sample)), kernel, rng)
 
 
-class _Tree:
+class _Tree(Weighed):
     """A partition under construction; leaves are numbered as they appear."""
 
     def __init__(self) -> None:
@@ -171,21 +291,31 @@ class _Tree:
         node = self._nodes[at]
         self._nodes[at] = replace(node, offsets=np.where(counts > 0, node.offsets, np.inf))
 
-    def finish(self, parts: np.ndarray, max_rows: int) -> tuple[Partition, np.ndarray]:
-        """The tree over its non-empty leaves, numbered from the largest down, and the rows' parts."""
-        counts = np.bincount(parts, minlength=self.n_leaves)
-        pieces = [
-            np.array_split(np.flatnonzero(parts == leaf), -(-counts[leaf] // max_rows)) for leaf in self.solid
-        ]
-        cuts = {leaf: cut for leaf, cut in zip(self.solid, pieces, strict=True) if len(cut) > 1}
-        counts[list(cuts)] = max_rows
-        numbers = np.empty(self.n_leaves, np.int32)
-        numbers[np.argsort(-counts, kind="stable")] = np.arange(self.n_leaves)
-        parts = numbers[parts]
-        n_parts = int(np.count_nonzero(counts))
-        for cut in cuts.values():
-            for piece in cut[1:]:
-                parts[piece] = n_parts
-                n_parts += 1
-        children = tuple(tuple(c if c < 0 else int(numbers[c]) for c in row) for row in self._children)
-        return Partition(tuple(self._nodes), children), parts
+    def finish(
+        self, counts: np.ndarray, max_rows: int
+    ) -> tuple[Partition, dict[int, np.ndarray], np.ndarray]:
+        """The tree over its non-empty leaves, numbered from the largest down; the parts of each leaf, and their rows.
+
+        A leaf that is too large is cut into several by position. counts: rows of each leaf.
+        """
+        pieces = {leaf: -(-int(counts[leaf]) // max_rows) for leaf in self.solid}
+        cuts = {leaf: _even(int(counts[leaf]), k) for leaf, k in pieces.items() if k > 1}
+        order = counts.copy()
+        order[list(cuts)] = max_rows
+        ranked = np.argsort(-order, kind="stable")
+        of_leaf = np.empty(self.n_leaves, np.int32)
+        of_leaf[ranked] = np.arange(self.n_leaves)
+        sizes = counts[ranked][: np.count_nonzero(counts)].tolist()
+        numbers = {leaf: of_leaf[leaf : leaf + 1] for leaf in range(self.n_leaves)}
+        for leaf, own in cuts.items():
+            sizes[of_leaf[leaf]] = own[0]
+            more = np.arange(len(sizes), len(sizes) + len(own) - 1, dtype=np.int32)
+            numbers[leaf] = np.append(of_leaf[leaf], more)
+            sizes += own[1:]
+        children = tuple(tuple(c if c < 0 else int(of_leaf[c]) for c in row) for row in self._children)
+        return Partition(tuple(self._nodes), children), numbers, np.array(sizes)
+
+
+def _even(n: int, k: int) -> list[int]:
+    """n in k shares as even as can be, larger ones first."""
+    return [n // k + (i < n % k) for i in range(k)]

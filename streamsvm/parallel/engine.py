@@ -126,6 +126,10 @@ class Engine:
         """(threads of a task, window) for `count` large tasks: few ones come one after the other on all threads."""
         return (self.threads, 1) if count < 4 * self.threads else (1, 16 * self.threads)
 
+    def together(self, count: int) -> int:
+        """How many of `count` large pieces of work a task does one after the other, as tasks cost a scheduler time."""
+        return 1
+
     def worker_memory(self) -> tuple[int | None, int]:
         """(memory limit of the process that runs tasks in bytes, None where it has none; its threads)."""
         return None, self.threads
@@ -167,6 +171,21 @@ class Engine:
                 yield from results
         finally:
             meter.close()  # a window that nobody takes ends with the tasks at work
+
+
+class Serial(Engine):
+    """Calls functions here, one after the other: inside tasks, which hold no graphs."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def _results(
+        self, fn: Callable[..., Any], jobs: Iterator[tuple[Any, ...]], window: int | None, meter: Meter
+    ) -> Iterator[Any]:
+        for number, job in enumerate(jobs):
+            with meter.task(number):
+                yield call(fn, *job)
+        meter.close()
 
 
 @lru_cache(maxsize=1)

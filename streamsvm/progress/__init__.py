@@ -22,6 +22,17 @@ def advance(share: float) -> None:
         report(share)
 
 
+@contextmanager
+def share_of(number: int, count: int) -> Iterator[None]:
+    """What reports inside is one of so many like it that the task at hand does, one after the other."""
+    report = _advance.get()
+    token = _advance.set(None if report is None else lambda share: report((number + share) / count))
+    try:
+        yield
+    finally:
+        _advance.reset(token)
+
+
 class Meter:
     """Emits progress of a phase of `total` tasks: 0 first, then at every end of a task, from any thread."""
 

@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from copy import copy
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
@@ -30,9 +31,10 @@ from streamsvm.storage.locks import InUse, is_locked, locked, sync_folder
 
 KEPT = 2
 LOCK = "lock"  # a file of the run directory
+ROWS = "rows"  # a folder of it, of an unfinished run: what there is of each row, and parts that are solved
 MOST_SHARE = 0.05  # of a run's time that goes into keeping its state
 # how a run is done, not what it comes to: these may differ when it goes on
-EXECUTION = ("memory_limit", "threads", "workers", "scheduler", "checkpoint_every")
+EXECUTION = ("memory_limit", "threads", "workers", "scheduler", "wait_for_scheduler", "checkpoint_every")
 
 
 class Checkpoints:
@@ -42,13 +44,18 @@ class Checkpoints:
         self, run_dir: Path | None, store: Store, config: FitConfig, resume: bool, events: Events = ignore
     ) -> None:
         self.run_dir, self.resume = run_dir, resume
-        self.identity = identity(store, config)
+        self._store, self._config = store, config
         self._events = events
         self._every = config.checkpoint_every
         self._steps, self._saved_at, self._cost_s = 0, time.perf_counter(), 0.0
         if run_dir is not None and not resume and _numbered(run_dir):
             message = f"{run_dir} holds the state of an earlier run, which this one starts to replace"
             events(Warned(f"{message}; --resume would go on from it"))
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What tells this run from others; asked where a state is kept, as all labels are read for it."""
+        return identity(self._store, self._config)
 
     def inside(self, name: str) -> Checkpoints:
         """Those of a search before the fit, in a folder of the run directory."""
@@ -89,7 +96,7 @@ class Checkpoints:
         part = run_dir / "state.part"
         try:
             with part.open("wb") as file:
-                _write(file, arrays)
+                write_arrays(file, arrays)
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(run_dir / f"state-{number:06d}.npz")
@@ -161,7 +168,7 @@ def _require_whole(path: Path) -> None:
             raise ValueError(f"the checksum of {damaged} is wrong")
 
 
-def _write(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
+def write_arrays(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
     """What np.savez writes, which before NumPy 2.2 cannot be told to refuse pickles."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, values in arrays.items():

@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,64 +33,64 @@ def default_levels(n: int, children: int, *, early: bool) -> int:
 
 @dataclass(frozen=True)
 class Division:
-    """A level's parts (n,) of all rows, numbered from 0, none of them empty.
+    """A level's parts, numbered from 0, by their rows (parts,), none of them empty; whose they are, the oracle knows.
 
     bound: D(pi) / sum |K|, the share of the kernel's mass between parts. routes: what tells new rows their parts, as
     named arrays; the problem's own.
     """
 
     level: int
-    parts: np.ndarray
+    sizes: np.ndarray
     bound: float = 0.0
     routes: Mapping[str, Any] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def n_parts(self) -> int:
-        return int(self.parts.max()) + 1
+        return len(self.sizes)
 
     def to_arrays(self) -> dict[str, Any]:
-        own = {"level": self.level, "parts": self.parts, "bound": self.bound}
+        own = {"level": self.level, "sizes": self.sizes, "bound": self.bound}
         return own | prefixed("routes_", self.routes)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Division:
         routes = unprefixed("routes_", arrays)
-        return cls(int(arrays["level"]), arrays["parts"], float(arrays["bound"]), routes)
+        return cls(int(arrays["level"]), arrays["sizes"], float(arrays["bound"]), routes)
 
 
 @dataclass(frozen=True)
 class PartSolution(Weighed):
-    """A part's support rows: ids, coefficients alpha (s, columns); objective and duality gap of its subproblems.
-
-    weights (d,): of the columns, the part's own; None where parts have none. late: ended before it was solved.
+    """A part's n_support support rows: ids, coefficients alpha (s, columns), none of both where the oracle keeps them
+    for a model; objective and duality gap of its subproblems. late: ended before it was solved.
     """
 
     ids: np.ndarray
     alpha: np.ndarray
+    n_support: int
     objective: float
     gap: float
-    weights: np.ndarray | None = None
     late: bool = False
 
 
 class Divisible(Protocol):
     """The oracle: subproblems over n rows, whose coefficients have this shape (n, columns), and how to divide them.
 
-    bottom (n,): parts of the lowest level, by which rows of all later subproblems are known to be close.
+    It knows the parts of the level that was divided last, and of the lowest one, whose rows are close to each other in
+    all later subproblems.
     """
 
     shape: tuple[int, int]
 
-    def divide(self, level: int, alpha: np.ndarray) -> Division:
-        """A level's parts; alpha: the coefficients so far, whose support vectors tell where to divide."""
+    def divide(self, level: int, start: np.ndarray | None) -> Division:
+        """A level's parts; start: the coefficients so far, whose support vectors tell where to divide."""
 
-    def part(self, number: int, division: Division, start: np.ndarray, bottom: np.ndarray) -> PartSolution:
-        """The solution of a part, from these coefficients of all rows; cheapest one after the other."""
+    def part(self, number: int, division: Division, start: np.ndarray | None) -> PartSolution:
+        """The solution of a part, from these coefficients of all rows (None: 0); cheapest one after the other."""
 
-    def among(self, ids: np.ndarray, bottom: np.ndarray) -> Duals | None:
+    def among(self, ids: np.ndarray) -> Duals | None:
         """The subproblems over these rows; None where they do not fit in memory."""
 
-    def whole(self, division: Division | None, bottom: np.ndarray) -> Duals:
+    def whole(self, division: Division | None) -> Duals:
         """The subproblems over all rows, which were divided like this last, if at all."""
 
 
@@ -106,17 +105,16 @@ class Stage(Enum):
 
 @dataclass(frozen=True)
 class DCSVMState:
-    """What is under way, and what it began with: coefficients start (n, columns); at the end, the solution.
+    """What is under way, and what it began with: coefficients start (n, columns), None: 0; at the end, the solution.
 
     level: whose parts are solved. division: the latest. solutions: of its first parts. turns: of the last two stages.
-    support: rows of the refinement, which follow from its start. bottom (n,): parts of the lowest level. found: support
-    vectors of each level, as bits. late: whether something was ended before it was solved.
+    support: rows of the refinement, which follow from its start. found: support vectors of each level, as bits. late:
+    whether something was ended before it was solved.
     """
 
     stage: Stage
     level: int
-    start: np.ndarray
-    bottom: np.ndarray
+    start: np.ndarray | None = None
     division: Division | None = None
     solutions: tuple[PartSolution, ...] = ()
     support: np.ndarray | None = None
@@ -137,9 +135,9 @@ class DCSVMState:
         """Whether all parts of the level under way have been solved."""
         return self.divided is not None and len(self.solutions) == self.divided.n_parts
 
-    def together(self) -> np.ndarray:
+    def together(self, shape: tuple[int, int]) -> np.ndarray:
         """(n, columns): the solutions of all parts."""
-        alpha = np.zeros_like(self.start)
+        alpha = np.zeros(shape)
         for part in self.solutions:
             alpha[part.ids] = part.alpha
         return alpha
@@ -150,16 +148,16 @@ class DCSVMState:
 
     def to_arrays(self) -> dict[str, Any]:
         """All of it under names, for a checkpoint."""
-        own = {
+        own: dict[str, Any] = {
             "stage": self.stage.value,
             "level": self.level,
-            "shape": np.array(self.start.shape),
-            "bottom": self.bottom,
             "objective": self.objective,
             "gap": self.gap,
             "late": self.late,
         }
-        own |= packed("start", self.start) | {f"found{level}": bits for level, bits in self.found.items()}
+        own |= {f"found{level}": bits for level, bits in self.found.items()}
+        if self.start is not None:
+            own |= packed("start", self.start) | {"shape": np.array(self.start.shape)}
         if self.division is not None:
             own |= prefixed("division_", self.division.to_arrays())
         if self.turns is not None:
@@ -168,20 +166,21 @@ class DCSVMState:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> DCSVMState:
-        start = unpacked("start", arrays, tuple(arrays["shape"]))
+        start = unpacked("start", arrays, tuple(arrays["shape"])) if "shape" in arrays else None
         division, turns = unprefixed("division_", arrays), unprefixed("turns_", arrays)
         stage = Stage(str(arrays["stage"]))
-        support = support_of(start) if stage is Stage.REFINE else None
-        own = start if support is None else start[support]
+        support, own = None, start
+        if stage is Stage.REFINE and start is not None:
+            support = support_of(start)
+            own = start[support]
         return cls(
             stage,
             int(arrays["level"]),
             start,
-            arrays["bottom"],
             Division.from_arrays(division) if division else None,
             _separated(arrays) if "part_sizes" in arrays else (),
             support,
-            InTurnState.from_arrays(turns, own) if turns else None,
+            InTurnState.from_arrays(turns, own) if turns and own is not None else None,
             {int(level): bits for level, bits in unprefixed("found", arrays).items()},
             float(arrays["objective"]),
             float(arrays["gap"]),
@@ -203,9 +202,7 @@ class DCSVM:
     until: float | None = None
 
     def init(self, problem: Divisible) -> DCSVMState:
-        n, columns = problem.shape
-        stage = Stage.PARTS if self.levels else Stage.TOP
-        return DCSVMState(stage, self.levels, np.zeros((n, columns)), np.zeros(n, np.int32))
+        return DCSVMState(Stage.PARTS if self.levels else Stage.TOP, self.levels)
 
     def step(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
         steps = {Stage.PARTS: self._part, Stage.REFINE: self._refined, Stage.TOP: self._top}
@@ -219,19 +216,17 @@ class DCSVM:
         """Divides, solves the next part, or goes up from the last one."""
         division = state.divided
         if division is None:
-            division = problem.divide(state.level, state.start)
-            bottom = state.bottom if state.bottom.any() else division.parts
-            return replace(state, division=division, bottom=bottom)
+            return replace(state, division=problem.divide(state.level, state.start))
         if state.is_level_solved:
-            return self._above(state)
-        found = problem.part(len(state.solutions), division, state.start, state.bottom)
+            return self._above(problem, state)
+        found = problem.part(len(state.solutions), division, state.start)
         return replace(state, solutions=(*state.solutions, found), late=state.late or found.late)
 
-    def _above(self, state: DCSVMState) -> DCSVMState:
+    def _above(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
         if state.level == self.early:
             objective, gap = state.totals()
             return replace(state, stage=Stage.END, objective=objective, gap=gap)
-        solved = state.together()
+        solved = state.together(problem.shape)
         found = {**state.found, state.level: np.packbits(solved.any(axis=1))}
         state = replace(state, start=solved, solutions=(), found=found, level=state.level - 1)
         if state.level > 0:
@@ -240,8 +235,9 @@ class DCSVM:
 
     def _refined(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
         """A round on the support vectors alone."""
+        assert state.start is not None  # of the lowest level
         support = support_of(state.start) if state.support is None else state.support
-        duals = problem.among(support, state.bottom)
+        duals = problem.among(support)
         if duals is None:
             return replace(state, stage=Stage.TOP)
         turns = self._turned(duals, state, state.start[support])
@@ -253,9 +249,10 @@ class DCSVM:
         return replace(state, stage=Stage.TOP, start=start, turns=None, support=None, late=late)
 
     def _top(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
-        turns = self._turned(problem.whole(state.division, state.bottom), state, state.start)
+        start = np.zeros(problem.shape) if state.start is None else state.start
+        turns = self._turned(problem.whole(state.division), state, start)
         if not turns.ended:
-            return replace(state, turns=turns)
+            return replace(state, start=start, turns=turns)
         ended = replace(state, stage=Stage.END, start=turns.solved, turns=None, late=turns.late)
         return replace(ended, objective=turns.objective, gap=turns.gap)
 
@@ -271,20 +268,16 @@ def support_of(alpha: np.ndarray) -> np.ndarray:
 
 def _joined(solutions: tuple[PartSolution, ...]) -> dict[str, np.ndarray]:
     """The arrays of several parts, one after another."""
-    weights = [part.weights for part in solutions if part.weights is not None]
-    own = {"part_weights": np.stack(weights)} if weights else {}
-    return own | {
+    names = ("n_support", "objective", "gap")
+    return {f"part_{name}": np.array([getattr(part, name) for part in solutions]) for name in names} | {
         "part_sizes": np.array([len(part.ids) for part in solutions]),
         "part_ids": np.concatenate([part.ids for part in solutions]),
         "part_alpha": np.concatenate([part.alpha for part in solutions]),
-        "part_objectives": np.array([part.objective for part in solutions]),
-        "part_gaps": np.array([part.gap for part in solutions]),
     }
 
 
 def _separated(arrays: Mapping[str, Any]) -> tuple[PartSolution, ...]:
     ends = np.cumsum(arrays["part_sizes"])[:-1]
     ids, alpha = np.split(arrays["part_ids"], ends), np.split(arrays["part_alpha"], ends)
-    numbers = (arrays["part_objectives"].tolist(), arrays["part_gaps"].tolist())
-    weights = arrays.get("part_weights", [None] * len(ids))
-    return tuple(PartSolution(*part) for part in zip(ids, alpha, *numbers, weights, strict=True))
+    numbers = (arrays[f"part_{name}"].tolist() for name in ("n_support", "objective", "gap"))
+    return tuple(PartSolution(*part) for part in zip(ids, alpha, *numbers, strict=True))

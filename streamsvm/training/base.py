@@ -25,8 +25,9 @@ from streamsvm.models.calibration import Calibration
 from streamsvm.models.kernel import KernelModel
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
-from streamsvm.runs.checkpoints import Checkpoints
+from streamsvm.runs.checkpoints import ROWS, Checkpoints
 from streamsvm.runs.phases import Phases
+from streamsvm.storage.atomic import storage_errors
 from streamsvm.tasks.base import Targets
 from streamsvm.tasks.pairs import vote
 from streamsvm.tasks.scores import Judge
@@ -71,6 +72,16 @@ class Context:
     def scratch(self) -> Path:
         """A folder for files that the fit needs while it runs, in the run directory where there is one."""
         return Path(tempfile.mkdtemp(prefix="streamsvm-scratch-", dir=self.checkpoints.run_dir))
+
+    @property
+    def folder(self) -> Path:
+        """For what there is of each row, until the model is there: in the run directory, where there is one."""
+        run_dir = self.checkpoints.run_dir
+        if run_dir is None:
+            return self.scratch
+        with storage_errors(str(run_dir)):
+            (run_dir / ROWS).mkdir(exist_ok=True)
+        return run_dir / ROWS
 
     def left(self) -> float:
         """Seconds until it has to end; infinite where nobody said."""
@@ -155,40 +166,8 @@ class Fit(ABC):
         if solution.late or solution.converged is False:
             advice = LATE if solution.late else solution.advice
             self.events(Warned(f"not converged: {advice}", about="convergence"))
-        certificate: dict[str, Any] = {
-            "objective": solution.objective,
-            "gap": solution.gap,
-            "tol": self.config.tol,
-            "exact": solution.exact,
-            "converged": solution.converged,
-        }
-        if self.prepared.asked is not None:
-            certificate["asked"] = self.prepared.asked
-        expected = self._expected(solution)
-        if expected is not None:
-            certificate["expected"] = expected.facts()
-        header = replace(solution.model.header, certificate=certificate, calibration=calibration)
-        return replace(solution.model, header=header), self._report(solution, certificate)
-
-    def _expected(self, solution: Solution) -> Expected | None:
-        """What new rows will score: by those that were kept out, else as the search says."""
-        kept = self.prepared.kept_out
-        if kept is None:
-            return self.prepared.expected
-        if self.task.has_classes:
-            k, decided = len(self.classes), solution.decided
-            codes = (
-                solution.model.codes_of(*solution.model.answers(kept.rows))
-                if decided is None
-                else vote(decided, k).argmax(axis=1)
-            )
-            losses = (codes != kept.codes).astype(np.float64)
-            if self.config.search.scoring == BALANCED:
-                losses *= balanced_weights(kept.codes, self.classes)
-            return of_model(self.prepared.scoring, losses)
-        t = kept.y.astype(np.float64)
-        errors = (solution.model.answers(kept.rows)[0] - t) ** 2
-        return of_model(self.prepared.scoring, errors / max(float(t.var()), np.finfo(np.float64).tiny))
+        model = with_certificate(self.prepared, solution, calibration)
+        return model, self._report(solution, model.header.certificate or {})
 
     def _report(self, solution: Solution, certificate: Mapping[str, Any]) -> Report:
         """What every solver tells, and a solver's own facts."""
@@ -228,6 +207,47 @@ class Fit(ABC):
     def breaks_ties(self) -> bool:
         """Whether equal votes of pairs are decided by confidence, see KernelModel."""
         return True
+
+
+def with_certificate(
+    prepared: Prepared, solution: Solution, calibration: Calibration | None = None
+) -> Learned:
+    """The model with what is known of it."""
+    certificate: dict[str, Any] = {
+        "objective": solution.objective,
+        "gap": solution.gap,
+        "tol": prepared.config.tol,
+        "exact": solution.exact,
+        "converged": solution.converged,
+    }
+    if prepared.asked is not None:
+        certificate["asked"] = prepared.asked
+    expected = _expected(prepared, solution)
+    if expected is not None:
+        certificate["expected"] = expected.facts()
+    header = replace(solution.model.header, certificate=certificate, calibration=calibration)
+    return replace(solution.model, header=header)
+
+
+def _expected(prepared: Prepared, solution: Solution) -> Expected | None:
+    """What new rows will score: by those that were kept out, else as the search says."""
+    kept, classes = prepared.kept_out, prepared.classes
+    if kept is None:
+        return prepared.expected
+    if prepared.task.has_classes:
+        decided = solution.decided
+        codes = (
+            solution.model.codes_of(*solution.model.answers(kept.rows))
+            if decided is None
+            else vote(decided, len(classes)).argmax(axis=1)
+        )
+        losses = (codes != kept.codes).astype(np.float64)
+        if prepared.config.search.scoring == BALANCED:
+            losses *= balanced_weights(kept.codes, classes)
+        return of_model(prepared.scoring, losses)
+    t = kept.y.astype(np.float64)
+    errors = (solution.model.answers(kept.rows)[0] - t) ** 2
+    return of_model(prepared.scoring, errors / max(float(t.var()), np.finfo(np.float64).tiny))
 
 
 class PathFit(Fit):

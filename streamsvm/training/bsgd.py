@@ -40,6 +40,7 @@ from streamsvm.training.prepare import Prepared
 SHUFFLE = 2  # of the seed's streams: which windows come when, and in which order their rows
 WINDOW_BYTES = 32 * MiB
 VECTOR_BYTES = 100  # of labels, codes, weights and their order, of a row of the windows in flight
+CODED_BYTES = 12  # of the code and the weight of a row in scratch files
 BLOCKS = 8  # of a learner, between looks at the clock
 
 
@@ -51,6 +52,10 @@ class _Growth(Growth):
 
     def network_bytes(self, n: int, seen: Seen) -> float:
         return 0.0
+
+    def scratch_bytes(self, n: int, seen: Seen, *, on_workers: bool) -> int:
+        """Of regions, whose files small fits have, too: rows, their codes and weights."""
+        return int((seen.spooled_row_bytes + CODED_BYTES) * n) if seen.is_spread else 0
 
     def own_fit_s(self, n: int, config: FitConfig, pass_s: float, value_s: float) -> float:
         return config.bsgd.epochs * (pass_s + n * config.bsgd.budget * value_s)
@@ -102,7 +107,7 @@ class BSGDFit(Fit):
     def _divide(self) -> None:
         """Makes the regions and a learner for each, whose lambda counts its own rows."""
         partitions, n = self.config.bsgd.partitions, self.store.n
-        self.regions = regions(self, self.windows, partitions)
+        self.regions = regions(self, self.windows[0][1], partitions)
         self.spans = self.regions.turns(self.windows[0][1])
         self.n_turns = len(self.spans)
         lams = self.options.lam * n / self.regions.sizes

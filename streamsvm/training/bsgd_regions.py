@@ -8,49 +8,37 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from pathlib import Path
 
 import numpy as np
 
 from streamsvm.data.gather import gather
-from streamsvm.data.regroup import by_part
-from streamsvm.data.rows import Rows, concat
+from streamsvm.data.regroup import Spool, SpooledGroups
+from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
-from streamsvm.data.scratch import ArrayPlace, RowsPlace, put_array, put_rows
 from streamsvm.kernels.balanced import balanced
 from streamsvm.kernels.kmeans import Partition
 from streamsvm.parallel.sizes import Weighed
-from streamsvm.storage.atomic import storage_errors
-from streamsvm.training.answers import Answers
 from streamsvm.training.base import Fit
+from streamsvm.training.parts import Carried
 
 DIVIDE = 3  # of the seed's streams: rows that regions are made of
 SAMPLE_ROWS = 8192  # of them, or so many a region
 REGION_ROWS = 256
 
-Window = tuple[int, int]
-
 
 @dataclass(frozen=True)
 class Regions(Weighed):
-    """Regions of input space, and their rows in files, each a window of the store sorted by region."""
+    """Regions of input space, and their rows in files. C: that their bounds are of, times their weights."""
 
     partition: Partition
-    files: tuple[_File, ...]
-
-    @cached_property
-    def ends(self) -> np.ndarray:
-        """(files + 1, regions): rows of a region before a file."""
-        counts = [np.diff(file.bounds) for file in self.files]
-        return np.cumsum([np.zeros_like(counts[0]), *counts], axis=0)
+    spool: Spool
+    C: float
 
     @property
     def sizes(self) -> np.ndarray:
         """(regions,) their rows."""
-        return self.ends[-1]
+        return self.spool.sizes
 
     def turns(self, rows: int) -> list[np.ndarray]:
         """(regions, 2) a turn: from which row of its own to which each learner learns, at most so many; all have turns
@@ -61,31 +49,18 @@ class Regions(Weighed):
 
     def read(self, region: int, start: int, stop: int) -> tuple[Rows, np.ndarray, np.ndarray]:
         """Rows start..stop of a region in the order of the store, their codes and weights."""
-        ends = self.ends[:, region]
-        found = [
-            file.read(region, max(start - before, 0), min(stop, after) - before)
-            for file, before, after in zip(self.files, ends[:-1].tolist(), ends[1:].tolist(), strict=True)
-            if before < stop and after > start
-        ]
-        rows, codes, weight = zip(*found or [self.files[0].read(region, 0, 0)], strict=True)
-        return concat(list(rows)), np.concatenate(codes), np.concatenate(weight)
+        beside = self.spool.beside(region, start, stop)
+        return self.spool.rows(region, start, stop), beside["codes"], beside["upper"] / self.C
 
 
 @dataclass(frozen=True)
-class _File(Weighed):
-    """Rows of a window of the store, their codes and weights: region p is bounds[p]..bounds[p + 1]."""
+class Routed(Weighed):
+    """The regions of rows, as `Labels`."""
 
-    path: Path
-    rows: RowsPlace
-    codes: ArrayPlace
-    weight: ArrayPlace
-    bounds: np.ndarray
+    partition: Partition
 
-    def read(self, region: int, start: int, stop: int) -> tuple[Rows, np.ndarray, np.ndarray]:
-        """Rows start..stop of a region."""
-        here = int(self.bounds[region]) + start, int(self.bounds[region]) + stop
-        with self.path.open("rb") as file:
-            return self.rows.read(file, *here), self.codes.read(file, *here), self.weight.read(file, *here)
+    def of(self, rows: Rows, start: int) -> np.ndarray:
+        return self.partition.assign(rows)
 
 
 def shares_of_time(until: float | None, count: int, slots: int) -> list[float | None]:
@@ -101,41 +76,21 @@ def sample_rows(n: int, n_regions: int, most: int) -> int:
     return min(n, max(min(max(SAMPLE_ROWS, REGION_ROWS * n_regions), most), 2 * n_regions))
 
 
-def regions(fit: Fit, windows: Sequence[Window], n_regions: int) -> Regions:
-    """At most n_regions regions of a fit's rows. windows: of the store, whose rows a task holds."""
-    samples, engine, scratch = StoreSamples(fit.store, fit.scaling), fit.engine, fit.scratch / "regions"
+def regions(fit: Fit, most: int, n_regions: int) -> Regions:
+    """At most n_regions regions of a fit's rows, made of at most so many of them."""
+    samples, engine, folder = StoreSamples(fit.store, fit.scaling), fit.engine, fit.scratch / "regions"
     rng = np.random.default_rng([fit.config.seed, DIVIDE])
-    most = sample_rows(samples.n, n_regions, windows[0][1] - windows[0][0])
-    ids = np.sort(rng.choice(samples.n, most, replace=False))
+    ids = np.sort(rng.choice(samples.n, sample_rows(samples.n, n_regions, most), replace=False))
     partition = balanced(gather(samples, ids, engine), n_regions, rng)
 
     engine.require_folder(fit.scratch)
-    shutil.rmtree(scratch, ignore_errors=True)  # of an earlier fit
-    with storage_errors(str(scratch)):
-        scratch.mkdir(parents=True)
-    source = samples, fit.prepared.answers, fit.config.C
-    shared = (engine.share(source), engine.share(partition))
-    write = partial(_write, scratch, len(partition.nodes) + 1)
-    files = engine.map(write, windows, shared=shared, phase="regroup", events=fit.events)
-    return Regions(partition, tuple(files))
-
-
-def _write(
-    folder: Path,
-    n_regions: int,
-    source: tuple[StoreSamples, Answers, float],
-    partition: Partition,
-    window: Window,
-) -> _File:
-    samples, answers, C = source
-    rows, asked = samples.read(*window), answers.read(*window)
-    codes, weight = asked.targets.codes, asked.upper / C
-    order, bounds = by_part(partition.assign(rows), n_regions)
-    path = folder / f"{window[0]:012d}"
-    with storage_errors(str(folder)), path.open("wb") as file:
-        places = (
-            put_rows(file, rows.take(order)),
-            put_array(file, codes[order]),
-            put_array(file, weight[order]),
-        )
-    return _File(path, *places, bounds)
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier fit
+    own = (
+        Routed(partition),
+        len(partition.nodes) + 1,
+        folder,
+        engine,
+        Carried(fit.prepared.answers),
+        fit.events,
+    )
+    return Regions(partition, SpooledGroups(samples, *own).reader, fit.config.C)

@@ -15,16 +15,19 @@ from streamsvm.data.samples import StoreSamples
 from streamsvm.errors import ConfigError
 from streamsvm.events import LevelSolved, Phase, Rounds, SupportCompared, Warned
 from streamsvm.models import ExpansionModel, KernelModel, LocalModel
+from streamsvm.runs.part_log import PartLog
+from streamsvm.solvers.catalogue import fit_class
 from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Stage, default_levels, support_of
 from streamsvm.solvers.loop import run
 from streamsvm.training.base import Context, Fit, Solution
-from streamsvm.training.divided import DividedProblem
+from streamsvm.training.divided import DividedProblem, cuts_of
 from streamsvm.training.divided_growth import DividedGrowth
 from streamsvm.training.drafts import Draft
 from streamsvm.training.duals import model_of_duals
 from streamsvm.training.early import EarlyParts, part_facts
 from streamsvm.training.memory_plan import COPIES, MemoryPlan, plan_memory
 from streamsvm.training.prepare import Prepared
+from streamsvm.training.spans import spans_of
 
 
 class DCSVMFit(Fit):
@@ -46,16 +49,15 @@ class DCSVMFit(Fit):
             raise ConfigError(
                 f"dcsvm.early is of pairs of classes, found task {self.task.name!r}; leave it out"
             )
-        self.memory = self._plan_memory()
+        levels, early = levels_of(config, store.n)
+        self.memory = self._plan_memory(parts_alone=early is not None and early >= levels)
         if self.engine.is_local:
             self.engine = self.engine.on(self.memory.threads)
-        levels = options.levels or default_levels(store.n, options.children, early=options.early)
-        early = (options.early_level or levels) if options.early and levels else None
         self.solver = DCSVM(config.tol, max(levels, early or 0), early, options.refine, self.until)
         if options.early and early is None:
             self.events(Warned(f"{store.n} rows are one part: solved exactly, early or not"))
 
-    def _plan_memory(self) -> MemoryPlan:
+    def _plan_memory(self, *, parts_alone: bool) -> MemoryPlan:
         """Of this process, or of each worker of a cluster."""
         limit, threads = self.config.memory_limit, self.engine.threads
         if not self.engine.is_local:
@@ -67,6 +69,7 @@ class DCSVMFit(Fit):
             threads,
             cache_bytes=self.config.cache_size,
             on_worker=not self.engine.is_local,
+            parts_alone=parts_alone,
         )
 
     def solve(self, draft: Draft) -> Solution:
@@ -75,19 +78,28 @@ class DCSVMFit(Fit):
             model: KernelModel | ExpansionModel | LocalModel
             model, state, decided = self._exact() if self.solver.early is None else self._early(draft)
         facts: dict[str, Any] = {"levels": self.solver.levels}
-        if state.division is not None:
-            rows = int(np.bincount(state.division.parts).max())
+        if (division := state.division) is not None:
             facts |= {
-                "partition_bound": state.division.bound,
-                "n_parts": state.division.n_parts,
-                "max_part_rows": rows,
+                "partition_bound": division.bound,
+                "n_parts": division.n_parts,
+                "max_part_rows": int(division.sizes.max()),
             }
             if isinstance(model, LocalModel):
-                facts |= part_facts(model, np.bincount(state.division.parts))
+                facts |= part_facts(model, division.sizes) | self._tasks(model, division.level)
         numbers = (state.objective, state.gap, model.n_support)
         exact = self.solver.early is None
         ended: dict[str, Any] = {"converged": not state.late, "late": state.late}
         return Solution(model, *numbers, exact, facts=facts, decided=decided, **ended)
+
+    def _tasks(self, model: LocalModel, level: int) -> dict[str, Any]:
+        """How many tasks of each kind a graph of this fit needs; of one level of parts."""
+        if level < self.solver.levels:
+            return {}
+        cuts = cuts_of(self.prepared, level, self.part_rows(level))
+        own = StoreSamples(self.store, self.scaling), cuts
+        spans = spans_of(*own, in_memory=self.memory.in_memory)
+        found = {"rounds": model.partition.depth, "blocks": len(spans.blocks), "files": len(spans.files)}
+        return {"graph": found | {"parts": len(model.present)}}
 
     def plan(self) -> dict[str, Any]:
         """Levels, parts and memory."""
@@ -114,8 +126,9 @@ class DCSVMFit(Fit):
 
     def _early(self, draft: Draft) -> tuple[LocalModel, DCSVMState, np.ndarray | None]:
         """The parts of a level; and what they decide of rows that were kept out, each of its own."""
-        parts = EarlyParts(draft, self.prepared)
-        problem = DividedProblem(self, self.memory, self.part_rows, self.solver.early, parts.add)
+        log = PartLog(self.context.folder if self.checkpoints.run_dir else None, self.events)
+        parts = EarlyParts(draft, self.prepared, log)
+        problem = DividedProblem(self, self.memory, self.part_rows, self.solver.early, parts)
         state = self._solved(problem)
         assert state.division is not None  # of the early level
         model = parts.model(self.prepared.header(), state.division)
@@ -125,13 +138,13 @@ class DCSVMFit(Fit):
         """The whole problem, from all levels."""
         problem = DividedProblem(self, self.memory, self.part_rows)
         state = self._solved(problem)
-        self._compare(state)
+        assert state.start is not None  # the solution
+        self._compare(state, support_of(state.start))
         take = partial(gather, problem.samples, engine=self.engine)
-        return model_of_duals(self, state.start, np.zeros(problem.asked.count), take), state, None
+        return model_of_duals(self, state.start, np.zeros(problem.count), take), state, None
 
-    def _compare(self, state: DCSVMState) -> None:
+    def _compare(self, state: DCSVMState, support: np.ndarray) -> None:
         """Records how well each level knew the support vectors (figure 2 of the paper)."""
-        support = support_of(state.start)
         for number, bits in state.found.items():
             found = np.unpackbits(bits, count=self.store.n)
             hits = int(np.count_nonzero(found[support]))
@@ -141,9 +154,10 @@ class DCSVMFit(Fit):
     def _solved(self, problem: DividedProblem) -> DCSVMState:
         """The solver's last state, from a checkpoint's on where there is one."""
         saved = self.checkpoints.load()
-        state = DCSVMState.from_arrays(saved) if saved else self.solver.init(problem)
         with closing(problem):
-            problem.keep_known(state)
+            state = self.solver.init(problem)
+            if saved:
+                state = problem.resumed(DCSVMState.from_arrays(saved), saved)
             while not self.solver.is_solved(state):
                 with self.phase(self._phase(state)):
                     state = self._phase_solved(problem, state, self._phase(state))
@@ -157,7 +171,7 @@ class DCSVMFit(Fit):
 
     def _phase_solved(self, problem: DividedProblem, state: DCSVMState, phase: Phase) -> DCSVMState:
         """The first state beyond a phase; states on the way are told of, and kept."""
-        rounds = Rounds(self.events, phase, problem.asked.count, self.config.tol)
+        rounds = Rounds(self.events, phase, problem.count, self.config.tol)
         before = state
 
         def on_step(state: DCSVMState) -> None:
@@ -168,7 +182,10 @@ class DCSVMFit(Fit):
                 self._tell_level(problem, state)
             is_new = (state.stage, state.level) != (before.stage, before.level)
             before = state
-            self.checkpoints.offer(state.to_arrays, last=is_new and not self.solver.is_solved(state))
+            self.checkpoints.offer(
+                lambda: state.to_arrays() | problem.to_arrays(),
+                last=is_new and not self.solver.is_solved(state),
+            )
 
         state = run(self.solver, problem, state, stop=lambda s: self._phase(s) != phase, on_step=on_step)
         if phase in (Phase.REFINE, Phase.TOP):
@@ -182,10 +199,34 @@ class DCSVMFit(Fit):
             LevelSolved(
                 level=state.level,
                 parts=state.division.n_parts,
-                max_rows=int(np.bincount(state.division.parts).max()),
+                max_rows=int(state.division.sizes.max()),
                 seconds_clustering=round(problem.clustering_s, 3),
                 seconds_training=round(time.perf_counter() - problem.solving_since, 3),
                 objective=state.totals()[0],
-                n_support=sum(len(part.ids) for part in state.solutions),
+                n_support=sum(part.n_support for part in state.solutions),
             )
+        )
+
+
+def levels_of(config: FitConfig, n: int) -> tuple[int, int | None]:
+    """Levels of parts of a fit of n rows, 0 where they are one part, and the level that an early model is made of."""
+    options = config.dcsvm
+    levels = options.levels or default_levels(n, options.children, early=options.early)
+    return levels, (options.early_level or levels) if options.early and levels else None
+
+
+def require_graph(config: FitConfig, n: int) -> None:
+    """Raises ConfigError where a fit of n rows is not one graph: early, of one level of parts."""
+    levels, early = levels_of(config, min(n, config.rows or n))
+    if fit_class(config.solver) is not DCSVMFit or not config.dcsvm.early:
+        raise ConfigError(
+            "a graph is of an early fit (dcsvm.early): others decide at run time what comes next"
+        )
+    if early is None:
+        raise ConfigError(
+            f"a graph is of rows in parts, and {n} rows are one part; dcsvm.levels makes more of them"
+        )
+    if early < levels:
+        raise ConfigError(
+            f"a graph is of one level of parts, found dcsvm.early_level {early} of {levels} levels"
         )

@@ -5,29 +5,37 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from streamsvm.data.gather import Table, gather
 from streamsvm.data.latest import Latest
 from streamsvm.data.regroup import Groups, MemoryGroups, SpooledGroups
-from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples, StoreSamples
+from streamsvm.data.vectors import HeldVector, StoredVector, Vector, Vectors
+from streamsvm.errors import CorruptDataError
+from streamsvm.events import Warned
 from streamsvm.kernels.division import Cuts, partition
 from streamsvm.kernels.inner import Linear
 from streamsvm.kernels.kmeans import Partition, partition_state
 from streamsvm.problems.dual import DualQP, StreamedDual, dual_of
 from streamsvm.solvers import blockws
-from streamsvm.solvers.dcsvm import DCSVMState, Division, PartSolution, support_of
+from streamsvm.solvers.dcsvm import DCSVMState, Division, support_of
 from streamsvm.solvers.in_turn import InTurnState
 from streamsvm.tasks.base import Subproblem
+from streamsvm.training.answers import Answers, HeldAnswers
 from streamsvm.training.base import Fit
+from streamsvm.training.early import EarlyParts
 from streamsvm.training.memory_plan import MemoryPlan
-from streamsvm.training.parts import KeptPart, PartSolver
-from streamsvm.training.subproblems import MakeDual, TaskDuals, in_memory
+from streamsvm.training.parts import Carried, Parts, PartSolver, SeveralParts, SolvedPart
+from streamsvm.training.prepare import Prepared
+from streamsvm.training.subproblems import Asked, MakeDual, TaskDuals, in_memory
 
 BOUND_ROWS = 1000  # that tell how much of the kernel is between parts
 
@@ -35,8 +43,8 @@ BOUND_ROWS = 1000  # that tell how much of the kernel is between parts
 class DividedProblem:
     """All rows of a fit's store; parts are solved ahead of those that the solver asks for.
 
-    early: the level that a model is made of; keep is shown its parts, by division and number, and their support rows in
-    order.
+    early: the level that a model is made of; keep takes its parts, in order. What there is of each row is held where
+    the rows are, and else in files that tasks write and read.
     """
 
     def __init__(
@@ -45,19 +53,21 @@ class DividedProblem:
         memory: MemoryPlan,
         part_rows: Callable[[int], int],
         early: int | None = None,
-        keep: Callable[[Division, int, PartSolution, Rows], None] | None = None,
+        keep: EarlyParts | None = None,
     ) -> None:
         self._fit, self._memory, self._part_rows = fit, memory, part_rows
         self._early, self._keep = early, keep
         self._engine, self._events, self._kernel = fit.engine, fit.events, fit.kernel
-        self.asked = fit.prepared.all_asked
-        self.shape = self.asked.shape
+        self.shape = fit.store.n, fit.task.coefficients(len(fit.classes))
+        self.count = fit.task.n_subproblems(len(fit.classes))
+        self._parts: tuple[int, Vector] | None = None  # of the level that was divided last
+        self._bottom: tuple[int, Vector] | None = None  # of the lowest one
+        self._groups: tuple[int, Groups] | None = None
         self._duals: TaskDuals | None = None  # of the refinement or the whole
-        self._groups: Latest[Groups] = Latest()
         self._among: Latest[TaskDuals] = Latest()
-        self._whole: Latest[TaskDuals] = Latest()
-        self._coming: Iterator[KeptPart] = iter(())
-        self._due: tuple[Division, np.ndarray, int] | None = None  # the next of it
+        self._whole: TaskDuals | None = None
+        self._coming: Iterator[SolvedPart] = iter(())
+        self._due: tuple[int, int] | None = None  # level and number of the next of it
         self.clustering_s, self.solving_since = 0.0, 0.0
 
     def close(self) -> None:
@@ -72,100 +82,144 @@ class DividedProblem:
         with self._fit.phase("read"):
             return samples.load()
 
-    def divide(self, level: int, alpha: np.ndarray) -> Division:
+    @cached_property
+    def _answers(self) -> Answers:
+        prepared = self._fit.prepared
+        return HeldAnswers(prepared.all_asked) if self._memory.in_memory else prepared.answers
+
+    def _asked(self) -> Asked:
+        """What is asked of all rows."""
+        asked = self._fit.prepared.all_asked
+        return asked if self._bottom is None else replace(asked, close=self._bottom[1].all())
+
+    def _vectors(self, level: int) -> Vectors:
+        if self._memory.in_memory:
+            return Vectors(self.samples.blocks(), None)
+        self._engine.require_folder(self._fit.context.folder)
+        return Vectors(self.samples.blocks(), self._folder(level))
+
+    def _folder(self, level: int) -> Path:
+        """For what there is of each row, in the run directory where there is one."""
+        return self._fit.context.folder / f"level-{level}"
+
+    def divide(self, level: int, start: np.ndarray | None) -> Division:
         began = time.perf_counter()
         with self._fit.phase("cluster"):
-            division = self._division(Table(self.samples, self._engine), level, alpha)
-        self._groups_of(division)
+            division = self._division(Table(self.samples, self._engine), level, start)
+        self._groups_of(division, start)
         self.clustering_s = time.perf_counter() - began
         return division
 
-    def _division(self, table: Table, level: int, alpha: np.ndarray) -> Division:
-        tree, parts = self._partition(table, level, alpha)
-        arrays, attrs = partition_state(tree)
-        return Division(level, parts, self._bound(table, parts), arrays | {"nodes": json.dumps(attrs)})
+    def _division(self, table: Table, level: int, start: np.ndarray | None) -> Division:
+        options, prepared = self._fit.config.dcsvm, self._fit.prepared
+        adaptive = options.adaptive and start is not None and start.any()  # section 4, adaptive clustering
+        candidates = support_of(start) if adaptive and start is not None else None
+        own = cuts_of(prepared, level, self._part_rows(level)), rng_of(prepared, level), self._vectors(level)
+        tree, parts, sizes = partition(table, self._engine, *own, candidates, self._events)
+        self._divided(level, parts)
+        return division_of(level, tree, sizes, self._bound(table, parts))
 
-    def _partition(self, table: Table, level: int, alpha: np.ndarray) -> tuple[Partition, np.ndarray]:
-        options, seed = self._fit.config.dcsvm, self._fit.config.seed
-        adaptive = options.adaptive and alpha.any()  # section 4, adaptive clustering
-        kernel = self._kernel if options.clustering == "kernel" else Linear()
-        wanted = Cuts(options.children**level, self._part_rows(level), options.sample, kernel)
-        candidates = support_of(alpha) if adaptive else None
-        rng = np.random.default_rng([seed, level])
-        return partition(table, self._engine, wanted, rng, candidates, self._events)
+    def _divided(self, level: int, parts: Vector) -> None:
+        self._parts = level, parts
+        self._bottom = self._bottom or self._parts
 
-    def _bound(self, table: Table, parts: np.ndarray) -> float:
+    def _bound(self, table: Table, parts: Vector) -> float:
         """D(pi) / sum |K|, estimated on a sample: the share of the kernel's mass between parts."""
         rng = np.random.default_rng([self._fit.config.seed, 1 << 16])
         ids = np.sort(rng.choice(table.n, min(BOUND_ROWS, table.n), replace=False))
-        rows = table.take(ids)
+        rows, own = table.take(ids), parts.take(ids)
         K = np.abs(self._kernel.block(rows, rows))
         np.fill_diagonal(K, 0)
-        apart = parts[ids][:, None] != parts[ids]
+        apart = own[:, None] != own
         return float(K[apart].sum()) / max(float(K.sum()), 1e-300)  # rows may be too far apart for float32
 
-    def _groups_of(self, division: Division) -> Groups:
-        with self._fit.phase("cluster"):
-            return self._groups.of(division.parts, self._regrouped)
+    def _groups_of(self, division: Division, start: np.ndarray | None) -> Groups:
+        """The rows by part, with what parts are solved from."""
+        if self._groups is None or self._groups[0] != division.level:
+            self._groups = None  # let the old ones go before making new ones
+            with self._fit.phase("cluster"):
+                assert self._parts is not None  # divided before
+                self._groups = division.level, self._regrouped(self._parts[1], division, start)
+        return self._groups[1]
 
-    def _regrouped(self, parts: np.ndarray) -> Groups:
-        samples, n_parts = self.samples, int(parts.max()) + 1
+    def _regrouped(self, parts: Vector, division: Division, start: np.ndarray | None) -> Groups:
+        samples, vectors = self.samples, self._vectors(division.level)
+        is_lowest = self._bottom is None or self._bottom[0] == division.level
+        close = None if is_lowest or self._bottom is None else self._bottom[1]
+        began = None if start is None else vectors.copy("start", start)
+        carried = Carried(self._answers, close, began)
         if isinstance(samples, MemorySamples):
-            return MemoryGroups(samples, parts, n_parts)
-        scratch = self._fit.scratch
-        for old in scratch.iterdir():
-            shutil.rmtree(old)
-        self._engine.require_folder(scratch)
-        return SpooledGroups(samples, parts, n_parts, scratch / "parts", self._engine, self._events)
+            return MemoryGroups(samples, parts.all(), division.n_parts, carried)
+        folder = self._fit.scratch / "parts"
+        shutil.rmtree(folder, ignore_errors=True)
+        own = parts, division.n_parts, folder, self._engine, carried, self._events
+        return SpooledGroups(samples, *own)
 
-    def part(self, number: int, division: Division, start: np.ndarray, bottom: np.ndarray) -> PartSolution:
+    def part(self, number: int, division: Division, start: np.ndarray | None) -> SolvedPart:
         """The solution of a part, from these coefficients; those after it are being solved already."""
-        due = self._due
-        if due is None or due[0] is not division or due[1] is not start or due[2] != number:
-            self._coming = self._solutions(number, division, start, bottom)
+        if self._due != (division.level, number):
+            self._coming = self._solutions(number, division, start)
             self.solving_since = time.perf_counter()
         found = next(self._coming)
-        self._due = division, start, number + 1
+        self._due = division.level, number + 1
         if number + 1 == division.n_parts:
             self.close()
-        if found.rows is not None and self._keep is not None:
-            self._keep(division, number, found, found.rows)
-        return PartSolution(found.ids, found.alpha, found.objective, found.gap, found.weights, found.late)
+        if found.kept is not None and self._keep is not None:
+            self._keep.add(division, found.kept)
+        return replace(found, kept=None)
 
-    def _solutions(
-        self, first: int, division: Division, start: np.ndarray, bottom: np.ndarray
-    ) -> Iterator[KeptPart]:
-        engine, groups = self._engine, self._groups_of(division)
+    def _solutions(self, first: int, division: Division, start: np.ndarray | None) -> Iterator[SolvedPart]:
+        fit, engine, groups = self._fit, self._engine, self._groups_of(division, start)
         threads, window = engine.wide(groups.n_parts)
         cache_bytes = self._memory.cache_bytes * threads // engine.worker_memory()[1]
-        is_last, options = division.level == self._early, self._fit.config.dcsvm
-        single = not is_last or (options.combine != "nearest" and len(self._fit.classes) == 2)
-        refits = options.part_metric if is_last else None
-        own = self._kernel, self._fit.config.tol, threads, cache_bytes, single, refits
-        solver = PartSolver(*own, self._fit.until)
-        todo = range(first, groups.n_parts)
-        ids, asked = [groups.ids(part) for part in todo], replace(self.asked, close=bottom)
-        return engine.map(
-            solver,
-            todo,
-            ids,
-            (asked.take(here) for here in ids),
-            (start[here] for here in ids),
-            shared=(engine.share(groups.reader),),
+        solver = part_solver(
+            fit.prepared, threads, cache_bytes, is_last=division.level == self._early, until=fit.until
+        )
+        todo, together = range(first, groups.n_parts), engine.together(groups.n_parts)
+        solved = engine.map(
+            SeveralParts(solver),
+            [todo[start : start + together] for start in range(0, len(todo), together)],
+            shared=(engine.share(Parts(groups.reader, fit.task, fit.classes)),),
             phase=f"level {division.level}",
             events=self._events,
             window=window,  # parts come largest first: few cores wait at a window's end
         )
+        return chain.from_iterable(solved)
 
-    def keep_known(self, state: DCSVMState) -> None:
-        """Shows `keep` the parts that were solved before this run went on."""
-        if self._keep is None or not state.solutions or state.level != self._early or state.division is None:
-            return
+    def to_arrays(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside the solver's state: whose parts are known, and these where they are held."""
+        known = dict(own for own in (self._bottom, self._parts) if own is not None)
+        held = known if self._memory.in_memory else {}
+        own = {f"parts{level}": parts.all() for level, parts in held.items()}
+        return {"known_levels": np.array(list(known), np.int64)} | own
+
+    def resumed(self, state: DCSVMState, arrays: Mapping[str, Any]) -> DCSVMState:
+        """The state to go on from, of an earlier run that kept these arrays: as much of it as is there."""
+        levels = arrays["known_levels"].tolist()
+        for level in levels:
+            parts = self._known(level, arrays, is_needed=len(levels) > 1)
+            if parts is None:
+                return replace(state, division=None, solutions=())
+            self._divided(level, parts)
+        if self._keep is None or state.divided is None or state.level != self._early:
+            return state
         with self._fit.phase("solve"):
-            groups = self._groups_of(state.division)
-            for number, part in enumerate(state.solutions):
-                rows, places = groups.reader.rows(number), np.searchsorted(groups.ids(number), part.ids)
-                self._keep(state.division, number, part, rows.take(places))
+            count = self._keep.known(state.divided, len(state.solutions))
+        return replace(state, solutions=state.solutions[:count])
+
+    def _known(self, level: int, arrays: Mapping[str, Any], *, is_needed: bool) -> Vector | None:
+        """The parts of a level of an earlier run; None where they are gone, and rows can be divided again."""
+        if f"parts{level}" in arrays:
+            return HeldVector(arrays[f"parts{level}"])
+        parts = StoredVector(self._folder(level) / "parts")
+        try:
+            parts.require_whole()
+        except CorruptDataError as error:
+            if is_needed:
+                raise
+            self._events(Warned(f"{error}; rows are divided again"))
+            return None
+        return parts
 
     def facts(self, turns: InTurnState) -> dict[str, float]:
         """What an event tells of a round."""
@@ -173,28 +227,27 @@ class DividedProblem:
         assert turns.running is not None
         return blockws.facts(self._duals.dual(turns.done), turns.running)
 
-    def among(self, ids: np.ndarray, bottom: np.ndarray) -> TaskDuals | None:
+    def among(self, ids: np.ndarray) -> TaskDuals | None:
         """The subproblems over these rows in memory; None where they do not fit."""
         memory = self._memory
         row = memory.rows_bytes / self._fit.store.n
         if len(ids) * row * 3 > 0.5 * (memory.limit_bytes - memory.process_bytes):
             return None
-        self._duals = self._among.of(ids, partial(self._gathered, bottom))
+        self._duals = self._among.of(ids, self._gathered)
         return self._duals
 
-    def _gathered(self, bottom: np.ndarray, ids: np.ndarray) -> TaskDuals:
-        asked = replace(self.asked, close=bottom).take(ids)
+    def _gathered(self, ids: np.ndarray) -> TaskDuals:
         rows = gather(self.samples, ids, self._engine)
-        return TaskDuals(asked, in_memory(self._kernel, rows, self._engine.threads, self._memory.cache_bytes))
+        make = in_memory(self._kernel, rows, self._engine.threads, self._memory.cache_bytes)
+        return TaskDuals(self._asked().take(ids), make)
 
-    def whole(self, division: Division | None, bottom: np.ndarray) -> TaskDuals:
+    def whole(self, division: Division | None) -> TaskDuals:
         """All subproblems, in memory or streamed."""
         self._among = Latest()  # rows that are wanted no more
-        self._duals = self._whole.of(bottom, partial(self._of_all, division))
-        return self._duals
-
-    def _of_all(self, division: Division | None, bottom: np.ndarray) -> TaskDuals:
-        return TaskDuals(replace(self.asked, close=bottom), self._held() or self._streamed(division))
+        if self._whole is None:
+            self._whole = TaskDuals(self._asked(), self._held() or self._streamed(division))
+        self._duals = self._whole
+        return self._whole
 
     def _held(self) -> MakeDual | None:
         if not isinstance(self.samples, MemorySamples):
@@ -202,16 +255,45 @@ class DividedProblem:
         return in_memory(self._kernel, self.samples.rows, self._engine.threads, self._memory.cache_bytes)
 
     def _streamed(self, division: Division | None) -> MakeDual:
-        if division is None:
-            division = Division(0, self._by_position())
-        kernel, engine, groups = self._kernel, self._engine, self._groups_of(division)
+        kernel, engine = self._kernel, self._engine
+        groups = self._by_position() if division is None else self._groups_of(division, None)
 
         def dual(part: Subproblem, upper: np.ndarray, parts: np.ndarray | None) -> DualQP:
             return dual_of(part, lambda y: StreamedDual(kernel, groups, part.ids, y, upper, engine, parts))
 
         return dual
 
-    def _by_position(self) -> np.ndarray:
+    def _by_position(self) -> Groups:
+        """Neighbours in the store, where nothing divided the rows."""
         n = self._fit.store.n
         share = max(1024, n // (4 * self._engine.slots))
-        return np.arange(n) // min(share, self._memory.max_part_rows)
+        parts = np.arange(n, dtype=np.int32) // min(share, self._memory.max_part_rows)
+        return self._regrouped(HeldVector(parts), Division(0, np.bincount(parts)), None)
+
+
+def cuts_of(prepared: Prepared, level: int, max_rows: int) -> Cuts:
+    """What the parts of a level are to be."""
+    options = prepared.config.dcsvm
+    kernel = prepared.kernel if options.clustering == "kernel" else Linear()
+    return Cuts(options.children**level, max_rows, options.sample, kernel)
+
+
+def rng_of(prepared: Prepared, level: int) -> np.random.Generator:
+    """What draws the samples of a level."""
+    return np.random.default_rng([prepared.config.seed, level])
+
+
+def division_of(level: int, tree: Partition, sizes: np.ndarray, bound: float = 0.0) -> Division:
+    """The parts of a level, with what tells new rows their parts."""
+    arrays, attrs = partition_state(tree)
+    return Division(level, sizes, bound, arrays | {"nodes": json.dumps(attrs)})
+
+
+def part_solver(
+    prepared: Prepared, threads: int, cache_bytes: int, *, is_last: bool, until: float | None = None
+) -> PartSolver:
+    """Solves the parts of a level; is_last: of those that a model is made of."""
+    config, options = prepared.config, prepared.config.dcsvm
+    single = not is_last or (options.combine != "nearest" and len(prepared.classes) == 2)
+    refits = options.part_metric if is_last else None
+    return PartSolver(prepared.kernel, config.tol, threads, cache_bytes, single, refits, until)

@@ -14,15 +14,17 @@ class DividedGrowth(Growth):
     """Of rows in as many parts as all rows have: parts of the same regions, thinner ones."""
 
     def network_bytes(self, n: int, seen: Seen) -> float:
-        """Passes take the rows' parts there and back, a part its rows' numbers, labels, bounds and coefficients, rounds
-        of the top the products of all rows."""
-        rows = seen.grown(n, "rows_read") + 3 * n + n * seen.columns + seen.grown(n, "rows_of_rounds")
-        return 8 * rows + seen.grown(n, "n_support") * (4 * seen.d + 8 + 16 * seen.columns)
+        """What is solved of parts, and of rounds of the top the products of all rows. What else there is of each row
+        goes through files."""
+        support = seen.grown(n, "n_support") * (4 * seen.d + 12 + 8 * seen.columns)
+        return support + 8 * seen.grown(n, "rows_of_rounds")
 
     def least_bytes(self, n: int, seen: Seen) -> int:
-        """Vectors of all rows, and an exact model's support vectors twice over: gathered, then whole."""
-        support = 0 if seen.divided else seen.grown(n, "n_support")
-        return seen.base_bytes + vector_bytes(n, seen.columns) + int(2 * support * seen.spooled_row_bytes)
+        """Of an exact fit vectors of all rows, and the model's support vectors twice over: gathered, then whole."""
+        if seen.divided:
+            return seen.base_bytes
+        support = int(2 * seen.grown(n, "n_support") * seen.spooled_row_bytes)
+        return seen.base_bytes + vector_bytes(n, seen.columns) + support
 
     def regroups(self, n: int, seen: Seen, *, on_workers: bool) -> bool:
         """In the order of their parts: for workers, or as memory does not hold them."""

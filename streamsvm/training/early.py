@@ -7,48 +7,67 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.data.rows import Rows, rows_state
+from streamsvm.data.rows import rows_state
 from streamsvm.kernels.kmeans import Partition, partition_from_state
 from streamsvm.models import Header, LocalModel
-from streamsvm.solvers.dcsvm import Division, PartSolution
+from streamsvm.runs.part_log import PartLog
+from streamsvm.solvers.dcsvm import Division
 from streamsvm.tasks.pairs import n_pairs
 from streamsvm.training.drafts import Draft
+from streamsvm.training.parts import ModelPart
 from streamsvm.training.prepare import Prepared
 
 MOST_COLUMNS, MOST_PARTS = 12, 40  # that a report shows
 
 
 class EarlyParts:
-    """Takes the support rows of one part after another, and has each decide for the rows that were kept out of it."""
+    """Takes one part after another, keeps it in the run directory, and has each decide for the rows that were kept out
+    of it: in memory stays what tells parts apart."""
 
-    def __init__(self, draft: Draft, prepared: Prepared) -> None:
-        self._draft, self._prepared, self._codes = draft, prepared, prepared.targets.codes
+    def __init__(self, draft: Draft, prepared: Prepared, log: PartLog) -> None:
+        self._draft, self._prepared, self._log = draft, prepared, log
         self._options, self._header = prepared.config.dcsvm, prepared.header()
         self._partition: Partition | None = None  # of the one division whose parts come
         self._sizes, self._entries = [0], 0
+        self._present: list[np.ndarray] = []
         self._weights: list[np.ndarray] = []
         kept = prepared.kept_out
         self._kept = None if kept is None else prepared.scaling.apply(kept.rows)
         self._asked: np.ndarray | None = None  # (h, parts that are asked about a row that was kept out)
         self._decided = np.zeros((0 if kept is None else len(kept.ids), n_pairs(len(prepared.classes))))
 
-    def add(self, division: Division, number: int, part: PartSolution, rows: Rows) -> None:
-        """rows: as the store's scaling leaves them, whatever the part's own weights."""
-        self._sizes.append(len(part.ids))
+    def add(self, division: Division, part: ModelPart) -> None:
+        """The next part."""
+        self._log.add(len(self._present), part.to_arrays())
+        self._take(division, part)
+
+    def known(self, division: Division, count: int) -> int:
+        """Takes the first parts that an earlier run has kept; how many of so many there were."""
+        for number in range(count):
+            arrays = self._log.read(number)
+            if arrays is None:
+                return number
+            self._take(division, ModelPart.from_arrays(arrays))
+        return count
+
+    def _take(self, division: Division, part: ModelPart) -> None:
+        number = len(self._present)
+        self._sizes.append(len(part.codes))
+        self._present.append(part.present)
         if part.weights is not None:
             self._weights.append(part.weights)
-        support = rows_state("support", rows)
-        state = {"alpha": part.alpha, "codes": self._codes[part.ids].astype(np.int32)}
+        support = rows_state("support", part.rows)
+        state = {"alpha": part.alpha, "codes": part.codes}
         if self._kept is not None:
             self._decide(division, number, part, support | state)
         if "support_indptr" in support:  # one indptr for all parts, starting with a single 0
-            support["support_indptr"] = support["support_indptr"][len(self._sizes) > 2 :] + self._entries
+            support["support_indptr"] = support["support_indptr"][number > 0 :] + self._entries
             self._entries += len(support["support_data"])
         for name, array in (support | state).items():
             self._draft.append(name, array)
 
     def _decide(
-        self, division: Division, number: int, part: PartSolution, arrays: dict[str, np.ndarray]
+        self, division: Division, number: int, part: ModelPart, arrays: dict[str, np.ndarray]
     ) -> None:
         """Adds what a part says of the rows that are kept out and that it is asked about."""
         kept, options, none = self._kept, self._options, np.zeros((1, 0), bool)
@@ -59,7 +78,7 @@ class EarlyParts:
         everyone = np.arange(len(kept))
         here = everyone if self._asked is None else np.flatnonzero((self._asked == number).any(axis=1))
         weights = None if part.weights is None else part.weights[None]
-        bounds = np.array([0, len(part.ids)])
+        bounds = np.array([0, len(part.codes)])
         alone = LocalModel(self._header, partition, bounds, none, arrays, options.combine, weights=weights)
         self._decided[here] += alone.says(0, kept.take(here))
 
@@ -72,17 +91,11 @@ class EarlyParts:
 
     def model(self, header: Header, division: Division) -> LocalModel:
         """The model of all parts of a division; in a file, its arrays are there already."""
-        present = np.zeros((division.n_parts, len(self._prepared.classes)), bool)
-        for start, stop in self._prepared.store.blocks():
-            asked = self._prepared.all_asked.take(slice(start, stop))
-            parts = division.parts[start:stop]
-            learned = asked.upper > 0
-            present[parts[learned], asked.targets.codes[learned]] = True
         return LocalModel(
             header,
             self._partition_of(division),
             np.cumsum(self._sizes, dtype=np.int64),
-            present,
+            np.stack(self._present),
             self._draft.arrays,
             self._options.combine,
             self._options.neighbours,

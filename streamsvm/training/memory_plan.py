@@ -12,14 +12,10 @@ from streamsvm.parallel.memory import MiB, free_bytes, process_bytes
 from streamsvm.storage.human import human_bytes
 
 TASK_BYTES = 48 * MiB  # a working set's Gram matrix, its tiles and vectors, whatever the part's size
-
-
 COPIES = 3  # that a part takes of its rows
-
 ROW_BYTES = 160  # solver vectors of one row of a part
-
-
 LEAST_ROWS = 1024  # rows of a part below which dividing is pointless
+STREAMED_SHARE = 32  # of a limit, more than one over it: rows of parts alone are read again rather than held
 
 
 @dataclass(frozen=True)
@@ -51,18 +47,20 @@ def plan_memory(
     *,
     cache_bytes: int,
     on_worker: bool = False,
+    parts_alone: bool = False,
 ) -> MemoryPlan:
     """How a fit stays under the limit (None: 80 % of what is free now). Raises MemoryLimitError.
 
     columns: coefficients of a row.
     cache_bytes: for kernel rows, less where memory is short.
-    on_worker: the limit and threads are those of a cluster's worker, which sees parts only.
+    on_worker: the limit and threads are those of a cluster's worker, which sees parts only. parts_alone: nothing is
+    solved but parts, for which what there is of each row may lie in files.
     """
     n, raw, row, rows = samples.n, samples.as_stored, samples.nbytes / samples.n, int(samples.nbytes)
     limit = limit_bytes or free_bytes()
     process = process_bytes()
-    vectors = 0 if on_worker else vector_bytes(n, columns)
-    in_memory = not on_worker and stay_in_memory(n, row, columns, limit, threads)
+    in_memory = not on_worker and stay_in_memory(n, row, columns, limit, threads, parts_alone)
+    vectors = 0 if on_worker or (parts_alone and not in_memory) else vector_bytes(n, columns)
     free = limit - process - vectors - (int(1.2 * rows) if in_memory else 0)
     per_row = COPIES * row * (1 if not raw else 4) + ROW_BYTES
     least_part = int((TASK_BYTES + LEAST_ROWS * per_row) / 0.8)
@@ -80,8 +78,12 @@ def plan_memory(
     return MemoryPlan(limit, process, vectors, rows, cache, in_memory, threads, max_part_rows)
 
 
-def stay_in_memory(n: int, row_bytes: float, columns: int, limit_bytes: int, threads: int) -> bool:
+def stay_in_memory(
+    n: int, row_bytes: float, columns: int, limit_bytes: int, threads: int, parts_alone: bool = False
+) -> bool:
     """Whether n rows of these bytes are held, next to what the process holds already and vectors of all rows."""
+    if parts_alone and n * row_bytes > limit_bytes / STREAMED_SHARE:
+        return False
     tasks = threads * (TASK_BYTES + LEAST_ROWS * 3 * row_bytes)
     return process_bytes() + vector_bytes(n, columns) + 1.5 * n * row_bytes + tasks < 0.7 * limit_bytes
 

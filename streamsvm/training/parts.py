@@ -1,19 +1,25 @@
-"""A part of the rows, solved as a task."""
+"""A part of the rows, solved as a task; and what goes with the rows into their parts."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from streamsvm.data.regroup import PartReader
-from streamsvm.data.rows import Rows
+from streamsvm.data.regroup import Arrays, PartReader
+from streamsvm.data.rows import Rows, rows_from_state, rows_state
+from streamsvm.data.vectors import Vector
 from streamsvm.events import Approaches
 from streamsvm.kernels.base import Kernel
-from streamsvm.progress import advance
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.progress import advance, share_of
 from streamsvm.solvers.dcsvm import PartSolution, support_of
 from streamsvm.solvers.in_turn import InTurn, InTurnState
 from streamsvm.solvers.loop import is_late, run
+from streamsvm.tasks.base import Targets, Task
+from streamsvm.training.answers import Answers
 from streamsvm.training.part_metric import PartMetric
 from streamsvm.training.subproblems import Asked, TaskDuals, in_memory
 
@@ -21,18 +27,87 @@ HASTY_ROWS, HASTY_TOL = 500, 0.1  # of a part that is begun when time is up
 
 
 @dataclass(frozen=True)
-class KeptPart(PartSolution):
-    """A part's solution with its support rows, where they are wanted."""
+class Carried(Weighed):
+    """What goes with rows into their parts: ids, what is asked of them, and what their solution begins with.
 
-    rows: Rows | None = None
+    close: parts of the lowest level. start: coefficients (n, columns). Both are None at the lowest level itself.
+    """
+
+    answers: Answers
+    close: Vector | None = None
+    start: Vector | None = None
+
+    def read(self, start: int, stop: int) -> Arrays:
+        close, alpha = (v if v is None else v.read(start, stop) for v in (self.close, self.start))
+        return _arrays(np.arange(start, stop), self.answers.read(start, stop), close, alpha)
+
+    def take(self, ids: np.ndarray) -> Arrays:
+        close, alpha = (v if v is None else v.take(ids) for v in (self.close, self.start))
+        return _arrays(ids, self.answers.take(ids), close, alpha)
+
+
+def _arrays(ids: np.ndarray, asked: Asked, close: np.ndarray | None, alpha: np.ndarray | None) -> Arrays:
+    own = asked.targets
+    given = {"linear": own.linear, "groups": own.groups, "close": close, "alpha": alpha}
+    return {"ids": ids, "codes": own.codes, "upper": asked.upper} | {
+        name: array for name, array in given.items() if array is not None
+    }
+
+
+@dataclass(frozen=True)
+class Parts(Weighed):
+    """Parts as tasks read them, with what `Carried` sent along."""
+
+    reader: PartReader
+    task: Task
+    classes: np.ndarray
+
+    def read(self, part: int) -> tuple[Rows, np.ndarray, Asked, np.ndarray]:
+        """Rows of a part, their ids, what is asked of them, and coefficients to begin with."""
+        rows, of = self.reader.rows(part), self.reader.beside(part)
+        targets = Targets(self.classes, of["codes"], of.get("linear"), of.get("groups"))
+        close = of.get("close", np.zeros(len(rows), np.int8))
+        asked = Asked(self.task, targets, of["upper"], close)
+        return rows, of["ids"], asked, of.get("alpha", np.zeros(asked.shape))
+
+
+@dataclass(frozen=True)
+class ModelPart(Weighed):
+    """What a model keeps of a part: support rows (s, d), as the store's scaling leaves them, their coefficients alpha
+    (s, columns) and codes (s,); present (k,): classes that it learned. weights (d,): of the columns, the part's own;
+    None where parts have none.
+    """
+
+    rows: Rows
+    alpha: np.ndarray
+    codes: np.ndarray
+    present: np.ndarray
+    weights: np.ndarray | None
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        own = rows_state("support", self.rows) | {"alpha": self.alpha, "codes": self.codes}
+        weights = {} if self.weights is None else {"weights": self.weights}
+        return own | weights | {"present": self.present, "d": np.array(self.rows.d)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> ModelPart:
+        rows = rows_from_state("support", arrays, int(arrays["d"]), 0, len(arrays["codes"]))
+        return cls(rows, arrays["alpha"], arrays["codes"], arrays["present"], arrays.get("weights"))
+
+
+@dataclass(frozen=True)
+class SolvedPart(PartSolution):
+    """A part's solution; kept: of one that is part of a model, which has its coefficients."""
+
+    kept: ModelPart | None = None
 
 
 @dataclass(frozen=True)
 class PartSolver:
     """What all parts are solved with. single: subproblems of one class, too.
 
-    refits: of the metric of each part of an early model, whose support rows are wanted; None: of another part. until:
-    time.time() from which on problems end as they are.
+    refits: of the metric of each part of an early model; None: of another part. until: time.time() from which on
+    problems end as they are.
     """
 
     kernel: Kernel
@@ -43,33 +118,45 @@ class PartSolver:
     refits: int | None = None
     until: float | None = None
 
-    def __call__(
-        self, reader: PartReader, part: int, ids: np.ndarray, asked: Asked, alpha: np.ndarray
-    ) -> KeptPart:
-        """The solution of a part, from alpha of its rows."""
-        rows, weights = reader.rows(part), None
+    def __call__(self, parts: Parts, part: int) -> SolvedPart:
+        """The solution of a part, from what its rows begin with."""
+        rows, ids, asked, alpha = parts.read(part)
+        present = None if self.refits is None else _present(asked)
         if is_late(self.until):
-            return self._hasty(rows, ids, asked)
+            return self._hasty(rows, ids, asked, present)
+        weights = None
         if self.refits:
             metric = PartMetric(self.kernel, self.refits, self.threads, self._trial)
             weights, alpha = metric(rows, asked, alpha)
-        state = self._solved(rows if weights is None else rows.times(weights), asked, alpha, self.tol)
-        support = support_of(state.solved)
-        kept = None if self.refits is None else rows.take(support)
-        numbers = state.objective, state.gap
-        return KeptPart(ids[support], state.solved[support], *numbers, weights, state.late, kept)
+        own = rows if weights is None else rows.times(weights)
+        state = self._solved(own, asked, alpha, self.tol)
+        return self._solution(rows, ids, asked, state, present, weights)
 
-    def _hasty(self, rows: Rows, ids: np.ndarray, asked: Asked) -> KeptPart:
+    def _hasty(self, rows: Rows, ids: np.ndarray, asked: Asked, present: np.ndarray | None) -> SolvedPart:
         """The solution of a part where time is up: of few of its rows, so that they decide at all."""
         few = np.linspace(0, len(ids) - 1, min(len(ids), HASTY_ROWS)).astype(np.intp)
-        solver = replace(self, until=None, refits=self.refits and 0, tol=max(self.tol, HASTY_TOL))
-        own = solver._solved(
-            rows.take(few), asked.take(few), np.zeros((len(few), asked.shape[1])), solver.tol
-        )
-        support = support_of(own.solved)
-        kept = None if self.refits is None else rows.take(few[support])
-        found = ids[few[support]], own.solved[support], own.objective, own.gap
-        return KeptPart(*found, np.ones(rows.d) if self.refits else None, True, kept)
+        solver = replace(self, until=None, tol=max(self.tol, HASTY_TOL))
+        rows, ids, asked = rows.take(few), ids[few], asked.take(few)
+        state = solver._solved(rows, asked, np.zeros(asked.shape), solver.tol)
+        weights = np.ones(rows.d) if self.refits else None
+        return replace(self._solution(rows, ids, asked, state, present, weights), late=True)
+
+    def _solution(
+        self,
+        rows: Rows,
+        ids: np.ndarray,
+        asked: Asked,
+        state: InTurnState,
+        present: np.ndarray | None,
+        weights: np.ndarray | None,
+    ) -> SolvedPart:
+        support, alpha = support_of(state.solved), state.solved
+        numbers = len(support), state.objective, state.gap, state.late
+        if present is None:
+            return SolvedPart(ids[support], alpha[support], *numbers)
+        codes = asked.targets.codes[support].astype(np.int32)
+        kept = ModelPart(rows.take(support), alpha[support], codes, present, weights)
+        return SolvedPart(np.empty(0, np.int64), np.empty((0, alpha.shape[1])), *numbers, kept)
 
     def _trial(self, number: int, rows: Rows, asked: Asked, alpha: np.ndarray, tol: float) -> np.ndarray:
         """Coefficients of one of the fits that come before the last one."""
@@ -95,3 +182,24 @@ class PartSolver:
                 advance(before + own * done(state.done, state.running.violation) / total)
 
         return run(solver, duals, solver.init(duals, alpha), stop=solver.is_solved, on_step=on_step)
+
+
+@dataclass(frozen=True)
+class SeveralParts:
+    """Solves parts one after the other, in one task."""
+
+    solver: PartSolver
+
+    def __call__(self, parts: Parts, numbers: Sequence[int]) -> list[SolvedPart]:
+        found = []
+        for done, number in enumerate(numbers):
+            with share_of(done, len(numbers)):
+                found.append(self.solver(parts, number))
+        return found
+
+
+def _present(asked: Asked) -> np.ndarray:
+    """(k,) the classes of rows that are learned from."""
+    present = np.zeros(len(asked.targets.classes), bool)
+    present[asked.targets.codes[asked.upper > 0]] = True
+    return present

@@ -112,36 +112,41 @@ class One:
         return some(self.ids)
 
 
+def quarters(level: int) -> np.ndarray:
+    """Parts by the signs of the first two features, at level 1 of the first one."""
+    X = data()[0]
+    return (X[:, 0] > 0) + 2 * (X[:, 1] > 0) * (level == 2)
+
+
 @dataclass
 class Quarters:
     """Rows divided by their first two features; 4 parts at level 2, 2 at level 1."""
 
     shape: tuple[int, int] = (N, 1)
 
-    def divide(self, level: int, alpha: np.ndarray) -> Division:
-        X = data()[0]
-        parts = (X[:, 0] > 0) + 2 * (X[:, 1] > 0) * (level == 2)
-        return Division(level, parts.astype(np.int32), 0.5, {"axes": np.arange(level)})
+    def divide(self, level: int, start: np.ndarray | None) -> Division:
+        return Division(level, np.bincount(quarters(level)), 0.5, {"axes": np.arange(level)})
 
-    def part(self, number: int, division: Division, start: np.ndarray, bottom: np.ndarray) -> PartSolution:
-        ids = np.flatnonzero(division.parts == number)
+    def part(self, number: int, division: Division, start: np.ndarray | None) -> PartSolution:
+        ids = np.flatnonzero(quarters(division.level) == number)
         solver = BlockSolver(TOL, 32)
-        state = solver.solve(some(ids), solver.init(some(ids), start[ids, 0]))
+        begun = None if start is None else start[ids, 0]
+        state = solver.solve(some(ids), solver.init(some(ids), begun))
         own = support_of(state.alpha[:, None])
         objective = 0.5 * float(state.alpha @ (state.gradient - 1.0))
-        return PartSolution(ids[own], state.alpha[own, None], objective, 0.0)
+        return PartSolution(ids[own], state.alpha[own, None], len(own), objective, 0.0)
 
-    def among(self, ids: np.ndarray, bottom: np.ndarray) -> One:
+    def among(self, ids: np.ndarray) -> One:
         return One(ids)
 
-    def whole(self, division: Division | None, bottom: np.ndarray) -> One:
+    def whole(self, division: Division | None) -> One:
         return One(np.arange(N))
 
 
 class Crowded(Quarters):
     """Support vectors that do not fit in memory."""
 
-    def among(self, ids: np.ndarray, bottom: np.ndarray) -> None:  # type: ignore[override]
+    def among(self, ids: np.ndarray) -> None:  # type: ignore[override]
         return None
 
 
@@ -223,7 +228,8 @@ def halves_are_optimal(state: InTurnState) -> None:
 
 def parts_are_optimal(state: DCSVMState) -> None:
     assert state.division is not None
-    ids = [np.flatnonzero(state.division.parts == part) for part in range(state.division.n_parts)]
+    parts = quarters(state.division.level)
+    ids = [np.flatnonzero(parts == part) for part in range(state.division.n_parts)]
     is_close(state.objective, sum(best(data()[2], part) for part in ids))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import reference
@@ -13,9 +15,11 @@ from scipy import sparse
 from streamsvm.data.gather import Table
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
+from streamsvm.data.vectors import HeldVector, Vectors
+from streamsvm.kernels import division
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF, Cauchy, Matern
-from streamsvm.kernels.division import Cuts, ids_of_ranks, partition
+from streamsvm.kernels.division import Cuts, ids_of_ranks, most_rounds, partition
 from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.kernels.kmeans import Centres, Partition, fit_centres, kernel_kmeans
 from streamsvm.kernels.laplacian import Laplacian
@@ -109,15 +113,19 @@ def test_a_kernel_too_narrow_for_the_data_is_widened(kernel):
 
 
 def divide(
-    rows: Rows, n_parts: int, max_rows: int, kernel: Kernel = LINEAR, **options
+    rows: Rows, n_parts: int, max_rows: int, kernel: Kernel = LINEAR, folder: Path | None = None, **options
 ) -> tuple[Partition, np.ndarray]:
-    return partition(
-        Table(MemorySamples(rows), ENGINE),
+    samples = MemorySamples(rows)
+    tree, parts, sizes = partition(
+        Table(samples, ENGINE),
         ENGINE,
         Cuts(n_parts, max_rows, 50, kernel),
         np.random.default_rng(0),
+        Vectors(samples.blocks(), folder),
         **options,
     )
+    np.testing.assert_array_equal(sizes, np.bincount(parts.all()))
+    return tree, parts.all()
 
 
 def check_partition(tree: Partition, parts: np.ndarray, rows: Rows, max_rows: int) -> None:
@@ -155,6 +163,20 @@ def test_partition_of_continuous_rows_routes_them_as_trained(kernel, layout):
     assert 8 <= parts.max() + 1
     assert np.bincount(parts).max() <= 150
     np.testing.assert_array_equal(tree.assign(rows), parts)
+
+
+def test_after_the_last_round_parts_are_cut_by_position(monkeypatch):
+    """Rows far out take a centre each, so the others come to their parts late."""
+    X = 10.0 ** np.random.default_rng(0).uniform(-8, 8, (900, 1)).astype(np.float32)
+    wanted = Cuts(2, 30, 50, LINEAR)
+    depths = []
+    for more in (4, 0):
+        monkeypatch.setattr(division, "MORE_ROUNDS", more)
+        tree, parts = divide(Rows(X), 2, 30)
+        check_partition(tree, parts, Rows(X), 30)
+        depths.append(tree.depth)
+        assert tree.depth <= most_rounds(900, wanted) == 1 + more
+    assert depths[0] > depths[1]
 
 
 @settings(max_examples=25)
@@ -234,6 +256,15 @@ def test_rows_are_found_by_their_rank_in_a_part(seed, n, n_parts, step):
         if count and rng.random() < 0.7:
             ranks[part] = np.sort(rng.choice(count, rng.integers(1, count + 1), replace=False))
     blocks = [(start, min(n, start + step)) for start in range(0, n, step)]
-    found = ids_of_ranks(parts, blocks, ranks)
+    found = ids_of_ranks(HeldVector(parts), blocks, ranks, ENGINE)
     for (part, own), ids in zip(ranks.items(), found, strict=True):
         np.testing.assert_array_equal(ids, np.flatnonzero(parts == part)[own])
+
+
+def test_parts_in_files_are_those_in_memory(tmp_path):
+    rows = Rows(np.random.default_rng(0).integers(0, 9, (500, 3)).astype(np.float32))
+    held, stored = divide(rows, 8, 30), divide(rows, 8, 30, folder=tmp_path)
+    np.testing.assert_array_equal(held[1], stored[1])
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [
+        "parts"
+    ]  # of each round none is left

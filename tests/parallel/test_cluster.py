@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from cases import SOLVERS, VARIANTS, config
 from dask.sizeof import sizeof
-from distributed import LocalCluster, Scheduler, SpecCluster, Worker
+from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker
 from making import samples, write
 
 from streamsvm.data.rows import Rows
@@ -30,7 +30,7 @@ from streamsvm.parallel.contact import Contact
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.open import open_engine
 from streamsvm.predict import evaluate, predict_blocks
-from streamsvm.train import plan, train
+from streamsvm.train import graph_of, plan, train, train_in_memory
 
 SLOW = pytest.mark.slow
 FAST = ("dcsvm early", "cutting-plane", "alfpgm")
@@ -327,6 +327,17 @@ def test_many_pairs_of_classes(cluster, tmp_path):
         for where in ({"threads": 2}, {"scheduler": cluster.scheduler_address})
     ]
     assert objectives[1] == pytest.approx(objectives[0], rel=1e-6)
+
+
+@pytest.mark.slow  # workers that import and compile what tasks need
+def test_a_graph_that_a_client_computes(cluster, store, tmp_path):
+    options = fit_config("dcsvm early")
+    expected, _ = train_in_memory(store, options)
+    with Client(cluster, set_as_default=False) as client:
+        found = client.compute(graph_of(store, options, tmp_path / "shared")).result()
+    for name, array in expected.arrays.items():
+        np.testing.assert_array_equal(found.arrays[name], array)
+    assert found.header.certificate == expected.header.certificate
 
 
 def test_predictions_scores_and_checks(store, engine, tmp_path):

@@ -14,6 +14,7 @@ from streamsvm.data import regroup
 from streamsvm.data.regroup import MemoryGroups, SpooledGroups
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
+from streamsvm.data.vectors import HeldVector
 from streamsvm.kernels.distance import RBF
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems.dual import KernelDual, StreamedDual
@@ -39,7 +40,7 @@ def duals(layout: str, where: str, folder: Path) -> tuple[KernelDual, StreamedDu
     groups = (
         MemoryGroups(samples, parts, 7)
         if where == "memory"
-        else SpooledGroups(samples, parts, 7, folder / "g", Engine(2))
+        else SpooledGroups(samples, HeldVector(parts), 7, folder / "g", Engine(2))
     )
     return KernelDual(KERNEL, X.take(ids), y, upper), StreamedDual(KERNEL, groups, ids, y, upper, Engine(2))
 
@@ -83,7 +84,9 @@ def test_files_that_stay_closed_are_opened_for_each_part(layout, tmp_path, monke
     samples.blocks = lambda: [(lo, min(N, lo + 37)) for lo in range(0, N, 37)]
     monkeypatch.setattr(regroup, "SPOOL_BYTES", 1)
     monkeypatch.setattr(regroup, "MOST_OPEN", 2)
-    reader = pickle.loads(pickle.dumps(SpooledGroups(samples, parts, 5, tmp_path / "g", Engine(2)).reader))
+    reader = pickle.loads(
+        pickle.dumps(SpooledGroups(samples, HeldVector(parts), 5, tmp_path / "g", Engine(2)).reader)
+    )
     assert len(list((tmp_path / "g").iterdir())) == 7
     for part in range(5):
         np.testing.assert_array_equal(reader.rows(part).dense(), X.dense()[parts == part])
@@ -96,7 +99,7 @@ def test_spooled_parts_are_those_in_memory(layout, tmp_path):
     samples.blocks = lambda: [(lo, min(N, lo + 37)) for lo in range(0, N, 37)]  # parts grow over many blocks
     held, spooled = (
         MemoryGroups(samples, parts, 5),
-        SpooledGroups(samples, parts, 5, tmp_path / "groups", Engine(2)),
+        SpooledGroups(samples, HeldVector(parts), 5, tmp_path / "groups", Engine(2)),
     )
     for part in range(5):
         np.testing.assert_array_equal(spooled.ids(part), np.flatnonzero(parts == part))

@@ -1,0 +1,150 @@
+"""Vectors of an entry a row, which tasks read and write block by block: in memory, or chunked arrays in a folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import zarr
+
+from streamsvm.data.growing import create_array
+from streamsvm.data.rows import Rows
+from streamsvm.data.samples import Block
+from streamsvm.errors import CorruptDataError
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.storage.atomic import storage_errors
+from streamsvm.storage.checked_array import CheckedArray, whole_metadata
+
+
+class Vector(Protocol):
+    """Entries of n rows, (n,) or (n, columns). A block is written by one task."""
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Of rows start..stop."""
+
+    def write(self, start: int, values: np.ndarray) -> None:
+        """Of a block of rows from start on."""
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        """Of the rows with these ids, at least one, which rise."""
+
+    def all(self) -> np.ndarray: ...
+
+    def of(self, rows: Rows, start: int) -> np.ndarray:
+        """Of these rows, the first of which is number start."""
+
+    def remove(self) -> None:
+        """Nobody reads it any more."""
+
+
+class HeldVector(Weighed):
+    """In memory: for tasks of this process."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self._values = values
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self._values[start:stop]
+
+    def write(self, start: int, values: np.ndarray) -> None:
+        self._values[start : start + len(values)] = values
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        return self._values[ids]
+
+    def all(self) -> np.ndarray:
+        return self._values
+
+    def of(self, rows: Rows, start: int) -> np.ndarray:
+        return self.read(start, start + len(rows))
+
+    def remove(self) -> None:
+        """Memory goes by itself."""
+
+
+class StoredVector(Weighed):
+    """A zarr array at a path that all who work on it see; opened where it is first used.
+
+    Raises CorruptDataError where a chunk is damaged or missing, StorageError where the disk is full.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> Any:
+        return StoredVector, (self._path,)
+
+    @cached_property
+    def _array(self) -> zarr.Array:
+        try:
+            with whole_metadata(str(self._path)):
+                found = zarr.open_array(str(self._path), mode="r+")
+        except FileNotFoundError:
+            raise CorruptDataError(f"{self._path}: is missing") from None
+        assert isinstance(found, zarr.Array)
+        return found
+
+    def require_whole(self) -> None:
+        """Reads all of it. Raises CorruptDataError."""
+        step = self._checked.chunk_rows
+        for start in range(0, len(self._checked), step):
+            self.read(start, min(start + step, len(self._checked)))
+
+    @cached_property
+    def _checked(self) -> CheckedArray:
+        return CheckedArray(self._array, str(self._path))
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self._checked.read(start, stop)
+
+    def write(self, start: int, values: np.ndarray) -> None:
+        with storage_errors(str(self._path)):
+            self._array[start : start + len(values)] = values
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        parts = np.split(ids, np.flatnonzero(np.diff(ids // self._checked.chunk_rows)) + 1)
+        return np.concatenate([self.read(int(own[0]), int(own[-1]) + 1)[own - own[0]] for own in parts])
+
+    def all(self) -> np.ndarray:
+        return self._checked.all()
+
+    def of(self, rows: Rows, start: int) -> np.ndarray:
+        return self.read(start, start + len(rows))
+
+    def remove(self) -> None:
+        shutil.rmtree(self._path, ignore_errors=True)
+
+
+class Vectors:
+    """Makes vectors of rows that come in these blocks; folder: of arrays, None where they are held."""
+
+    def __init__(self, blocks: Sequence[Block], folder: Path | None) -> None:
+        self._n, self._chunk = blocks[-1][1], blocks[0][1]
+        self._folder = folder
+
+    def new(self, name: str, dtype: Any, columns: tuple[int, ...] = (), *, keeps: bool = False) -> Vector:
+        """One whose blocks are to be written; it replaces one of the same name, or keeps what was written there."""
+        shape = (self._n, *columns)
+        if self._folder is None:
+            return HeldVector(np.empty(shape, dtype))
+        with storage_errors(str(self._folder)):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            if keeps and (self._folder / name / "zarr.json").exists():
+                return StoredVector(self._folder / name)
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+            group = zarr.open_group(str(self._folder), mode="a")
+            create_array(group, name, shape=shape, chunks=(self._chunk, *columns), dtype=dtype)
+        return StoredVector(self._folder / name)
+
+    def copy(self, name: str, values: np.ndarray) -> Vector:
+        """One of values that are in memory."""
+        if self._folder is None:
+            return HeldVector(values)
+        vector = self.new(name, values.dtype, values.shape[1:])
+        for start in range(0, self._n, self._chunk):
+            vector.write(start, values[start : start + self._chunk])
+        return vector

@@ -1,0 +1,171 @@
+"""The graph of an early fit as a picture, phase by phase from the top down: `fit --graph`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamsvm.report.drawing import GRID, INK, MUTED, PAPER, SERIES, plot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST = 8  # boxes of a phase; the last but one stands for all that are left out
+MOST_ROUNDS = 3  # that are drawn
+WIDTH, TITLE, ROW, BOX = 9.6, 0.75, 0.62, 0.36  # inches: of the picture, above it, a phase, a box's height
+LEFT, RIGHT = 1.5, 6.9  # ends of boxes
+SAID = {
+    "sample": "rows drawn of each part to split",
+    "centres": "k-means of these rows",
+    "assign": "a block's rows to the nearest centres",
+    "number": "parts, from the largest down",
+    "regroup": "rows by part, a file each",
+    "parts": "where each part's rows are",
+    "solve": "a subproblem for each part",
+    "model": "of all parts",
+}
+TIMES = {"sample": "cluster", "solve": "solve"}  # of a report, from this phase on
+
+
+@dataclass(frozen=True)
+class Line:
+    """A phase: so many tasks of a kind. colour: of its boxes."""
+
+    phase: str
+    name: str
+    count: int
+    colour: str
+
+    @property
+    def labels(self) -> list[str]:
+        """Of its boxes; those in the middle are left out where there are too many."""
+        if self.count == 1:
+            return [self.name]
+        if self.count <= MOST:
+            return [str(i) for i in range(self.count)]
+        left = self.count - (MOST - 1)
+        return [*(str(i) for i in range(MOST - 2)), f"… × {left:,}", str(self.count - 1)]
+
+
+def lines_of(tasks: Mapping[str, int]) -> Iterator[Line | str]:
+    """The phases of a graph with so many rounds, blocks, files and parts, from the top down; or what is left out."""
+    rounds, many = tasks["rounds"], SERIES[0]
+    drawn = range(rounds) if rounds <= MOST_ROUNDS else (0, rounds - 1)
+    for number in drawn:
+        if number == rounds - 1 and rounds > MOST_ROUNDS:
+            yield f"… {rounds - 2} more rounds like these"
+        yield Line("sample", f"sample {number}", 1, SERIES[1])
+        yield Line("centres", f"centres {number}", 1, SERIES[1])
+        yield Line("assign", f"assign {number}", tasks["blocks"], many)
+    yield Line("number", "number", 1, SERIES[1])
+    yield Line("regroup", "regroup", tasks["files"], many)
+    yield Line("parts", "parts", 1, SERIES[1])
+    yield Line("solve", "solve", tasks["parts"], SERIES[2])
+    yield Line("model", "model", 1, SERIES[3])
+
+
+def count_of(tasks: Mapping[str, int]) -> int:
+    """All tasks of such a graph."""
+    return tasks["rounds"] * (2 + tasks["blocks"]) + tasks["files"] + tasks["parts"] + 3
+
+
+@plot
+def graph_picture(tasks: Mapping[str, int], seconds: Mapping[str, float], title: str) -> Figure:
+    """tasks: rounds, blocks, files and parts of a fit, as its report has them. seconds: of its phases."""
+    from matplotlib.figure import Figure
+
+    lines = list(lines_of(tasks))
+    height = TITLE + ROW * len(lines)
+    figure = Figure(figsize=(WIDTH, height))
+    axes = figure.subplots(subplot_kw={"xlim": (0, WIDTH), "ylim": (0, height)})
+    axes.set_axis_off()
+    axes.text(0.15, height - 0.2, title, fontsize=11, weight="bold", va="center")
+    about = f"One dask graph of {count_of(tasks):,} tasks. Arrows: results that tasks wait for; rows go through files"
+    axes.text(0.15, height - 0.48, about, color=MUTED, fontsize=8.5, va="center")
+    tops = height - TITLE - ROW * (np.arange(len(lines)) + 0.5)
+    above: list[float] | None = None
+    for line, y in zip(lines, tops, strict=True):
+        if isinstance(line, str):
+            middle = (LEFT + RIGHT) / 2
+            axes.text(middle, y, line, color=MUTED, ha="center", va="center", style="italic")
+            _arrows(axes, above or [], y + ROW, [middle], y)
+            above = [middle]
+            continue
+        places = _boxes(axes, line, y)
+        _arrows(axes, above or [], y + ROW, places, y)
+        above = places
+        _words(axes, line, y)
+    _times(axes, lines, tops, seconds)
+    return figure
+
+
+def _boxes(axes: Axes, line: Line, y: float) -> list[float]:
+    """Draws the tasks of a phase; where their middles are."""
+    from matplotlib.patches import FancyBboxPatch
+
+    labels = line.labels
+    wide, step = 1.1 if len(labels) == 1 else 0.5, (RIGHT - LEFT) / len(labels)
+    middles = [LEFT + step * (i + 0.5) for i in range(len(labels))]
+    for label, x in zip(labels, middles, strict=True):
+        is_left_out = label.startswith("…")
+        own = wide + 0.08 * is_left_out
+        box = FancyBboxPatch(
+            (x - own / 2, y - BOX / 2),
+            own,
+            BOX,
+            boxstyle="round,pad=0,rounding_size=0.07",
+            facecolor=PAPER if is_left_out else line.colour,
+            edgecolor=line.colour,
+            linewidth=1.2,
+            linestyle=":" if is_left_out else "-",
+            zorder=2,
+        )
+        axes.add_patch(box)
+        colour, size = INK if is_left_out else PAPER, min(9 - is_left_out, 110 * own / len(label))
+        axes.text(x, y, label, color=colour, ha="center", va="center", fontsize=size, zorder=3)
+    return middles
+
+
+def _arrows(axes: Axes, above: list[float], top: float, below: list[float], y: float) -> None:
+    """From each box of a phase to each of the next: one of the two has a single one."""
+    for start in above:
+        for end in below:
+            axes.annotate(
+                "",
+                xy=(end, y + BOX / 2 + 0.01),
+                xytext=(start, top - BOX / 2),
+                arrowprops={
+                    "arrowstyle": "-|>",
+                    "color": MUTED,
+                    "lw": 0.7,
+                    "mutation_scale": 7,
+                    "shrinkA": 0,
+                },
+                zorder=1,
+            )
+
+
+def _words(axes: Axes, line: Line, y: float) -> None:
+    count = "one task" if line.count == 1 else f"{line.count:,} tasks"
+    axes.text(0.15, y + 0.08, line.name, weight="bold", va="center", fontsize=9.5)
+    axes.text(0.15, y - 0.11, count, color=MUTED, va="center", fontsize=8)
+    axes.text(RIGHT + 0.15, y, SAID[line.phase], color=MUTED, va="center", fontsize=8)
+
+
+def _times(axes: Axes, lines: list[Line | str], tops: np.ndarray, seconds: Mapping[str, float]) -> None:
+    """Seconds of the phases of a report, where their first tasks are."""
+    told = set[str]()
+    for line, y in zip(lines, tops, strict=True):
+        name = TIMES.get(line.phase, "") if isinstance(line, Line) else ""
+        if name in told or name not in seconds:
+            continue
+        told.add(name)
+        edge = y + ROW / 2
+        axes.plot([0.15, WIDTH - 0.15], [edge, edge], color=GRID, lw=0.8, zorder=0)
+        axes.text(
+            WIDTH - 0.15, edge - 0.12, f"{name}: {seconds[name]:.1f} s", ha="right", va="center", fontsize=8.5
+        )
