@@ -5,34 +5,45 @@
 Items, none of which needs data; each is a `streamsvm fit` in a process of its own, within 2 GiB:
     budget    one epoch of descent on a budget of 50
     early     DC-SVM with early prediction
+    plan      `--dry-run` of both on stores of 128 columns, of which all is there but the rows after the first chunk
 
 Stores are written block by block: block i of 65,536 rows is a function of i alone, so that a smaller store is the
-beginning of a larger one. Of `--rows 100000000`, which are 3.2 GB of floats, about 1 GB goes to the disk.
+beginning of a larger one. Of `--rows 100000000`, which are 3.2 GB of floats, about 1 GB goes to the disk. Plans are of
+a billion rows where nobody says how many.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import zarr
 from bench import Bench, from_arguments
 from measure import Run
 from tables import Bytes, Factor, Report, Seconds, Table
 
+from streamsvm.data.growing import create_array
+from streamsvm.data.kept import write_kept
+from streamsvm.data.labels import Classes
+from streamsvm.data.moments import moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.writer import StoreWriter
+from streamsvm.storage.place import STORE_MARK
 
 ROWS, QUICK_ROWS = (1_000_000, 10_000_000), (20_000, 40_000)
-COLUMNS, BLOCK_ROWS = 8, 1 << 16
+COLUMNS, BLOCK_ROWS, CHUNK_ROWS = 8, 1 << 16, 1 << 13
 WRONG = 0.02  # of the labels
 LIMIT = "2GiB"
+PLAN_ROWS, PLAN_COLUMNS = (1_000_000_000,), 128
 FITS = {
     "budget": ("Descent on a budget of 50", ("--solver", "bsgd", "--set", "bsgd.budget=50")),
     "early": ("Early prediction", ("--set", "dcsvm.early=true")),
 }
+ITEMS = (*FITS, "plan")
 
 
 def block(number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -54,6 +65,37 @@ def made(work: Path, rows: int) -> Path:
             n = min(BLOCK_ROWS, rows - store.n)
             store.append(Rows(X[:n]), y[:n])
     return url
+
+
+def described(work: Path, rows: int) -> Path:
+    """A store of so many rows as ingest leaves one, metadata and all that it keeps, and its first chunk of rows."""
+    url, X = work / f"plan.{rows}.zarr", np.random.default_rng(24).random((CHUNK_ROWS, PLAN_COLUMNS))
+    if url.exists():
+        return url
+    group = zarr.create_group(url, attributes={STORE_MARK: 1, "generated": Path(__file__).name})
+    shape, chunks = (rows, PLAN_COLUMNS), (min(rows, CHUNK_ROWS), PLAN_COLUMNS)
+    array = create_array(group, "X", shape=shape, chunks=chunks, dtype=np.float32)
+    array[: chunks[0]] = X[: chunks[0]]
+    create_array(group, "y", shape=(rows,), chunks=(min(rows, BLOCK_ROWS),), dtype=np.int64)
+    first, classes = moments_of(Rows(X)), np.array([rows // 2, rows - rows // 2])
+    write_kept(group, replace(first, n=rows, m2=first.m2 * (rows / first.n)), Classes(np.arange(2), classes))
+    return url
+
+
+def plans(bench: Bench, sizes: Sequence[int]) -> Table:
+    """What a plan of each fit takes at each size."""
+    records = []
+    for rows in sizes:
+        for name, (title, words) in FITS.items():
+            store = described(bench.work, rows)
+            told = ("fit", "--store", store, "--dry-run", "--pilot", "0", "--no-search", *words)
+            plan = bench.told(*told, "--memory-limit", LIMIT)
+            assert plan.result["n"] == rows, name
+            assert "guessed" not in plan.result, plan.result["guessed"]
+            record = {"plan of": title, "rows": rows, "bytes of rows": Bytes(4 * rows * PLAN_COLUMNS)}
+            took = {"seconds": Seconds(plan.seconds), "peak memory": Bytes(plan.peak_rss_bytes)}
+            records.append(record | took)
+    return Table("Plans of stores whose rows are not there", records, ["whole commands"])
 
 
 def table(bench: Bench, name: str, sizes: Sequence[int]) -> Table:
@@ -87,15 +129,15 @@ def _sizes(text: str) -> list[int]:
 
 
 def _items(text: str) -> list[str]:
-    unknown = [name for name in text.split(",") if name not in FITS]
+    unknown = [name for name in text.split(",") if name not in ITEMS]
     if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown[0]}: no such item; there are {', '.join(FITS)}")
+        raise argparse.ArgumentTypeError(f"{unknown[0]}: no such item; there are {', '.join(ITEMS)}")
     return text.split(",")
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=_sizes, metavar="N[,N...]", help="sizes of the stores, rising")
-    parser.add_argument("--only", type=_items, default=list(FITS), metavar="ITEM[,ITEM...]")
+    parser.add_argument("--only", type=_items, default=list(ITEMS), metavar="ITEM[,ITEM...]")
 
 
 def main() -> None:
@@ -103,7 +145,7 @@ def main() -> None:
         sizes = args.rows or (QUICK_ROWS if args.quick else ROWS)
         report = Report(args.out)
         for name in args.only:
-            report.add([table(bench, name, sizes)])
+            report.add([table(bench, name, sizes) if name in FITS else plans(bench, args.rows or PLAN_ROWS)])
 
 
 if __name__ == "__main__":

@@ -52,11 +52,13 @@ RECIPES = {
     "regrouping": ("regroup_table.py",),
     "metric": ("metric_table.py",),
     "choice": ("choice_table.py",),
-    "scale": ("scale_table.py",),
+    "scale": ("scale_table.py", "--only", "budget,early"),
+    "plans": ("scale_table.py", "--only", "plan"),
     "rate": ("engine_rate.py",),
+    "simulated": ("simulate.py",),
 }
 # by themselves, as users start them, or within 1 GiB that this process may have passed; the others in this process
-PROCESSES = {"stream", "soak", "cluster", "commands", "dask", "rate"}
+PROCESSES = {"stream", "soak", "cluster", "commands", "dask", "rate", "simulated"}
 RNG = np.random.default_rng(7)
 
 
@@ -380,6 +382,26 @@ def test_what_a_fit_sends_is_counted(tables):
     assert all(row[way] > 0 for row in rows.values() for way in ways)
 
 
+@pytest.mark.slow  # fits on clusters of one, two and four processes
+def test_recorded_fits_are_replayed(tables):
+    found = tables("simulated")
+    assert [(row["rows"], row["processes"]) for row in found["Recorded"]] == [
+        (20_000, 1),
+        (40_000, 1),
+        (80_000, 1),
+        (40_000, 2),
+        (80_000, 2),
+        (40_000, 4),
+        (80_000, 4),
+    ]
+    assert all(0 < row["tasks"] < 200 and float(row["their CPU"]) > 0 for row in found["Recorded"])
+    assert len(next(rows for title, rows in found.items() if title.endswith("simulated"))) == 6
+    ones = found["Weak scaling, workers of 1 threads"]
+    assert [float(row["efficiency"]) for row in ones][0] == 1
+    assert all(0 < row["threads busy"] < 1 for row in ones)
+    assert [row["rows"] for row in found["Workers of 8 threads"]] == [10_000, 10_000, 100_000, 100_000]
+
+
 @pytest.mark.slow
 def test_what_a_fit_takes_is_said_beforehand(tables):
     found = tables("cost")
@@ -504,6 +526,12 @@ def test_memory_is_told_as_the_rows_grow(tables):
     assert [row["rows"] for row in budget] == [row["rows"] for row in early] == [20_000, 40_000]
     assert all(row["support vectors"] <= 50 for row in budget)
     assert all(0 < row["rows a second"] < 1e7 and row["peak memory"] > 50e6 for row in (*budget, *early))
+
+
+def test_a_billion_rows_are_planned_that_are_not_there(tables):
+    [plans] = tables("plans").values()
+    assert [row["rows"] for row in plans] == [10**9, 10**9]
+    assert all(row["seconds"] > 0 for row in plans)
 
 
 def test_gradients_are_timed_next_to_values(tables):
