@@ -12,7 +12,7 @@ from streamsvm.data.growing import GrowingArray, create_array
 from streamsvm.data.labels import Classes
 from streamsvm.data.moments import Moments
 from streamsvm.errors import CorruptDataError
-from streamsvm.storage.checked_array import CheckedArray
+from streamsvm.storage.checked_array import CheckedArray, whole_metadata
 
 FOLDER = "statistics"
 COLUMNS, LABELS = ("min", "max", "mean", "std"), ("labels", "counts")
@@ -41,23 +41,26 @@ class Kept:
     def __init__(self, group: zarr.Group, n: int) -> None:
         self._folder: Any = group.get(FOLDER)
         self._n = n
+        self._name = f"'{FOLDER}' of {group.store_path}"
 
     def columns(self) -> dict[str, np.ndarray] | None:
         """min, max, mean and std of each feature, (d,) float64 each."""
-        if not self._has(COLUMNS):
-            return None
-        return {name: self._array(name).all() for name in COLUMNS}
+        with whole_metadata(self._name):
+            if not self._has(COLUMNS):
+                return None
+            return {name: self._array(name).all() for name in COLUMNS}
 
     def classes(self) -> Classes | None:
-        if not self._has(LABELS):
-            return None
-        values, counts = (values_of(self._array(name)) for name in LABELS)
-        if len(values) != len(counts) or counts.sum() != self._n:
-            raise CorruptDataError(
-                f"array '{FOLDER}/counts' counts {counts.sum()} rows of {len(values)} labels, found {self._n} rows; "
-                "ingest them again"
-            )
-        return Classes(labels_of(values), counts.astype(np.int64))
+        with whole_metadata(self._name):
+            if not self._has(LABELS):
+                return None
+            values, counts = (values_of(self._array(name)) for name in LABELS)
+            if len(values) != len(counts) or counts.sum() != self._n:
+                raise CorruptDataError(
+                    f"array '{FOLDER}/counts' counts {counts.sum()} rows of {len(values)} labels, found {self._n}; "
+                    "ingest them again"
+                )
+            return Classes(labels_of(values), counts.astype(np.int64))
 
     def _has(self, names: tuple[str, ...]) -> bool:
         return self._folder is not None and all(name in self._folder for name in names)
