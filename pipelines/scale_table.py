@@ -5,7 +5,8 @@
 Items, none of which needs data; each is a `streamsvm fit` in a process of its own, within 2 GiB:
     budget    one epoch of descent on a budget of 50
     early     DC-SVM with early prediction
-    plan      `--dry-run` of both on stores of 128 columns, of which all is there but the rows after the first chunk
+    linear    cutting planes, within 400 MiB: beyond that rows stay in memory as far as it reaches
+    plan      `--dry-run` of all on stores of 128 columns, of which all is there but the rows after the first chunk
 
 Stores are written block by block: block i of 65,536 rows is a function of i alone, so that a smaller store is the
 beginning of a larger one. Of `--rows 100000000`, which are 3.2 GB of floats, about 1 GB goes to the disk. Plans are of
@@ -38,10 +39,12 @@ ROWS, QUICK_ROWS = (1_000_000, 10_000_000), (20_000, 40_000)
 COLUMNS, BLOCK_ROWS, CHUNK_ROWS = 8, 1 << 16, 1 << 13
 WRONG = 0.02  # of the labels
 LIMIT = "2GiB"
+LINEAR = "--solver", "cutting-plane", "--kernel", "linear", "--scale", "standard", "--memory-limit", "400MiB"
 PLAN_ROWS, PLAN_COLUMNS = (1_000_000_000,), 128
 FITS = {
     "budget": ("Descent on a budget of 50", ("--solver", "bsgd", "--set", "bsgd.budget=50")),
     "early": ("Early prediction", ("--set", "dcsvm.early=true")),
+    "linear": ("Cutting planes", LINEAR),
 }
 ITEMS = (*FITS, "plan")
 
@@ -86,11 +89,11 @@ def plans(bench: Bench, sizes: Sequence[int]) -> Table:
     """What a plan of each fit takes at each size."""
     records = []
     for rows in sizes:
-        for name, (title, words) in FITS.items():
+        for title, words in FITS.values():
             store = described(bench.work, rows)
             told = ("fit", "--store", store, "--dry-run", "--pilot", "0", "--no-search", *words)
             plan = bench.told(*told, "--memory-limit", LIMIT)
-            assert plan.result["n"] == rows, name
+            assert plan.result["n"] == rows, title
             assert "guessed" not in plan.result, plan.result["guessed"]
             record = {"plan of": title, "rows": rows, "bytes of rows": Bytes(4 * rows * PLAN_COLUMNS)}
             took = {"seconds": Seconds(plan.seconds), "peak memory": Bytes(plan.peak_rss_bytes)}

@@ -106,7 +106,8 @@ class Costs:
     of one process, decoding included. limit_bytes, threads: of the pilots. start_s: until a process is ready, the
     loading of compiled code included; base_bytes: its memory then. is_spread: whether workers share more than reading.
     divided: rows beyond which there are more parts, not larger ones, and all grows with the rows; None where a fit is
-    not of parts alone. sample: rows that options are chosen by, at most; choice: what fewer chose.
+    not of parts alone. sample: rows that options are chosen by, at most; choice: what fewer chose. compares_rows:
+    whether the task does.
     """
 
     solver: str
@@ -125,6 +126,7 @@ class Costs:
     pilots: Sequence[Pilot]
     sample: int = 0
     choice: Choice | None = None
+    compares_rows: bool = False
 
     def at(self, n: int, site: Site) -> dict[str, Any]:
         """Estimates for n rows: seconds, seconds by phase, bytes."""
@@ -255,6 +257,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
         pilots,
         sample,
         choice,
+        task.compares_rows,
     )
 
 

@@ -183,15 +183,30 @@ def mean_absolute_error(counts: np.ndarray) -> float:
     return float(np.sum(np.abs(rank[:, None] - rank) * counts) / counts.sum())
 
 
-def regression(y: np.ndarray, values: np.ndarray) -> dict[str, float | None]:
-    """r2, mean_squared_error and mean_absolute_error of predicted values (n,); r2 None where y is constant."""
-    error, spread = values - y, float(np.square(y - y.mean()).sum())
-    squares = float(np.square(error).sum())
-    return {
-        "r2": 1.0 - squares / spread if spread > 0 else None,
-        "mean_squared_error": squares / len(y),
-        "mean_absolute_error": float(np.abs(error).mean()),
-    }
+class RegressionScores:
+    """r2, mean_squared_error and mean_absolute_error of predicted values, from sums over rows that come block by block;
+    r2 None where y is constant."""
+
+    def __init__(self) -> None:
+        self.n, self._mean, self._spread = 0, 0.0, 0.0  # of y: sum of squares about its mean
+        self._squares, self._absolute = 0.0, 0.0
+
+    def add(self, y: np.ndarray, values: np.ndarray) -> None:
+        """Rows of numbers y (m,), at least one, and predicted values (m,)."""
+        m, mean, error = len(y), float(y.mean()), values - y
+        self._squares += float(np.square(error).sum())
+        self._absolute += float(np.abs(error).sum())
+        apart, share = mean - self._mean, m / (self.n + m)  # two means to one: Chan, Golub and LeVeque 1979
+        self._spread += float(np.square(y - mean).sum()) + apart * apart * self.n * share
+        self._mean += apart * share
+        self.n += m
+
+    def result(self) -> dict[str, float | None]:
+        return {
+            "r2": 1.0 - self._squares / self._spread if self._spread > 0 else None,
+            "mean_squared_error": self._squares / self.n,
+            "mean_absolute_error": self._absolute / self.n,
+        }
 
 
 def ranking(y: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> dict[str, Any]:

@@ -135,10 +135,11 @@ def evaluate(
 
     accuracy, per_class and confusion; for two classes roc_auc and break_even (precision = recall); for ranks
     mean_absolute_error; ndcg, map, swapped_pairs and kendall_tau (see `metrics.ranking`) where rows have one score
-    and the store has queries, or the task is ordinal. Of task rank, these alone; of task regress `metrics.regression`.
-    Of a calibrated model brier, log_loss, ece and reliability, see `metrics.ProbabilityScores`.
-    Rows whose label the model never saw count as wrong; `n_unknown_labels` says how many there are. They are not in
-    what scores order and probabilities. with_curves: those of `metrics.curves` too, for two classes.
+    and the store has queries, or the task is ordinal. Of task rank, these alone; of task regress those of
+    `metrics.RegressionScores`. Of a calibrated model brier, log_loss, ece and reliability, see
+    `metrics.ProbabilityScores`. Rows whose label the model never saw count as wrong; `n_unknown_labels` says how many
+    there are. They are not in what scores order and probabilities. with_curves: those of `metrics.curves` too, for two
+    classes.
     """
     blocks = predict_blocks(model, store, engine=engine, ask=answers_of, phase="evaluate", events=events)
     return assess(model, store, blocks, with_curves=with_curves)

@@ -38,6 +38,16 @@ def write(url: object, rows: Rows, y: np.ndarray | None = None, step: int = 7, *
     return Store.open(str(url))
 
 
+class Beside:
+    """What is beside rows: arrays in memory."""
+
+    def __init__(self, *columns: np.ndarray) -> None:
+        self.columns, self.row_bytes = columns, sum(column.itemsize for column in columns)
+
+    def read(self, start: int, stop: int) -> tuple[np.ndarray, ...]:
+        return tuple(column[start:stop] for column in self.columns)
+
+
 def refuse_whole_columns(patch: pytest.MonkeyPatch) -> None:
     """Fails where labels or weights that can be read in parts are read whole."""
     whole = Values.all.func

@@ -12,6 +12,7 @@ from sklearn import metrics as twin
 from streamsvm import metrics
 from streamsvm.metrics import (
     ProbabilityScores,
+    RegressionScores,
     ScoreCounts,
     confusion,
     mean_absolute_error,
@@ -134,6 +135,20 @@ def test_probability_scores_are_sklearns_in_blocks_of_any_size(k, n, seed, sure)
     ece = sum(count * abs(c - f) for c, f, count in expected) / n
     assert found["ece"] == pytest.approx(ece, abs=1e-12)
     assert all(b["from"] <= b["confidence"] <= b["to"] for b in found["reliability"])
+
+
+@given(
+    st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=2, max_size=60), st.integers(1, 60)
+)
+def test_errors_are_sklearns_in_blocks_of_any_size(rows, step):
+    y, values = np.array(rows).T + [[1e6], [1e6 + 0.25]]
+    scores = RegressionScores()
+    for start in range(0, len(y), step):
+        scores.add(y[start : start + step], values[start : start + step])
+    found = scores.result()
+    assert found["r2"] == (None if np.ptp(y) == 0 else pytest.approx(twin.r2_score(y, values)))
+    assert found["mean_squared_error"] == pytest.approx(twin.mean_squared_error(y, values))
+    assert found["mean_absolute_error"] == pytest.approx(twin.mean_absolute_error(y, values))
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(-5, 5)), min_size=1, max_size=40), st.integers(3, 12))

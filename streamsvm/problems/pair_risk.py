@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -10,6 +11,7 @@ from numba import njit
 from scipy.optimize import brentq
 
 from streamsvm.data.latest import Latest
+from streamsvm.data.pass_cache import Columns
 from streamsvm.data.rows import Rows
 from streamsvm.parallel.strips import strips
 from streamsvm.problems.passes import Passes, scores, slopes
@@ -25,7 +27,8 @@ class PairRisk:
     group of which i has the higher rank: n C times the mean loss of a pair (OP4 of Joachims 2006 with n C as its C).
 
     ranks: (n,) codes, higher is better. groups: (n,) codes of queries. weight: (n,) v. Groups of one rank only have no
-    pairs. The pairs are never listed: one sort and one sweep, O(n log n) (algorithm 2).
+    pairs. The pairs are never listed: one sort and one sweep, O(n log n) (algorithm 2), over the scores of all rows,
+    which come from one pass; another one takes their slopes there.
     """
 
     columns = 1
@@ -39,34 +42,35 @@ class PairRisk:
         self._scale, self.total = C * float(weight.sum()), self._pairs.total
         self._known: Latest[tuple[float, np.ndarray]] = Latest()
 
-    def at(self, W: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def start(self) -> np.ndarray:
+        """Scores."""
+        return np.zeros(self.n)
+
+    def at(self, columns: np.ndarray, W: np.ndarray, Q: np.ndarray, known: list[np.ndarray]) -> list[_View]:
         bias = self._passes.bias
-        F = np.concatenate(self._passes.over(partial(_scores_of, bias), shared=(W,))[0])
-        value, g = self._pairs.mean_loss(F[:, 0])
+        f = np.concatenate(self._passes.over(partial(_scores_of, bias), shared=(Q,))[0])[:, 0]
+        value, g = self._pairs.mean_loss(f)
         G = (self._scale * g)[:, None]
         _, (slopes,) = self._passes.over(partial(_slopes_of, bias), G)
-        return F, np.array([self._scale * value]), slopes
+        return [_View(self._scale * value, slopes[:, 0], f, self, known[0])]
 
-    def value(self, column: int, f: np.ndarray) -> float:
-        return self._scale * self._loss(f)[0]
+    def support(self, W: np.ndarray, known: list[np.ndarray]) -> int:
+        return int(np.count_nonzero(self._loss(known[0])[1]))
 
-    def active(self, column: int, f: np.ndarray) -> np.ndarray:
-        return self._loss(f)[1] != 0
+    def lowest(
+        self, f: np.ndarray, df: np.ndarray, slope: float, curvature: float
+    ) -> Iterator[tuple[float, float, np.ndarray]]:
+        """See `View`, of scores f + k df: by a sample of the rows; then by all."""
+        for exact in (False, True):
+            k = self._step(f, df, slope, curvature, exact=exact)
+            scores = f + k * df
+            yield k, self._scale * self._loss(scores)[0], scores
 
     def _loss(self, f: np.ndarray) -> tuple[float, np.ndarray]:
         """The mean loss and its slope; those of the last scores asked for are kept: a line starts from there."""
         return self._known.of(f, self._pairs.mean_loss)
 
-    def step(
-        self,
-        column: int,
-        f: np.ndarray,
-        df: np.ndarray,
-        slope: float,
-        curvature: float,
-        *,
-        exact: bool,
-    ) -> float:
+    def _step(self, f: np.ndarray, df: np.ndarray, slope: float, curvature: float, *, exact: bool) -> float:
         """By a sample of the rows, whose slope is mended by that of all rows at 0, unless exact."""
         pairs = self._pairs if exact or self._few is None else self._few
         start, direction = f[pairs.ids], df[pairs.ids]
@@ -78,12 +82,30 @@ class PairRisk:
         return _root(lambda k: slope + mend + curvature * k + risk_slope(k), FINE if exact else ROUGH)
 
 
-def _scores_of(bias: float, W: np.ndarray, rows: Rows) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    return scores(rows, W, bias), ()
+@dataclass(frozen=True)
+class _View:
+    """known, start (n,): scores at q, and at w."""
+
+    value: float
+    slope: np.ndarray
+    known: np.ndarray
+    risk: PairRisk
+    start: np.ndarray
+
+    def lowest(self, slope: float, curvature: float) -> Iterator[tuple[float, float, np.ndarray]]:
+        return self.risk.lowest(self.start, self.known - self.start, slope, curvature)
 
 
-def _slopes_of(bias: float, rows: Rows, G: np.ndarray) -> tuple[None, tuple[np.ndarray, ...]]:
-    return None, (slopes(rows, G, bias),)
+def _scores_of(
+    bias: float, W: np.ndarray, block: tuple[Rows, Columns]
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    return scores(block[0], W, bias), ()
+
+
+def _slopes_of(
+    bias: float, block: tuple[Rows, Columns], G: np.ndarray
+) -> tuple[None, tuple[np.ndarray, ...]]:
+    return None, (slopes(block[0], G, bias),)
 
 
 class _Pairs:

@@ -2,46 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from streamsvm.data.pass_cache import HeldSamples
+from streamsvm.data.pass_cache import HeldSamples, read_group
 from streamsvm.data.rows import Rows
-from streamsvm.data.samples import read_blocks
 from streamsvm.events import Event, Events, Progress, Record, ignore
-from streamsvm.parallel.engine import Engine, Later
+from streamsvm.parallel.engine import Engine
 from streamsvm.problems.products import times, transposed_times
 
 
-class LinearRisk(Protocol):
-    """n: rows. d: length of w. columns: how many problems share the passes."""
+class View(Protocol):
+    """What a pass tells of one column: R's value and slope (d,) at q, and how R runs on the way from w to q.
 
-    n: int
+    known: what the risk has to know of q again.
+    """
+
+    @property
+    def value(self) -> float: ...
+
+    @property
+    def slope(self) -> np.ndarray: ...
+
+    @property
+    def known(self) -> np.ndarray: ...
+
+    def lowest(self, slope: float, curvature: float) -> Iterator[tuple[float, float, np.ndarray]]:
+        """Steps k >= 0 of which the first about minimises slope k + curvature k^2 / 2 + R(w + k (q - w)), later ones
+        nearer to that: each with R there, and what the risk has to know of that point again."""
+
+
+class LinearRisk(Protocol):
+    """d: length of w. columns: how many problems share the passes."""
+
     d: int
     columns: int
 
-    def at(self, W: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Scores (n, q), risks (q,) and slopes (d, q) of these columns at W (d, q)."""
+    def start(self) -> np.ndarray:
+        """What it has to know of w = 0."""
 
-    def value(self, column: int, f: np.ndarray) -> float:
-        """R_c where the scores are f (n,)."""
+    def at(
+        self, columns: np.ndarray, W: np.ndarray, Q: np.ndarray, known: list[np.ndarray]
+    ) -> Sequence[View]:
+        """Of each of these columns, seen from w at q: those of W and Q (d, q). known: of each w."""
 
-    def active(self, column: int, f: np.ndarray) -> np.ndarray:
-        """(n,) bool: the rows that have a loss there."""
-
-    def step(
-        self,
-        column: int,
-        f: np.ndarray,
-        df: np.ndarray,
-        slope: float,
-        curvature: float,
-        *,
-        exact: bool,
-    ) -> float:
-        """The k >= 0 that minimises slope k + curvature k^2 / 2 + R_c(f + k df), or about that."""
+    def support(self, W: np.ndarray, known: list[np.ndarray]) -> int:
+        """How many rows have a loss in any column at W (d, columns)."""
 
 
 class Passes:
@@ -57,29 +65,20 @@ class Passes:
         if engine.is_local:
             self._rows = engine.hold(samples.read, *zip(*self._blocks, strict=True))
         else:  # workers hold what they read
-            groups, source = list(samples.groups.values()), engine.share(samples.source)
-            self._rows = engine.hold(read_blocks, groups, shared=(source,), nbytes=samples.source.nbytes)
-
-    def keep(self, *columns: np.ndarray) -> Sequence[Any]:
-        """Columns that no pass changes, for `over`: on a cluster they are sent once, to where the rows are held."""
-        places = [None if isinstance(rows, Later) else rows for rows in self._rows]
-        return self._engine.hold(_beside, places, *map(self._parts, columns))
+            groups, shared = list(samples.groups.values()), (samples.source, samples.beside)
+            shared = tuple(map(engine.share, shared))
+            self._rows = engine.hold(read_group, groups, shared=shared, nbytes=samples.source.nbytes)
 
     def over(
-        self,
-        visit: Callable[..., tuple[Any, Any]],
-        *columns: np.ndarray,
-        kept: Sequence[Any] = (),
-        shared: tuple[Any, ...] = (),
+        self, visit: Callable[..., tuple[Any, Any]], *columns: np.ndarray, shared: tuple[Any, ...] = ()
     ) -> tuple[list[Any], Any]:
-        """visit(*shared, rows, ...) of each block, with what `keep` gave of it and its rows of the columns.
+        """visit(*shared, (rows, what is beside them), ...) of each block, with its rows of the columns.
 
         Returns what is the rows' own, block by block, and the sum of the rest.
         """
         self.count += 1
-        parts = [*((kept,) if kept else ()), *map(self._parts, columns)]
         shared = tuple(self._engine.share(value) for value in shared)
-        events = Events(self._progress)
+        parts, events = map(self._parts, columns), Events(self._progress)
         return self._engine.map_reduce(visit, _sum, self._rows, *parts, shared=shared, events=events)
 
     def _parts(self, column: np.ndarray) -> list[np.ndarray]:
@@ -93,18 +92,13 @@ class Passes:
         self._events.progress("rows", rows, self.n, **{"pass": self.count}, **self.note)
 
 
-def _beside(rows: Any, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The columns; that the task needs the rows brings it to them."""
-    return columns
-
-
 def _sum(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
-def scores(rows: Rows, W: np.ndarray, bias: float) -> np.ndarray:
-    """(m, q) X W of a block's rows."""
-    return times(rows, W[:-1]) + bias * W[-1] if bias else times(rows, W)
+def scores(rows: Rows, W: np.ndarray, bias: float, start: int = 0, stop: int | None = None) -> np.ndarray:
+    """(m, q) X W of a block's rows start..stop."""
+    return times(rows, W[:-1], start, stop, bias * W[-1]) if bias else times(rows, W, start, stop)
 
 
 def slopes(rows: Rows, G: np.ndarray, bias: float) -> np.ndarray:

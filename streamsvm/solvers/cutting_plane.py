@@ -6,9 +6,9 @@ planes so far make a small problem, whose dual over alpha >= 0, sum alpha <= 1 i
     max  b'alpha - 1/2 |A'alpha|^2,    w = -A'alpha,
 
 a lower bound of the whole. The plain method takes the next plane at that w. The default goes on from the best point
-known, by an exact search along the line from it to w, and takes the next plane a little beyond it (OCAS, Franc and
+known, by a search along the line from it to w, and takes the next plane a little beyond it (OCAS, Franc and
 Sonnenburg 2009). They need a pass for the scores of w and one more for the plane; here the length of the step is
-predicted by the last one, so that the pass that takes the plane brings the scores too. How far beyond the best point
+predicted by the last one, so that the pass that takes the plane tells of the line too. How far beyond the best point
 is measured as well: a plane that cuts much deeper into the small problem than the gap is could have been nearer.
 """
 
@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 import piqp
 
-from streamsvm.problems.passes import LinearRisk
+from streamsvm.problems.passes import LinearRisk, View
 from streamsvm.problems.products import dense_times, dense_transposed_times
 
 Method = Literal["ocas", "plain"]
@@ -38,14 +38,14 @@ ARRAYS = ("w", "f", "target", "A", "b", "H", "alpha", "idle")
 class Bundle:
     """What is known of one column. A (T, d) float32 and b (T,): its planes. alpha (T,): their multipliers.
 
-    w (d,) is the best point, f (n,) its scores; target (d,) the minimiser of the small problem. Planes are tight where
-    they were taken, whatever A rounds.
+    w (d,) is the best point, f what the risk has to know of it again; target (d,) the minimiser of the small problem.
+    Planes are tight where they were taken, whatever A rounds.
     """
 
     w: np.ndarray
     f: np.ndarray
     target: np.ndarray
-    objective: float
+    objective: float = np.inf  # of w, from the first plane on
     bound: float = 0.0
     step: float = 1.0  # the last one's length, as a share of the way
     beyond: float = 0.05  # and how far beyond it the plane is taken
@@ -116,6 +116,11 @@ class BundleState:
         return sum(bundle.bound for bundle in self.columns)
 
     @property
+    def points(self) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The best ones, (d, columns), and what the risk knows of each."""
+        return np.stack([c.w for c in self.columns], axis=1), [c.f for c in self.columns]
+
+    @property
     def planes(self) -> int:
         return sum(len(bundle.b) for bundle in self.columns)
 
@@ -160,27 +165,25 @@ class CuttingPlane:
     most_idle: int = MOST_IDLE
 
     def init(self, problem: LinearRisk) -> BundleState:
-        """w = 0, whose scores need no pass."""
-        w, f = np.zeros(problem.d), np.zeros(problem.n)
-        return BundleState([Bundle(w, f, w, problem.value(c, f)) for c in range(problem.columns)])
+        """w = 0, without a pass."""
+        w = np.zeros(problem.d)
+        return BundleState([Bundle(w, problem.start(), w) for _ in range(problem.columns)])
 
     def step(self, problem: LinearRisk, state: BundleState) -> BundleState:
         open_columns = np.array([c for c, bundle in enumerate(state.columns) if self.is_open(bundle)])
-        Q = np.stack([self._query(state.columns[c]) for c in open_columns], axis=1)
-        F, values, slopes = problem.at(Q, open_columns)
-        for i, c in enumerate(open_columns):
-            bundle = state.columns[c]
-            bundle.add(Q[:, i], float(values[i]), slopes[:, i])
-            f = np.ascontiguousarray(F[:, i])
-            if self.method == "ocas":
-                self._move(problem, int(c), bundle, Q[:, i], f)
-            else:
-                self._replace(bundle, Q[:, i], f, float(values[i]))
+        bundles = [state.columns[c] for c in open_columns]
+        W, Q = (
+            np.stack(points, axis=1) for points in zip(*((b.w, self._query(b)) for b in bundles), strict=True)
+        )
+        views = problem.at(open_columns, W, Q, [bundle.f for bundle in bundles])
+        for bundle, q, view in zip(bundles, Q.T, views, strict=True):
+            bundle.add(q, view.value, view.slope)
+            (self._move if self.method == "ocas" else self._replace)(bundle, q, view)
             bundle.solve(self.most_idle)
         return replace(state, steps=state.steps + 1)
 
     def is_open(self, bundle: Bundle) -> bool:
-        return bundle.gap > self.tol * bundle.objective
+        return not len(bundle.b) or bundle.gap > self.tol * bundle.objective
 
     def done(self, state: BundleState) -> bool:
         return not any(map(self.is_open, state.columns))
@@ -191,25 +194,24 @@ class CuttingPlane:
             return bundle.target
         return bundle.w + bundle.reach * (bundle.target - bundle.w)
 
-    def _move(self, problem: LinearRisk, c: int, bundle: Bundle, q: np.ndarray, f: np.ndarray) -> None:
+    def _move(self, bundle: Bundle, q: np.ndarray, view: View) -> None:
         """To the best point of the line through w and q, of those at least as good as w."""
-        dw, df = q - bundle.w, f - bundle.f
+        dw = q - bundle.w
         if not dw.any():
+            self._replace(bundle, q, view)
             return
-        for exact in (False, True):
-            line = float(bundle.w @ dw), float(dw @ dw)
-            k = problem.step(c, bundle.f, df, *line, exact=exact)
-            w, scores = bundle.w + k * dw, bundle.f + k * df
-            objective = 0.5 * float(w @ w) + problem.value(c, scores)
-            if objective <= bundle.objective:
+        for k, risk, known in view.lowest(float(bundle.w @ dw), float(dw @ dw)):
+            w = bundle.w + k * dw
+            objective = 0.5 * float(w @ w) + risk
+            if k == 0 or objective <= bundle.objective:
                 bundle.step = float(np.clip(k * bundle.reach, LEAST_STEP, 1.0))
-                bundle.w, bundle.f, bundle.objective = w, scores, objective
+                bundle.w, bundle.f, bundle.objective = w, known, min(objective, bundle.objective)
                 return
 
-    def _replace(self, bundle: Bundle, q: np.ndarray, f: np.ndarray, value: float) -> None:
-        objective = 0.5 * float(q @ q) + value
+    def _replace(self, bundle: Bundle, q: np.ndarray, view: View) -> None:
+        objective = 0.5 * float(q @ q) + view.value
         if objective <= bundle.objective:
-            bundle.w, bundle.f, bundle.objective = q, f, objective
+            bundle.w, bundle.f, bundle.objective = q, view.known, objective
 
 
 def simplex_qp(H: np.ndarray, b: np.ndarray) -> np.ndarray:

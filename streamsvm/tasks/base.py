@@ -109,6 +109,7 @@ class Task(ABC):
     is_stratified: ClassVar[bool] = False  # folds keep the shares of the labels
     has_metric: ClassVar[bool] = False  # one may be learned from its duals
     in_pairs: ClassVar[bool] = False  # subproblems are pairs of classes, and their decisions votes
+    compares_rows: ClassVar[bool] = False  # its targets have groups
     needs_queries: ClassVar[bool] = False  # rows have to have a qid
     answer: ClassVar[str] = LABEL  # what it predicts, as files of predictions name it
     libsvm_type: ClassVar[str] = "c_svc"

@@ -20,6 +20,7 @@ MOST_RANKS = 1000
 class Ordinal(Task):
     name = "ordinal"
     scoring = "neg_mean_absolute_error"
+    compares_rows = True
 
     def targets(self, store: Store, config: Any) -> Targets:
         found = coded(store, config.positive)

@@ -17,6 +17,7 @@ from streamsvm.tasks.scores import Judge, ValueScores, ranked
 class Rank(Task):
     name = "rank"
     scoring = "ndcg"
+    compares_rows = True
     needs_queries = True
     answer = "score"
     libsvm_type = "epsilon_svr"

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from streamsvm.config import FitConfig
 from streamsvm.data.gather import gather
-from streamsvm.data.pass_cache import PASS_BYTES, HeldSamples
+from streamsvm.data.pass_cache import PASS_BYTES, Columns, HeldSamples
 from streamsvm.data.samples import Samples, StoreSamples
 from streamsvm.errors import DataError
 from streamsvm.events import Approach, Step
 from streamsvm.kernels.nystroem import Nystroem, NystroemSamples
 from streamsvm.models import Header, LinearModel
 from streamsvm.parallel.memory import free_bytes, process_bytes, require_memory
-from streamsvm.problems.hinge_risk import HingeRisk
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.problems.hinge_risk import LINE_NUMBERS, HingeRisk
 from streamsvm.problems.pair_risk import PairRisk
 from streamsvm.problems.passes import LinearRisk, Passes
 from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
 from streamsvm.solvers.loop import run
+from streamsvm.training.answers import Answers
 from streamsvm.training.base import Context, Fit, Solution
 from streamsvm.training.drafts import Draft
 from streamsvm.training.growth import Growth, Seen
@@ -33,11 +36,23 @@ LEAST_STEPS = 2  # the first one takes the plane at 0, where it stays
 LEAST_IDLE = 10  # see CuttingPlane: where memory is short
 
 
+@dataclass(frozen=True)
+class _CodesAndBounds(Weighed):
+    """What hinge losses know of each row, beside it."""
+
+    answers: Answers
+    row_bytes: ClassVar[int] = 12
+
+    def read(self, start: int, stop: int) -> Columns:
+        asked = self.answers.read(start, stop)
+        return asked.targets.codes, asked.upper
+
+
 class _Growth(Growth):
-    """Codes and weights go there once, scores back from each pass (a rank's slopes there, every other time)."""
+    """Of each row nothing is sent, but of pairs: scores back from each pass, and slopes there, every other time."""
 
     def network_bytes(self, n: int, seen: Seen) -> float:
-        return n * 12.0 + seen.grown(n, "rows_read") * 8 * seen.columns
+        return seen.grown(n, "rows_read") * 8 if seen.compares_rows else 0.0
 
     def own_fit_s(self, n: int, config: FitConfig, pass_s: float, value_s: float) -> float:
         features = config.cutting_plane.landmarks or 0
@@ -74,40 +89,39 @@ class CuttingPlaneFit(Fit):
         risk = self._risk(passes)
         with self.phase("planes"):
             state = self._solve(risk, passes)
-        active = np.any([risk.active(c, bundle.f) for c, bundle in enumerate(state.columns)], axis=0)
+            n_passes, late = passes.count, not self._stop(state, passes)
+            W, known = state.points
+            n_support = risk.support(W, known)
         return Solution(
             self._linear_model(state, features, passes.bias, self.prepared.header()),
             state.objective,
             state.objective - state.bound,
-            int(np.count_nonzero(active)),
+            n_support,
             exact=features is None,
             converged=self._solver.done(state),
-            advice=f"stopped after {passes.count} passes, before the gap was below tol ({self.config.tol:g}); allow "
+            advice=f"stopped after {n_passes} passes, before the gap was below tol ({self.config.tol:g}); allow "
             "more passes, or scale the features",
-            facts=self._facts(state, passes),
-            late=not self._stop(state, passes),
+            facts=self._facts(state, n_passes),
+            late=late,
         )
 
     def _linear_model(
         self, state: BundleState, features: Nystroem | None, bias: float, header: Header
     ) -> LinearModel:
-        W = np.stack([bundle.w for bundle in state.columns], axis=1)
+        W, known = state.points
         coef, intercept = (W[:-1], bias * W[-1]) if bias else (W, np.zeros(self.columns))
         task = self.task.name
-        thresholds = self.task.thresholds(state.columns[0].f, self.targets, self.upper)
+        thresholds = np.empty(0)
+        if self.task.compares_rows:
+            thresholds = self.task.thresholds(known[0], self.targets, self.upper)
         if features is None:
             return LinearModel(header, coef, intercept, task, thresholds)
         coef = features.coefficients(coef)
         return LinearModel(header, coef, intercept, task, thresholds, features.landmarks)
 
-    def _facts(self, state: BundleState, passes: Passes) -> dict[str, Any]:
-        facts = {
-            "task": self.config.task,
-            "steps": state.steps,
-            "passes": passes.count,
-            "planes": state.planes,
-        }
-        return facts | self.task.facts(self.targets)
+    def _facts(self, state: BundleState, passes: int) -> dict[str, Any]:
+        facts = {"task": self.config.task, "steps": state.steps, "passes": passes, "planes": state.planes}
+        return facts | (self.task.facts(self.targets) if self.task.compares_rows else {})
 
     @property
     def _solver(self) -> CuttingPlane:
@@ -143,9 +157,10 @@ class CuttingPlaneFit(Fit):
         return self._solver.done(state) or passes.count >= self.options.passes
 
     def _risk(self, passes: Passes) -> LinearRisk:
+        if not self.task.compares_rows:
+            return HingeRisk(passes, len(self.classes))
         groups = self.targets.groups
-        if groups is None:
-            return HingeRisk(passes, self.codes, len(self.classes), self.upper)
+        assert groups is not None
         risk = PairRisk(passes, self.codes, groups, self.upper / self.config.C, self.config.C)
         if risk.total == 0:
             raise DataError(
@@ -167,15 +182,12 @@ class CuttingPlaneFit(Fit):
             blocks = self.store.blocks(max(1, int(PASS_BYTES / self._row_bytes)))
             samples = NystroemSamples(samples, features, blocks)
         held_bytes = self._held_bytes() if self.engine.is_local else sys.maxsize
-        held = HeldSamples(samples, held_bytes, lambda: self.scratch)
-        bias = 0.0 if self._is_grouped else self.options.bias  # pairs do not see it
-        return Passes(held, self.engine, bias, self.events)
-
-    @property
-    def _is_grouped(self) -> bool:
-        """Whether rows are compared within groups; it takes no label to know."""
-        none = np.empty(0, np.int64)
-        return self.prepared.answers.take(none).targets.groups is not None
+        if self.task.compares_rows:  # pairs do not see a bias, and their codes are of all rows
+            return Passes(
+                HeldSamples(samples, held_bytes, lambda: self.scratch), self.engine, events=self.events
+            )
+        held = HeldSamples(samples, held_bytes, lambda: self.scratch, _CodesAndBounds(self.prepared.answers))
+        return Passes(held, self.engine, self.options.bias, self.events)
 
     @property
     def _length(self) -> int:
@@ -188,11 +200,14 @@ class CuttingPlaneFit(Fit):
         return self.samples.nbytes / self.store.n if self.options.landmarks is None else 4.0 * self._length
 
     def _bytes(self, plane_bytes: int) -> dict[str, int]:
-        """What the fit holds besides rows: vectors of all rows, planes, what tasks are reading."""
+        """What the fit holds besides rows: planes, what a pass adds up, what tasks are reading; of pairs, vectors of
+        all rows."""
         chunk_bytes = self.store.nbytes / self.store.n * self.store.chunk_rows
+        sums_bytes = 8 * self.columns * (self._length + LINE_NUMBERS)
         return {
-            "vector_bytes": self.store.n * (24 * self.columns + (110 if self._is_grouped else 44)),
-            "plane_bytes": plane_bytes * (2 * self.most_idle + 8 * self.engine.threads + 6),
+            "vector_bytes": self.store.n * 134 if self.task.compares_rows else self.prepared.answers.nbytes,
+            "plane_bytes": plane_bytes * (2 * self.most_idle + 6)
+            + sums_bytes * (4 * self.engine.threads + 3),
             "task_bytes": int(self.engine.threads * 4 * max(PASS_BYTES, chunk_bytes)),
         }
 

@@ -18,6 +18,9 @@ class Seen(Protocol):
     def columns(self) -> int: ...
 
     @property
+    def compares_rows(self) -> bool: ...
+
+    @property
     def spooled_row_bytes(self) -> float: ...
 
     @property

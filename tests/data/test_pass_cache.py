@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from making import samples, write
+from making import Beside, samples, write
 
 from streamsvm.data import pass_cache
 from streamsvm.data.pass_cache import HeldSamples
@@ -30,13 +30,17 @@ def test_every_pass_gives_the_rows_and_the_source_is_read_once(source, share, tm
     there, rows, reads = source
     folder = tmp_path / "scratch"
     folder.mkdir()
-    kept = HeldSamples(there, int(share * there.nbytes) + (share == 1), lambda: folder)
+    numbers = np.arange(len(rows))
+    most = there.nbytes + numbers.nbytes
+    kept = HeldSamples(there, int(share * most) + (share == 1), lambda: folder, Beside(numbers))
     blocks = kept.blocks()
     assert [start for start, _ in blocks[1:]] == [stop for _, stop in blocks[:-1]]
     assert len(blocks) > 3
     for _ in range(3):
-        found = concat([kept.read(*block) for block in blocks])
+        parts, beside = zip(*(kept.read(*block) for block in blocks), strict=True)
+        found = concat(parts)
         np.testing.assert_array_equal(found.dense(), rows.dense())
+        np.testing.assert_array_equal(np.concatenate([own for (own,) in beside]), numbers)
         assert found.X.dtype == np.float32
     assert len(reads) == len(set(reads)) == len(there.blocks())
     files = len(list(folder.iterdir()))

@@ -7,13 +7,15 @@ import pytest
 import reference
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from making import Beside
+from scipy.optimize import minimize_scalar
 
 from streamsvm.data.pass_cache import HeldSamples
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems import pair_risk
-from streamsvm.problems.hinge_risk import HingeRisk
+from streamsvm.problems.hinge_risk import NOTHING, STEPS, HingeRisk
 from streamsvm.problems.pair_risk import PairRisk
 from streamsvm.problems.passes import Passes
 
@@ -23,11 +25,11 @@ def quarters(rng, *shape) -> np.ndarray:
     return rng.integers(-8, 9, shape) / 4
 
 
-def passes(X: np.ndarray, bias: float = 0.0) -> Passes:
+def passes(X: np.ndarray, *beside: np.ndarray, bias: float = 0.0) -> Passes:
     def none():
         raise AssertionError("all rows fit in memory")
 
-    held = HeldSamples(MemorySamples(Rows(X.astype(np.float32))), 1 << 30, none)
+    held = HeldSamples(MemorySamples(Rows(X.astype(np.float32))), 1 << 30, none, Beside(*beside))
     return Passes(held, Engine(2), bias)
 
 
@@ -49,19 +51,20 @@ def problems(draw):
 def test_hinge_values_and_slopes(problem, bias):
     rng, X, upper, codes, _ = problem
     k = max(2, int(codes.max()) + 1)
-    risk = HingeRisk(passes(X, bias), codes, k, upper)
+    risk = HingeRisk(passes(X, codes, upper, bias=bias), k)
     columns = np.arange(risk.columns)[:: 1 + (risk.columns > 2)]
-    W = quarters(rng, risk.d, len(columns))
-    F, values, slopes = risk.at(W, columns)
+    W, Q = quarters(rng, 2, risk.d, len(columns))
+    views = risk.at(columns, W, Q, [risk.start()] * len(columns))
     with_bias = np.column_stack([X, np.full(len(X), bias)]) if bias else X
+    active = np.zeros(len(X), bool)
     for i, c in enumerate(columns):
         Y = np.where(codes == (1 if k == 2 else c), 1.0, -1.0)
-        value, slope = reference.hinge_risk(with_bias, Y, upper, W[:, i])
-        np.testing.assert_allclose(F[:, i], with_bias @ W[:, i], atol=1e-12)
-        np.testing.assert_allclose(slopes[:, i], slope, atol=1e-9)
-        assert values[i] == pytest.approx(value)
-        assert risk.value(c, F[:, i].copy()) == pytest.approx(value)
-        np.testing.assert_array_equal(risk.active(c, F[:, i]), Y * F[:, i] < 1)
+        value, slope = reference.hinge_risk(with_bias, Y, upper, Q[:, i])
+        np.testing.assert_allclose(views[i].slope, slope, atol=1e-9)
+        assert views[i].value == pytest.approx(value)
+        active |= Y * (with_bias @ Q[:, i]) < 1
+    if len(columns) == risk.columns:
+        assert risk.support(Q, []) == np.count_nonzero(active)
 
 
 @given(problems())
@@ -70,40 +73,72 @@ def test_pair_values_and_slopes(problem):
     assume((np.outer(weight, weight) * reference.pairs_of(ranks, groups)).any())
     risk = PairRisk(passes(X), ranks, groups, weight, 1.5)
     w = quarters(rng, 3)
-    F, values, slopes = risk.at(w[:, None], np.array([0]))
+    [view] = risk.at(np.array([0]), np.zeros((3, 1)), w[:, None], [risk.start()])
     value, slope = reference.pair_risk(X, ranks, groups, weight, 1.5, w)
-    np.testing.assert_allclose(F[:, 0], X @ w, atol=1e-12)
-    np.testing.assert_allclose(slopes[:, 0], slope, atol=1e-9)
-    assert values[0] == pytest.approx(value)
+    np.testing.assert_allclose(view.known, X @ w, atol=1e-12)
+    np.testing.assert_allclose(view.slope, slope, atol=1e-9)
+    assert view.value == pytest.approx(value)
     assert risk.total == pytest.approx((np.outer(weight, weight) * reference.pairs_of(ranks, groups)).sum())
 
 
-def line(risk, f, df, slope, curvature):
-    """The function that `step` minimises."""
-    return lambda k: slope * k + curvature * k * k / 2 + risk.value(0, f + k * df)
+def along(risk, slope, curvature):
+    """The function that `lowest` minimises; risk: of k."""
+    return lambda k: slope * k + curvature * k * k / 2 + risk(k)
 
 
-@given(problems(), st.floats(-3, 3), st.floats(0.01, 3), st.sampled_from(["hinge", "pairs"]))
-def test_the_step_is_the_lowest_of_the_line(problem, slope, curvature, kind):
+@given(problems(), st.floats(-30, 3), st.floats(0.01, 3), st.integers(-8, 4))
+def test_the_step_is_the_best_of_all_steps_by_their_risks_alone(problem, slope, curvature, power):
+    """What each row adds to sums decides as all losses at each step do; nothing is lost where a row bends on a step."""
+    rng, X, upper, codes, _ = problem
+    w, q = quarters(rng, 3), quarters(rng, 3)
+    q = w + (q - w) * 2.0**power
+    signs = np.where(codes == 1, 1.0, -1.0)
+    [view] = HingeRisk(passes(X, codes, upper), 2).at(np.array([0]), w[:, None], q[:, None], [NOTHING])
+    f, df = X @ w, X @ (q - w)
+    risks = np.maximum(0.0, 1 - signs * (f + STEPS[:, None] * df)) @ upper
+    np.testing.assert_allclose(view.risks, risks, rtol=1e-12, atol=1e-12 * max(1.0, max(risks)))
+    [(k, value, _)] = view.lowest(slope, curvature)
+    phi = slope * STEPS + curvature / 2 * STEPS**2 + risks
+    place = STEPS.tolist().index(k)
+    assert phi[place] <= phi.min() + 1e-12 * max(1.0, abs(phi.min()))
+    assert value == view.risks[place]
+
+
+def test_steps_are_near_the_lowest_point_of_the_line():
+    """All but 1e-4 of what it would gain."""
+    rng = np.random.default_rng(0)
+    X, codes, upper = rng.normal(size=(2000, 3)), np.arange(2000) % 2, rng.random(2000)
+    X[:, 0] += codes
+    risk, w = HingeRisk(passes(X, codes, upper), 2), np.zeros(3)
+    for scale in (0.01, 1.0, 70.0):
+        q = scale * np.array([1.0, 0.1, -0.1])
+        [view] = risk.at(np.array([0]), w[:, None], q[:, None], [NOTHING])
+        curvature = float(q @ q)
+        phi = along(lambda k, q=q: reference.hinge_risk(X, 2 * codes - 1, upper, k * q)[0], 0.0, curvature)
+        best = minimize_scalar(phi, bracket=(0, 1 / scale), tol=1e-12).fun
+        [(k, _, _)] = view.lowest(0.0, curvature)
+        assert best <= phi(k) <= best + 3e-4 * (phi(0.0) - best)
+
+
+@given(problems(), st.floats(-3, 3), st.floats(0.01, 3))
+def test_the_last_step_of_pairs_is_the_lowest_of_the_line(problem, slope, curvature):
     rng, X, weight, codes, groups = problem
-    if kind == "hinge":
-        risk = HingeRisk(passes(X), np.minimum(codes, 1), 2, weight)
-    else:
-        assume((np.outer(weight, weight) * reference.pairs_of(codes, groups)).any())
-        risk = PairRisk(passes(X), codes, groups, weight, 1.0)
+    assume((np.outer(weight, weight) * reference.pairs_of(codes, groups)).any())
+    risk = PairRisk(passes(X), codes, groups, weight, 1.0)
     f, df = quarters(rng, len(X)), quarters(rng, len(X))
-    k = risk.step(0, f, df, slope, curvature, exact=True)
-    value = line(risk, f, df, slope, curvature)
-    grid = min(map(value, [*np.linspace(0, 10, 401), *(k * (1 + 1e-2 * np.arange(-3, 4)))]))
-    tolerance = 1e-9 if kind == "hinge" else 1e-4
+    *_, (k, value, scores) = risk.lowest(f, df, slope, curvature)
+    phi = along(lambda k: risk._scale * risk._loss(f + k * df)[0], slope, curvature)
+    grid = min(map(phi, [*np.linspace(0, 10, 401), *(k * (1 + 1e-2 * np.arange(-3, 4)))]))
     assert k >= 0
-    assert value(k) <= grid + tolerance * max(1.0, abs(grid))
+    assert phi(k) <= grid + 1e-4 * max(1.0, abs(grid))
+    np.testing.assert_array_equal(scores, f + k * df)
+    assert value == risk._scale * risk._loss(scores)[0]
 
 
 def test_scores_so_large_that_a_margin_is_lost_in_them():
     risk = PairRisk(passes(np.zeros((6, 1))), np.arange(6) % 2, np.arange(6) // 4, np.ones(6), 1.0)
     f = 1e30 * np.array([1.0, 1.0, -1.0, 2.0, 3.0, -3.0])
-    assert risk.value(0, f) > 1e29
+    assert risk._loss(f)[0] > 1e29
 
 
 def test_a_line_over_many_rows_is_searched_on_some(monkeypatch):
@@ -114,7 +149,7 @@ def test_a_line_over_many_rows_is_searched_on_some(monkeypatch):
     for of_groups in (groups, np.zeros(4000, int)):
         risk = PairRisk(passes(X), ranks, of_groups, np.ones(4000), 1e-2)
         f, df = X @ np.array([0.3, 0.5, 0.1]), X @ np.array([0.2, 0.4, 0.1])
-        about, exact = (risk.step(0, f, df, 0.0, 0.21, exact=e) for e in (False, True))
+        about, exact = (k for k, _, _ in risk.lowest(f, df, 0.0, 0.21))
         assert about != exact
         assert about == pytest.approx(exact, rel=0.1)
 
@@ -123,9 +158,8 @@ def test_a_pass_is_counted_and_told():
     from streamsvm.events import Events, Progress
 
     records = []
-    X = np.zeros((10, 2))
-    there = passes(X)
+    there = passes(np.zeros((10, 2)), np.arange(10) % 2, np.ones(10))
     there._events = Events(records.append)
-    HingeRisk(there, np.arange(10) % 2, 2, np.ones(10)).at(np.zeros((2, 1)), np.array([0]))
+    HingeRisk(there, 2).at(np.array([0]), np.zeros((2, 1)), np.zeros((2, 1)), [NOTHING])
     assert there.count == 1
     assert records[-1].event == Progress("rows", 10, 10, facts={"pass": 1})

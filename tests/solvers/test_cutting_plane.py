@@ -7,6 +7,7 @@ import pytest
 import reference
 from hypothesis import given
 from hypothesis import strategies as st
+from making import Beside
 from sklearn.svm import LinearSVC
 
 from streamsvm.data.pass_cache import HeldSamples
@@ -23,8 +24,9 @@ from streamsvm.tasks.ordinal import rank_thresholds
 N = 300
 
 
-def passes(X: np.ndarray) -> Passes:
-    held = HeldSamples(MemorySamples(Rows(X.astype(np.float32))), 1 << 30, lambda: pytest.fail("no folder"))
+def passes(X: np.ndarray, *beside: np.ndarray) -> Passes:
+    samples = MemorySamples(Rows(X.astype(np.float32)))
+    held = HeldSamples(samples, 1 << 30, lambda: pytest.fail("no folder"), Beside(*beside))
     return Passes(held, Engine(2))
 
 
@@ -37,7 +39,7 @@ def data(k: int = 2) -> tuple[np.ndarray, np.ndarray]:
 
 def hinge(k: int = 2, C: float = 0.5) -> HingeRisk:
     X, codes = data(k)
-    return HingeRisk(passes(X), codes, k, np.full(N, C))
+    return HingeRisk(passes(X, codes, np.full(N, C)), k)
 
 
 def pairs(C: float = 0.5) -> PairRisk:
