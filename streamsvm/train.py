@@ -215,7 +215,9 @@ def planned(
         if chooses and config.search.chosen:
             with phase("search"):
                 prepared = with_choices(prepared, context)
-        yield fit_class(prepared.config.solver)(prepared, context)
+        fit = fit_class(prepared.config.solver)(prepared, context)
+        yield fit
+        fit.ended()
 
 
 def _solved(fit: Fit, draft: Draft, Cs: Sequence[float]) -> list[Solution]:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
 
+from streamsvm.parallel.heaps import few_heaps
 from streamsvm.parallel.imports import uncollected
 
-M_ARENA_MAX = -8  # of glibc's malloc.h
 _is_ours = Event()  # set where this process ends with the command
 
 
 def own_process() -> None:
-    """Says that this process ends with the command, and has a heap of the C library for each core: it would make eight,
-    of which each keeps what its threads let go of."""
+    """Says that this process ends with the command."""
     _is_ours.set()
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if set_option is not None:
-        set_option(M_ARENA_MAX, os.cpu_count() or 1)
+    few_heaps()
 
 
 @contextmanager

@@ -31,6 +31,11 @@ def create_array(
     )
 
 
+def default_rows(dtype: np.dtype, columns: tuple[int, ...]) -> int:
+    """Of a chunk of rows of so many columns: about 4 MiB."""
+    return max(1, CHUNK_BYTES // max(1, dtype.itemsize * math.prod(columns)))
+
+
 class GrowingArray:
     """An array of `group` whose first axis grows: rows are held back until they fill a chunk.
 
@@ -55,8 +60,7 @@ class GrowingArray:
         """Adds the rows of `block` (m, ...). Raises ValueError where they differ from those before."""
         first = self._require_like_the_first(block)
         if self.chunk_rows is None:
-            row_bytes = first.dtype.itemsize * math.prod(first.shape[1:])
-            self.chunk_rows = max(1, CHUNK_BYTES // max(1, row_bytes))
+            self.chunk_rows = default_rows(first.dtype, first.shape[1:])
         while len(block):
             if self._n_held == self.chunk_rows:
                 self._write(first)

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
-from typing import Any
+from itertools import chain, pairwise
+from typing import Any, Protocol
 
 import numpy as np
 
 from streamsvm.data.gather import Table
 from streamsvm.data.regroup import by_part
-from streamsvm.data.rows import Rows
+from streamsvm.data.rows import Rows, concat
 from streamsvm.data.samples import Block
 from streamsvm.data.vectors import Vector, Vectors
 from streamsvm.events import Events, ignore
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.kmeans import MOST_CENTRES, Centres, Partition, fit_centres
-from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.engine import Engine, several
 from streamsvm.parallel.sizes import Weighed
 
+RECEIPT_BYTES = 64 << 20  # of how many rows each block has of each leaf, which are kept
 SAMPLED = 64  # rows a centre, of a part that is split on
 MORE_ROUNDS = 4
+MOST_TOGETHER = 16  # leaves whose centres one task fits
 Routes = dict[int, tuple[Centres, np.ndarray]]
+Job = tuple[Rows, int, np.random.Generator]  # a leaf's sample, how many centres it gets, what draws these
 
 
 @dataclass(frozen=True)
@@ -57,13 +60,14 @@ def partition(
     every = partial(engine.map, events=events)
     leaves: Vector | None = None  # of each row; None: of the one that there is
     while growth.todo:
-        if candidates is None or len(candidates) < wanted.n_parts or leaves is not None:
-            drawn = ids_of_ranks(leaves, blocks, growth.ranks(), engine)
+        if leaves is None and candidates is not None and len(candidates) >= wanted.n_parts:
+            ids = candidates[_chosen(len(candidates), wanted.sample, rng)]  # of the one leaf that there is
+            samples = [table.take(ids)]
         else:
-            # of the one leaf that there is
-            drawn = [candidates[_chosen(len(candidates), wanted.sample, rng)]]
-        jobs = growth.jobs(table.take(np.concatenate(drawn)), list(map(len, drawn)))
-        routes = growth.split(list(every(partial(_fit_part, wanted.kernel), *jobs, phase="centres")))
+            samples = growth.samples(leaves, table, engine)
+        jobs = several(growth.jobs(samples), max(1, min(MOST_TOGETHER, len(samples) // (4 * engine.slots))))
+        centres = every(partial(_fit_parts, wanted.kernel), jobs, phase="centres")
+        routes = growth.split(list(chain.from_iterable(centres)))
         old, leaves = leaves, vectors.new(growth.name, np.int32)
         shared = (engine.share((old, leaves, routes)),)
         growth.note(every(_relabel, table.rows, blocks, shared=shared, phase="assign"))
@@ -88,12 +92,13 @@ def most_rounds(n: int, wanted: Cuts) -> int:
 
 class Growth(Weighed):
     """What leads `partition`, from round to round: the tree so far, the rows of its leaves, what is drawn next. It is
-    small, and reads no rows: these come as receipts. A round is `ranks`, `jobs`, `split` and `note`."""
+    small, and reads no rows: these come as receipts. A round is `samples`, `jobs`, `split` and `note`."""
 
     def __init__(self, n: int, wanted: Cuts, rng: np.random.Generator) -> None:
         self._tree, self._wanted, self._rng = _Tree(), wanted, rng
         self._counts, self._left = np.array([n]), most_rounds(n, wanted)
         first = {0: min(wanted.n_parts, MOST_CENTRES)} if wanted.n_parts > 1 else self._too_large()
+        self._receipts: list[np.ndarray] | None = None  # of each block, where they are small
         self._split: dict[int, np.ndarray] = {}  # the new leaves of each that this round splits
         self.todo = first  # leaves to split, and how many centres each gets
 
@@ -102,22 +107,28 @@ class Growth(Weighed):
         """Of the vector of this round's leaves."""
         return f"leaves-{self._tree.n_leaves}"
 
-    def ranks(self) -> dict[int, np.ndarray]:
-        """Of each leaf to split, the rows that its centres are fitted on: rising ranks among its own."""
+    def samples(self, leaves: Vector | None, table: InBlocks, engine: Engine) -> list[Rows]:
+        """Of each leaf to split, the rows that its centres are fitted on."""
+        ranks = self._ranks()
+        if leaves is None:  # of the one leaf that there is
+            return [table.take(own) for own in ranks.values()]
+        seen = self._seen(leaves, list(ranks), table.blocks, engine)
+        return rows_of_ranks(leaves, table, ranks, seen, engine)
+
+    def _ranks(self) -> dict[int, np.ndarray]:
+        """Rising ranks of these rows among the leaf's own."""
         sample = self._wanted.sample
         own = SAMPLED if self._tree.n_leaves > 1 else sample
         most = {leaf: min(sample, own * k) for leaf, k in self.todo.items()}
         return {leaf: _chosen(int(self._counts[leaf]), m, self._rng) for leaf, m in most.items()}
 
-    def jobs(self, rows: Rows, lengths: list[int]) -> tuple[list[Any], ...]:
-        """Samples, numbers of centres and generators, of the leaves to split: their rows one after another."""
-        bounds = np.cumsum([0, *lengths])
-        samples = [rows.take(slice(lo, hi)) for lo, hi in pairwise(bounds)]
-        return samples, list(self.todo.values()), self._rng.spawn(len(self.todo))
+    def jobs(self, samples: Sequence[Rows]) -> list[Job]:
+        """What centres are fitted from, of each leaf to split."""
+        return list(zip(samples, self.todo.values(), self._rng.spawn(len(self.todo)), strict=True))
 
-    def fit(self, rows: Rows, lengths: list[int]) -> list[Centres]:
+    def fit(self, samples: Sequence[Rows]) -> list[Centres]:
         """The centres of all leaves to split, one after the other."""
-        return [_fit_part(self._wanted.kernel, *job) for job in zip(*self.jobs(rows, lengths), strict=True)]
+        return _fit_parts(self._wanted.kernel, self.jobs(samples))
 
     def split(self, centres: list[Centres]) -> Routes:
         """Where rows of leaves that are split go to."""
@@ -128,8 +139,14 @@ class Growth(Weighed):
     def note(self, receipts: Iterable[np.ndarray]) -> None:
         """Ends a round that split leaves. receipts: of blocks, their rows in each leaf."""
         before, self._counts = self._counts, np.zeros(self._tree.n_leaves, np.int64)
+        self._receipts, nbytes = [], 0
         for found in receipts:
             self._counts[: len(found)] += found
+            nbytes += found.nbytes
+            if self._receipts is not None and nbytes <= RECEIPT_BYTES:
+                self._receipts.append(found)
+            else:
+                self._receipts = None
         for leaf, leaves in self._split.items():
             self._tree.note(leaves, int(before[leaf]), self._counts[leaves])
         self._left -= 1
@@ -144,22 +161,37 @@ class Growth(Weighed):
             return {}
         return {leaf: int(np.clip(-(-3 * counts[leaf] // (2 * most)), 2, MOST_CENTRES)) for leaf in large}
 
-    def finish(self, leaves: Vector | None, blocks: list[Block], engine: Engine) -> tuple[Partition, Numbers]:
+    def finish(
+        self, leaves: Vector | None, blocks: Sequence[Block], engine: Engine
+    ) -> tuple[Partition, Numbers]:
         """The tree, and what numbers rows of its leaves."""
-        found, numbers, sizes = self._tree.finish(self._counts, self._wanted.max_rows)
-        seen = _seen(leaves, [leaf for leaf, own in numbers.items() if len(own) > 1], blocks, engine)
+        found, first, cuts, sizes = self._tree.finish(self._counts, self._wanted.max_rows)
+        seen = self._seen(leaves, list(cuts), blocks, engine)
         starts = np.array([start for start, _ in blocks])
-        return found, Numbers(leaves, numbers, sizes, starts, np.stack(seen))
+        return found, Numbers(leaves, first, tuple(cuts.values()), sizes, starts, seen)
+
+    def _seen(
+        self, leaves: Vector | None, wanted: list[int], blocks: Sequence[Block], engine: Engine
+    ) -> np.ndarray:
+        """(blocks, wanted): rows of these leaves in the blocks before each."""
+        if not wanted or leaves is None:
+            return np.zeros((len(blocks), len(wanted)), np.int64)
+        if self._receipts is None:
+            shared = (engine.share(leaves), np.array(wanted))
+            return before_each(list(engine.map(_counted, blocks, shared=shared)))
+        return before_each([_of_leaves(found, np.array(wanted)) for found in self._receipts])
 
 
 @dataclass(frozen=True)
 class Numbers(Weighed):
-    """Tells the parts of rows by their leaves. numbers: of each leaf, several where it is cut by position; sizes
-    (parts,): their rows; seen (blocks, leaves that are cut): rows of these in the blocks before, which begin at starts.
+    """Tells the parts of rows by their leaves. first (leaves,) int32: the part of each, of one that is cut by position
+    the first part; cuts: all parts of each of these; sizes (parts,): their rows; seen (blocks, cuts): rows of these
+    leaves in the blocks before, which begin at starts.
     """
 
     leaves: Vector | None
-    numbers: Mapping[int, np.ndarray]
+    first: np.ndarray
+    cuts: tuple[np.ndarray, ...]
     sizes: np.ndarray
     starts: np.ndarray
     seen: np.ndarray
@@ -170,11 +202,9 @@ class Numbers(Weighed):
 
     def read(self, block: Block) -> np.ndarray:
         """(m,) int32 of a block's rows, or of neighbouring ones'."""
-        first = np.zeros(max(self.numbers) + 1, np.int32)
-        first[list(self.numbers)] = [parts[0] for parts in self.numbers.values()]
-        out = first[leaves_of(self.leaves, block)]
-        cut = (own for own in self.numbers.values() if len(own) > 1)
-        for before, parts in zip(self.seen[np.searchsorted(self.starts, block[0])], cut, strict=True):
+        out = self.first[leaves_of(self.leaves, block)]
+        seen = self.seen[np.searchsorted(self.starts, block[0])]
+        for before, parts in zip(seen, self.cuts, strict=True):
             here = np.flatnonzero(out == parts[0])
             ends = np.cumsum(self.sizes[parts])
             out[here] = parts[np.searchsorted(ends, before + np.arange(len(here)), side="right")]
@@ -186,7 +216,7 @@ def _relabel(own: tuple[Vector | None, Vector, Routes], rows: Rows, block: Block
     old, new, routes = own
     leaves = relabelled(routes, leaves_of(old, block), rows)
     new.write(block[0], leaves)
-    return np.bincount(leaves)
+    return receipt(leaves)
 
 
 def relabelled(routes: Routes, leaves: np.ndarray, rows: Rows) -> np.ndarray:
@@ -214,46 +244,72 @@ def _chosen(n: int, most: int, rng: np.random.Generator) -> np.ndarray:
     return np.sort(rng.choice(n, min(n, most), replace=False))
 
 
-def ids_of_ranks(
-    leaves: Vector | None, blocks: list[Block], ranks: Mapping[int, np.ndarray], engine: Engine
-) -> list[np.ndarray]:
-    """For each leaf the ids of its rows with these rising ranks among its own."""
-    if leaves is None or not ranks:
-        return list(ranks.values())
-    wanted = list(ranks)
-    seen = np.stack(_seen(leaves, wanted, blocks, engine))  # (blocks, wanted)
+class InBlocks(Protocol):
+    """Rows by block, as items of mapped functions."""
+
+    @property
+    def blocks(self) -> Sequence[Block]: ...
+
+    @property
+    def rows(self) -> Sequence[Any]: ...
+
+    def take(self, ids: np.ndarray) -> Rows: ...
+
+
+def rows_of_ranks(
+    leaves: Vector, table: InBlocks, ranks: Mapping[int, np.ndarray], seen: np.ndarray, engine: Engine
+) -> list[Rows]:
+    """For each leaf its rows with these rising ranks among its own; seen (blocks, leaves): its rows in the blocks
+    before each."""
+    wanted, blocks = list(ranks), table.blocks
     each = [np.searchsorted(seen[:, i], own, side="right") - 1 for i, own in enumerate(ranks.values())]
     block, which = np.concatenate(each), np.repeat(np.arange(len(wanted)), list(map(len, each)))
     local = np.concatenate(list(ranks.values())) - seen[block, which]
     order, bounds = by_part(block, len(blocks))
     cuts = [order[lo:hi] for lo, hi in pairwise(bounds)]
-    asked = [(blocks[b], np.array(wanted)[which[cut]], local[cut]) for b, cut in enumerate(cuts) if len(cut)]
-    shared = (engine.share(leaves),)
-    ids = np.empty(len(block), np.int64)
-    ids[order] = np.concatenate(list(engine.map(_at_ranks, *zip(*asked, strict=True), shared=shared)))
-    return np.split(ids, np.cumsum(list(map(len, each)))[:-1])
+    asked = [
+        (table.rows[b], blocks[b], np.array(wanted)[which[cut]], local[cut])
+        for b, cut in enumerate(cuts)
+        if len(cut)
+    ]
+    found = concat(list(engine.map(_at_ranks, *zip(*asked, strict=True), shared=(engine.share(leaves),))))
+    places = np.empty(len(block), np.int64)
+    places[order] = np.arange(len(block))
+    return [found.take(own) for own in np.split(places, np.cumsum(list(map(len, each)))[:-1])]
 
 
-def _at_ranks(leaves: Vector, block: Block, leaf: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """Ids of rows of a block by their leaves, and ranks in these."""
+def _at_ranks(leaves: Vector, rows: Rows, block: Block, leaf: np.ndarray, rank: np.ndarray) -> Rows:
+    """Rows of a block by their leaves, and ranks in these."""
     order, bounds = by_part(leaves.read(*block))
-    return block[0] + order[bounds[leaf] + rank]
+    return rows.take(order[bounds[leaf] + rank])
 
 
-def _seen(leaves: Vector | None, wanted: list[int], blocks: list[Block], engine: Engine) -> list[np.ndarray]:
-    """Of each block (wanted,): rows of these leaves in the blocks before it."""
-    if not wanted or leaves is None:
-        return [np.zeros(len(wanted), np.int64)] * len(blocks)
-    counts = list(engine.map(_counted, blocks, shared=(engine.share(leaves), np.array(wanted))))
-    return list(np.cumsum([np.zeros_like(counts[0]), *counts[:-1]], axis=0))
+def before_each(counts: Sequence[np.ndarray]) -> np.ndarray:
+    """(blocks, m) of counts of each block, (m,), their sums over the blocks before it."""
+    sums = np.zeros((len(counts), len(counts[0])), np.int64)
+    if len(counts) > 1:
+        np.cumsum(counts[:-1], axis=0, out=sums[1:])
+    return sums
 
 
 def _counted(leaves: Vector, wanted: np.ndarray, block: Block) -> np.ndarray:
-    return np.bincount(leaves.read(*block), minlength=int(wanted.max()) + 1)[wanted]
+    return _of_leaves(receipt(leaves.read(*block)), wanted)
 
 
-def _fit_part(kernel: Kernel, sample: Rows, k: int, rng: np.random.Generator) -> Centres:
-    return fit_centres(sample, min(k, len(sample)), kernel, rng)
+def receipt(leaves: np.ndarray) -> np.ndarray:
+    """Rows of each leaf."""
+    return np.bincount(leaves).astype(np.uint32)
+
+
+def _of_leaves(receipt: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """(wanted,) rows of these leaves."""
+    found = np.zeros(max(len(receipt), int(wanted.max()) + 1), np.uint32)
+    found[: len(receipt)] = receipt
+    return found[wanted]
+
+
+def _fit_parts(kernel: Kernel, jobs: Sequence[Job]) -> list[Centres]:
+    return [fit_centres(sample, min(k, len(sample)), kernel, rng) for sample, k, rng in jobs]
 
 
 class _Tree(Weighed):
@@ -293,10 +349,9 @@ class _Tree(Weighed):
 
     def finish(
         self, counts: np.ndarray, max_rows: int
-    ) -> tuple[Partition, dict[int, np.ndarray], np.ndarray]:
-        """The tree over its non-empty leaves, numbered from the largest down; the parts of each leaf, and their rows.
-
-        A leaf that is too large is cut into several by position. counts: rows of each leaf.
+    ) -> tuple[Partition, np.ndarray, dict[int, np.ndarray], np.ndarray]:
+        """The tree over its non-empty leaves, numbered from the largest down; the first part of each leaf, all parts of
+        those that are too large and cut by position, and the rows of each part. counts: rows of each leaf.
         """
         pieces = {leaf: -(-int(counts[leaf]) // max_rows) for leaf in self.solid}
         cuts = {leaf: _even(int(counts[leaf]), k) for leaf, k in pieces.items() if k > 1}
@@ -306,14 +361,14 @@ class _Tree(Weighed):
         of_leaf = np.empty(self.n_leaves, np.int32)
         of_leaf[ranked] = np.arange(self.n_leaves)
         sizes = counts[ranked][: np.count_nonzero(counts)].tolist()
-        numbers = {leaf: of_leaf[leaf : leaf + 1] for leaf in range(self.n_leaves)}
+        parts: dict[int, np.ndarray] = {}
         for leaf, own in cuts.items():
             sizes[of_leaf[leaf]] = own[0]
             more = np.arange(len(sizes), len(sizes) + len(own) - 1, dtype=np.int32)
-            numbers[leaf] = np.append(of_leaf[leaf], more)
+            parts[leaf] = np.append(of_leaf[leaf], more)
             sizes += own[1:]
         children = tuple(tuple(c if c < 0 else int(of_leaf[c]) for c in row) for row in self._children)
-        return Partition(tuple(self._nodes), children), numbers, np.array(sizes)
+        return Partition(tuple(self._nodes), children), of_leaf, parts, np.array(sizes)
 
 
 def _even(n: int, k: int) -> list[int]:

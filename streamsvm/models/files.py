@@ -267,6 +267,11 @@ class ModelWriter:
         with self._target.errors():
             self._columns[name].append(block)
 
+    def adopt(self, name: str, array: Path) -> None:
+        """Takes an array that is in another folder as the array `name`; it is there no more."""
+        with self._target.errors():
+            self._target.adopt(name, array)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -36,6 +36,7 @@ from streamsvm.parallel.clients import (
 )
 from streamsvm.parallel.contact import Contact, address_of, brief, disconnect, lacking
 from streamsvm.parallel.engine import Engine, Later, merged_by_level, name_of
+from streamsvm.parallel.heaps import in_worker
 from streamsvm.progress import Meter
 
 T = TypeVar("T")
@@ -188,11 +189,11 @@ class ClusterEngine(Engine):
         phase: str = "map",
         events: Events = ignore,
     ) -> tuple[list[Any], Any]:
-        both = [
-            (pair,) for pair in self._tasks(fn, [(*shared, *job) for job in zip(items, *more, strict=True)])
-        ]
-        owns = self._tasks(_first, both)
-        merged = merged_by_level(partial(self._consumed, merge), self._consumed(_second, both))
+        both = self._tasks(fn, [(*shared, *job) for job in zip(items, *more, strict=True)])
+        owns = self._tasks(_first, [(pair,) for pair in both])
+        parts = self._consumed(partial(_merge_seconds, merge), list(zip(both[::2], both[1::2], strict=False)))
+        parts += self._consumed(_second, [(pair,) for pair in both[len(both) // 2 * 2 :]])
+        merged = merged_by_level(partial(self._consumed, merge), parts)
         found, meter = list[Any](), Meter(events, phase, len(items))
         with closing(meter):
             arrivals = Arrivals(self._contact, self._first_result, meter)
@@ -271,7 +272,7 @@ class ClusterEngine(Engine):
             for column in zip(*jobs, strict=True)
         ]
         keys = [f"{name_of(fn)}-{uuid4().hex}" for _ in jobs]
-        return self._client.map(fn, *columns, key=keys, pure=False)
+        return self._client.map(partial(in_worker, fn), *columns, key=keys, pure=False)
 
     def _submitted_one(self, fn: Callable[..., Any], job: tuple[Any, ...]) -> Any:
         return self._submitted(fn, [job])[0]
@@ -325,3 +326,7 @@ def _first(pair: Any) -> Any:
 
 def _second(pair: Any) -> Any:
     return pair[1]
+
+
+def _merge_seconds(merge: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    return merge(left[1], right[1])

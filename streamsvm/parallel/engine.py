@@ -212,6 +212,11 @@ def name_of(fn: Any) -> str:
     return str(getattr(fn, "__name__", type(fn).__name__)).strip("_<>")
 
 
+def several(items: Sequence[T], together: int) -> list[Sequence[T]]:
+    """Items, so many together."""
+    return [items[start : start + together] for start in range(0, len(items), together)]
+
+
 def merged_in_tree(merge: Callable[[T, T], T], parts: Iterable[T]) -> T:
     """All parts merged, neighbours with neighbours, in a binary tree whose shape follows from their number."""
     sizes: list[int] = []

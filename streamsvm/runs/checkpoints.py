@@ -156,6 +156,18 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
     return state
 
 
+def read_array(path: Path, name: str) -> np.ndarray:
+    """One array of a state. Raises CorruptDataError."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            found = arrays[name]
+        if not isinstance(found, np.ndarray):
+            raise ValueError(f"{name} is no array")
+    except Exception as error:  # as above; a member's checksum is looked at as it is read
+        raise CorruptDataError(f"{path}: the state is damaged ({error})") from None
+    return found
+
+
 def _require_whole(path: Path) -> None:
     """Raises ValueError where a zip file has wrong checksums, or would unpack to more than it has bytes."""
     with zipfile.ZipFile(path) as archive:

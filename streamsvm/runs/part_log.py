@@ -4,53 +4,62 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from streamsvm.errors import CorruptDataError
+from streamsvm.errors import CorruptDataError, StorageError
 from streamsvm.events import Events, Warned
-from streamsvm.runs.checkpoints import read_state, write_arrays
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.runs.checkpoints import read_array, read_state, write_arrays
+from streamsvm.storage.atomic import storage_errors, whole_file
+
+
+@dataclass(frozen=True)
+class PartFiles(Weighed):
+    """Parts by number, from 0 on, in a folder that all who solve them see."""
+
+    folder: Path
+
+    def write(self, number: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """Raises StorageError."""
+        with storage_errors(str(self.folder)):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with whole_file(self._path(number)) as file:
+                write_arrays(file, arrays)
+
+    def read(self, number: int) -> dict[str, np.ndarray] | None:
+        """None of one that is not there. Raises CorruptDataError."""
+        path = self._path(number)
+        return read_state(path) if path.exists() else None
+
+    def array(self, number: int, name: str) -> np.ndarray:
+        """One of a part's arrays. Raises CorruptDataError."""
+        return read_array(self._path(number), name)
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:07d}.npz"
 
 
 class PartLog:
-    """Parts by number, from 0 on; folder: of what there is of each row, None where nothing is kept."""
+    """Keeps parts that come to this process; files: None where nothing is kept."""
 
-    def __init__(self, folder: Path | None, events: Events) -> None:
-        self._folder, self._events = None if folder is None else folder / "solved", events
+    def __init__(self, files: PartFiles | None, events: Events) -> None:
+        self.files, self._events = files, events
 
     def add(self, number: int, arrays: Mapping[str, np.ndarray]) -> None:
         """A disk that is full ends no run: a warning says that parts from here on would be solved again."""
-        if self._folder is None:
+        if self.files is None:
             return
-        path = self._path(self._folder, number)
-        whole = path.with_suffix(".part")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with whole.open("wb") as file:
-                write_arrays(file, arrays)
-            whole.replace(path)
-        except OSError as error:
-            self._events(
-                Warned(
-                    f"part {number} could not be kept in {self._folder} ({error.strerror or error}): --resume would "
-                    "solve all parts of this level again"
-                )
-            )
-            shutil.rmtree(self._folder, ignore_errors=True)  # room for others
-            self._folder = None
+            self.files.write(number, arrays)
+        except StorageError as error:
+            shown = f"part {number} could not be kept ({error})"
+            self._events(Warned(f"{shown}: --resume would solve all parts of this level again"))
+            shutil.rmtree(self.files.folder, ignore_errors=True)  # room for others
+            self.files = None
 
-    def read(self, number: int) -> dict[str, np.ndarray] | None:
-        """None of one that is not there, or damaged."""
-        path = None if self._folder is None else self._path(self._folder, number)
-        if path is None or not path.exists():
-            return None
-        try:
-            return read_state(path)
-        except CorruptDataError as error:
-            self._events(Warned(f"{error}; it is solved again, and those after it"))
-            return None
-
-    @staticmethod
-    def _path(folder: Path, number: int) -> Path:
-        return folder / f"{number:07d}.npz"
+    def warn(self, error: CorruptDataError) -> None:
+        """Of a part that is damaged."""
+        self._events(Warned(f"{error}; it is solved again, and those after it"))

@@ -8,7 +8,7 @@ prediction ends at a level, whose parts are the model.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol
@@ -84,8 +84,8 @@ class Divisible(Protocol):
     def divide(self, level: int, start: np.ndarray | None) -> Division:
         """A level's parts; start: the coefficients so far, whose support vectors tell where to divide."""
 
-    def part(self, number: int, division: Division, start: np.ndarray | None) -> PartSolution:
-        """The solution of a part, from these coefficients of all rows (None: 0); cheapest one after the other."""
+    def parts(self, first: int, division: Division, start: np.ndarray | None) -> Sequence[PartSolution]:
+        """Solutions of a part and of some after it, from these coefficients of all rows (None: 0)."""
 
     def among(self, ids: np.ndarray) -> Duals | None:
         """The subproblems over these rows; None where they do not fit in memory."""
@@ -95,7 +95,7 @@ class Divisible(Protocol):
 
 
 class Stage(Enum):
-    """What a step does: one of the parts, a round on the support vectors, a round on all rows; or nothing more."""
+    """What a step does: some of the parts, a round on the support vectors, a round on all rows; or nothing more."""
 
     PARTS = "parts"
     REFINE = "refine"
@@ -213,14 +213,15 @@ class DCSVM:
         return state.stage is Stage.END
 
     def _part(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
-        """Divides, solves the next part, or goes up from the last one."""
+        """Divides, solves the next parts, or goes up from the last one."""
         division = state.divided
         if division is None:
             return replace(state, division=problem.divide(state.level, state.start))
         if state.is_level_solved:
             return self._above(problem, state)
-        found = problem.part(len(state.solutions), division, state.start)
-        return replace(state, solutions=(*state.solutions, found), late=state.late or found.late)
+        found = problem.parts(len(state.solutions), division, state.start)
+        late = state.late or any(part.late for part in found)
+        return replace(state, solutions=(*state.solutions, *found), late=late)
 
     def _above(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
         if state.level == self.early:

@@ -56,7 +56,7 @@ def storage_errors(url: str) -> Iterator[None]:
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A binary file that takes the name `path` on a clean exit and is removed on an exception."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     with storage_errors(str(path)):
         file = part.open("wb")
         try:
@@ -100,6 +100,11 @@ class Target:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             _remove_leftovers(self._path)
         return zarr.open_group(self._partial, mode="w-", zarr_format=3, attributes={PARTIAL: True})
+
+    def adopt(self, name: str, array: Path) -> None:
+        """Moves an array that was written to another folder into the group."""
+        assert self._path is not None  # of a local target
+        shutil.move(array, f"{self._partial}/{name}")
 
     def commit(self) -> None:
         if self._path is None:

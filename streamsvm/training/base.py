@@ -8,6 +8,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,14 +18,14 @@ import numpy as np
 
 from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
-from streamsvm.errors import ConfigError
+from streamsvm.errors import ClusterError, ConfigError
 from streamsvm.events import Events, Warned
 from streamsvm.models import files
 from streamsvm.models.base import Header
 from streamsvm.models.calibration import Calibration
 from streamsvm.models.kernel import KernelModel
 from streamsvm.options.search import BALANCED
-from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.engine import Engine, several
 from streamsvm.runs.checkpoints import ROWS, Checkpoints
 from streamsvm.runs.phases import Phases
 from streamsvm.storage.atomic import storage_errors
@@ -37,6 +38,7 @@ from streamsvm.training.growth import Growth
 from streamsvm.training.prepare import Prepared
 from streamsvm.training.weights import balanced_weights
 
+REMOVED_TOGETHER = 200  # files, by a task
 END_S = 1.0  # to write a model, and to end
 LATE = "the time budget ended it; give more"
 Report = dict[str, Any]  # what `fit --json` prints
@@ -87,11 +89,26 @@ class Context:
         """Seconds until it has to end; infinite where nobody said."""
         return math.inf if self.until is None else self.until - time.time()
 
+    def clear(self) -> None:
+        """Has tasks remove the fit's files, which are many and large where there are many rows."""
+        run_dir = self.checkpoints.run_dir
+        own = [self.scratch] if "scratch" in self.__dict__ else []
+        own += [run_dir / ROWS] if run_dir is not None else []
+        files = [str(path) for folder in own for path in folder.rglob("*") if path.is_file()]
+        with suppress(ClusterError):  # what is left goes with its folder
+            for _ in self.engine.map(_remove, several(files, REMOVED_TOGETHER)):
+                pass
+
     def close(self) -> None:
         """Ends what computed, and removes scratch files."""
         self.engine.close()
         if "scratch" in self.__dict__:
             shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def _remove(files: Sequence[str]) -> None:
+    for file in files:
+        Path(file).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -160,6 +177,9 @@ class Fit(ABC):
     @abstractmethod
     def solve(self, draft: Draft) -> Solution:
         """Trains. draft: takes those arrays of a large model that come part by part."""
+
+    def ended(self) -> None:  # noqa: B027  most keep nothing
+        """After the model is where it belongs: lets go of what a run that was killed would have gone on from."""
 
     def certified(self, solution: Solution, calibration: Calibration | None = None) -> tuple[Learned, Report]:
         """The model with what is known of it, and the report. Warns where the solver ended before it converged."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from streamsvm.data.samples import StoreSamples
 from streamsvm.errors import ConfigError
 from streamsvm.events import LevelSolved, Phase, Rounds, SupportCompared, Warned
 from streamsvm.models import ExpansionModel, KernelModel, LocalModel
-from streamsvm.runs.part_log import PartLog
+from streamsvm.runs.part_log import PartFiles, PartLog
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Stage, default_levels, support_of
 from streamsvm.solvers.loop import run
@@ -28,6 +29,8 @@ from streamsvm.training.early import EarlyParts, part_facts
 from streamsvm.training.memory_plan import COPIES, MemoryPlan, plan_memory
 from streamsvm.training.prepare import Prepared
 from streamsvm.training.spans import spans_of
+
+ASIDE = "aside"  # the thread of what is wanted in the end alone
 
 
 class DCSVMFit(Fit):
@@ -126,13 +129,26 @@ class DCSVMFit(Fit):
 
     def _early(self, draft: Draft) -> tuple[LocalModel, DCSVMState, np.ndarray | None]:
         """The parts of a level; and what they decide of rows that were kept out, each of its own."""
-        log = PartLog(self.context.folder if self.checkpoints.run_dir else None, self.events)
-        parts = EarlyParts(draft, self.prepared, log)
+        in_memory, keeps = self.memory.in_memory, self.checkpoints.run_dir is not None
+        files = PartFiles(self.context.folder / "solved") if keeps or not in_memory else None
+        log = PartLog(files, self.events)
+        parts = EarlyParts(draft, self.prepared, log, None if in_memory else files)
         problem = DividedProblem(self, self.memory, self.part_rows, self.solver.early, parts)
+        aside = ThreadPoolExecutor(1, ASIDE)
+        known = aside.submit(self.prepared.fingerprint)  # the one look at all labels that is left here
+        aside.shutdown(wait=False)
         state = self._solved(problem)
         assert state.division is not None  # of the early level
+        if not in_memory:
+            with self.phase("save"):
+                parts.join(state.division, self.context.folder / "joined", self.engine)
+        known.result()
         model = parts.model(self.prepared.header(), state.division)
         return model, state, parts.decided(model)
+
+    def ended(self) -> None:
+        if not self.memory.in_memory:
+            self.context.clear()
 
     def _exact(self) -> tuple[KernelModel | ExpansionModel, DCSVMState, None]:
         """The whole problem, from all levels."""

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,10 @@ from streamsvm.events import Warned
 from streamsvm.kernels.division import Cuts, partition
 from streamsvm.kernels.inner import Linear
 from streamsvm.kernels.kmeans import Partition, partition_state
+from streamsvm.parallel.engine import several
 from streamsvm.problems.dual import DualQP, StreamedDual, dual_of
 from streamsvm.solvers import blockws
-from streamsvm.solvers.dcsvm import DCSVMState, Division, support_of
+from streamsvm.solvers.dcsvm import DCSVMState, Division, PartSolution, support_of
 from streamsvm.solvers.in_turn import InTurnState
 from streamsvm.tasks.base import Subproblem
 from streamsvm.training.answers import Answers, HeldAnswers
@@ -38,6 +38,7 @@ from streamsvm.training.prepare import Prepared
 from streamsvm.training.subproblems import Asked, MakeDual, TaskDuals, in_memory
 
 BOUND_ROWS = 1000  # that tell how much of the kernel is between parts
+BOUND_TASKS = 16  # that read the parts of these
 
 
 class DividedProblem:
@@ -66,7 +67,7 @@ class DividedProblem:
         self._duals: TaskDuals | None = None  # of the refinement or the whole
         self._among: Latest[TaskDuals] = Latest()
         self._whole: TaskDuals | None = None
-        self._coming: Iterator[SolvedPart] = iter(())
+        self._coming: Iterator[list[SolvedPart]] = iter(())
         self._due: tuple[int, int] | None = None  # level and number of the next of it
         self.clustering_s, self.solving_since = 0.0, 0.0
 
@@ -127,7 +128,9 @@ class DividedProblem:
         """D(pi) / sum |K|, estimated on a sample: the share of the kernel's mass between parts."""
         rng = np.random.default_rng([self._fit.config.seed, 1 << 16])
         ids = np.sort(rng.choice(table.n, min(BOUND_ROWS, table.n), replace=False))
-        rows, own = table.take(ids), parts.take(ids)
+        pieces = np.array_split(ids, min(BOUND_TASKS, len(ids)))
+        own = np.concatenate(list(self._engine.map(_taken, pieces, shared=(self._engine.share(parts),))))
+        rows = table.take(ids)
         K = np.abs(self._kernel.block(rows, rows))
         np.fill_diagonal(K, 0)
         apart = own[:, None] != own
@@ -155,36 +158,39 @@ class DividedProblem:
         own = parts, division.n_parts, folder, self._engine, carried, self._events
         return SpooledGroups(samples, *own)
 
-    def part(self, number: int, division: Division, start: np.ndarray | None) -> SolvedPart:
-        """The solution of a part, from these coefficients; those after it are being solved already."""
-        if self._due != (division.level, number):
-            self._coming = self._solutions(number, division, start)
+    def parts(self, first: int, division: Division, start: np.ndarray | None) -> list[PartSolution]:
+        """The solutions of a task's parts; those after them are being solved already."""
+        if self._due != (division.level, first):
+            self._coming = self._solutions(first, division, start)
             self.solving_since = time.perf_counter()
         found = next(self._coming)
-        self._due = division.level, number + 1
-        if number + 1 == division.n_parts:
+        self._due = division.level, first + len(found)
+        if first + len(found) == division.n_parts:
             self.close()
-        if found.kept is not None and self._keep is not None:
-            self._keep.add(division, found.kept)
-        return replace(found, kept=None)
+        for part in found:
+            if part.kept is not None and self._keep is not None:
+                self._keep.add(division, part.kept)
+        return [replace(part, kept=None) for part in found]
 
-    def _solutions(self, first: int, division: Division, start: np.ndarray | None) -> Iterator[SolvedPart]:
+    def _solutions(
+        self, first: int, division: Division, start: np.ndarray | None
+    ) -> Iterator[list[SolvedPart]]:
         fit, engine, groups = self._fit, self._engine, self._groups_of(division, start)
         threads, window = engine.wide(groups.n_parts)
         cache_bytes = self._memory.cache_bytes * threads // engine.worker_memory()[1]
         solver = part_solver(
             fit.prepared, threads, cache_bytes, is_last=division.level == self._early, until=fit.until
         )
+        files = self._keep.files if self._keep and division.level == self._early else None
         todo, together = range(first, groups.n_parts), engine.together(groups.n_parts)
-        solved = engine.map(
-            SeveralParts(solver),
-            [todo[start : start + together] for start in range(0, len(todo), together)],
+        yield from engine.map(
+            SeveralParts(solver, files),
+            several(todo, together),
             shared=(engine.share(Parts(groups.reader, fit.task, fit.classes)),),
             phase=f"level {division.level}",
             events=self._events,
             window=window,  # parts come largest first: few cores wait at a window's end
         )
-        return chain.from_iterable(solved)
 
     def to_arrays(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the solver's state: whose parts are known, and these where they are held."""
@@ -204,7 +210,7 @@ class DividedProblem:
         if self._keep is None or state.divided is None or state.level != self._early:
             return state
         with self._fit.phase("solve"):
-            count = self._keep.known(state.divided, len(state.solutions))
+            count = self._keep.known(state.divided, len(state.solutions), self._engine)
         return replace(state, solutions=state.solutions[:count])
 
     def _known(self, level: int, arrays: Mapping[str, Any], *, is_needed: bool) -> Vector | None:
@@ -269,6 +275,10 @@ class DividedProblem:
         share = max(1024, n // (4 * self._engine.slots))
         parts = np.arange(n, dtype=np.int32) // min(share, self._memory.max_part_rows)
         return self._regrouped(HeldVector(parts), Division(0, np.bincount(parts)), None)
+
+
+def _taken(parts: Vector, ids: np.ndarray) -> np.ndarray:
+    return parts.take(ids)
 
 
 def cuts_of(prepared: Prepared, level: int, max_rows: int) -> Cuts:

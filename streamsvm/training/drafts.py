@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -11,13 +11,19 @@ import numpy as np
 
 from streamsvm.models import LocalModel
 from streamsvm.models.files import Model, ModelWriter, save_model
+from streamsvm.parallel.engine import Engine
 from streamsvm.runs.phases import Phases
+from streamsvm.training.joined import Joined, blocks_of, write
 
 
 class Draft(Protocol):
     """Takes blocks of a model's arrays as they come."""
 
     def append(self, name: str, block: np.ndarray) -> None: ...
+
+    def join(self, arrays: Sequence[Joined], folder: Path, engine: Engine) -> None:
+        """Arrays of parts in files; folder: for what tasks write."""
+        ...
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -48,6 +54,10 @@ class InMemory:
     def append(self, name: str, block: np.ndarray) -> None:
         self._blocks.setdefault(name, []).append(block)
 
+    def join(self, arrays: Sequence[Joined], folder: Path, engine: Engine) -> None:
+        for own in arrays:
+            self._blocks[own.name] = [own.like, *blocks_of(own, engine)]
+
     @property
     def arrays(self) -> dict[str, np.ndarray]:
         return {name: np.concatenate(blocks) for name, blocks in self._blocks.items()}
@@ -64,9 +74,16 @@ class InFile:
         self._writer: ModelWriter | None = None
 
     def append(self, name: str, block: np.ndarray) -> None:
+        self._begun().append(name, block)
+
+    def join(self, arrays: Sequence[Joined], folder: Path, engine: Engine) -> None:
+        for name, place in write(arrays, folder, engine):
+            self._begun().adopt(name, place)
+
+    def _begun(self) -> ModelWriter:
         if self._writer is None:
             self._writer = self._stack.enter_context(ModelWriter(self._path, LocalModel.kind))
-        self._writer.append(name, block)
+        return self._writer
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:

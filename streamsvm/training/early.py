@@ -1,34 +1,50 @@
-"""The model of early prediction, made part by part as parts are solved."""
+"""The model of early prediction, made of parts: these come as they are solved, or lie in files that tasks have left."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from streamsvm.data.rows import rows_state
+from streamsvm.data.rows import Rows
+from streamsvm.errors import CorruptDataError
 from streamsvm.kernels.kmeans import Partition, partition_from_state
 from streamsvm.models import Header, LocalModel
-from streamsvm.runs.part_log import PartLog
+from streamsvm.parallel.engine import Engine, several
+from streamsvm.runs.part_log import PartFiles, PartLog
 from streamsvm.solvers.dcsvm import Division
 from streamsvm.tasks.pairs import n_pairs
 from streamsvm.training.drafts import Draft
-from streamsvm.training.parts import ModelPart
+from streamsvm.training.joined import INDPTR, indptr_after, joined
+from streamsvm.training.parts import FiledPart, ModelPart
 from streamsvm.training.prepare import Prepared
 
 MOST_COLUMNS, MOST_PARTS = 12, 40  # that a report shows
+TOGETHER = 16  # parts in files that one task has decide
 
 
 class EarlyParts:
     """Takes one part after another, keeps it in the run directory, and has each decide for the rows that were kept out
-    of it: in memory stays what tells parts apart."""
+    of it: in memory stays what tells parts apart.
 
-    def __init__(self, draft: Draft, prepared: Prepared, log: PartLog) -> None:
-        self._draft, self._prepared, self._log = draft, prepared, log
-        self._options, self._header = prepared.config.dcsvm, prepared.header()
+    files: where tasks have left the parts, which come as `FiledPart`; folder: for the arrays that they are joined to.
+    """
+
+    def __init__(
+        self, draft: Draft, prepared: Prepared, log: PartLog, files: PartFiles | None = None
+    ) -> None:
+        self._draft, self._prepared, self._log, self.files = draft, prepared, log, files
+        self._options = prepared.config.dcsvm
+        self._header = Header(
+            prepared.kernel, prepared.scaling, prepared.classes
+        )  # of parts, which nobody loads
         self._partition: Partition | None = None  # of the one division whose parts come
-        self._sizes, self._entries = [0], 0
+        self._sizes: list[int] = []
+        self._entries: list[int] = []
         self._present: list[np.ndarray] = []
         self._weights: list[np.ndarray] = []
         kept = prepared.kept_out
@@ -36,51 +52,50 @@ class EarlyParts:
         self._asked: np.ndarray | None = None  # (h, parts that are asked about a row that was kept out)
         self._decided = np.zeros((0 if kept is None else len(kept.ids), n_pairs(len(prepared.classes))))
 
-    def add(self, division: Division, part: ModelPart) -> None:
+    def add(self, division: Division, part: ModelPart | FiledPart) -> None:
         """The next part."""
-        self._log.add(len(self._present), part.to_arrays())
+        if isinstance(part, ModelPart):
+            self._log.add(len(self._present), part.to_arrays())
         self._take(division, part)
 
-    def known(self, division: Division, count: int) -> int:
+    def known(self, division: Division, count: int, engine: Engine) -> int:
         """Takes the first parts that an earlier run has kept; how many of so many there were."""
-        for number in range(count):
-            arrays = self._log.read(number)
-            if arrays is None:
+        files = self.files or self._log.files
+        if files is None:
+            return 0
+        found = engine.map(_known, range(count), shared=(files, self.files is not None))
+        for number, part in enumerate(found):
+            if not isinstance(part, ModelPart | FiledPart):
+                if part is not None:
+                    self._log.warn(part)
                 return number
-            self._take(division, ModelPart.from_arrays(arrays))
+            self._take(division, part)
         return count
 
-    def _take(self, division: Division, part: ModelPart) -> None:
+    def _take(self, division: Division, part: ModelPart | FiledPart) -> None:
         number = len(self._present)
-        self._sizes.append(len(part.codes))
+        self._sizes.append(part.n_support)
+        self._entries.append(part.n_entries)
         self._present.append(part.present)
         if part.weights is not None:
             self._weights.append(part.weights)
-        support = rows_state("support", part.rows)
-        state = {"alpha": part.alpha, "codes": part.codes}
+        if isinstance(part, FiledPart):
+            return
         if self._kept is not None:
-            self._decide(division, number, part, support | state)
-        if "support_indptr" in support:  # one indptr for all parts, starting with a single 0
-            support["support_indptr"] = support["support_indptr"][number > 0 :] + self._entries
-            self._entries += len(support["support_data"])
-        for name, array in (support | state).items():
-            self._draft.append(name, array)
+            here = self._asking(division, number)
+            self._decided[here] += _says(self._header, self._options.combine, part, self._kept.take(here))
+        for name, array in part.support.items():
+            own = indptr_after(array, number, sum(self._entries[:-1])) if name == INDPTR else array
+            self._draft.append(name, own)
 
-    def _decide(
-        self, division: Division, number: int, part: ModelPart, arrays: dict[str, np.ndarray]
-    ) -> None:
-        """Adds what a part says of the rows that are kept out and that it is asked about."""
-        kept, options, none = self._kept, self._options, np.zeros((1, 0), bool)
-        assert kept is not None
-        partition = self._partition_of(division)
-        if self._asked is None and options.combine == "nearest":
-            self._asked = partition.nearest(kept, options.neighbours)
-        everyone = np.arange(len(kept))
-        here = everyone if self._asked is None else np.flatnonzero((self._asked == number).any(axis=1))
-        weights = None if part.weights is None else part.weights[None]
-        bounds = np.array([0, len(part.codes)])
-        alone = LocalModel(self._header, partition, bounds, none, arrays, options.combine, weights=weights)
-        self._decided[here] += alone.says(0, kept.take(here))
+    def _asking(self, division: Division, number: int) -> np.ndarray:
+        """Numbers of the rows that were kept out, of those that a part is asked about."""
+        assert self._kept is not None
+        if self._asked is None and self._options.combine == "nearest":
+            self._asked = self._partition_of(division).nearest(self._kept, self._options.neighbours)
+        if self._asked is None:
+            return np.arange(len(self._kept))
+        return np.flatnonzero((self._asked == number).any(axis=1))
 
     def _partition_of(self, division: Division) -> Partition:
         """Which part a row falls into."""
@@ -89,12 +104,26 @@ class EarlyParts:
             self._partition = partition_from_state(division.routes, nodes, width)
         return self._partition
 
+    def join(self, division: Division, folder: Path, engine: Engine) -> None:
+        """Of parts in files: their arrays into the draft, and what they decide of rows that were kept out."""
+        if self.files is None:
+            return
+        self._draft.join(joined(self.files, np.array(self._sizes), np.array(self._entries)), folder, engine)
+        if self._kept is None:
+            return
+        asking = [(number, self._asking(division, number)) for number in range(len(self._sizes))]
+        asked = [own for own in asking if len(own[1])]
+        own = (self.files, self._header, self._options.combine, self._kept)
+        said = engine.map(_files_say, several(asked, TOGETHER), shared=(engine.share(own),))
+        for number, values in chain.from_iterable(said):
+            self._decided[asking[number][1]] += values
+
     def model(self, header: Header, division: Division) -> LocalModel:
         """The model of all parts of a division; in a file, its arrays are there already."""
         return LocalModel(
             header,
             self._partition_of(division),
-            np.cumsum(self._sizes, dtype=np.int64),
+            np.cumsum([0, *self._sizes], dtype=np.int64),
             np.stack(self._present),
             self._draft.arrays,
             self._options.combine,
@@ -107,6 +136,40 @@ class EarlyParts:
         if self._kept is None or self._asked is None:
             return None if self._kept is None else self._decided
         return self._decided / self._asked.shape[1] + model.one_sided[self._asked].mean(axis=1)
+
+
+def _says(header: Header, combine: str, part: ModelPart, rows: Rows) -> np.ndarray:
+    """(m, pairs) what a part says of scaled rows."""
+    weights = None if part.weights is None else part.weights[None]
+    bounds, none = np.array([0, part.n_support]), np.zeros((1, 0), bool)
+    alone = LocalModel(header, Partition((), ()), bounds, none, part.support, combine, weights=weights)
+    return alone.says(0, rows)
+
+
+def _files_say(
+    own: tuple[PartFiles, Header, str, Rows], asking: Sequence[tuple[int, np.ndarray]]
+) -> list[tuple[int, np.ndarray]]:
+    """What parts in files say of the rows that they are asked about."""
+    files, header, combine, rows = own
+    found = []
+    for number, here in asking:
+        arrays = files.read(number)
+        if arrays is None:
+            raise CorruptDataError(f"{files.folder}: part {number} is missing; --resume solves it again")
+        found.append((number, _says(header, combine, ModelPart.from_arrays(arrays), rows.take(here))))
+    return found
+
+
+def _known(files: PartFiles, is_filed: bool, number: int) -> ModelPart | FiledPart | CorruptDataError | None:
+    """A part that an earlier run has kept; why it is damaged; None where it is not there."""
+    try:
+        arrays = files.read(number)
+    except CorruptDataError as error:
+        return error
+    if arrays is None:
+        return None
+    part = ModelPart.from_arrays(arrays)
+    return FiledPart.of(part) if is_filed else part
 
 
 def part_facts(model: LocalModel, rows: np.ndarray) -> dict[str, Any]:

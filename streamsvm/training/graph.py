@@ -33,14 +33,14 @@ from streamsvm.kernels.division import (
     Growth,
     Numbers,
     Routes,
-    ids_of_ranks,
     leaves_of,
     most_rounds,
+    receipt,
     relabelled,
 )
 from streamsvm.kernels.kmeans import Partition
 from streamsvm.models import LocalModel
-from streamsvm.parallel.engine import Serial
+from streamsvm.parallel.engine import Later, Serial
 from streamsvm.parallel.imports import uncollected
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.runs.part_log import PartLog
@@ -82,12 +82,11 @@ class Plan(Weighed):
 
 @dataclass(frozen=True)
 class Sampled(Weighed):
-    """What a round fits centres on: rows of the leaves to split, so many of each; leaves: of all rows so far."""
+    """What a round fits centres on: rows of the leaves to split; leaves: of all rows so far."""
 
     growth: Growth
     leaves: Vector | None
-    rows: Rows | None
-    lengths: list[int]
+    rows: list[Rows]
 
 
 @dataclass(frozen=True)
@@ -200,6 +199,14 @@ def _task(fn: Task) -> Task:
     return alone  # type: ignore[return-value]
 
 
+class _Spans:
+    """Rows by span, as `Growth.samples` asks for them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.blocks, self.take, read = plan.spans.whole, plan.samples.take, plan.samples.read
+        self.rows = [Later(read, *span) for span in self.blocks]
+
+
 @_task
 def _begun(plan: Plan) -> Sampled:
     """What the first round fits centres on."""
@@ -222,18 +229,17 @@ def _noted(last: Round, receipts: list[np.ndarray | None]) -> Growth:
 
 def _drawn(plan: Plan, growth: Growth, leaves: Vector | None) -> Sampled:
     if not growth.todo:
-        return Sampled(growth, leaves, None, [])
-    drawn = ids_of_ranks(leaves, plan.spans.whole, growth.ranks(), SERIAL)
-    return Sampled(growth, leaves, plan.samples.take(np.concatenate(drawn)), list(map(len, drawn)))
+        return Sampled(growth, leaves, [])
+    return Sampled(growth, leaves, growth.samples(leaves, _Spans(plan), SERIAL))
 
 
 @_task
 def _centred(plan: Plan, sampled: Sampled) -> Round:
     """The centres of a round, and room for the leaves of all rows."""
-    if sampled.rows is None:
+    if not sampled.rows:
         return Round(sampled.growth, sampled.leaves, sampled.leaves, {})
     growth = deepcopy(sampled.growth)
-    routes = growth.split(growth.fit(sampled.rows, sampled.lengths))
+    routes = growth.split(growth.fit(sampled.rows))
     leaves = Vectors(plan.spans.whole, plan.folder).new(growth.name, np.int32, keeps=True)
     return Round(growth, sampled.leaves, leaves, routes)
 
@@ -248,7 +254,7 @@ def _assigned(plan: Plan, last: Round, number: int) -> np.ndarray | None:
     cuts = [slice(lo - start, hi - start) for lo, hi in plan.spans.blocks[number]]
     leaves = np.concatenate([relabelled(last.routes, before[cut], rows.take(cut)) for cut in cuts])
     last.leaves.write(start, leaves)
-    return np.bincount(leaves)
+    return receipt(leaves)
 
 
 @_task

@@ -15,6 +15,7 @@ from streamsvm.events import Approaches
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.progress import advance, share_of
+from streamsvm.runs.part_log import PartFiles
 from streamsvm.solvers.dcsvm import PartSolution, support_of
 from streamsvm.solvers.in_turn import InTurn, InTurnState
 from streamsvm.solvers.loop import is_late, run
@@ -84,10 +85,22 @@ class ModelPart(Weighed):
     present: np.ndarray
     weights: np.ndarray | None
 
+    @property
+    def support(self) -> dict[str, np.ndarray]:
+        """Its arrays, of those that a model has of all parts together."""
+        return rows_state("support", self.rows) | {"alpha": self.alpha, "codes": self.codes}
+
     def to_arrays(self) -> dict[str, np.ndarray]:
-        own = rows_state("support", self.rows) | {"alpha": self.alpha, "codes": self.codes}
         weights = {} if self.weights is None else {"weights": self.weights}
-        return own | weights | {"present": self.present, "d": np.array(self.rows.d)}
+        return self.support | weights | {"present": self.present, "d": np.array(self.rows.d)}
+
+    @property
+    def n_support(self) -> int:
+        return len(self.codes)
+
+    @property
+    def n_entries(self) -> int:
+        return int(self.rows.X.nnz) if self.rows.is_sparse else 0  # type: ignore[union-attr]
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> ModelPart:
@@ -96,10 +109,25 @@ class ModelPart(Weighed):
 
 
 @dataclass(frozen=True)
+class FiledPart(Weighed):
+    """What is known of a `ModelPart` that its task has left in a file; n_entries: nonzeros of its support rows, where
+    they are sparse."""
+
+    n_support: int
+    n_entries: int
+    present: np.ndarray
+    weights: np.ndarray | None
+
+    @classmethod
+    def of(cls, part: ModelPart) -> FiledPart:
+        return cls(part.n_support, part.n_entries, part.present, part.weights)
+
+
+@dataclass(frozen=True)
 class SolvedPart(PartSolution):
     """A part's solution; kept: of one that is part of a model, which has its coefficients."""
 
-    kept: ModelPart | None = None
+    kept: ModelPart | FiledPart | None = None
 
 
 @dataclass(frozen=True)
@@ -186,16 +214,24 @@ class PartSolver:
 
 @dataclass(frozen=True)
 class SeveralParts:
-    """Solves parts one after the other, in one task."""
+    """Solves parts one after the other, in one task; files: for what a model keeps of them."""
 
     solver: PartSolver
+    files: PartFiles | None = None
 
     def __call__(self, parts: Parts, numbers: Sequence[int]) -> list[SolvedPart]:
         found = []
         for done, number in enumerate(numbers):
             with share_of(done, len(numbers)):
-                found.append(self.solver(parts, number))
+                found.append(self._solved(parts, number))
         return found
+
+    def _solved(self, parts: Parts, number: int) -> SolvedPart:
+        found = self.solver(parts, number)
+        if self.files is None or not isinstance(found.kept, ModelPart):
+            return found
+        self.files.write(number, found.kept.to_arrays())
+        return replace(found, kept=FiledPart.of(found.kept))
 
 
 def _present(asked: Asked) -> np.ndarray:

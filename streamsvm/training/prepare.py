@@ -133,6 +133,10 @@ class Prepared:
         )
         return replace(self, store=store.subset(ids), whole=store, config=config, answers=answers)
 
+    def fingerprint(self) -> str:
+        """Of the store, all labels of which are read for it, once."""
+        return (self.whole or self.store).fingerprint()
+
     def header(
         self, certificate: Mapping[str, Any] | None = None, calibration: Calibration | None = None
     ) -> Header:
@@ -143,7 +147,7 @@ class Prepared:
             self.classes,
             self.config.positive,
             self.config.model_dump(mode="json"),
-            (self.whole or self.store).fingerprint(),
+            self.fingerprint(),
             dict(certificate or {}),
             calibration,
             self.store.feature_names,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import reference
+from making import Beside
 
 from streamsvm.data.pass_cache import HeldSamples
 from streamsvm.data.rows import Rows
@@ -127,7 +128,10 @@ class Quarters:
     def divide(self, level: int, start: np.ndarray | None) -> Division:
         return Division(level, np.bincount(quarters(level)), 0.5, {"axes": np.arange(level)})
 
-    def part(self, number: int, division: Division, start: np.ndarray | None) -> PartSolution:
+    def parts(self, first: int, division: Division, start: np.ndarray | None) -> list[PartSolution]:
+        return [self._part(n, division, start) for n in range(first, min(first + 2, division.n_parts))]
+
+    def _part(self, number: int, division: Division, start: np.ndarray | None) -> PartSolution:
         ids = np.flatnonzero(quarters(division.level) == number)
         solver = BlockSolver(TOL, 32)
         begun = None if start is None else start[ids, 0]
@@ -163,8 +167,9 @@ class Inverse:
 
 def planes() -> HingeRisk:
     X, y, upper = data()
-    held = HeldSamples(MemorySamples(Rows(X)), 1 << 30, lambda: pytest.fail("all rows are held"))
-    return HingeRisk(Passes(held, Engine(1), 1.0), (y > 0).astype(int), 2, upper)
+    beside = Beside((y > 0).astype(int), upper)
+    held = HeldSamples(MemorySamples(Rows(X)), 1 << 30, lambda: pytest.fail("all rows are held"), beside)
+    return HingeRisk(Passes(held, Engine(1), 1.0), 2)
 
 
 @dataclass(frozen=True)

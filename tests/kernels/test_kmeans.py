@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from streamsvm.data.vectors import HeldVector, Vectors
 from streamsvm.kernels import division
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF, Cauchy, Matern
-from streamsvm.kernels.division import Cuts, ids_of_ranks, most_rounds, partition
+from streamsvm.kernels.division import Cuts, before_each, most_rounds, partition, rows_of_ranks
 from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.kernels.kmeans import Centres, Partition, fit_centres, kernel_kmeans
 from streamsvm.kernels.laplacian import Laplacian
@@ -256,9 +257,19 @@ def test_rows_are_found_by_their_rank_in_a_part(seed, n, n_parts, step):
         if count and rng.random() < 0.7:
             ranks[part] = np.sort(rng.choice(count, rng.integers(1, count + 1), replace=False))
     blocks = [(start, min(n, start + step)) for start in range(0, n, step)]
-    found = ids_of_ranks(HeldVector(parts), blocks, ranks, ENGINE)
-    for (part, own), ids in zip(ranks.items(), found, strict=True):
-        np.testing.assert_array_equal(ids, np.flatnonzero(parts == part)[own])
+    X = np.arange(n, dtype=np.float32)[:, None]
+    table = SimpleNamespace(blocks=blocks, rows=[Rows(X[lo:hi]) for lo, hi in blocks], take=pytest.fail)
+    counts = [np.bincount(parts[lo:hi], minlength=n_parts)[list(ranks)] for lo, hi in blocks]
+    found = rows_of_ranks(HeldVector(parts), table, ranks, before_each(counts), ENGINE) if ranks else []
+    for (part, own), rows in zip(ranks.items(), found, strict=True):
+        np.testing.assert_array_equal(rows.X[:, 0], np.flatnonzero(parts == part)[own])
+
+
+def test_rows_of_leaves_are_counted_again_where_receipts_are_large(monkeypatch):
+    rows = Rows(np.random.default_rng(0).integers(0, 9, (500, 3)).astype(np.float32))
+    kept = divide(rows, 8, 30)[1]
+    monkeypatch.setattr(division, "RECEIPT_BYTES", 0)
+    np.testing.assert_array_equal(kept, divide(rows, 8, 30)[1])
 
 
 def test_parts_in_files_are_those_in_memory(tmp_path):

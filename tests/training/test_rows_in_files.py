@@ -15,6 +15,7 @@ from scipy import sparse
 from streamsvm.data import regroup
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
+from streamsvm.errors import StorageError
 from streamsvm.events import Event, Events, LevelSolved, Record, Warned, ignore
 from streamsvm.models.files import load_model
 from streamsvm.train import train
@@ -85,14 +86,14 @@ def test_nothing_of_each_row_is_in_memory(streamed, tmp_path, monkeypatch):
     assert not (tmp_path / "run" / "rows").exists()  # wanted no more
 
 
-def stopped(fit: Any, run_dir: Path, parts: int) -> None:
+def stopped(fit: Any, parts: int) -> None:
     """A fit that ends once so many parts are solved."""
-    add = EarlyParts.add
+    add, done = EarlyParts.add, list[Any]()
 
     def stop(self: EarlyParts, *args: Any) -> None:
-        if len(list((run_dir / "rows").glob("solved/*.npz"))) == parts:
+        if len(done) == parts:
             raise Stop
-        add(self, *args)
+        done.append(add(self, *args))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EarlyParts, "add", stop)
@@ -109,7 +110,7 @@ def test_a_fit_that_was_killed_goes_on(way, streamed, tmp_path):
         streamed()
     run_dir = tmp_path / "run"
     fit = fitted(there, tmp_path / "m", run_dir=run_dir)
-    stopped(fit, run_dir, 3)
+    stopped(fit, 3)
     damaged = {"a part is damaged": "solved/0000001.npz", "the rows' parts are damaged": "level-1/parts/c/1"}
     if way in damaged:
         path = run_dir / "rows" / damaged[way]
@@ -127,15 +128,17 @@ def test_a_fit_that_was_killed_goes_on(way, streamed, tmp_path):
     assert any(again.get(way, "level") in text for text in told)
 
 
-def test_a_full_disk_ends_no_run(streamed, tmp_path, monkeypatch):
-    there, told = store(tmp_path), list[str]()
-    fitted(there, tmp_path / "whole")(events=ignore)
-    streamed()
-
+def full_disk(monkeypatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("streamsvm.runs.part_log.write_arrays", full)
+
+
+def test_a_full_disk_ends_no_run_in_memory(tmp_path, monkeypatch):
+    there, told = store(tmp_path), list[str]()
+    fitted(there, tmp_path / "whole")(events=ignore)
+    full_disk(monkeypatch)
     run_dir = tmp_path / "run"
 
     def tell(record: Record[Event]) -> None:
@@ -144,5 +147,14 @@ def test_a_full_disk_ends_no_run(streamed, tmp_path, monkeypatch):
 
     fitted(there, tmp_path / "m", run_dir=run_dir)(events=Events(tell))
     [message] = [text for text in told if "part" in text]
-    assert message.startswith("part 0 could not be kept in")
+    assert message.startswith("part 0 could not be kept (")
     is_same(tmp_path / "whole", tmp_path / "m")
+
+
+def test_a_full_disk_is_said_where_parts_are_left_in_files(streamed, tmp_path, monkeypatch):
+    there = store(tmp_path)
+    streamed()
+    full_disk(monkeypatch)
+    with pytest.raises(StorageError, match=r"npz failed: No space left on device"):
+        fitted(there, tmp_path / "m", run_dir=tmp_path / "run")(events=ignore)
+    assert not (tmp_path / "m").exists()
