@@ -15,61 +15,64 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from dataclasses import asdict, replace
-from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
-import numpy as np
 from bench import Bench, from_arguments
-from measure import CORES, Failed
+from measure import CORES
 from recording import NOTHING, recorder
-from scale_table import COLUMNS, made
-from simulation import AHEAD, Outcome, Overheads, Record, Replay, Site, Stage, Task, simulate, stretched
+from scale_table import made
+from simulated_growth import MOST_CENTRES, SEED, grown
+from simulation import AHEAD, Outcome, Overheads, Record, Replay, Site, Stage, Task, simulate
 from tables import Factor, Report, Seconds, Share, Table, machine
 
-from streamsvm.data.store import Store
-
-SIZES, QUICK_SIZES = (125_000, 500_000, 2_000_000), (20_000, 40_000, 80_000)  # parts of as many rows in each
-WORKERS = (1, 2, 4)
+SIZES = (
+    125_000,
+    500_000,
+    2_000_000,
+    8_000_000,
+)  # parts of as many rows in each; the last on one process alone
+QUICK_SIZES = (20_000, 40_000, 80_000, 160_000)
+# of which no part is solved, on two processes
+LEADS, QUICK_LEADS = (8_000_000, 32_000_000), (80_000, 160_000)
+WORKERS, QUICK_WORKERS = (1, 2, 4), (1, 2)
 MOST_OFF = 0.15
 THREADS = 8
 WEAK_ROWS, WEAK, LEAST, AIM = 10**7, (1, 2, 8, 32, 100), 0.85, 0.95
 ROWS, MANY = (10**7, 10**8, 10**9, 10**10), (8, 100, 1000)
-MOST_CENTRES, SAMPLED = 64, 1000  # `kernels/division.py`: of one k-means, and rows that it sees
-CENTRES, ASSIGN, PICK = "centres", "assign", "take"  # those of k-means, of a pass, of rows picked from blocks
-SEED = 0
 
 
 def record(bench: Bench) -> list[Table]:
     """All fits, what is kept of each, and what a task costs that does nothing."""
-    sizes = QUICK_SIZES if bench.sizes.is_quick else SIZES
-    stores = {n: made(bench.work, n) for n in sizes}
-    found: list[Record] = []
-    rates = []
-    for workers in WORKERS:
+    is_quick, runs = bench.sizes.is_quick, max(1, bench.sizes.runs)
+    sizes, numbers = (QUICK_SIZES, QUICK_WORKERS) if is_quick else (SIZES, WORKERS)
+    stores = {n: made(bench.work, n) for n in {*sizes, *(QUICK_LEADS if is_quick else LEADS)}}
+    found, leads, rates = list[Record](), list[Record](), []
+    for workers in numbers:
         with recorder(workers, bench.work, stores[sizes[0]]) as at:
             overheads, rate = at.nothing()
             rates.append(_rates(workers, overheads, rate))
-            for n in sizes if workers == 1 else sizes[-2:]:
-                runs = [at.record(stores[n], overheads) for _ in range(max(1, bench.sizes.runs))]
-                found.append(_fastest(runs))
-    kept = [{**asdict(own), "stages": [_plain(stage) for stage in own.stages]} for own in found]
+            for n in sizes if workers == 1 else sizes[1:3]:
+                found.append(_fastest([at.record(stores[n], overheads) for _ in range(runs)]))
+            if workers == 2:
+                for n in QUICK_LEADS if is_quick else LEADS:
+                    leads.append(_fastest([at.record(stores[n], overheads, "--hasty") for _ in range(runs)]))
+    kept = {"fits": list(map(_kept, found)), "leads": list(map(_kept, leads))}
     _records(bench).write_text(json.dumps(kept))
-    rows = [_recorded(own) for own in found]
-    return [Table("Recorded", rows), Table("Tasks that do nothing", rates)]
+    hasty = Table("No part solved", list(map(_recorded, leads)))
+    return [Table("Recorded", list(map(_recorded, found))), hasty, Table("Tasks that do nothing", rates)]
 
 
 def _fastest(runs: list[Record]) -> Record:
-    """Of several records of a fit, without what the leading process waited for other programs meanwhile."""
+    """Of several records of a fit, with the least that the leading process took and waited between stages."""
     best = min(runs, key=lambda run: run.seconds)
     names = [stage.name for stage in best.stages]
     like = [run for run in runs if [stage.name for stage in run.stages] == names]
-    waits = [min(run.stages[i].wait_s for run in like) for i in range(len(names))]
-    stages = [replace(stage, wait_s=wait) for stage, wait in zip(best.stages, waits, strict=True)]
+    stages = [
+        replace(own[0], wait_s=min(stage.wait_s for stage in own), gap_s=min(stage.gap_s for stage in own))
+        for own in zip(best.stages, *(run.stages for run in like), strict=True)
+    ]
     return replace(best, stages=stages, tail_s=min(run.tail_s for run in like))
 
 
@@ -86,6 +89,10 @@ def _rates(workers: int, overheads: Overheads, rate: float) -> dict[str, Any]:
         "tasks a second": round(rate),
         "simulated": round(NOTHING / said.seconds),
     } | costs
+
+
+def _kept(own: Record) -> dict[str, Any]:
+    return {**asdict(own), "stages": [_plain(stage) for stage in own.stages]}
 
 
 def _plain(stage: Stage) -> dict[str, Any]:
@@ -124,22 +131,24 @@ def _cpu_s(own: Record) -> float:
     return sum(task.cpu_s for stage in own.stages for task in stage.tasks)
 
 
-def _loaded(bench: Bench) -> dict[tuple[int, int], Record]:
-    """By rows and processes."""
-    records = map(Record.of, json.loads(_records(bench).read_text()))
-    return {(own.n, own.workers): own for own in records}
+def _loaded(bench: Bench) -> tuple[dict[tuple[int, int], Record], tuple[Record, Record]]:
+    """Fits by rows and processes, and those of which no part was solved."""
+    kept = json.loads(_records(bench).read_text())
+    few, many = map(Record.of, kept["leads"])
+    return {(own.n, own.workers): own for own in map(Record.of, kept["fits"])}, (few, many)
 
 
 def validate(bench: Bench) -> list[Table]:
-    found = _loaded(bench)
-    least, less, most = sorted({n for n, workers in found if workers == 1})
+    found, leads = _loaded(bench)
+    numbers = sorted({workers for _, workers in found})
+    less, most = sorted({n for n, workers in found if workers == numbers[-1]})
     rows, off = [], []
     sources = {
-        f"{less:,} rows, 1 process": grown(found[least, 1], found[less, 1], most),
+        f"{less:,} rows, 1 process": grown(leads, found[less, 1], most),
         f"{most:,} rows, 1 process": found[most, 1],
     }
     for name, source in sources.items():
-        for workers in WORKERS:
+        for workers in numbers:
             real = found[most, workers]
             left = CORES * (1 - real.others)
             slower = _cpu_s(found[less, workers]) / _cpu_s(found[less, 1])
@@ -169,13 +178,13 @@ def validate(bench: Bench) -> list[Table]:
 
 
 def weak(bench: Bench) -> list[Table]:
-    pair = _pair(bench)
+    source_of = _source(bench)
     tables: list[Table] = []
     for threads in (1, THREADS):
         rows: list[dict[str, Any]] = []
         for workers in WEAK[:2] if bench.sizes.is_quick else WEAK:
             n = WEAK_ROWS // (1000 if bench.sizes.is_quick else 1) * workers
-            source, site = grown(*pair, n), Site(workers, threads)
+            source, site = grown(*source_of, n), Site(workers, threads)
             said = simulate(source, site)
             rows.append(_row(said, source, site))
             rows[-1]["efficiency"] = Share(float(rows[0]["seconds"]) / said.seconds)
@@ -185,31 +194,32 @@ def weak(bench: Bench) -> list[Table]:
             for what, least in (("floor", LEAST), ("aim", AIM))
         ]
         title = f"Weak scaling, workers of {threads} threads"
-        notes = [] if tables else _assumed(pair[1], Site(1, threads))
+        notes = [] if tables else _assumed(source_of[1], Site(1, threads))
         tables.append(Table(title, rows, notes, checks))
     return tables
 
 
 def sizes(bench: Bench) -> list[Table]:
-    pair, rows = _pair(bench), []
+    source_of, rows = _source(bench), []
     for n in (10**4, 10**5) if bench.sizes.is_quick else ROWS:
-        source = grown(*pair, n)
+        source = grown(*source_of, n)
         for workers in MANY[:2] if bench.sizes.is_quick else MANY:
             site = Site(workers, THREADS)
             said = simulate(source, site)
             rows.append(_row(said, source, site) | _needs(said, source, site))
     title = f"Workers of {THREADS} threads"
-    return [Table(title, rows, _assumed(pair[1], Site(1, THREADS)))]
+    return [Table(title, rows, _assumed(source_of[1], Site(1, THREADS)))]
 
 
-def _pair(bench: Bench) -> tuple[Record, Record]:
-    """The two largest records of one process; bytes between workers are those of the most processes."""
-    found = _loaded(bench)
-    less, most = sorted(n for n, workers in found if workers == 1)[-2:]
-    [moved] = {task.moved for stage in found[most, WORKERS[-1]].stages for task in stage.tasks}
+def _source(bench: Bench) -> tuple[tuple[Record, Record], Record]:
+    """What grows: the largest record of one process; bytes between workers are those of the most processes."""
+    found, leads = _loaded(bench)
+    most = max(n for n, workers in found if workers == 1)
+    several = max((workers, n) for n, workers in found)
+    [moved] = {task.moved for stage in found[several[::-1]].stages for task in stage.tasks}
     own = found[most, 1]
     stages = [replace(stage, tasks=[t._replace(moved=moved) for t in stage.tasks]) for stage in own.stages]
-    return found[less, 1], replace(own, stages=stages)
+    return leads, replace(own, stages=stages)
 
 
 def _row(said: Outcome, source: Record, site: Site) -> dict[str, Any]:
@@ -252,8 +262,9 @@ def _assumed(source: Record, site: Site) -> list[str]:
         " twice as many unless they are given, and take as long",
         "tasks grow with the blocks, which are larger ones of many rows, those that fit centres with the parts that are"
         f" divided, passes with the depth of a tree of {MOST_CENTRES} centres a node",
-        "CPU seconds of the leading process between stages, its memory and its end grow by a line through two recorded"
-        " sizes, what it waits there does not grow",
+        "CPU seconds of the leading process between stages, its memory and its end grow by a line through"
+        f" {' and '.join(f'{n:,}' for n in LEADS)} rows, of which no part was solved; what it waits there does"
+        " not grow; a digest of all labels has another core of its machine, and is done before the end",
         f"a task that does nothing costs the scheduler {1e3 * each.scheduler_s:.2f} ms, a worker"
         f" {1e3 * each.worker_s:.2f}, the leading process {1e3 * each.leader_s:.2f}, measured; scheduler and leading"
         " process have a core each, of one machine, which is counted in the hours",
@@ -262,90 +273,6 @@ def _assumed(source: Record, site: Site) -> list[str]:
         f"{8e-9 * site.link_bytes_s:.0f} Gbit/s for each worker and for the leading process,"
         f" {1e-9 * site.files_bytes_s:.0f} GB/s of storage for all; blocks stay in the workers' memory",
     ]
-
-
-def grown(less: Record, more: Record, n: int) -> Record:
-    """What n rows would be recorded as, by what two fits were whose parts have as many rows."""
-    rng, factor = np.random.default_rng(SEED), n / more.n
-    before, rounds, after = _parted(more.stages)
-    had, wanted = divided(more.parts)[: len(rounds)], divided(round(more.parts * factor))
-    merge = _block_rows(n) / _block_rows(more.n)
-    stages = [_many(stage, factor, SAMPLED, rng, merge) for stage in before]
-    for number, parts in enumerate(wanted):
-        like = min(len(had) - 1, number)
-        for stage in rounds[like]:
-            is_of_parts = stage.name == CENTRES
-            times, own = (parts / had[like], 1.0) if is_of_parts else (factor, merge)
-            stages.append(_many(stage, times, SAMPLED * parts, rng, own))
-    late = [stage for own in rounds[len(had) :] for stage in own]  # of few parts, that are too large still
-    stages += [_many(stage, factor, math.inf, rng, merge) for stage in late]
-    stages += [_many(stage, factor, SAMPLED, rng) for stage in after]
-    at = partial(_line, less.n, more.n, n)
-    old, new = (_means(record, "gap_s") for record in (less, more))
-    waits = [_means(record, "wait_s") for record in (less, more)]
-    stages = [
-        replace(
-            own,
-            gap_s=at(old.get(own.name, 0.0), new[own.name]),
-            wait_s=min(means[own.name] for means in waits if own.name in means),
-        )
-        for own in stages
-    ]
-    memory, tail_s = at(less.leader_bytes, more.leader_bytes), at(less.tail_s, more.tail_s)
-    parts = round(more.parts * factor)
-    return replace(more, n=n, parts=parts, stages=stages, leader_bytes=memory, tail_s=tail_s)
-
-
-def _parted(stages: list[Stage]) -> tuple[list[Stage], list[list[Stage]], list[Stage]]:
-    """What stands before the rounds that divide, each round, and what comes after them."""
-    names = [stage.name for stage in stages]
-    if not {CENTRES, ASSIGN} <= set(names):
-        raise Failed(f"stages {CENTRES} and {ASSIGN} are not in the record, found {', '.join(names)}")
-    first, ends = names.index(CENTRES), [i + 1 for i, name in enumerate(names) if name == ASSIGN]
-    first -= names[first - 1] == PICK
-    rounds = [stages[start:end] for start, end in pairwise([first, *ends])]
-    return stages[:first], rounds, stages[ends[-1] :]
-
-
-def _block_rows(n: int) -> int:
-    """Of a block of so many of these rows, or as many as fill one."""
-    blocks = Store.from_arrays(np.broadcast_to(np.float32(0), (max(n, 1 << 20), COLUMNS))).blocks()
-    return blocks[0][1]
-
-
-def _many(stage: Stage, times: float, most: float, rng: np.random.Generator, merge: float = 1.0) -> Stage:
-    """Of so many times the tasks; of those that pick rows, at most so many. merge: how many of them are one."""
-    had = len(stage.tasks)
-    wanted = min(had * times, most if stage.name == PICK else math.inf)
-    count = max(1, round(wanted / merge))
-    sent, received = stage.sent * wanted / had, stage.received * wanted / had
-    tasks = [Task(*(merge * value for value in task)) for task in stretched(stage.tasks, count, rng)]
-    return replace(stage, tasks=tasks, sent=sent, received=received)
-
-
-def _means(record: Record, what: str) -> dict[str, float]:
-    """Of the leading process, on average before a stage of a name."""
-    found: dict[str, list[float]] = {}
-    for stage in record.stages:
-        found.setdefault(stage.name, []).append(getattr(stage, what))
-    return {name: mean(own) for name, own in found.items()}
-
-
-def _line(less: int, more: int, n: int, a: float, b: float) -> float:
-    """What is a at `less` rows and b at `more`, at n, by a line; a constant where it does not rise."""
-    slope = max(0.0, (b - a) / (more - less))
-    start = max(0.0, b - slope * more)
-    return start + (b - start) * n / more if slope else max(a, b)
-
-
-def divided(n_parts: int) -> list[int]:
-    """Parts that each round of `kernels.division.partition` divides, where all of a round are as large."""
-    found, parts, centres = [1], min(n_parts, MOST_CENTRES), 0
-    while n_parts > 2 * parts:  # a part is at most twice an even share
-        found.append(parts)
-        centres = min(max(2, math.ceil(0.75 * n_parts / parts)), MOST_CENTRES)
-        parts *= centres
-    return found
 
 
 ITEMS = {"record": record, "validate": validate, "weak": weak, "sizes": sizes}

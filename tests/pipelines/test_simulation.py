@@ -11,7 +11,7 @@ import pytest
 PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
 sys.path.insert(0, str(PIPELINES))
 try:
-    from simulate import _block_rows, divided, grown
+    from simulated_growth import _block_rows, divided, grown
     from simulation import Overheads, Record, Site, Stage, Task, simulate
 finally:
     sys.path.remove(str(PIPELINES))
@@ -101,11 +101,11 @@ def test_of_many_tasks_a_part_tells_the_whole():
 
 def test_a_record_grows_with_its_rows():
     less, more = fit(500, 32), fit(1000, 64)
-    same = grown(less, more, 1000)
+    same = grown((less, more), more, 1000)
     assert [stage.tasks for stage in same.stages] == [stage.tasks for stage in more.stages]
     assert simulate(same, Site(2)).seconds == pytest.approx(simulate(more, Site(2)).seconds)
-    large = grown(less, more, 64_000)
-    assert large == grown(less, more, 64_000)
+    large = grown((less, more), more, 64_000)
+    assert large == grown((less, more), more, 64_000)
     assert (large.parts, large.leader_bytes) == (4096, 1e6 + 64_000)
     assert divided(4096) == [1, 64]
     counts = [(stage.name, len(stage.tasks)) for stage in large.stages]
@@ -117,7 +117,7 @@ def test_a_record_grows_with_its_rows():
         ("centres", 64),
         ("assign", 640),
     ]
-    assert counts == [("moments", 640), *round_of, ("take", 640), ("regroup", 320), ("level 3", 4096)]
+    assert counts == [("moments", 640), *round_of, ("take", 640), ("regroup", 5), ("level 3", 4096)]
     assert _block_rows(10**9) == 8 * _block_rows(10**6)  # of 16 MiB, not of 2
     assert large.stages[0].gap_s == pytest.approx(1.0)
     assert large.stages[3].sent == pytest.approx(64 * 1000)
