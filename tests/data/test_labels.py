@@ -47,7 +47,8 @@ def kinds(tmp_path_factory):
 def test_a_fit_on_a_budget_holds_no_labels(kinds, kind, positive):
     """Before, codes and weights took 12 bytes a row, 16 with --positive."""
     store = Store.open(kinds[kind])
-    config = build_config(("test", {"solver": "bsgd", "kernel": {"gamma": 0.5}, "positive": positive}))
+    options = {"solver": "bsgd", "bsgd": {"budget": 10}, "kernel": {"gamma": 0.5}, "positive": positive}
+    config = build_config(("test", options))
     with planned(store, config):  # compiles
         pass
     tracemalloc.start()
