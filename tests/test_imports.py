@@ -165,6 +165,7 @@ def test_models_and_predictions_load_without_what_only_others_need():
     assert not loaded_after("import streamsvm.models.files, streamsvm.predict, streamsvm.data.store") & heavy
 
 
+@pytest.mark.slow  # processes that import much
 def test_an_estimator_brings_no_pandas_along():
     """Nor explanations, which are asked for later if at all."""
     code = "from streamsvm import DCSVC\nassert 'streamsvm.explain' not in sys.modules"
@@ -178,6 +179,7 @@ def test_an_estimator_brings_no_pandas_along():
     }
 
 
+@pytest.mark.slow  # processes that import much
 def test_data_frames_work_when_pandas_comes_later():
     pytest.importorskip("pandas")
     assert "pandas" in loaded_after(

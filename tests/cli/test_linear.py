@@ -73,6 +73,7 @@ def test_queries_are_ranked_by_default(text, tmp_path, capfd):
         assert run("predict", "--model", model, "--store", store, "--out", tmp_path / f"p.{suffix}") == 0
 
 
+@pytest.mark.slow  # several fits
 def test_ranks_and_two_classes_with_queries(text, tmp_path, capfd):
     store, model = tmp_path / "s.zarr", tmp_path / "m.zarr"
     answer(capfd, "ingest", text, "--store", store)

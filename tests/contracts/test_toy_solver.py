@@ -29,6 +29,7 @@ def test_the_command_line_and_its_help_know_it(store):
     assert "toy_descent.steps: found 0, expected a number at least 1" in few.stderr
 
 
+@pytest.mark.slow  # processes, which import a solver of others
 def test_it_is_planned_with_small_fits(store):
     plan = json.loads(
         TOY.command(
@@ -81,6 +82,7 @@ def test_it_is_searched_over(store, tmp_path):
     assert found["best"]["score"] > 0.8
 
 
+@pytest.mark.slow  # processes, which import a solver of others
 def test_the_tables_of_the_documentation_have_it():
     tables = TOY.says(
         "from tables import option_tables, solver_table\nprint(option_tables(), solver_table())"

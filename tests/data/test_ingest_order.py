@@ -83,6 +83,7 @@ def test_shuffler_keeps_rows_whole(is_sparse, limit):
     shuffler.close()
 
 
+@pytest.mark.slow  # thousands of orders
 @pytest.mark.parametrize("limit", [0, 1 << 20])
 def test_every_order_is_equally_likely(limit):
     """All 24 orders of four rows in 1,200 shuffles: chi-square with 23 degrees of freedom below its 99.99 % point."""

@@ -25,6 +25,7 @@ APPROXIMATE = {
 FINE = {"rtol": 1e-6, "atol": 0.0, "max_rank": 1000, "iterations": 1000, "beta": 1.0}
 
 
+@pytest.mark.slow  # a matrix is compressed for each of many fits
 @parametrize_with_checks([HSSSVC(leaf=32)], expected_failed_checks=lambda _: APPROXIMATE | ROUNDED)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

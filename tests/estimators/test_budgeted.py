@@ -158,6 +158,7 @@ class TestFit:
             config(bsgd={"merge": 30})
 
 
+@pytest.mark.slow  # processes of the command
 def test_from_the_command_line_and_into_a_stream(tmp_path):
     X, y = data(2, 600)
     write(tmp_path / "s", Rows(X), np.where(y == 1, "up", "down"))

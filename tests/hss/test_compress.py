@@ -55,6 +55,7 @@ def errors(name: str, h: float, **options) -> list[float]:
     return [relative(dense(matrix(name, h, rtol, **options)) - K, K) for rtol in RTOLS]
 
 
+@pytest.mark.slow  # of many matrices
 @pytest.mark.parametrize("h", WIDTHS)
 @pytest.mark.parametrize("name", DATA)
 def test_least_squares_error_follows_the_tolerance(name, h):
@@ -63,6 +64,7 @@ def test_least_squares_error_follows_the_tolerance(name, h):
     assert all(later <= 3 * before for before, later in zip(found, found[1:], strict=False)), found
 
 
+@pytest.mark.slow  # of many matrices
 @pytest.mark.parametrize("h", WIDTHS)
 @pytest.mark.parametrize("name", DATA)
 def test_definite_error_falls_with_the_tolerance(name, h):
@@ -227,6 +229,7 @@ def test_blocks_of_any_size_have_finite_bases(rtol, size, rows):
     np.testing.assert_array_equal(P[kept], np.eye(len(kept)))
 
 
+@pytest.mark.slow  # of many matrices
 def test_a_fine_tolerance_sees_all_columns():
     """Draws with replacement, as many as there are columns, would leave some unseen."""
     assert errors("cancer", 1, definite=False)[-1] < 1e-10

@@ -87,6 +87,7 @@ def test_operations_of_every_kernel_and_layout(kernel, landmarks, layout):
     check_operations(matrix, 10.0, 1e-4 if landmarks else 1e-10)
 
 
+@pytest.mark.slow  # of many matrices
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 def test_least_squares_errors_of_every_kernel(kernel):
     for rtol in (1e-2, 1e-4):
@@ -103,6 +104,7 @@ def test_definite_with_and_without_landmarks(rtol, max_rank, landmarks):
     check_operations(matrix, 1e-2, 1e-3)
 
 
+@pytest.mark.slow  # of many matrices
 @pytest.mark.parametrize(
     ("kernel", "rows"),
     [
@@ -120,6 +122,7 @@ def test_landmarks_that_explain_all(kernel, rows):
     matrix.shifted(1.0, ENGINE)
 
 
+@pytest.mark.slow  # of many matrices
 @pytest.mark.parametrize("landmarks", [0, 16])
 def test_single_precision(landmarks):
     _, matrix, K = made(rbf(1.0), cancer(), single=True, landmarks=landmarks)

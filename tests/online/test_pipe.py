@@ -81,6 +81,7 @@ def test_every_event_is_answered_before_it_is_learnt(tmp_path):
     assert json.loads(said)["learnt"] == 2000
 
 
+@pytest.mark.slow  # processes of the command
 def test_a_csv_and_json_stream_are_the_same(tmp_path):
     rows = [json.loads(line) for line in lines(300)]
     table = "a,b,c,y\n" + "\n".join(",".join(map(str, row.values())) for row in rows)
@@ -129,6 +130,7 @@ def test_a_bad_line_is_told_counted_and_changes_nothing(case, tmp_path):
     assert state(tmp_path / "m") == state(tmp_path / "clean")
 
 
+@pytest.mark.slow  # processes of the command
 @pytest.mark.parametrize("case", BAD_CSV)
 def test_a_bad_csv_line_ends_no_stream(case, tmp_path):
     bad, message = BAD_CSV[case]
@@ -179,6 +181,7 @@ def test_a_byte_order_mark_and_labels_with_a_point_are_what_was_meant(tmp_path):
     assert {answer["label"] for answer in answers} == {0, 1}
 
 
+@pytest.mark.slow  # processes of the command
 def test_a_header_that_names_a_column_twice_is_refused(tmp_path):
     status, answers, said = command(tmp_path / "m", "a,a,y\n1,2,0", "--format", "csv")
     assert (status, answers) == (2, [])
@@ -192,6 +195,7 @@ def test_a_stream_without_a_label_says_so(tmp_path):
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.slow  # processes of the command
 def test_a_reader_that_leaves_costs_no_snapshot(tmp_path):
     (tmp_path / "events").write_text("\n".join(lines(3000)), encoding="utf-8")
     shell = f"{sys.executable} -m streamsvm stream --model {tmp_path / 'm'} --input {tmp_path / 'events'} | head -2"
@@ -212,6 +216,7 @@ def test_bad_lines_are_skipped_or_end_the_stream(tmp_path):
     assert load_model(tmp_path / "n").stream["counts"]["events"] == 21
 
 
+@pytest.mark.slow  # processes of the command
 def test_a_stream_in_two_halves_is_the_whole_stream(tmp_path):
     whole = stream(tmp_path / "whole", "\n".join(lines(600)))
     first = stream(tmp_path / "m", "\n".join(lines(600)[:350]))
@@ -251,6 +256,7 @@ def test_killed_at_random_and_resumed_nothing_is_lost_or_learnt_twice(tmp_path):
     assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
 
 
+@pytest.mark.slow  # processes of the command
 def test_sigterm_saves_and_answers_leave_before_it_waits(tmp_path):
     with subprocess.Popen(
         [*COMMAND, "--model", str(tmp_path / "m"), *OPTIONS],
@@ -338,6 +344,7 @@ def test_bounds_of_a_stream_are_said_and_may_be_raised(tmp_path):
     assert not any("error" in answer for answer in answers)
 
 
+@pytest.mark.slow  # processes of the command
 def test_labels_that_answers_could_not_tell_apart_are_refused(tmp_path):
     events = [{"a": i, "y": [1, "1", 2][i % 3]} for i in range(9)]
     answers = stream(tmp_path / "m", "\n".join(map(json.dumps, events)))
@@ -391,6 +398,7 @@ def test_a_model_is_one_streams_at_a_time(tmp_path):
         (["--gamma", "wide"], "gamma: found 'wide', expected a number above 0, 'scale' or 'auto'"),
     ],
 )
+@pytest.mark.slow  # processes of the command
 def test_bad_options_are_one_line(more, message, tmp_path):
     status, answers, said = command(tmp_path / "m", "", *more)
     assert status == 2
@@ -440,6 +448,7 @@ def test_stretches_grow_with_the_stream():
     assert 200 < len(steps) < 600
 
 
+@pytest.mark.slow  # processes of the command
 @pytest.mark.parametrize("redirected", [False, True])
 def test_bars_do_not_mix_with_answers(tmp_path, redirected):
     (tmp_path / "in").write_text("\n".join(lines(200)) + "\n")

@@ -126,6 +126,7 @@ def test_a_folder_of_tune_alone(tmp_path):
     assert "0.7" in check(text).text
 
 
+@pytest.mark.slow  # pages of several fits
 def test_texts_of_files_are_texts(tmp_path):
     evaluation = told.EVALUATION | {
         "classes": [NASTY, "b"],
@@ -151,6 +152,7 @@ def test_texts_of_files_are_texts(tmp_path):
     assert "alert(" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow  # pages of several fits
 def test_several_runs_side_by_side(tmp_path):
     one = told.everything(tmp_path / "a" / "run")
     config = told.CONFIG | {"C": 64.0, "solver": "bsgd"}

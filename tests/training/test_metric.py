@@ -88,6 +88,7 @@ def test_a_full_metric_finds_a_direction_across_columns():
     assert abs(first @ direction) > 0.95
 
 
+@pytest.mark.slow  # searches
 def test_numbers_to_regress_on():
     X, _ = noisy()
     rng = np.random.default_rng(5)
@@ -175,6 +176,7 @@ def test_odd_data_are_learned_from_all_the_same(case):
         assert report["metric"]["reason"]
 
 
+@pytest.mark.slow  # searches
 def test_sparse_rows_have_a_diagonal_metric_and_no_full_one(tmp_path):
     X, y = noisy()
     X[np.random.default_rng(0).random(X.shape) < 0.3] = 0
@@ -224,6 +226,7 @@ class Stop(Exception):
     pass
 
 
+@pytest.mark.slow  # searches
 @pytest.mark.parametrize("at", [1, pytest.param(7, marks=pytest.mark.slow)])  # later in the same search
 def test_killed_while_it_learns_it_goes_on_to_the_same_model(tmp_path, at):
     there = write(tmp_path / "s", Rows(noisy()[0]), noisy()[1], step=100, chunk_rows=128)
@@ -371,6 +374,7 @@ def test_regions_are_the_rows_nearest_to_their_centres(tmp_path, layout):
         np.testing.assert_array_equal(sample.asked.upper, np.ones(120))
 
 
+@pytest.mark.slow  # searches
 @pytest.mark.parametrize("at", [None, pytest.param(2, marks=pytest.mark.slow)])  # the same, with a stop
 def test_where_rows_are_many_the_search_goes_on_in_regions(tmp_path, monkeypatch, at):
     """Killed in between or not, and the phase is said."""

@@ -166,6 +166,7 @@ def test_held_out_rows_that_hold_no_numbers_are_told():
 
 
 @pytest.mark.filterwarnings("ignore:.*holds no whole state")
+@pytest.mark.slow  # several runs of several fits each
 class TestResuming:
     def test_finished_folds_are_not_repeated(self, tmp_path, monkeypatch):
         there = write(tmp_path / "s", Rows(data()[0][:N]), data()[1][:N])
