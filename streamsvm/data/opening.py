@@ -9,7 +9,7 @@ import zarr
 from streamsvm.data.sources import CSRSource, DenseSource, Source
 from streamsvm.errors import ConfigError, CorruptDataError, DataError, NotFoundError, StorageError
 from streamsvm.private.zarr import has_key
-from streamsvm.storage.atomic import is_remote_failure, local_path
+from streamsvm.storage.paths import is_remote_failure, local_path
 
 
 def open_group(url: str | os.PathLike[str]) -> zarr.Group:

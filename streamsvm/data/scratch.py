@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import IO, Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import StorageError
+
+PIECE_BYTES = 1 << 20  # that are put into order at a time: they stay in cache until they are written
 
 
 @dataclass(frozen=True)
@@ -21,19 +24,20 @@ class ArrayPlace:
     dtype: np.dtype
     shape: tuple[int, ...]
 
-    def read(
-        self, file: IO[bytes], start: int = 0, stop: int | None = None, out: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Entries start..stop of the first axis, in `out` if given. Raises StorageError where there are fewer."""
+    def read(self, file: IO[bytes], start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Entries start..stop of the first axis. Raises StorageError where there are fewer."""
         stop = self.shape[0] if stop is None else stop
-        values = np.empty((stop - start, *self.shape[1:]), self.dtype) if out is None else out
-        file.seek(self.offset + start * self.dtype.itemsize * math.prod(self.shape[1:]))
-        found = file.readinto(_raw(values))  # type: ignore[attr-defined]
-        if found != values.nbytes:
-            raise StorageError(
-                f"{file.name}: the scratch file was cut while in use: found {found} of {values.nbytes} bytes"
-            )
+        values = np.empty((stop - start, *self.shape[1:]), self.dtype)
+        read_into(file, self.span(start, stop)[0], raw(values))
         return values
+
+    @cached_property
+    def entry_bytes(self) -> int:
+        return self.dtype.itemsize * math.prod(self.shape[1:])
+
+    def span(self, start: int, stop: int) -> tuple[int, int]:
+        """Where in the file the bytes of entries start..stop begin and end."""
+        return self.offset + start * self.entry_bytes, self.offset + stop * self.entry_bytes
 
 
 @dataclass(frozen=True)
@@ -58,19 +62,46 @@ class RowsPlace:
         return Rows(sparse.csr_array(csr, shape=(len(bounds) - 1, self.d)))
 
 
+def read_into(file: IO[bytes], offset: int, out: memoryview) -> None:
+    """The bytes of a file from there on. Raises StorageError where there are fewer."""
+    file.seek(offset)
+    found = file.readinto(out)  # type: ignore[attr-defined]
+    if found != len(out):
+        raise StorageError(
+            f"{file.name}: the scratch file was cut while in use: found {found} of {len(out)} bytes"
+        )
+
+
 def put_array(file: IO[bytes], values: np.ndarray) -> ArrayPlace:
     """Writes an array at the end of what is written. Raises OSError where the disk is full."""
     place = ArrayPlace(file.tell(), values.dtype, values.shape)
-    file.write(_raw(np.ascontiguousarray(values)))
+    file.write(raw(np.ascontiguousarray(values)))
     return place
 
 
-def put_rows(file: IO[bytes], rows: Rows) -> RowsPlace:
-    """Writes a block of rows, dense or CSR. Raises OSError where the disk is full."""
+def put_rows(file: IO[bytes], rows: Rows, order: np.ndarray | None = None) -> RowsPlace:
+    """Writes a block of rows, dense or CSR, in this order. Raises OSError where the disk is full."""
     X: Any = rows.X
+    if order is not None and not rows.is_sparse:
+        return RowsPlace(rows.d, (_put_ordered(file, X, order),))
+    if order is not None:
+        X = X[order]
     arrays = (X.indptr, X.indices, X.data) if rows.is_sparse else (X,)
     return RowsPlace(rows.d, tuple(put_array(file, values) for values in arrays))
 
 
-def _raw(values: np.ndarray) -> memoryview:
+def _put_ordered(file: IO[bytes], X: np.ndarray, order: np.ndarray) -> ArrayPlace:
+    """X[order], by pieces through one buffer: all of it at once would be memory new to the process, and take as long to
+    come by as to write."""
+    place = ArrayPlace(file.tell(), X.dtype, (len(order), *X.shape[1:]))
+    step = max(1, PIECE_BYTES // max(1, X.itemsize * math.prod(X.shape[1:])))
+    buffer = np.empty((min(step, len(order)), *X.shape[1:]), X.dtype)
+    for start in range(0, len(order), step):
+        piece = order[start : start + step]
+        file.write(raw(np.take(X, piece, axis=0, out=buffer[: len(piece)], mode="clip")))
+    return place
+
+
+def raw(values: np.ndarray) -> memoryview:
+    """The bytes of an array, C-contiguous."""
     return values.reshape(-1).view(np.uint8).data

@@ -40,3 +40,13 @@ def file_key(array: zarr.Array, number: int) -> str:
 def first_codec(array: zarr.Array) -> Any:
     """What an array of format 3 is packed by: of a sharded one, the ShardingCodec."""
     return array.metadata.codecs[0]  # type: ignore[union-attr]
+
+
+def open_for_writing(path: str) -> zarr.Array:
+    """An array that is there, opened so that chunks of nothing but zeros are written, too. Raises FileNotFoundError.
+
+    An opened array has zarr's defaults, whatever it was made with: such chunks would be missing, and look lost.
+    """
+    found = zarr.open_array(path, mode="r+")
+    config = {"write_empty_chunks": True}
+    return zarr.Array(zarr.AsyncArray(found.metadata, found.store_path, config))  # type: ignore[call-overload]

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from copy import copy
 from functools import cached_property
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,11 +27,14 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, CorruptDataError, StorageError
 from streamsvm.events import Events, Warned, ignore
 from streamsvm.solvers.catalogue import renamed_option
-from streamsvm.storage.atomic import storage_errors
+from streamsvm.storage.atomic import storage_errors, whole_file
+from streamsvm.storage.leases import require_held
 from streamsvm.storage.locks import InUse, is_locked, locked, sync_folder
+from streamsvm.storage.paths import Place, URLPath, remove_tree
 
 KEPT = 2
 LOCK = "lock"  # a file of the run directory
+SCRATCH = "streamsvm-scratch-"  # folders of it, of what a fit needs while it runs, begin with
 ROWS = "rows"  # a folder of it, of an unfinished run: what there is of each row, and parts that are solved
 MOST_SHARE = 0.05  # of a run's time that goes into keeping its state
 # how a run is done, not what it comes to: these may differ when it goes on
@@ -41,7 +45,7 @@ class Checkpoints:
     """The states of a run, in the run directory; without one nothing is kept."""
 
     def __init__(
-        self, run_dir: Path | None, store: Store, config: FitConfig, resume: bool, events: Events = ignore
+        self, run_dir: Place | None, store: Store, config: FitConfig, resume: bool, events: Events = ignore
     ) -> None:
         self.run_dir, self.resume = run_dir, resume
         self._store, self._config = store, config
@@ -90,19 +94,10 @@ class Checkpoints:
         return time.perf_counter() - self._saved_at >= max(self._every, self._cost_s / MOST_SHARE)
 
     @staticmethod
-    def _save(run_dir: Path, arrays: Mapping[str, Any]) -> None:
+    def _save(run_dir: Place, arrays: Mapping[str, Any]) -> None:
         numbered = _numbered(run_dir)
         number = max(numbered, default=0) + 1
-        part = run_dir / "state.part"
-        try:
-            with part.open("wb") as file:
-                write_arrays(file, arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(run_dir / f"state-{number:06d}.npz")
-        finally:
-            part.unlink(missing_ok=True)
-        sync_folder(run_dir)
+        _write_state(run_dir, f"state-{number:06d}.npz", arrays)
         for old in sorted(numbered)[: 1 - KEPT]:
             numbered[old].unlink()
 
@@ -123,12 +118,30 @@ class Checkpoints:
         return None
 
 
-def has_state(run_dir: Path) -> bool:
+def _write_state(run_dir: Place, name: str, arrays: Mapping[str, Any]) -> None:
+    if isinstance(run_dir, URLPath):
+        require_held(run_dir / LOCK)
+        with whole_file(run_dir / name) as file:
+            write_arrays(file, arrays)
+        return
+    part = run_dir / "state.part"
+    try:
+        with part.open("wb") as file:
+            write_arrays(file, arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(run_dir / name)
+    finally:
+        part.unlink(missing_ok=True)
+    sync_folder(run_dir)
+
+
+def has_state(run_dir: Place) -> bool:
     """Whether a run has kept a state to go on from."""
     return bool(_numbered(run_dir))
 
 
-def require_own(path: Path, found: str, own: Mapping[str, Any]) -> None:
+def require_own(path: Place, found: str, own: Mapping[str, Any]) -> None:
     """Raises ConfigError where a state's identity, as JSON, is of other data, options or another version."""
     try:
         named = {renamed_option(name): was for name, was in dict(json.loads(found)).items()}
@@ -143,38 +156,51 @@ def require_own(path: Path, found: str, own: Mapping[str, Any]) -> None:
             )
 
 
-def read_state(path: Path) -> dict[str, np.ndarray]:
+def read_state(path: Place) -> dict[str, np.ndarray]:
     """The arrays of a state. Raises CorruptDataError."""
     try:
-        _require_whole(path)
-        with np.load(path, allow_pickle=False) as arrays:
+        source = _source(path)
+        _require_whole(source)
+        if isinstance(source, BytesIO):
+            source.seek(0)
+        with np.load(source, allow_pickle=False) as arrays:
             state = {name: arrays[name] for name in arrays}
         if not all(isinstance(values, np.ndarray) for values in state.values()):
             raise ValueError("members that are no arrays")
+    except StorageError:
+        raise
     except Exception as error:  # at bytes that nobody wrote so, zipfile and NumPy raise a dozen kinds
         raise CorruptDataError(f"{path}: the state is damaged ({error})") from None
     return state
 
 
-def read_array(path: Path, name: str) -> np.ndarray:
+def read_array(path: Place, name: str) -> np.ndarray:
     """One array of a state. Raises CorruptDataError."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with np.load(_source(path), allow_pickle=False) as arrays:
             found = arrays[name]
         if not isinstance(found, np.ndarray):
             raise ValueError(f"{name} is no array")
+    except StorageError:
+        raise
     except Exception as error:  # as above; a member's checksum is looked at as it is read
         raise CorruptDataError(f"{path}: the state is damaged ({error})") from None
     return found
 
 
-def _require_whole(path: Path) -> None:
+def _source(path: Place) -> Path | BytesIO:
+    """What NumPy and zipfile read: a file, or the bytes of an object."""
+    return path if isinstance(path, Path) else BytesIO(path.read_bytes())
+
+
+def _require_whole(path: Path | BytesIO) -> None:
     """Raises ValueError where a zip file has wrong checksums, or would unpack to more than it has bytes."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         if any(m.compress_type != zipfile.ZIP_STORED for m in members):
             raise ValueError("compressed members, expected plain ones")
-        if sum(m.file_size for m in members) > path.stat().st_size:
+        size = path.stat().st_size if isinstance(path, Path) else len(path.getbuffer())
+        if sum(m.file_size for m in members) > size:
             raise ValueError("members larger than the file")
         if damaged := archive.testzip():
             raise ValueError(f"the checksum of {damaged} is wrong")
@@ -188,7 +214,7 @@ def write_arrays(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
                 np.lib.format.write_array(member, np.asanyarray(values), allow_pickle=False)
 
 
-def _numbered(run_dir: Path) -> dict[int, Path]:
+def _numbered(run_dir: Place) -> dict[int, Place]:
     """The states in a run directory by number."""
     found = (path for path in run_dir.glob("state-*.npz") if path.stem[6:].isdecimal())
     return {int(path.stem[6:]): path for path in found}
@@ -212,21 +238,26 @@ def identity(store: Store, config: FitConfig) -> dict[str, Any]:
     return {"store": store.fingerprint(), "streamsvm": __version__, **options}
 
 
-def is_at_work(run_dir: Path) -> bool:
+def is_at_work(run_dir: Place) -> bool:
     """Whether a process holds the folder of a run."""
     return is_locked(run_dir / LOCK)
 
 
 @contextmanager
-def run_folder(path: Path) -> Iterator[Path]:
-    """The folder of a run, made where it is not there, and locked against a second writer. Raises StorageError."""
+def run_folder(path: Place, events: Events = ignore) -> Iterator[Place]:
+    """The folder of a run, made where it is not there, and locked against a second writer. Raises StorageError.
+
+    Scratch files of a run that was killed in it are removed.
+    """
     with ExitStack() as held:
         with storage_errors(str(path)):
             path.mkdir(parents=True, exist_ok=True)
             try:
-                held.enter_context(locked(path / LOCK))
+                held.enter_context(locked(path / LOCK, lambda message: events(Warned(message))))
             except InUse as owner:
                 raise StorageError(
                     f"{path} is in use by {owner}; wait until that has ended, or take another --run-dir"
                 ) from None
+            for left in path.glob(f"{SCRATCH}*"):
+                remove_tree(left)
         yield path

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -21,10 +20,12 @@ from streamsvm.errors import NotFoundError, StorageError
 from streamsvm.events import Done, Event, Events, Failed, Memory, Progress, Record, Started, Warned
 from streamsvm.parallel.machine import cores
 from streamsvm.runs.checkpoints import run_folder
+from streamsvm.runs.lines import opened_lines
 from streamsvm.runs.phases import usage_so_far
-from streamsvm.runs.records import JsonLines, flat
+from streamsvm.runs.records import flat
 from streamsvm.storage.atomic import whole_file
 from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.paths import Place
 
 EVENTS, RESULT, EVALUATION, TUNE = "events.jsonl", "result.json", "evaluation.json", "tune.json"
 EVERY_S = 1.0  # between progress records, and between samples of memory
@@ -37,8 +38,8 @@ class RunLog:
     The last record of a phase is kept where one before was.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._lines = JsonLines(path)
+    def __init__(self, path: Place) -> None:
+        self._lines = opened_lines(path)
         self._phases: set[str] = set()
         self._told = -EVERY_S
 
@@ -91,7 +92,7 @@ def _rss_bytes(process: psutil.Process) -> int:
 
 
 @contextmanager
-def recorded(run_dir: Path | None, events: Events, resume: bool, **facts: Any) -> Iterator[Events]:
+def recorded(run_dir: Place | None, events: Events, resume: bool, **facts: Any) -> Iterator[Events]:
     """Events that go into the run directory too, which is locked meanwhile; the first one, `Started`, has the facts.
 
     Results of an earlier run are removed. What ends the run is its last record: `done`, or `failed` with a message.
@@ -100,7 +101,7 @@ def recorded(run_dir: Path | None, events: Events, resume: bool, **facts: Any) -
     if run_dir is None:
         yield events
         return
-    with run_folder(run_dir):
+    with run_folder(run_dir, events):
         for name in (RESULT,) if resume else (RESULT, EVALUATION):
             (run_dir / name).unlink(missing_ok=True)
         with closing(RunLog(run_dir / EVENTS)) as log:
@@ -115,19 +116,19 @@ def recorded(run_dir: Path | None, events: Events, resume: bool, **facts: Any) -
             events(Done())
 
 
-def require_run(run_dir: Path) -> None:
+def require_run(run_dir: Place) -> None:
     """Raises NotFoundError where there is no run directory."""
     if not run_dir.is_dir():
         raise NotFoundError(f"{run_dir}: no such run directory; fit --run-dir makes one")
 
 
-def write_result(run_dir: Path, name: str, result: Any) -> None:
+def write_result(run_dir: Place, name: str, result: Any) -> None:
     """Writes a JSON file of a run directory, whole or not at all. Raises StorageError."""
     with whole_file(run_dir / name) as file:
         file.write(json.dumps(jsonable(result)).encode())
 
 
-def end_with(run_dir: Path, events: Events, result: Mapping[str, Any]) -> None:
+def end_with(run_dir: Place, events: Events, result: Mapping[str, Any]) -> None:
     """Writes what a run came to, and what it took; a disk that is full costs the file, not the run."""
     try:
         write_result(run_dir, RESULT, {**usage_so_far(), **result})

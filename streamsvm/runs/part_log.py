@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -14,13 +12,14 @@ from streamsvm.events import Events, Warned
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.runs.checkpoints import read_array, read_state, write_arrays
 from streamsvm.storage.atomic import storage_errors, whole_file
+from streamsvm.storage.paths import Place, remove_tree
 
 
 @dataclass(frozen=True)
 class PartFiles(Weighed):
     """Parts by number, from 0 on, in a folder that all who solve them see."""
 
-    folder: Path
+    folder: Place
 
     def write(self, number: int, arrays: Mapping[str, np.ndarray]) -> None:
         """Raises StorageError."""
@@ -38,7 +37,7 @@ class PartFiles(Weighed):
         """One of a part's arrays. Raises CorruptDataError."""
         return read_array(self._path(number), name)
 
-    def _path(self, number: int) -> Path:
+    def _path(self, number: int) -> Place:
         return self.folder / f"{number:07d}.npz"
 
 
@@ -57,7 +56,7 @@ class PartLog:
         except StorageError as error:
             shown = f"part {number} could not be kept ({error})"
             self._events(Warned(f"{shown}: --resume would solve all parts of this level again"))
-            shutil.rmtree(self.files.folder, ignore_errors=True)  # room for others
+            remove_tree(self.files.folder)  # room for others
             self.files = None
 
     def warn(self, error: CorruptDataError) -> None:

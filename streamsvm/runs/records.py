@@ -1,21 +1,17 @@
-"""Events as lines of JSON: written at once, and read whatever version wrote them."""
+"""Events as lines of JSON, read whatever version wrote them."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from pathlib import Path
 from typing import Any, ClassVar, get_args, get_type_hints
 
 from streamsvm import events
 from streamsvm.events import Event, Phase, Record
 from streamsvm.storage.jsonable import jsonable
 
-BLOCK = 1 << 16  # bytes looked at, at once, for the end of a line
 FACTS, SCOPE = "facts", "scope"
 
 
@@ -130,41 +126,3 @@ READERS: dict[Any, Callable[[Any], Any]] = {
     events.Facts: _instance(dict),
     Sequence[Any]: _instance(list),
 }
-
-
-class JsonLines:
-    """Appends to a file, one JSON object a line, flushed at once.
-
-    A last line that a kill has torn is removed first. A disk that is full ends no run: what does not fit is not there.
-    """
-
-    def __init__(self, path: Path) -> None:
-        _mend(path)
-        self._file = path.open("ab", buffering=0)
-
-    def __call__(self, record: Mapping[str, Any]) -> None:
-        line, end = (json.dumps(record) + "\n").encode(), self._file.tell()
-        with suppress(OSError):
-            if self._file.write(line) == len(line):
-                return
-        self._file.truncate(end)
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def _mend(path: Path) -> None:
-    """Cuts what follows the last line's end."""
-    if not path.exists():
-        return
-    with path.open("rb+") as file:
-        end = file.seek(0, os.SEEK_END)
-        while end > 0:
-            start = max(0, end - BLOCK)
-            file.seek(start)
-            last = file.read(end - start).rfind(b"\n")
-            if last >= 0:
-                file.truncate(start + last + 1)
-                return
-            end = start
-        file.truncate(0)

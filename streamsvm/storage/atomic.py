@@ -12,31 +12,27 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import IO, Any
 
 import zarr
 
 from streamsvm.errors import StorageError, StreamSVMError
 from streamsvm.storage.locks import is_alive
+from streamsvm.storage.paths import (
+    Place,
+    URLPath,
+    brief,
+    filesystem,
+    is_remote_failure,
+    local_path,
+    remove_tree,
+)
 
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "google")  # packages of object stores
 PARTIAL = (
     "streamsvm_partial"  # group attribute while a writer is at work: such a group does not open as a store
 )
-
-
-def local_path(url: str | os.PathLike[str]) -> Path | None:
-    """The local path that url means, or None for other file systems."""
-    text = os.fspath(url)
-    if text.startswith("file://"):
-        return Path(text[len("file://") :])
-    return None if "://" in text or "::" in text else Path(text)
-
-
-def is_remote_failure(error: BaseException) -> bool:
-    """Whether a file system or the client of an object store raised it; these have errors of their own."""
-    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in CLIENTS
 
 
 @contextmanager
@@ -49,13 +45,19 @@ def storage_errors(url: str) -> Iterator[None]:
     except Exception as error:
         if not is_remote_failure(error):
             raise
-        reason = getattr(error, "strerror", None) or error
-        raise StorageError(f"writing {url} failed: {reason}; nothing was kept") from error
+        raise StorageError(f"writing {url} failed: {brief(error)}; nothing was kept") from error
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file that takes the name `path` on a clean exit and is removed on an exception."""
+def whole_file(path: Place) -> Iterator[IO[bytes]]:
+    """A binary file that takes the name `path` on a clean exit and is removed on an exception.
+
+    One of an object store is written here, and put there whole.
+    """
+    if isinstance(path, URLPath):
+        with storage_errors(str(path)), _put(path) as written:
+            yield written
+        return
     part = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     with storage_errors(str(path)):
         file = part.open("wb")
@@ -65,6 +67,18 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _put(path: URLPath) -> Iterator[IO[bytes]]:
+    with NamedTemporaryFile(prefix="streamsvm-", delete=False) as file:
+        try:
+            yield file
+            file.close()
+            path.put(file.name)
+        finally:
+            file.close()
+            os.unlink(file.name)
 
 
 class Target:
@@ -101,10 +115,17 @@ class Target:
             _remove_leftovers(self._path)
         return zarr.open_group(self._partial, mode="w-", zarr_format=3, attributes={PARTIAL: True})
 
-    def adopt(self, name: str, array: Path) -> None:
-        """Moves an array that was written to another folder into the group."""
-        assert self._path is not None  # of a local target
-        shutil.move(array, f"{self._partial}/{name}")
+    def place_for(self, folder: Place) -> Place:
+        """Where tasks write arrays that the group adopts: folder, and nothing else is there."""
+        remove_tree(folder)
+        return folder
+
+    def adopt(self, name: str, array: Place) -> None:
+        """Moves an array that was written to another folder into the group; from an object store it is copied."""
+        if isinstance(array, URLPath):
+            array.fetch(f"{self._partial}/{name}")
+        else:
+            shutil.move(array, f"{self._partial}/{name}")
 
     def commit(self) -> None:
         if self._path is None:
@@ -144,14 +165,6 @@ class Target:
             moved = target + key[len(partial) :]
             fs.makedirs(moved.rsplit("/", 1)[0], exist_ok=True)
             fs.mv(key, moved)
-
-
-def filesystem(url: str) -> tuple[Any, str]:
-    """The file system of a url, and its path there."""
-    import fsspec
-
-    fs, path = fsspec.core.url_to_fs(url)
-    return fs, path.rstrip("/")
 
 
 def _exchange(a: str, b: str) -> bool:

@@ -15,7 +15,7 @@ from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
 
 from streamsvm.errors import CorruptDataError, DataError, StorageError, StreamSVMError
 from streamsvm.private.zarr import fetch, file_key, first_codec, has_key, is_local
-from streamsvm.storage.atomic import is_remote_failure
+from streamsvm.storage.paths import is_remote_failure
 
 PAUSES_S = (
     1.0,

@@ -1,4 +1,4 @@
-"""Locks on files, and names that are on the disk: the same on every system."""
+"""Locks, and names that are on the disk: the same on every system."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+
+from streamsvm.storage.leases import InUse as InUse
+from streamsvm.storage.leases import Tell, is_leased, leased
+from streamsvm.storage.paths import Place, URLPath
 
 WAIT_S = 0.2  # for a lock: who looks whether it is held holds it for a moment
 
@@ -31,16 +35,21 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-class InUse(Exception):
-    """A lock that another process holds; the text says which."""
+def _nobody(message: str) -> None:
+    """Hears it."""
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Place, tell: Tell = _nobody) -> Iterator[None]:
     """Holds the lock file `path`, which a killed process lets go of. Raises InUse, OSError.
 
-    Who holds it is written beside it: on Windows nobody else can read a locked file.
+    Who holds it is written beside it: on Windows nobody else can read a locked file. In an object store it is a
+    `lease`, of which there is something to tell.
     """
+    if isinstance(path, URLPath):
+        with leased(path, tell):
+            yield
+        return
     owner = _owner_file(path)
     with _held(path, WAIT_S):
         with suppress(OSError):  # a disk that is full: locked all the same
@@ -52,8 +61,10 @@ def locked(path: Path) -> Iterator[None]:
                 owner.unlink()
 
 
-def is_locked(path: Path) -> bool:
+def is_locked(path: Place) -> bool:
     """Whether a process holds the lock file `path`."""
+    if isinstance(path, URLPath):
+        return is_leased(path)
     if not path.exists():
         return False
     try:

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from streamsvm.errors import StorageError
-from streamsvm.storage.atomic import filesystem, local_path, storage_errors
+from streamsvm.storage.paths import Place, URLPath, brief, place_of
 
 MODEL_FORMAT = "streamsvm-model"
 STORE_MARK = "streamsvm_store"
+_VERSION = re.compile(r"version-\d+-[0-9a-f]{8}")
+
+
+def is_version(place: Place) -> bool:
+    """Whether it is named as a folder of a model in an object store is, see `storage.versions`."""
+    return _VERSION.fullmatch(place.name) is not None
 
 
 def found_at(url: str | os.PathLike[str]) -> str | None:
     """What is there, in words: `a model`, `a store`, or what else; None: nothing. Raises StorageError."""
-    path = local_path(url)
-    if path is None:
-        with storage_errors(os.fspath(url)):
-            return _found_remote(os.fspath(url))
+    path = place_of(url)
+    if isinstance(path, URLPath):
+        return _found_remote(path)
     if not os.path.lexists(path):
         return None
     if path.is_dir():
@@ -45,9 +52,18 @@ def require_place(option: str, url: str | os.PathLike[str], kind: str, *, force:
 
 
 def _require_writable(option: str, url: str | os.PathLike[str]) -> None:
-    """The folder that exists already must take new entries: an hour's work ends there."""
-    path = local_path(url)
-    if path is None:
+    """The folder, or bucket, that exists already must take new entries: an hour's work ends there."""
+    path = place_of(url)
+    if isinstance(path, URLPath):
+        probe = path.with_name(f".{path.name}.{secrets.token_hex(4)}.probe")
+        try:
+            probe.write_bytes(b"")
+            probe.unlink(missing_ok=True)
+        except StorageError as error:
+            reason = brief(error.__cause__ or error)
+            raise StorageError(
+                f"{option} {url}: cannot be written to ({reason}); take another {option}"
+            ) from None
         return
     folder = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
     if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
@@ -73,11 +89,12 @@ def _kind_of(metadata: bytes) -> str:
     return "a model" if is_model else "a zarr group of others"
 
 
-def _found_remote(url: str) -> str | None:
-    fs, path = filesystem(url)
-    if not fs.exists(path):
-        return None
-    if not fs.isdir(path):
+def _found_remote(place: URLPath) -> str | None:
+    """A model that a killed run has begun, and nothing names, is none."""
+    try:
+        return _kind_of((place / "zarr.json").read_bytes())
+    except FileNotFoundError:
+        pass
+    if place.is_file():
         return "a file"
-    metadata = f"{path}/zarr.json"
-    return _kind_of(fs.cat_file(metadata)) if fs.exists(metadata) else "a folder of other things"
+    return "a folder of other things" if any(not is_version(entry) for entry in place.iterdir()) else None

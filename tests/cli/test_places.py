@@ -14,7 +14,7 @@ from streamsvm.cli.app import app, exit_status
 from streamsvm.cli.options import model_beside
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.errors import ConfigError, StorageError
+from streamsvm.errors import StorageError
 from streamsvm.models.files import is_model
 
 TABLE = "a,b,label\n" + "".join(f"{i % 7},{i % 3},{i % 2}\n" for i in range(40))
@@ -44,6 +44,8 @@ def table(tmp_path):
         ("data", "data.model.zarr"),
         ("a/data.tar.x", "a/data.tar.model.zarr"),
         ("file:///a/data.zarr", "/a/data.model.zarr"),
+        ("s3://bucket/a/data.zarr/", "s3://bucket/a/data.model.zarr"),
+        ("memory://data.zarr", "memory://data.model.zarr"),
     ],
 )
 def test_a_model_goes_next_to_its_store(store, model):
@@ -53,12 +55,6 @@ def test_a_model_goes_next_to_its_store(store, model):
 def test_a_store_may_be_the_folder_at_hand(store, monkeypatch, tmp_path):
     monkeypatch.chdir(store)
     assert model_beside(".") == tmp_path / "data.model.zarr"
-
-
-@pytest.mark.parametrize("url", ["s3://bucket/data.zarr", "memory://data.zarr"])
-def test_a_store_elsewhere_has_no_local_neighbour(url):
-    with pytest.raises(ConfigError, match=f"--model is missing: models live on a local disk, and {url}"):
-        model_beside(url)
 
 
 def test_fit_with_a_store_alone_says_where_the_model_is_and_what_comes_next(store, tmp_path, capfd):

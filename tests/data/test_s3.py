@@ -2,54 +2,34 @@
 
 from __future__ import annotations
 
+import os
+
 import boto3
-import fsspec
 import numpy as np
 import pytest
+from buckets import bucket, forget_clients
+from cases import config
 from making import samples, write
-from moto.server import ThreadedMotoServer
-from s3fs import S3FileSystem
 
-from streamsvm.config import build_config
+from streamsvm.config import build_config, load_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.verify import check
-from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StorageError
-from streamsvm.models.files import load_model
+from streamsvm.errors import CorruptDataError, NotFoundError, StorageError
+from streamsvm.events import ignore
+from streamsvm.models.files import load_model, save_model
 from streamsvm.parallel.engine import Engine
-from streamsvm.private.zarr import sync
-from streamsvm.storage import checked_array
-from streamsvm.train import train
-
-ENVIRONMENT = {
-    "AWS_ACCESS_KEY_ID": "nobody",
-    "AWS_SECRET_ACCESS_KEY": "nothing",
-    "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_MAX_ATTEMPTS": "1",
-}
+from streamsvm.storage import checked_array, leases
+from streamsvm.storage.locks import InUse, is_locked, locked
+from streamsvm.storage.paths import place_of
+from streamsvm.storage.place import found_at, require_place
+from streamsvm.train import train, train_in_memory
 
 
 @pytest.fixture(scope="module")
 def server():
-    """A server of one bucket, which all processes find by their environment."""
-    running = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patched:
-        for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": f"http://{host}:{port}"}.items():
-            patched.setenv(name, value)
-        boto3.client("s3").create_bucket(Bucket="bucket")
+    with bucket() as running:
         yield running
-        _forget_clients()
-    running.stop()
-
-
-def _forget_clients() -> None:
-    """Their sessions are closed in the event loop in which each was used: fsspec's, or zarr's."""
-    for fs in S3FileSystem._cache.values():
-        if fs._s3 is not None:
-            sync(fs._s3.close()) if fs.asynchronous else fsspec.asyn.sync(fs.loop, fs._s3.close)
-    S3FileSystem.clear_instance_cache()
 
 
 def rows(is_sparse: bool = False) -> tuple[Rows, np.ndarray]:
@@ -57,7 +37,7 @@ def rows(is_sparse: bool = False) -> tuple[Rows, np.ndarray]:
     return X, (X.dense()[:, 0] > 20).astype(int)
 
 
-@pytest.fixture(params=["dense", pytest.param("csr", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["dense", pytest.param("csr", marks=pytest.mark.slow)])
 def url(request, server):
     is_sparse = request.param == "csr"
     X, y = rows(is_sparse)
@@ -97,12 +77,14 @@ def test_a_lost_chunk_is_named(url):
     client = boto3.client("s3")
     keys = [entry["Key"] for entry in client.list_objects_v2(Bucket="bucket")["Contents"]]
     chunk = next(key for key in keys if key.startswith(f"{url[12:]}/{name}/c/1"))
+    whole = client.get_object(Bucket="bucket", Key=chunk)["Body"].read()
     client.put_object(Bucket="bucket", Key=chunk, Body=b"x" * 20)
     with pytest.raises(CorruptDataError, match=f"{name}': chunk 1"):
         check(store, Engine(1))
     client.delete_object(Bucket="bucket", Key=chunk)
     with pytest.raises(CorruptDataError, match=f"{name}': chunk 1.*is missing"):
         check(Store.open(url), Engine(1))
+    client.put_object(Bucket="bucket", Key=chunk, Body=whole)
 
 
 class TestUnreachable:
@@ -129,19 +111,42 @@ class TestUnreachable:
 
     def test_so_it_is_when_a_store_is_opened(self, server, monkeypatch):
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-        _forget_clients()
+        forget_clients()
         with pytest.raises(StorageError, match="s3://bucket/x.zarr cannot be reached: Could not connect"):
             Store.open("s3://bucket/x.zarr")
-        _forget_clients()
+        forget_clients()
 
 
-def test_models_are_local(server):
-    for use in (
-        load_model,
-        lambda path: train(Store.from_arrays([[0.0], [1.0]], [0, 1]), build_config(), model_path=path),
-    ):
-        with pytest.raises(ModelError, match="a model is a local folder, found a URL"):
-            use("s3://bucket/m.zarr")
+@pytest.mark.parametrize("way", ["--model", "run directory"])
+def test_a_bucket_that_is_not_there_is_said_before_any_work(server, way):
+    nowhere, tiny = place_of("s3://nobody/there"), Store.from_arrays([[0.0], [1.0]], [0, 1])
+    ask = {
+        "--model": lambda: require_place("--model", nowhere, "a model"),
+        "run directory": lambda: train(tiny, build_config(), model_path=nowhere, run_dir=nowhere),
+    }
+    with pytest.raises(StorageError, match="The specified bucket does not exist"):
+        ask[way]()
+
+
+def test_models_are_written_and_replaced(server):
+    place, X = place_of("s3://bucket/models/m.zarr"), np.eye(3, dtype=np.float32)
+    model = train_in_memory(Store.from_arrays(X, [0, 1, 1]), config("bsgd"), events=ignore)[0]
+    for _ in range(2):
+        save_model(model, place)
+        assert found_at(place) == "a model"
+        np.testing.assert_array_equal(load_model(str(place)).predict(Rows(X)), model.predict(Rows(X)))
+    assert load_config(str(place)).solver == "bsgd"
+
+
+def test_one_run_at_a_time_by_conditional_writes(server, monkeypatch):
+    """S3 refuses the second write; there is nothing to be told."""
+    monkeypatch.setattr(leases, "BEAT_S", 0.05)
+    lock, told = place_of("s3://bucket/run/lock"), []
+    with locked(lock, told.append):
+        assert not told
+        with pytest.raises(InUse, match=f"process {os.getpid()} on"), locked(lock, told.append):
+            pytest.fail("held twice")
+    assert not is_locked(lock)
 
 
 def _unreachable(self, key):

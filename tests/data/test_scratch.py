@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from streamsvm.data import scratch
 from streamsvm.data.rows import Rows
 from streamsvm.data.scratch import put_array, put_rows
 from streamsvm.errors import StorageError
@@ -32,6 +33,19 @@ def test_rows_that_are_a_view_are_written_in_order(tmp_path):
     with (tmp_path / "rows").open("w+b") as file:
         place = put_rows(file, Rows(np.asfortranarray(DENSE)[::2]))
         np.testing.assert_array_equal(place.read(file).dense(), DENSE[::2])
+
+
+@pytest.mark.parametrize("X", [DENSE, DENSE.astype(np.float64), np.asfortranarray(DENSE), CSR, DENSE[:0]])
+@pytest.mark.parametrize("piece_bytes", [1, 50, 1 << 20])
+def test_rows_are_put_into_an_order(tmp_path, X, piece_bytes, monkeypatch):
+    monkeypatch.setattr(scratch, "PIECE_BYTES", piece_bytes)
+    order = np.random.default_rng(1).permutation(X.shape[0])
+    with (tmp_path / "rows").open("w+b") as file:
+        put_array(file, np.ones(3, np.uint8))
+        place = put_rows(file, Rows(X), order)
+        found = place.read(file)
+    assert found.X.dtype == X.dtype
+    np.testing.assert_array_equal(found.dense(), Rows(X).dense()[order])
 
 
 @pytest.mark.parametrize("X", [DENSE, CSR])

@@ -1,0 +1,241 @@
+"""Places: paths of this machine, as pathlib has them, and those of object stores under the same names."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+from streamsvm.errors import ConfigError, StorageError, StreamSVMError
+
+T = TypeVar("T")
+PAUSES_S = (1.0, 4.0)  # between tries at an object store; its client has tried several times in each
+CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "google")  # packages of object stores
+GIVEN_UP_S = 60.0
+_gave_up: dict[str, float] = {}  # at: when
+FINAL = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+
+
+def local_path(url: str | os.PathLike[str]) -> Path | None:
+    """The local path that url means, or None for other file systems."""
+    text = os.fspath(url)
+    if text.startswith("file://"):
+        return Path(text[len("file://") :])
+    return None if "://" in text or "::" in text else Path(text)
+
+
+def is_remote_failure(error: BaseException) -> bool:
+    """Whether a file system or the client of an object store raised it; these have errors of their own."""
+    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in CLIENTS
+
+
+def filesystem(url: str) -> tuple[Any, str]:
+    """The file system of a url, and its path there. Raises ConfigError where its package is missing."""
+    import fsspec
+
+    try:
+        fs, path = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        raise ConfigError(f"{url}: {error}; pip install s3fs, gcsfs or the like") from None
+    except ValueError as error:
+        raise ConfigError(f"{url}: {error}") from None
+    return fs, path.rstrip("/")
+
+
+@dataclass(frozen=True, order=True)
+class URLPath:
+    """A file or folder of an object store; what it does has the names that `pathlib.Path` has for it.
+
+    A file appears whole, by one put. A folder is there where something is in it, and needs no making. What the service
+    does not answer is asked for again, then StorageError is raised; what is not there is a FileNotFoundError.
+    """
+
+    url: str
+
+    def __fspath__(self) -> str:
+        return self.url
+
+    def __str__(self) -> str:
+        return self.url
+
+    def __truediv__(self, name: str) -> URLPath:
+        return URLPath(f"{self.url}/{name}")
+
+    @property
+    def name(self) -> str:
+        return self.url.rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        return PurePosixPath(self.name).stem
+
+    @property
+    def suffix(self) -> str:
+        return PurePosixPath(self.name).suffix
+
+    @property
+    def parent(self) -> URLPath:
+        return URLPath(self.url.rpartition("/")[0])
+
+    def with_name(self, name: str) -> URLPath:
+        return self.parent / name
+
+    def with_suffix(self, suffix: str) -> URLPath:
+        return self.with_name(PurePosixPath(self.name).with_suffix(suffix).name)
+
+    def resolve(self) -> URLPath:
+        return self
+
+    def absolute(self) -> URLPath:
+        return self
+
+    def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
+        """Folders of object stores need no making."""
+
+    def exists(self) -> bool:
+        return bool(self._asked(lambda fs, path: fs.exists(path)))
+
+    def is_file(self) -> bool:
+        return self._kind() == "file"
+
+    def is_dir(self) -> bool:
+        return self._kind() == "directory"
+
+    def _kind(self) -> str:
+        try:
+            return str(self._asked(lambda fs, path: fs.info(path)["type"]))
+        except FileNotFoundError:
+            return ""
+
+    def iterdir(self) -> Iterator[URLPath]:
+        """What is in a folder, in order; nothing where there is none."""
+        try:
+            found = self._asked(lambda fs, path: (path, fs.ls(path, detail=False)))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        path, entries = found
+        names = {entry.rstrip("/").rpartition("/")[2] for entry in entries if entry.rstrip("/") != path}
+        yield from (self / name for name in sorted(names))
+
+    def glob(self, pattern: str) -> Iterator[URLPath]:
+        """Of a folder's entries, those whose names are like this."""
+        return (found for found in self.iterdir() if fnmatchcase(found.name, pattern))
+
+    def read_bytes(self) -> bytes:
+        return bytes(self._asked(lambda fs, path: fs.cat_file(path)))
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        return self.read_bytes().decode(encoding)
+
+    def read_ranges(self, ranges: list[tuple[URLPath, int, int]]) -> list[bytes]:
+        """Bytes (from, to) of several files of this file system, fetched side by side."""
+
+        def fetched(fs: Any, path: str) -> list[bytes]:
+            paths = [filesystem(place.url)[1] for place, _, _ in ranges]
+            found = fs.cat_ranges(paths, [lo for _, lo, _ in ranges], [hi for _, _, hi in ranges])
+            for part in found:
+                if isinstance(part, Exception):
+                    raise part
+            return found
+
+        return self._asked(fetched)
+
+    def write_bytes(self, data: bytes) -> int:
+        self._written(lambda fs, path: fs.pipe_file(path, data))
+        return len(data)
+
+    def put(self, source: str) -> None:
+        """A local file goes here, whole."""
+        self._written(lambda fs, path: fs.put_file(source, path))
+
+    def fetch(self, folder: str) -> None:
+        """What is in this folder goes to one of this machine, which is made."""
+        self._asked(lambda fs, path: fs.get(path, folder, recursive=True))
+
+    def unlink(self, *, missing_ok: bool = False) -> None:
+        try:
+            self._asked(lambda fs, path: fs.rm_file(path))
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def _asked(self, act: Callable[[Any, str], T]) -> T:
+        def asked(fs: Any, path: str) -> T:
+            fs.invalidate_cache()  # others write there, too
+            return act(fs, path)
+
+        own = filesystem(self.url)
+        return again(self.url, lambda: asked(*own))
+
+    def _written(self, act: Callable[[Any, str], Any]) -> None:
+        """A bucket that is not there is no file that is missing."""
+        try:
+            self._asked(act)
+        except FileNotFoundError as error:
+            raise StorageError(f"writing {self.url} failed: {brief(error)}; nothing was kept") from error
+
+
+Place = Path | URLPath
+
+
+def was_url(path: Path) -> bool:
+    """Whether a path was made of the text of a URL, which it does not keep."""
+    return re.match(r"[a-z][a-z0-9+]+:/", str(path)) is not None
+
+
+def place_of(place: str | os.PathLike[str]) -> Place:
+    """A path of this machine, or of an object store where the text is a URL."""
+    if isinstance(place, Path) and was_url(place):
+        raise ConfigError(f"{place}: a URL is given as text, not as a Path")
+    if isinstance(place, Path | URLPath):
+        return place
+    path = local_path(place)
+    return URLPath(os.fspath(place).rstrip("/")) if path is None else path
+
+
+def again(url: str, act: Callable[[], T]) -> T:
+    """What act returns, after some tries where the service does not answer. Raises StorageError.
+
+    What comes within a minute of such an error, as the end of the run that it ends, is not tried again.
+    """
+    is_away = time.monotonic() - _gave_up.get("at", -math.inf) < GIVEN_UP_S
+    for pause in (*(() if is_away else PAUSES_S), None):
+        try:
+            found = act()
+            _gave_up.clear()
+            return found
+        except (StreamSVMError, FileNotFoundError, FileExistsError):
+            raise
+        except Exception as error:
+            if not is_remote_failure(error):
+                raise
+            if pause is None or isinstance(error, FINAL):
+                if not isinstance(error, FINAL):
+                    _gave_up["at"] = time.monotonic()
+                raise StorageError(f"{url} cannot be reached: {brief(error)}") from error
+            time.sleep(pause)
+    raise AssertionError("unreachable")
+
+
+def brief(error: BaseException) -> str:
+    """What an error says, in one line."""
+    text = getattr(error, "strerror", None) or str(error)
+    return " ".join(str(text).split()) or type(error).__name__
+
+
+def remove_tree(place: Place) -> None:
+    """Removes a folder and what is in it, as far as that can be done; nothing where there is none."""
+    if isinstance(place, Path):
+        shutil.rmtree(place, ignore_errors=True)
+        return
+    try:
+        place._asked(lambda fs, path: fs.rm(path, recursive=True))
+    except (FileNotFoundError, StorageError):  # what is left is removed by the next run
+        return

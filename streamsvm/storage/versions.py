@@ -1,0 +1,110 @@
+"""Zarr groups in object stores that are replaced in one step: each version in a folder of its own, and one object,
+the metadata of the group, that names it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import time
+from typing import Any
+
+import zarr
+
+from streamsvm.errors import CorruptDataError, StorageError
+from streamsvm.storage.atomic import PARTIAL, storage_errors
+from streamsvm.storage.locks import is_alive
+from streamsvm.storage.paths import Place, URLPath, filesystem, remove_tree
+from streamsvm.storage.place import is_version
+
+AT = "streamsvm_at"  # attribute of a group: the folder of the version that it has
+OLD_S = 24 * 3600.0  # unfinished versions of other machines are left alone for so long after their last write
+
+
+def arrays_at(place: Place, attrs: dict[str, Any]) -> Place:
+    """Where the arrays of the group with these attributes are. Raises CorruptDataError."""
+    if AT not in attrs:
+        return place
+    if not isinstance(attrs[AT], str) or not is_version(place / attrs[AT]):
+        raise CorruptDataError(f"{place}/zarr.json: damaged: the attribute {AT!r} names no version")
+    return place / attrs[AT]
+
+
+class Version:
+    """A version of the group at `place` on its way: begin, then commit or discard, as `atomic.Target`.
+
+    Who reads the version before can go on until the next one is begun.
+    """
+
+    folder = None  # of temporary files: none beside it
+
+    def __init__(self, place: URLPath, overwrite: bool) -> None:
+        self.url = place.url
+        self._place, self._overwrite = place, overwrite
+        self._own = place / f"version-{os.getpid()}-{secrets.token_hex(4)}"
+        self._is_whole = False
+
+    def errors(self) -> Any:
+        return storage_errors(self.url)
+
+    def begin(self) -> zarr.Group:
+        """The empty group of the version. Raises StorageError where there is a group already."""
+        root = self._place / "zarr.json"
+        if not self._overwrite and root.exists():
+            raise StorageError(f"{self.url} already exists; remove it or choose another name")
+        self._remove_others()
+        owner: dict[str, Any] = {"process": os.getpid(), "host": socket.gethostname()}
+        return zarr.open_group(str(self._own), mode="w", zarr_format=3, attributes={PARTIAL: owner})
+
+    def place_for(self, folder: Place) -> Place:
+        """Where tasks write arrays of the group: in it, as objects are not moved."""
+        return self._own
+
+    def adopt(self, name: str, array: Place) -> None:
+        """It is there already."""
+        assert array == self._own / name
+
+    def commit(self) -> None:
+        """One put: who reads the group has the old version or this one."""
+        metadata = json.loads((self._own / "zarr.json").read_bytes())
+        metadata["attributes"][AT] = self._own.name
+        (self._place / "zarr.json").write_bytes(json.dumps(metadata).encode())
+        self._is_whole = True
+
+    def discard(self) -> None:
+        """Removes the version unless it was committed."""
+        if not self._is_whole:
+            remove_tree(self._own)
+
+    def _remove_others(self) -> None:
+        """Versions that were replaced, and what writers that were killed have left."""
+        current = _attributes(self._place).get(AT)
+        for version in filter(is_version, list(self._place.iterdir())):
+            if version.name != current and _is_left(version):
+                remove_tree(version)
+
+
+def _attributes(group: URLPath) -> dict[str, Any]:
+    """None where there are none, or they are damaged."""
+    try:
+        return dict(json.loads((group / "zarr.json").read_bytes())["attributes"])
+    except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
+        return {}
+
+
+def _is_left(version: URLPath) -> bool:
+    """Whether nobody writes it any more."""
+    owner = _attributes(version).get(PARTIAL)
+    if isinstance(owner, dict) and owner.get("host") == socket.gethostname():
+        return not is_alive(int(owner.get("process", 0)))
+    return owner is None and bool(_attributes(version)) or _idle_s(version) > OLD_S
+
+
+def _idle_s(version: URLPath) -> float:
+    """Seconds since the last object was written; 0 where the service does not tell."""
+    fs, path = filesystem(version.url)
+    found = fs.find(path, detail=True).values()
+    times = [info.get("LastModified") or info.get("updated") or info.get("created") for info in found]
+    stamps = [when.timestamp() for when in times if hasattr(when, "timestamp")]
+    return time.time() - max(stamps) if stamps else 0.0
