@@ -11,7 +11,8 @@ from streamsvm.data.labels import label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 
-DEALT, JOINS = 6, 7  # of the seed's streams: which rows are held out when, and which join first
+# of the seed's streams: which rows are held out when, which join first, and which there are at all
+DEALT, JOINS, COMPARED = 6, 7, 31
 DEALT_BY = "scikit-learn"  # what is kept of folds that were dealt in another way is of other rows
 
 
@@ -27,6 +28,16 @@ class Folds:
         """Ids of training and held-out rows of a fold, of this share of all rows."""
         there, held = self.joins < share, self.of == fold
         return np.flatnonzero(there & ~held), np.flatnonzero(there & held)
+
+
+def drawn(n: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """(count,) different numbers below n by chance, rising; memory follows their count, not n."""
+    if 2 * count > n:
+        return np.sort(rng.permutation(n)[:count])
+    found = np.empty(0, np.int64)
+    while len(found) < count:
+        found = np.unique(np.append(found, rng.integers(n, size=count)))
+    return np.sort(rng.permutation(found)[:count])
 
 
 def make_folds(

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamsvm.data.labels import Classes
 from streamsvm.data.store import Store
-from streamsvm.storage.atomic import local_path
+from streamsvm.storage.paths import local_path
 
 MAX_CLASSES = 1000  # more different labels than this are numbers to predict rather than classes
 MAX_LISTED_FEATURES = 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,20 +16,33 @@ from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block, MemorySamples, Samples, read_blocks, windows
-from streamsvm.data.scratch import ArrayPlace, RowsPlace, put_array, put_rows
+from streamsvm.data.scratch import ArrayPlace, RowsPlace, put_array, put_rows, raw, read_into
+from streamsvm.errors import StorageError
 from streamsvm.events import Events, ignore
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.sizes import Weighed
-from streamsvm.storage.atomic import storage_errors
+from streamsvm.storage.atomic import storage_errors, whole_file
+from streamsvm.storage.paths import Place, URLPath
 
 SPOOL_BYTES = 32 << 20  # that one file holds, sorted by part
 BESIDE_BYTES = 48  # of a row, of what goes with it and where it goes
 INDEX_BYTES = (
     64 << 20
 )  # of where parts begin in files: files are larger where they and parts are more than that
-MOST_OPEN = 512  # files of a process
 
 Arrays = dict[str, np.ndarray]
+
+
+def _most_open() -> int:
+    """Files that are kept open: to open one for each stretch takes three times as long as to read it."""
+    try:
+        from resource import RLIMIT_NOFILE, getrlimit
+    except ImportError:  # not on Windows
+        return 512
+    return min(max(512, getrlimit(RLIMIT_NOFILE)[0] // 4), 8192)
+
+
+MOST_OPEN = _most_open()
 
 
 class PartReader(Protocol):
@@ -122,7 +136,7 @@ class SpooledGroups:
         samples: Samples,
         labels: Labels,
         n_parts: int,
-        folder: Path,
+        folder: Place,
         engine: Engine,
         beside: Beside | None = None,
         events: Events = ignore,
@@ -147,11 +161,35 @@ def file_bytes(samples: Samples, n_parts: int) -> int:
     return int(max(SPOOL_BYTES * row / (row + BESIDE_BYTES), 4 * samples.nbytes * n_parts / INDEX_BYTES))
 
 
+class Neighbours(Weighed):
+    """Parts of neighbouring rows, at most part_bytes of them where blocks are smaller, read from the samples.
+
+    What they are follows from the samples alone.
+    """
+
+    def __init__(self, samples: Samples, part_bytes: int) -> None:
+        self._samples, self._parts = samples, list(windows(samples, part_bytes))
+        self.n_parts, self.nbytes = len(self._parts), samples.nbytes
+
+    @property
+    def reader(self) -> PartReader:
+        return self
+
+    def ids(self, part: int) -> np.ndarray:
+        return np.arange(self._parts[part][0][0], self._parts[part][-1][1])
+
+    def rows(self, part: int) -> Rows:
+        return read_blocks(self._samples, self._parts[part])
+
+    def beside(self, part: int) -> Arrays:
+        return {"ids": self.ids(part)}
+
+
 @dataclass(frozen=True)
 class SpoolFile(Weighed):
     """A file of rows by part, and records of what goes with them."""
 
-    path: Path
+    path: Place
     rows: RowsPlace
     beside: ArrayPlace
 
@@ -209,26 +247,49 @@ class Spool(Weighed):
     ) -> Any:
         """Entries start..stop of an array of a file, and of those after it."""
         first, done = place_in(self._files[0]), 0
+        if isinstance(self._files[0].path, URLPath):
+            return self._fetched(place_in, stretches)
         out = np.empty((sum(stop - start for _, start, stop in stretches), *first.shape[1:]), first.dtype)
+        entry, bytes_of = first.entry_bytes, raw(out)
         for f, start, stop in stretches:
-            self._read_into(out[done : done + stop - start], f, place_in(self._files[f]), start)
-            done += stop - start
+            own = bytes_of[done : done + (stop - start) * entry]
+            self._read_into(own, f, place_in(self._files[f]).offset + start * entry)
+            done += len(own)
         return out
 
-    def _read_into(self, out: np.ndarray, f: int, place: ArrayPlace, start: int) -> None:
-        with self._lock:
-            if f not in self._open and len(self._open) < MOST_OPEN:
-                self._open[f] = self._opened(f), Lock()
+    def _fetched(
+        self, place_in: Callable[[SpoolFile], ArrayPlace], stretches: list[tuple[int, int, int]]
+    ) -> np.ndarray:
+        """From an object store, all at once: one answer takes as long as many."""
+        first, ranges = place_in(self._files[0]), list[tuple[URLPath, int, int]]()
+        for f, start, stop in stretches:
+            path, place = self._files[f].path, place_in(self._files[f])
+            assert isinstance(path, URLPath)
+            ranges.append((path, *place.span(start, stop)))
+        found = b"".join(ranges[0][0].read_ranges(ranges)) if ranges else b""
+        entries = sum(stop - start for _, start, stop in stretches)
+        shape = entries, *first.shape[1:]
+        if len(found) != math.prod(shape) * first.dtype.itemsize:
+            raise StorageError(f"{ranges[0][0].parent}: scratch files were cut while in use")
+        return np.frombuffer(bytearray(found), first.dtype).reshape(shape)
+
+    def _read_into(self, out: memoryview, f: int, offset: int) -> None:
+        if f not in self._open and len(self._open) < MOST_OPEN:
+            with self._lock:
+                if f not in self._open:
+                    self._open[f] = self._opened(f), Lock()
         if (kept := self._open.get(f)) is not None:
             file, lock = kept
             with lock:
-                place.read(file, start, start + len(out), out)
+                read_into(file, offset, out)
         else:
             with self._opened(f) as file:
-                place.read(file, start, start + len(out), out)
+                read_into(file, offset, out)
 
     def _opened(self, f: int) -> IO[bytes]:
-        return self._files[f].path.open("rb", buffering=0)
+        path = self._files[f].path
+        assert isinstance(path, Path)
+        return path.open("rb", buffering=0)
 
 
 def _rows_array(number: int) -> Callable[[SpoolFile], ArrayPlace]:
@@ -245,7 +306,7 @@ def _close(opened: dict[int, tuple[IO[bytes], Lock]]) -> None:
 
 
 def write_file(
-    folder: Path, n_parts: int, source: tuple[Samples, Labels, Beside], blocks: list[Block]
+    folder: Place, n_parts: int, source: tuple[Samples, Labels, Beside], blocks: list[Block]
 ) -> tuple[SpoolFile, np.ndarray]:
     """A file of some blocks' rows by part, and where each part begins."""
     samples, labels, beside = source
@@ -253,8 +314,9 @@ def write_file(
     rows = read_blocks(samples, blocks)
     order, bounds = by_part(labels.of(rows, start), n_parts)
     path = folder / f"{start:012d}.X"
-    with storage_errors(str(folder)), path.open("wb") as file:
-        place = put_rows(file, rows.take(order))
+    written = whole_file(path) if isinstance(path, URLPath) else path.open("wb")
+    with storage_errors(str(folder)), written as file:
+        place = put_rows(file, rows, order)
         records = put_array(file, _records(beside.read(start, stop))[order])
     return SpoolFile(path, place, records), bounds.astype(np.uint32)
 

@@ -20,6 +20,7 @@ from streamsvm.data.beside import (
     values_of,
     weights_of,
 )
+from streamsvm.data.chosen import Chosen
 from streamsvm.data.kept import Kept
 from streamsvm.data.labels import Classes, alike, counted
 from streamsvm.data.names import Names, names_in_attrs, names_of, names_of_others, numbers_of
@@ -37,11 +38,12 @@ from streamsvm.data.taking import taken
 from streamsvm.errors import DataError
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.parallel.sizes import Weighed
-from streamsvm.storage.atomic import PARTIAL, local_path
+from streamsvm.storage.atomic import PARTIAL
 from streamsvm.storage.checked_array import whole_metadata
+from streamsvm.storage.paths import local_path
 from streamsvm.storage.place import STORE_MARK
 
-MANY_BLOCKS, LARGE_BYTES = 256, 16 << 20  # more blocks are larger ones, as each is a task
+MANY_BLOCKS, LARGE_BYTES = 256, 32 << 20  # more blocks are larger ones, as each is a task
 READERS = 2  # threads that read ahead: more gain nothing where zarr packs and unpacks in one
 
 
@@ -142,7 +144,7 @@ class Store(Weighed):
         """Half-open row ranges that cover 0..n in order, of at most max_rows rows, on chunk borders where possible.
 
         Without max_rows a block is a chunk; smaller chunks than 4 MiB are taken together, of a store of many chunks
-        up to 16 MiB.
+        up to 32 MiB.
         """
         row_bytes = self.nbytes / self.n
         as_floats = row_bytes if self.is_sparse else max(row_bytes, 4 * self.d)
@@ -191,7 +193,7 @@ class Store(Weighed):
         ids = np.asarray(ids, dtype=np.int64)
         if not len(ids) or np.any(np.diff(ids) <= 0) or not 0 <= ids[0] <= ids[-1] < self.n:
             raise IndexError(f"expected rising row ids from 0 to {self.n - 1}, at least one")
-        return Store(_Chosen(self, ids), self.columns_at(ids), feature_names=self.feature_names)
+        return Store(Chosen(self, ids), self.columns_at(ids), feature_names=self.feature_names)
 
     def columns(self) -> dict[str, np.ndarray]:
         """y, qid and sample_weight, those that there are."""
@@ -209,7 +211,11 @@ class Store(Weighed):
 
     def origin(self, row: int) -> tuple[Store, int]:
         """Where a row is read from: the store, and its id there."""
-        return self._source.origin(row) if isinstance(self._source, _Chosen) else (self, row)
+        return self._source.origin(row) if isinstance(self._source, Chosen) else (self, row)
+
+    def original_ids(self, ids: np.ndarray) -> np.ndarray:
+        """Those of rows (m,) where they are read from."""
+        return self._source.original_ids(ids) if isinstance(self._source, Chosen) else ids
 
     def to_dask(self) -> tuple[Any, Any]:
         """(X, y) as dask arrays, chunk for chunk, of which nothing is read yet but the labels; y is None without any.
@@ -366,28 +372,6 @@ class Store(Weighed):
             for labels in alike(self._y.pieces, self._counted):
                 state.update(labels.tobytes())
         return state.hexdigest()
-
-
-class _Chosen(Weighed):
-    """The source of a subset."""
-
-    def __init__(self, store: Store, ids: np.ndarray) -> None:
-        self._store, self._ids, self.n = store, ids, len(ids)
-        self.d, self.dtype, self.is_sparse = store.d, store.dtype, store.is_sparse
-        share = self.n / store.n
-        self.chunk_rows = max(
-            1, round(store.chunk_rows * share)
-        )  # about what one chunk of the store has of them
-        self.nbytes = int(store.nbytes * share)
-
-    def read(self, start: int, stop: int) -> Rows:
-        return self._store.take(self._ids[start:stop])
-
-    def take(self, ids: np.ndarray) -> Rows:
-        return self._store.take(self._ids[ids])
-
-    def origin(self, row: int) -> tuple[Store, int]:
-        return self._store.origin(int(self._ids[row]))
 
 
 def _reopen(url: str, names: dict[str, str]) -> Store:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,8 +14,10 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.samples import Block
 from streamsvm.errors import CorruptDataError
 from streamsvm.parallel.sizes import Weighed
+from streamsvm.private.zarr import open_for_writing
 from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.checked_array import CheckedArray, whole_metadata
+from streamsvm.storage.paths import Place, URLPath, again, remove_tree
 
 
 class Vector(Protocol):
@@ -72,7 +72,7 @@ class StoredVector(Weighed):
     Raises CorruptDataError where a chunk is damaged or missing, StorageError where the disk is full.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         self._path = path
 
     def __reduce__(self) -> Any:
@@ -82,11 +82,9 @@ class StoredVector(Weighed):
     def _array(self) -> zarr.Array:
         try:
             with whole_metadata(str(self._path)):
-                found = zarr.open_array(str(self._path), mode="r+")
+                return open_for_writing(str(self._path))
         except FileNotFoundError:
             raise CorruptDataError(f"{self._path}: is missing") from None
-        assert isinstance(found, zarr.Array)
-        return found
 
     def require_whole(self) -> None:
         """Reads all of it. Raises CorruptDataError."""
@@ -103,7 +101,13 @@ class StoredVector(Weighed):
 
     def write(self, start: int, values: np.ndarray) -> None:
         with storage_errors(str(self._path)):
-            self._array[start : start + len(values)] = values
+            if isinstance(self._path, URLPath):
+                again(str(self._path), lambda: self._put(start, values))
+            else:
+                self._put(start, values)
+
+    def _put(self, start: int, values: np.ndarray) -> None:
+        self._array[start : start + len(values)] = values
 
     def take(self, ids: np.ndarray) -> np.ndarray:
         parts = np.split(ids, np.flatnonzero(np.diff(ids // self._checked.chunk_rows)) + 1)
@@ -116,13 +120,13 @@ class StoredVector(Weighed):
         return self.read(start, start + len(rows))
 
     def remove(self) -> None:
-        shutil.rmtree(self._path, ignore_errors=True)
+        remove_tree(self._path)
 
 
 class Vectors:
     """Makes vectors of rows that come in these blocks; folder: of arrays, None where they are held."""
 
-    def __init__(self, blocks: Sequence[Block], folder: Path | None) -> None:
+    def __init__(self, blocks: Sequence[Block], folder: Place | None) -> None:
         self._n, self._chunk = blocks[-1][1], blocks[0][1]
         self._folder = folder
 
@@ -135,7 +139,7 @@ class Vectors:
             self._folder.mkdir(parents=True, exist_ok=True)
             if keeps and (self._folder / name / "zarr.json").exists():
                 return StoredVector(self._folder / name)
-            shutil.rmtree(self._folder / name, ignore_errors=True)
+            remove_tree(self._folder / name)
             group = zarr.open_group(str(self._folder), mode="a")
             create_array(group, name, shape=shape, chunks=(self._chunk, *columns), dtype=dtype)
         return StoredVector(self._folder / name)

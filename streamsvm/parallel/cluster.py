@@ -8,11 +8,9 @@ all that a lost scheduler knew of by `Remote`, where another one is waited for (
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -22,7 +20,7 @@ from uuid import uuid4
 from dask.sizeof import sizeof
 from distributed import Client, KilledWorker
 
-from streamsvm.errors import ClusterError, ConfigError
+from streamsvm.errors import ClusterError, ConfigError, StreamSVMError
 from streamsvm.events import Events, Warned, ignore
 from streamsvm.parallel.arrivals import INLINE_BYTES, Arrivals, Remote
 from streamsvm.parallel.clients import (
@@ -35,9 +33,11 @@ from streamsvm.parallel.clients import (
     warnings_alone,
 )
 from streamsvm.parallel.contact import Contact, address_of, brief, disconnect, lacking
-from streamsvm.parallel.engine import Engine, Later, merged_by_level, name_of
+from streamsvm.parallel.engine import Engine, Later, Reduced, merged_by_level, name_of, several
 from streamsvm.parallel.heaps import in_worker
+from streamsvm.parallel.reads import with_reads
 from streamsvm.progress import Meter
+from streamsvm.storage.paths import Place, URLPath
 
 T = TypeVar("T")
 LOST = (CancelledError, KilledWorker, OSError)  # what a client hears of a worker that is gone
@@ -48,6 +48,8 @@ MOST_TOGETHER, TASKS_A_SLOT = (
     8,
     32,
 )  # pieces of work in one task, and the fewest tasks by which slots end together
+# fewest tasks of a reduction for each slot; each has three: its own, what it tells, what is merged
+REDUCED_A_SLOT = 4
 
 
 def open_cluster(
@@ -179,6 +181,11 @@ class ClusterEngine(Engine):
             return [Later(read, *job) for job in jobs]
         return self._tasks(read, jobs)
 
+    def release(self, values: Iterable[Any]) -> None:
+        for value in values:
+            if isinstance(value, Remote):
+                value.forget()
+
     def map_reduce(
         self,
         fn: Callable[..., Any],
@@ -189,7 +196,12 @@ class ClusterEngine(Engine):
         phase: str = "map",
         events: Events = ignore,
     ) -> tuple[list[Any], Any]:
-        both = self._tasks(fn, [(*shared, *job) for job in zip(items, *more, strict=True)])
+        jobs = list(zip(items, *more, strict=True))
+        if (together := self._in_one(jobs)) > 1:
+            several_of, few = Reduced(fn, merge), several(jobs, together)
+            owns, merged = self.map_reduce(several_of, merge, few, shared=shared, phase=phase, events=events)
+            return list(chain.from_iterable(owns)), merged
+        both = self._tasks(fn, [(*shared, *job) for job in jobs])
         owns = self._tasks(_first, [(pair,) for pair in both])
         parts = self._consumed(partial(_merge_seconds, merge), list(zip(both[::2], both[1::2], strict=False)))
         parts += self._consumed(_second, [(pair,) for pair in both[len(both) // 2 * 2 :]])
@@ -202,9 +214,17 @@ class ClusterEngine(Engine):
                 found += arrivals.take(len(arrivals))
         return found, self._first_result([merged])
 
-    def require_folder(self, folder: Path) -> None:
-        with tempfile.NamedTemporaryFile(dir=folder) as file:
-            seen = self._contact.ask(lambda client: client.run(os.path.exists, file.name))
+    def _in_one(self, jobs: Sequence[tuple[Any, ...]]) -> int:
+        """How many neighbours of a reduction one task has: a power of two, so that the tree stays as it is. One by one
+        where workers hold what jobs are given, as neighbours may be apart."""
+        if not jobs or any(isinstance(arg, Remote | Later) for arg in jobs[0]):
+            return 1
+        most = len(jobs) // (REDUCED_A_SLOT * self.slots)
+        return 1 << max(0, most.bit_length() - 1)
+
+    def require_folder(self, folder: Place) -> None:
+        with _probe(folder) as probe:
+            seen = self._contact.ask(lambda client: client.run(_sees, probe))
         blind = [address for address, sees in seen.items() if not sees]
         if blind:
             raise ConfigError(
@@ -244,11 +264,10 @@ class ClusterEngine(Engine):
 
     def _tasks(self, fn: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[Remote]:
         """fn(*job) of each job, under way; arguments too large to go with a task are sent to the workers first."""
+        fn, jobs = with_reads(fn, jobs)
         sent = iter(self._scatter([arg for job in jobs for arg in job if self._is_large(arg)]))
 
         def there(arg: Any) -> Any:
-            if isinstance(arg, Later):
-                return self._tasks(arg.read, [arg.args])[0]
             return next(sent) if self._is_large(arg) else arg
 
         ready = [tuple(map(there, job)) for job in jobs]
@@ -318,6 +337,28 @@ class ClusterEngine(Engine):
                     task.forget()
                 self._contact.renew()
         raise AssertionError("unreachable")
+
+
+@contextmanager
+def _probe(folder: Place) -> Iterator[Place]:
+    """A file in a folder, for a moment."""
+    probe = folder / f".{uuid4().hex}"
+    if isinstance(probe, URLPath):
+        probe.write_bytes(b"")
+    else:
+        probe.touch(exist_ok=False)
+    try:
+        yield probe
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _sees(probe: Place) -> bool:
+    """Whether a worker reaches what this process does."""
+    try:
+        return probe.exists()
+    except StreamSVMError:  # it has not the package, or may not
+        return False
 
 
 def _first(pair: Any) -> Any:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from functools import lru_cache, partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -21,6 +20,7 @@ from streamsvm.parallel.imports import uncollected
 from streamsvm.parallel.machine import cores
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.progress import Meter
+from streamsvm.storage.paths import Place
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class Later:
         self.read, self.args = read, args
 
     def __call__(self) -> Any:
-        return self.read(*self.args)
+        return call(self.read, *self.args)
 
 
 class Engine:
@@ -122,6 +122,9 @@ class Engine:
         """
         return [Later(read, *shared, *job) for job in zip(items, *more, strict=True)]
 
+    def release(self, values: Iterable[Any]) -> None:
+        """Workers may let go of what `share` or `hold` gave; where it is wanted again, it is made again."""
+
     def wide(self, count: int) -> tuple[int, int]:
         """(threads of a task, window) for `count` large tasks: few ones come one after the other on all threads."""
         return (self.threads, 1) if count < 4 * self.threads else (1, 16 * self.threads)
@@ -134,7 +137,7 @@ class Engine:
         """(memory limit of the process that runs tasks in bytes, None where it has none; its threads)."""
         return None, self.threads
 
-    def require_folder(self, folder: Path) -> None:
+    def require_folder(self, folder: Place) -> None:
         """Raises ConfigError where tasks would not see a folder of this process."""
 
     def close(self) -> None:
@@ -232,6 +235,26 @@ def merged_in_tree(merge: Callable[[T, T], T], parts: Iterable[T]) -> T:
         right = trees.pop()
         trees.append(merge(trees.pop(), right))
     return trees[0]
+
+
+class Reduced:
+    """fn of several neighbours of a `map_reduce`: what each of them tells, and their parts merged in their own tree."""
+
+    def __init__(self, fn: Callable[..., tuple[Any, Any]], merge: Callable[[Any, Any], Any]) -> None:
+        self._fn, self._merge, self.__name__ = fn, merge, name_of(fn)
+
+    def __call__(self, *args: Any) -> tuple[list[Any], Any]:
+        *shared, jobs = args
+        owns: list[Any] = []
+
+        def parts() -> Iterator[Any]:
+            for job in jobs:
+                own, part = self._fn(*shared, *job)
+                owns.append(own)
+                yield part
+
+        merged = merged_in_tree(self._merge, parts())  # fills owns
+        return owns, merged
 
 
 def merged_by_level(merge: Callable[[list[tuple[T, T]]], list[T]], parts: list[T]) -> T:

@@ -21,11 +21,15 @@ def process_bytes() -> int:
     return rss_bytes() + 64 * MiB
 
 
+def fits_memory(limit_bytes: int | None, needed_bytes: int) -> bool:
+    """Whether this much fits beside what the process holds already."""
+    return process_bytes() + needed_bytes <= (limit_bytes or free_bytes())
+
+
 def require_memory(limit_bytes: int | None, needed_bytes: int, what: str) -> None:
     """Raises MemoryLimitError where this much does not fit beside what the process holds already."""
-    limit = limit_bytes or free_bytes()
-    total = process_bytes() + needed_bytes
-    if total > limit:
+    if not fits_memory(limit_bytes, needed_bytes):
+        limit, total = limit_bytes or free_bytes(), process_bytes() + needed_bytes
         raise MemoryLimitError(
             f"a memory limit of {human_bytes(limit)} is too small for {what}: give at least {-(-total // MiB)} MiB"
         )

@@ -12,11 +12,12 @@ from functools import partial
 import cloudpickle
 import numpy as np
 import pytest
-from cases import SOLVERS, VARIANTS, config
+from cases import SOLVERS, VARIANTS, WITHOUT_LABELS, config
 from dask.sizeof import sizeof
 from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker
 from making import samples, write
 
+from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.verify import check
@@ -31,8 +32,10 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.open import open_engine
 from streamsvm.predict import evaluate, predict_blocks
 from streamsvm.train import graph_of, plan, train, train_in_memory
+from streamsvm.training import alfpgm
 
 SLOW = pytest.mark.slow
+MADE = (*SOLVERS, *WITHOUT_LABELS, "squared losses", "nu")
 FAST = ("dcsvm early", "cutting-plane", "alfpgm")
 pytestmark = pytest.mark.timeout(300)
 N, D = 900, 4
@@ -101,6 +104,25 @@ class TestEngine:
         shared, held = engine.share(large), engine.hold(np.copy, [large] * 3)
         assert list(engine.map(_dot, held, [large] * 3, shared=(shared,))) == [1e5 * 2] * 3
         assert not any(isinstance(arg, np.ndarray) for args in submitted for arg in args)
+
+    def test_what_workers_have_no_room_for_is_read_by_the_task_that_uses_it(self, engine, monkeypatch):
+        submitted, submit = [], engine._client.map
+        monkeypatch.setattr(
+            engine._client,
+            "map",
+            lambda fn, *args, **more: submitted.append(len(more["key"])) or submit(fn, *args, **more),
+        )
+        monkeypatch.setattr(engine, "_memory_bytes", lambda: 1.0)
+        large = engine.share(np.ones(100_000))
+        held = engine.hold(np.multiply, range(3), shared=(large,), nbytes=1e6)
+        assert submitted == []
+        assert list(engine.map(_dot, held, [np.ones(100_000)] * 3, shared=(np.ones(100_000),))) == [
+            1e5 + x * 1e5 for x in range(3)
+        ]
+        assert sum(submitted) == 3
+        halves = engine.hold(np.take, held, [np.arange(50_000)] * 3, nbytes=1e6)  # of what is read itself
+        assert list(engine.map(np.sum, halves)) == [5e4 * x for x in range(3)]
+        assert sum(submitted) == 6
 
     def test_tasks_are_named_after_what_they_do(self, engine):
         list(engine.map(_times, [1], [2], shared=(3,)))
@@ -234,7 +256,8 @@ def fit_config(name: str, **where):
 
 
 @pytest.mark.parametrize(
-    "name", [name if name == "dcsvm" else pytest.param(name, marks=SLOW) for name in SOLVERS]
+    "name",
+    [name if name == "dcsvm" else pytest.param(name, marks=SLOW) for name in MADE],
 )
 def test_the_model_is_that_of_threads(name, store, cluster, tmp_path):
     reports, decisions = [], []
@@ -273,6 +296,18 @@ def test_cutting_planes_send_nothing_of_each_row(store, cluster, tmp_path, monke
     report = train(store, there, model_path=tmp_path / "m.zarr")
     assert report["passes"] > 3
     assert not [value for value in sent if isinstance(value, np.ndarray) and len(value) > D + 1]
+
+
+@pytest.mark.parametrize("task", ["regress", "oneclass"])
+def test_numbers_and_one_class_by_planes_are_those_of_threads(task, cluster, tmp_path):
+    X = data()[0]
+    store = write(tmp_path / "s.zarr", Rows(X), 3 * X[:, 0] + X[:, 1] ** 2, step=N, chunk_rows=300)
+    options = {"task": task, "solver": "cutting-plane", "cutting_plane": {"landmarks": 30}, "tol": 1e-2}
+    models = [
+        train_in_memory(store, build_config(("t", options | {"kernel": {"gamma": 0.5}} | where)))[0]
+        for where in ({"threads": 2}, {"scheduler": cluster.scheduler_address})
+    ]
+    np.testing.assert_array_equal(*(model.decision_function(Rows(X)) for model in models))
 
 
 @pytest.mark.slow  # processes that have to be waited for
@@ -326,6 +361,21 @@ def test_many_pairs_of_classes(cluster, tmp_path):
         for where in ({"threads": 2}, {"scheduler": cluster.scheduler_address})
     ]
     assert objectives[1] == pytest.approx(objectives[0], rel=1e-6)
+
+
+@pytest.mark.slow  # workers that import and compile what tasks need
+def test_rows_that_the_leading_process_has_no_memory_for(cluster, store, tmp_path, monkeypatch):
+    """Models of threads and of any number of workers are equal to the last bit."""
+    monkeypatch.setattr(alfpgm, "fits_memory", lambda limit_bytes, needed_bytes: False)
+    monkeypatch.setattr(alfpgm, "PART_BYTES", 1)
+    found = []
+    there = {"scheduler": cluster.scheduler_address}
+    for where, share in (({"threads": 2}, 0.0), (there, 0.3), ({"workers": 1}, 0.0)):
+        monkeypatch.setattr("streamsvm.parallel.cluster.HELD_SHARE", share)  # of workers' memory, for rows
+        train(store, fit_config("alfpgm", **where), model_path=tmp_path / f"{len(found)}.zarr")
+        found.append(load_model(tmp_path / f"{len(found)}.zarr").decision_function(Rows(data()[0])))
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])
 
 
 @pytest.mark.slow  # workers that import and compile what tasks need

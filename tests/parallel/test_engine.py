@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from streamsvm.events import Events, Progress
-from streamsvm.parallel.engine import Engine, merged_by_level, merged_in_tree
+from streamsvm.parallel.engine import Engine, Reduced, Serial, merged_by_level, merged_in_tree, several
 
 
 def test_results_come_in_the_order_of_the_items():
@@ -110,6 +110,21 @@ def test_an_engine_with_other_threads_leaves_the_first_as_it_is():
     given = Engine(2)
     assert (given.on(1).threads, given.threads) == (1, 2)
     assert list(given.on(1).map(str, range(3))) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("together", [2, 4, 8])
+def test_neighbours_that_one_task_merges_leave_the_tree_as_it_is(together):
+    def fn(base: int, x: int) -> tuple[int, str]:
+        return base - x, str(x)
+
+    def merge(a: str, b: str) -> str:
+        return f"({a} {b})"
+
+    for n in range(1, 40):
+        alone = Serial().map_reduce(fn, merge, range(n), shared=(100,))
+        jobs = [(x,) for x in range(n)]
+        owns, merged = Serial().map_reduce(Reduced(fn, merge), merge, several(jobs, together), shared=(100,))
+        assert (sum(owns, []), merged) == alone
 
 
 def test_a_blas_that_is_loaded_after_the_engine_was_opened_is_serial_too():

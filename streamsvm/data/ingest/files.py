@@ -24,7 +24,8 @@ from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, ignore
-from streamsvm.storage.atomic import local_path, storage_errors
+from streamsvm.storage.atomic import storage_errors
+from streamsvm.storage.paths import local_path
 from streamsvm.storage.place import require_place
 
 SHUFFLE = 0x5F1E  # a stream of its own: labels that a user drew from the plain seed must not line up with it
