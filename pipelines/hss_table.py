@@ -43,8 +43,9 @@ from tables import Bytes, Factor, Seconds, Share, Table
 
 from streamsvm import HSSSVC, Store
 from streamsvm.data.rows import Rows
+from streamsvm.hss.budget import HSSOptions
 from streamsvm.hss.compress import Tolerances
-from streamsvm.hss.kernel_matrix import HSSOptions, approximate, estimated_errors
+from streamsvm.hss.kernel_matrix import approximate, estimated_errors
 from streamsvm.kernels.distance import RBF
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems.dual import KernelDual
@@ -232,7 +233,7 @@ def scaling(bench: Bench) -> list[Table]:
             for name, s in zip(("compression", "factorisation", "solve"), np.diff(lap), strict=True)
         }
         record["bytes a row"] = (matrix.nbytes + inverse.nbytes) // n
-        record["mean rank of leaves"] = float(matrix.H.ranks()[-1].mean())
+        record["mean rank of leaves"] = float(matrix.ranks()[-1].mean())
         records.append(record)
     logs = np.log([float(record["rows"]) for record in records])
     checks = []
@@ -259,7 +260,7 @@ def errors(bench: Bench) -> list[Table]:
                 inverse = matrix.shifted(100.0, engine)
                 found = estimated_errors(kernel, X.take(order), matrix, inverse, 0, engine.threads)
                 record |= {f"{name}: product": found["product_error"], "solve": found["solve_error"]}
-                record["largest rank"] = int(max(ranks.max() for ranks in matrix.H.ranks()))
+                record["largest rank"] = int(max(ranks.max() for ranks in matrix.ranks()))
             records.append(record)
     return [Table("Errors over tolerances", records)]
 
@@ -270,8 +271,8 @@ def picture(bench: Bench) -> list[Table]:
     for h in WIDTHS:
         options = HSSOptions(Tolerances(1e-3, 1e-3, 300, None))
         _, matrix = approximate(RBF(1 / (2 * h * h)), X, options, engine)
-        ranks = matrix.H.ranks()
-        write_plot(rank_blocks(matrix.H.tree.n, [level.tolist() for level in ranks]), f"hss-{h:g}.svg")
+        ranks = matrix.ranks()
+        write_plot(rank_blocks(matrix.tree.n, [level.tolist() for level in ranks]), f"hss-{h:g}.svg")
         levels = {f"level {i + 1}": f"{r.mean():.0f}, {r.max()}" for i, r in enumerate(ranks)}
         records.append({"h": h, "landmarks explain": Share(matrix.explained)} | levels)
     return [Table("Ranks by level, mean and largest", records)]

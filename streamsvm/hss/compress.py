@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
 
 from streamsvm.events import Events, ignore
 from streamsvm.hss.matrix import HSSMatrix
-from streamsvm.hss.tree import ClusterTree
+from streamsvm.hss.tree import ClusterTree, level_of
 from streamsvm.parallel.engine import Engine
 
 COLUMNS = (
@@ -26,6 +26,7 @@ JITTERS = (1e-8, 1e-6, 1e-4, 1e-2, 1.0, 1e3)  # of the largest entry, where a sk
 TINY = 1e-290  # a first pivot below it is zero: its inverse would overflow
 
 Entries = Callable[[np.ndarray, np.ndarray], np.ndarray]
+OnLevel = Callable[[int, int, np.ndarray], None]
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,25 @@ class Sampling(NamedTuple):
     ids: np.ndarray  # (n, k) neighbours of each row, as `nearest_neighbours` finds them; -1: none
     sq_distances: np.ndarray  # (n, k)
     seed: list[int]
+    rows: np.ndarray | None = None  # that these are, rising, where they are not all
+
+    def among(self, rows: np.ndarray) -> Sampling:
+        """Of these rows alone, which rise."""
+        return Sampling(self.ids[rows], self.sq_distances[rows], self.seed, rows)
+
+    def of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Neighbours of these rows, and squared distances."""
+        at = rows if self.rows is None else np.searchsorted(self.rows, rows)
+        return self.ids[at], self.sq_distances[at]
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes of a tree by level, the lowest first; below: skeletons of those under them."""
+
+    tree: ClusterTree
+    levels: Sequence[range]
+    below: dict[int, np.ndarray]
 
 
 def compress(
@@ -66,7 +86,7 @@ def compress(
     engine: Engine,
     *,
     events: Events = ignore,
-    on_level: Callable[[int, int, np.ndarray], None] = lambda level, nbytes, ranks: None,
+    on_level: OnLevel = lambda level, nbytes, ranks: None,
 ) -> HSSMatrix:
     """The symmetric matrix entries(rows, columns) approximated, ids in tree order.
 
@@ -74,35 +94,48 @@ def compress(
     below. on_level(level, bytes so far, ranks) is called after each level, the leaves' first; what it raises ends the
     compression.
     """
+    shared = engine.share(entries), engine.share(sampling)
+    nodes = Nodes(tree, tree.levels(), {})
+    return compress_nodes(shared, nodes, tolerances, engine, events=events, on_level=on_level)[0]
+
+
+def compress_nodes(
+    shared: tuple[Any, Any],
+    nodes: Nodes,
+    tolerances: Tolerances,
+    engine: Engine,
+    *,
+    events: Events = ignore,
+    on_level: OnLevel = lambda level, nbytes, ranks: None,
+) -> tuple[HSSMatrix, dict[int, np.ndarray]]:
+    """The blocks of some nodes, and all skeletons; shared: entries and sampling, as the engine shares them."""
     dtype, every = tolerances.dtype, partial(engine.map, events=events, window=16 * engine.slots)
-    values, near = engine.share(entries), engine.share(sampling)
-    skeletons: list[np.ndarray] = [np.empty(0, np.intp)] * tree.size
-    matrix = HSSMatrix(
-        tree, [], [np.empty((0, 0))] * (tree.size - 1), [np.empty((0, 0))] * (2**tree.depth - 1)
-    )
+    tree, skeletons = nodes.tree, dict(nodes.below)
+    matrix = HSSMatrix(tree, {}, {}, {})
 
     def own(node: int) -> np.ndarray:
         if tree.is_leaf(node):
             return np.arange(*tree.span(node))
         return np.concatenate([skeletons[2 * node + 1], skeletons[2 * node + 2]])
 
-    for number in range(tree.depth, -1, -1):
-        level = tree.level(number)
+    for level in nodes.levels:
+        number = level_of(level.start)
         phase = f"compress level {number}"
         if number == tree.depth:
             leaves = [own(leaf) for leaf in level]
-            matrix.D.extend(every(partial(_block, dtype), leaves, leaves, shared=(values,), phase=phase))
+            blocks = every(partial(_block, dtype), leaves, leaves, shared=shared[:1], phase=phase)
+            matrix.D.update(zip(level, blocks, strict=True))
         else:
             left, right = ([skeletons[2 * node + side] for node in level] for side in (1, 2))
-            blocks = every(partial(_block, dtype), left, right, shared=(values,), phase=phase)
-            matrix.B[level.start : level.stop] = blocks
+            blocks = every(partial(_block, dtype), left, right, shared=shared[:1], phase=phase)
+            matrix.B.update(zip(level, blocks, strict=True))
         if number > 0:
             basis = partial(_basis, tree, tolerances)
-            found = every(basis, level, map(own, level), shared=(values, near), phase=phase)
+            found = every(basis, level, map(own, level), shared=shared, phase=phase)
             for node, (skeleton, P) in zip(level, found, strict=True):
-                skeletons[node], matrix.P[node - 1] = skeleton, P
+                skeletons[node], matrix.P[node] = skeleton, P
             on_level(number, matrix.nbytes, np.array([len(skeletons[node]) for node in level]))
-    return matrix
+    return matrix, skeletons
 
 
 def _block(dtype: np.dtype, entries: Entries, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -130,7 +163,7 @@ class _Columns:
         self._start, self._stop = tree.span(node)
         self.outside = tree.n - (self._stop - self._start)
         self._rng = np.random.default_rng([*sampling.seed, node])
-        ids, sq_distances = sampling.ids[own], sampling.sq_distances[own]
+        ids, sq_distances = sampling.of(own)
         is_far = (ids >= 0) & ((ids < self._start) | (ids >= self._stop))
         ids = ids[is_far][np.argsort(sq_distances[is_far], kind="stable")]
         self._near = ids[np.sort(np.unique(ids, return_index=True)[1])]

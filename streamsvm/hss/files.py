@@ -1,56 +1,184 @@
-"""A compressed kernel matrix and its factor as arrays, to be saved and loaded."""
+"""A compressed kernel matrix and its factor as arrays, to be saved and loaded: whole, or a file for each subtree."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from streamsvm.hss.kernel_matrix import KernelMatrix, ShiftedKernel
+from streamsvm.hss.kernel_matrix import AnyInverse, AnyKernel, KernelMatrix, ShiftedKernel
 from streamsvm.hss.matrix import HSSMatrix
+from streamsvm.hss.spread import SpreadInverse, SpreadKernel, Subtree, spread_again
 from streamsvm.hss.tree import ClusterTree
 from streamsvm.hss.ulv import ULVFactor, ULVNode
+from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.sizes import Weighed
 
 
 @dataclass(frozen=True)
 class Factorisation:
-    """K(X, X) compressed, its rows those of X in this order, and the factor of K + beta I."""
+    """K(X, X) compressed, its rows those of X in this order, and the factor of K + beta I.
+
+    Of a tree of several subtrees the state has what is above them; each of them has a `SubtreeFactorisation`.
+    """
 
     kind: ClassVar[str] = "hss"
     order: np.ndarray
-    matrix: KernelMatrix
-    inverse: ShiftedKernel
+    matrix: AnyKernel
+    inverse: AnyInverse
     key: str = ""  # of the data and options that it was made from
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        H, nodes = self.matrix.H, self.inverse.factor.nodes
-        arrays = {"order": self.order, "Z": self.matrix.Z, "W": self.inverse.W, "inner": self.inverse.inner}
-        lists = {"D": H.D, "P": H.P, "B": H.B} | {
-            name: [getattr(node, name) for node in nodes] for name in ("Linv", "Q", "R")
-        }
-        for name, blocks in lists.items():
-            arrays |= _packed(name, blocks)
-        return arrays, {
-            "n": H.tree.n,
-            "depth": H.tree.depth,
-            "explained": self.matrix.explained,
-            "beta": self.inverse.factor.beta,
-            "key": self.key,
-        }
+        matrix, inverse = self.matrix, self.inverse
+        H = matrix.H if isinstance(matrix, KernelMatrix) else matrix.top
+        factor = inverse.factor if isinstance(inverse, ShiftedKernel) else inverse.top
+        arrays = {"order": self.order, "inner": inverse.inner}
+        if H.tree.cut:
+            arrays |= _state(H.part(H.tree.above), factor.part(H.tree.above))
+        else:
+            assert isinstance(matrix, KernelMatrix)
+            assert isinstance(inverse, ShiftedKernel)
+            arrays |= {"Z": matrix.Z, "W": inverse.W} | _state(H, factor)
+        attrs = _attrs(H.tree) | {"explained": matrix.explained, "beta": inverse.beta, "key": self.key}
+        return arrays, attrs
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Factorisation:
-        H = HSSMatrix(ClusterTree(attrs["n"], attrs["depth"]), *(_unpacked(name, arrays) for name in "DPB"))
-        blocks = zip(*(_unpacked(name, arrays) for name in ("Linv", "Q", "R")), strict=True)
-        factor = ULVFactor(H, attrs["beta"], [ULVNode(*node) for node in blocks])
-        order, Z, W, inner = (np.asarray(arrays[name]) for name in ("order", "Z", "W", "inner"))
-        n, m = attrs["n"], Z.shape[1]
-        if not (len(order) == len(Z) == n and W.shape == Z.shape and inner.shape == (m, m)):
-            raise ValueError(f"order, Z, W and inner do not agree with each other and with {n} rows")
+        tree = _tree(attrs)
+        H, factor = _blocks(arrays, tree, attrs["beta"], tree.above if tree.cut else range(tree.size))
+        order, inner = (np.asarray(arrays[name]) for name in ("order", "inner"))
+        m = len(inner)
+        Z, W = (
+            (np.empty((0, m), np.float32),) * 2 if tree.cut else (np.asarray(arrays[name]) for name in "ZW")
+        )
+        rows = 0 if tree.cut else tree.n
+        if not (len(order) == tree.n and len(Z) == rows and W.shape == Z.shape and inner.shape == (m, m)):
+            raise ValueError(f"order, Z, W and inner do not agree with each other and with {tree.n} rows")
+        if m != Z.shape[1]:
+            raise ValueError(f"inner is of {m} landmarks, Z of {Z.shape[1]}")
         matrix = KernelMatrix(H, Z, attrs["explained"])
         return cls(order, matrix, ShiftedKernel(factor, W, inner), attrs["key"])
+
+    def parts(self, engine: Engine) -> Sequence[Any]:
+        """A `SubtreeFactorisation` of each subtree, for an engine's tasks."""
+        matrix, inverse = self.matrix, self.inverse
+        if isinstance(matrix, SpreadKernel):
+            assert isinstance(inverse, SpreadInverse)
+            return engine.hold(_of_subtree, matrix.subtrees, inverse.subtrees, shared=(self.key,))
+        assert isinstance(inverse, ShiftedKernel)
+        found = []
+        for root in self.matrix.tree.roots:
+            nodes, rows = list(matrix.tree.below(root)), slice(*matrix.tree.span(root))
+            blocks = Subtree(root, matrix.H.part(nodes), matrix.Z[rows])
+            factors = Subtree(root, inverse.factor.part(nodes), inverse.W[rows])
+            found.append(SubtreeFactorisation(blocks, factors, self.key))
+        return found
+
+    def joined(self, parts: Sequence[SubtreeFactorisation]) -> Factorisation:
+        """What is above, with all subtrees, in this process."""
+        assert isinstance(self.matrix, KernelMatrix)
+        assert isinstance(self.inverse, ShiftedKernel)
+        H, factor = self.matrix.H, self.inverse.factor
+        for part in parts:
+            assert isinstance(part.blocks.made, HSSMatrix)
+            assert isinstance(part.factors.made, ULVFactor)
+            H, factor = H.with_part(part.blocks.made), factor.with_part(part.factors.made)
+        Z = np.concatenate([part.blocks.features for part in parts])
+        W = np.concatenate([part.factors.features for part in parts])
+        inverse = ShiftedKernel(factor, W, self.inverse.inner)
+        return Factorisation(self.order, KernelMatrix(H, Z, self.matrix.explained), inverse, self.key)
+
+    def spread(self, parts: Sequence[Any], engine: Engine) -> Factorisation:
+        """What is above, with subtrees that the workers of a cluster hold."""
+        assert isinstance(self.matrix, KernelMatrix)
+        assert isinstance(self.inverse, ShiftedKernel)
+        blocks, factors = (engine.hold(own, parts) for own in (_blocks_of, _factors_of))
+        matrix, inverse = spread_again(
+            (self.matrix.H, self.inverse.factor),
+            (blocks, factors),
+            self.inverse.inner,
+            self.matrix.explained,
+            engine,
+        )
+        engine.release(parts)
+        return Factorisation(self.order, matrix, inverse, self.key)
+
+
+@dataclass(frozen=True)
+class SubtreeFactorisation(Weighed):
+    """Blocks and factors of the nodes of a subtree, and features of its rows."""
+
+    kind: ClassVar[str] = "hss-subtree"
+    blocks: Subtree
+    factors: Subtree
+    key: str = ""
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        H, factor = self.blocks.made, self.factors.made
+        assert isinstance(H, HSSMatrix)
+        assert isinstance(factor, ULVFactor)
+        arrays = {"Z": self.blocks.features, "W": self.factors.features} | _state(H, factor)
+        return arrays, _attrs(H.tree) | {"root": self.blocks.root, "beta": factor.beta, "key": self.key}
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> SubtreeFactorisation:
+        tree, root = _tree(attrs), attrs["root"]
+        if root not in tree.roots:
+            raise ValueError(f"found the subtree of node {root}, expected one of {tree.roots}")
+        H, factor = _blocks(arrays, tree, attrs["beta"], sorted(tree.below(root)))
+        Z, W = (np.asarray(arrays[name]) for name in "ZW")
+        start, stop = tree.span(root)
+        if not (len(Z) == stop - start and W.shape == Z.shape):
+            raise ValueError(f"Z and W do not agree with each other and with {stop - start} rows")
+        return cls(Subtree(root, H, Z), Subtree(root, factor, W), attrs["key"])
+
+
+def _of_subtree(key: str, blocks: Subtree, factors: Subtree) -> SubtreeFactorisation:
+    return SubtreeFactorisation(blocks, factors, key)
+
+
+def _blocks_of(part: SubtreeFactorisation) -> Subtree:
+    return part.blocks
+
+
+def _factors_of(part: SubtreeFactorisation) -> Subtree:
+    return part.factors
+
+
+def _attrs(tree: ClusterTree) -> dict[str, Any]:
+    return {"n": tree.n, "depth": tree.depth, "cut": tree.cut}
+
+
+def _tree(attrs: Mapping[str, Any]) -> ClusterTree:
+    return ClusterTree(attrs["n"], attrs["depth"], attrs.get("cut", 0))
+
+
+def _state(H: HSSMatrix, factor: ULVFactor) -> dict[str, np.ndarray]:
+    """The blocks of each kind, by number of their node."""
+    nodes = [node for _, node in sorted(factor.nodes.items())]
+    lists = {name: [block for _, block in sorted(getattr(H, name).items())] for name in "DPB"}
+    lists |= {name: [getattr(node, name) for node in nodes] for name in ("Linv", "Q", "R")}
+    arrays: dict[str, np.ndarray] = {}
+    for name, blocks in lists.items():
+        arrays |= _packed(name, blocks)
+    return arrays
+
+
+def _blocks(
+    arrays: Mapping[str, Any], tree: ClusterTree, beta: float, nodes: Iterable[int]
+) -> tuple[HSSMatrix, ULVFactor]:
+    """What `_state` made of these nodes, whose numbers rise."""
+    nodes = list(nodes)
+    of = {
+        "D": [node for node in nodes if tree.is_leaf(node)],
+        "P": [node for node in nodes if node > 0],
+        "B": [node for node in nodes if not tree.is_leaf(node)],
+    }
+    H = HSSMatrix(tree, *(dict(zip(own, _unpacked(name, arrays), strict=True)) for name, own in of.items()))
+    blocks = zip(*(_unpacked(name, arrays) for name in ("Linv", "Q", "R")), strict=True)
+    return H, ULVFactor(tree, beta, {i: ULVNode(*own) for i, own in zip(nodes, blocks, strict=True)})
 
 
 def _packed(name: str, blocks: list[np.ndarray]) -> dict[str, np.ndarray]:

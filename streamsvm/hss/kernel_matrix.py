@@ -8,46 +8,30 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.rows import Rows
-from streamsvm.errors import MemoryLimitError
 from streamsvm.events import Events, ignore
-from streamsvm.hss.compress import Sampling, Tolerances, compress
-from streamsvm.hss.matrix import HSSMatrix
+from streamsvm.hss.budget import Budget, HSSOptions
+from streamsvm.hss.compress import Sampling, compress
+from streamsvm.hss.landmarks import (
+    STRIP_ROWS,
+    Landmarks,
+    Remainder,
+    column_strips,
+    partial_products,
+    subtract_product,
+    woodbury,
+)
+from streamsvm.hss.matrix import HSSMatrix, fullness, shapes_of
 from streamsvm.hss.neighbours import nearest_neighbours
+from streamsvm.hss.spread import SpreadInverse, SpreadKernel, spread_kernel
 from streamsvm.hss.tree import ClusterTree, order_rows, principal_direction
 from streamsvm.hss.ulv import ULVFactor, factorise
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.memory import MiB, process_bytes
-from streamsvm.parallel.sizes import Weighed
-from streamsvm.parallel.strips import strips
-from streamsvm.storage.human import human_bytes
 
 TREES = 8  # random trees that find neighbours: on ijcnn1 they know 98 % of the nearest 16
-WORTH = 0.5  # share of the trace that landmarks must explain to be used: they cost each product n x landmarks
-RANK_TOL = 1e-10  # of the largest eigenvalue: landmarks' values are float64
 NOISE = 1e-6  # of the diagonal: rounding of the landmarks' float32 features in what they leave
-STRIP_ROWS, STRIP_COLUMNS = 4096, 64  # of Z at a time
 PROBES = 4  # random vectors, and
 PROBED_ROWS = 300  # rows of the product, by which errors are estimated
-
-
-@dataclass(frozen=True)
-class HSSOptions:
-    """The tolerances (atol over the mean of K's diagonal), rows of a leaf, neighbours of a row, landmarks (0: none).
-
-    single: matrix and factor are float32.
-    """
-
-    tolerances: Tolerances
-    leaf_rows: int = 128
-    neighbours: int = 32
-    landmarks: int = 256
-    seed: int = 0
-    single: bool = False
-
-    @property
-    def dtype(self) -> np.dtype:
-        return np.dtype(np.float32 if self.single else np.float64)
 
 
 @dataclass(frozen=True)
@@ -63,14 +47,32 @@ class KernelMatrix:
     explained: float  # share of the trace
 
     @property
+    def tree(self) -> ClusterTree:
+        return self.H.tree
+
+    @property
     def nbytes(self) -> int:
         return self.H.nbytes + self.Z.nbytes
+
+    @property
+    def landmarks(self) -> int:
+        return self.Z.shape[1]
+
+    def ranks(self) -> list[np.ndarray]:
+        """Ranks of the nodes, level by level from the top; the root has none."""
+        return self.H.ranks()
+
+    def fullness(self, max_rank: int) -> float:
+        """Mean over nodes of the rank over the largest possible one."""
+        return fullness(shapes_of(self.H.P), max_rank)
 
     def product(self, V: np.ndarray, threads: int = 1) -> np.ndarray:
         """K @ V for V (n,) or (n, k), float64."""
         out = self.H.product(V, threads)
         if self.Z.shape[1]:
-            _subtract_product(out, self.Z, -_transposed_times(self.Z, V, threads), threads)
+            within = self.tree.strips(STRIP_ROWS)
+            inside = partial_products(self.Z, V, within, threads).sum(axis=0, dtype=np.float64)
+            subtract_product(out, self.Z, -inside, within, threads)
         return out
 
     def shifted(self, beta: float, engine: Engine, events: Events = ignore) -> ShiftedKernel:
@@ -80,22 +82,12 @@ class KernelMatrix:
             return ShiftedKernel(factor, self.Z, np.empty((0, 0)))
         with engine.serial_blas():
             W = np.empty_like(self.Z)
-            for first in range(0, W.shape[1], STRIP_COLUMNS):
-                columns = slice(first, first + STRIP_COLUMNS)
+            for columns in column_strips(W.shape[1]):
                 W[:, columns] = factor.solve(self.Z[:, columns], engine.threads)
-                events.progress("factorise landmarks", min(columns.stop, W.shape[1]), W.shape[1])
-            inner = np.linalg.inv(np.eye(W.shape[1]) + (self.Z.T @ W).astype(np.float64))
-        return ShiftedKernel(factor, W, (inner + inner.T) / 2)
-
-    def facts(self) -> dict[str, Any]:
-        """Ranks by level (mean, largest), bytes, and what the landmarks explain, for reports."""
-        levels = [{"mean": float(r.mean()), "most": int(r.max())} for r in self.H.ranks()]
-        return {
-            "hss_ranks": levels,
-            "hss_bytes": self.nbytes,
-            "landmarks": self.Z.shape[1],
-            "explained": self.explained,
-        }
+                events.progress("factorise landmarks", columns.stop, W.shape[1])
+            own = [slice(*self.tree.span(root)) for root in self.tree.roots]
+            inner = woodbury([(self.Z[rows].T @ W[rows]).astype(np.float64) for rows in own])
+        return ShiftedKernel(factor, W, inner)
 
 
 @dataclass(frozen=True)
@@ -107,6 +99,10 @@ class ShiftedKernel:
     inner: np.ndarray  # (m, m)
 
     @property
+    def beta(self) -> float:
+        return self.factor.beta
+
+    @property
     def nbytes(self) -> int:
         return self.factor.nbytes + self.W.nbytes
 
@@ -114,29 +110,25 @@ class ShiftedKernel:
         """(K + beta I)^-1 V for V (n,) or (n, k), float64."""
         out = self.factor.solve(V, threads)
         if self.W.shape[1]:
-            inside = self.inner @ _transposed_times(self.W, V, threads)
-            _subtract_product(out, self.W, inside, threads)
+            within = self.factor.tree.strips(STRIP_ROWS)
+            inside = self.inner @ partial_products(self.W, V, within, threads).sum(axis=0, dtype=np.float64)
+            subtract_product(out, self.W, inside, within, threads)
         return out
 
 
-def _transposed_times(W: np.ndarray, V: np.ndarray, threads: int) -> np.ndarray:
-    """W'V of long W (n, m) and V (n,) or (n, k), float64; the sum does not depend on the threads."""
-    parts = np.empty((-(-len(W) // STRIP_ROWS), W.shape[1], *V.shape[1:]), W.dtype)
-
-    def fill(start: int, stop: int) -> None:
-        parts[start // STRIP_ROWS] = W[start:stop].T @ V[start:stop].astype(W.dtype)
-
-    strips(fill, len(W), STRIP_ROWS, threads)
-    return parts.sum(axis=0, dtype=np.float64)
+AnyKernel = KernelMatrix | SpreadKernel
+AnyInverse = ShiftedKernel | SpreadInverse
 
 
-def _subtract_product(out: np.ndarray, W: np.ndarray, B: np.ndarray, threads: int) -> None:
-    B = B.astype(W.dtype)
-
-    def subtract(start: int, stop: int) -> None:
-        out[start:stop] -= W[start:stop] @ B
-
-    strips(subtract, len(W), STRIP_ROWS, threads)
+def facts_of(matrix: AnyKernel) -> dict[str, Any]:
+    """Ranks by level (mean, largest), bytes, and what the landmarks explain, for reports."""
+    levels = [{"mean": float(r.mean()), "most": int(r.max())} for r in matrix.ranks()]
+    return {
+        "hss_ranks": levels,
+        "hss_bytes": matrix.nbytes,
+        "landmarks": matrix.landmarks,
+        "explained": matrix.explained,
+    }
 
 
 def approximate(
@@ -146,123 +138,41 @@ def approximate(
     engine: Engine,
     limit_bytes: int | None = None,
     events: Events = ignore,
-) -> tuple[np.ndarray, KernelMatrix]:
+) -> tuple[np.ndarray, AnyKernel]:
     """(order, K): K(X, X) approximated, its rows those of X in this order.
 
-    limit_bytes is for the whole process. Raises MemoryLimitError before it is met, with the bytes that it would take.
+    On a cluster the subtrees of a tree that has several stay with the workers. limit_bytes is for the whole process.
+    Raises MemoryLimitError before it is met, with the bytes that it would take.
     """
-    budget = _Budget(len(rows), options, limit_bytes)
     tree = ClusterTree.of(len(rows), options.leaf_rows)
+    is_spread = tree.cut > 0 and not engine.is_local
+    budget = Budget(len(rows), options, None if is_spread else limit_bytes)
     order = order_rows(rows, tree, principal_direction, [options.seed, 0], engine.local, events)
     rows = rows.take(order)
-    Z, explained = _landmarks(kernel, rows, options, engine)
+    landmarks = Landmarks.of(kernel, rows, options.landmarks, options.seed)
     seed = [options.seed, 1]
     neighbours = nearest_neighbours(rows, options.neighbours, TREES, seed, engine.local, events)
+    sampling = Sampling(*neighbours, [options.seed, 2])
 
-    scale, tolerances = float(kernel.diag(rows).mean()), options.tolerances
-    noise = NOISE if Z.shape[1] else 0.0  # no basis shall follow it
+    scale, tolerances, m = float(kernel.diag(rows).mean()), options.tolerances, landmarks.M.shape[1]
+    noise = NOISE if m else 0.0  # no basis shall follow it
     atol, noise = max(tolerances.atol, noise) * scale, noise * scale
     tolerances = replace(tolerances, atol=atol, noise=noise, dtype=options.dtype)
     if tolerances.definite is None:
         # landmarks that explain little tell of a narrow kernel: its norm is below beta
-        tolerances = replace(tolerances, definite=Z.shape[1] > 0 or options.landmarks == 0)
-    H = compress(
-        _Entries(kernel, rows, Z),
-        tree,
-        Sampling(*neighbours, [options.seed, 2]),
-        tolerances,
-        engine,
-        events=events,
-        on_level=budget.check,
-    )
-    return order, KernelMatrix(H, Z, explained)
-
-
-@dataclass(frozen=True)
-class _Entries(Weighed):
-    """Entries of K(X, X) - Z Z' by row and column ids."""
-
-    kernel: Kernel
-    rows: Rows
-    Z: np.ndarray
-
-    def __call__(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        values = self.kernel.exact(self.rows.take(a), self.rows.take(b))
-        if self.Z.shape[1]:
-            values -= self.Z[a] @ self.Z[b].T
-        return values
-
-
-def _landmarks(kernel: Kernel, rows: Rows, options: HSSOptions, engine: Engine) -> tuple[np.ndarray, float]:
-    """Features (n, m) float32 of random landmarks and their share of the trace; m = 0 where it is small."""
-    n, rng = len(rows), np.random.default_rng([options.seed, 3])
-    count = min(options.landmarks, n // 4)
-    none = np.empty((n, 0), np.float32)
-    if count == 0:
-        return none, 0.0
-    landmarks = rows.take(np.sort(rng.choice(n, count, replace=False)))
-    values, vectors = np.linalg.eigh(kernel.exact(landmarks, landmarks))
-    kept = values > RANK_TOL * values[-1]
-    M = vectors[:, kept] / np.sqrt(values[kept])
-    tried = rows.take(np.sort(rng.choice(n, min(n, 1000), replace=False)))
-    squares = np.square(kernel.exact(tried, landmarks) @ M).sum()
-    explained = float(squares / max(kernel.diag(tried).sum(), 1e-300))
-    if explained < WORTH:
-        return none, explained
-    Z = np.empty((n, M.shape[1]), np.float32)
-
-    def fill(start: int, stop: int) -> None:
-        Z[start:stop] = kernel.exact(rows.take(slice(start, stop)), landmarks) @ M
-
+        tolerances = replace(tolerances, definite=m > 0 or options.landmarks == 0)
+    if is_spread:
+        made = replace(options, tolerances=tolerances)
+        return order, spread_kernel(rows, tree, landmarks, sampling, made, engine, events)
     with engine.serial_blas():
-        strips(fill, n, STRIP_ROWS, engine.threads)
-    return Z, explained
-
-
-def least_bytes(n: int, options: HSSOptions) -> int:
-    """Of the diagonal blocks and their factors, neighbours and landmarks, whatever the ranks."""
-    leaf = max(1, n // 2 ** ClusterTree.of(n, options.leaf_rows).depth)
-    return n * (2 * leaf * options.dtype.itemsize + 8 * options.neighbours + 8 * options.landmarks)
-
-
-class _Budget:
-    """Bytes that matrix and factor will take, from the ranks met so far."""
-
-    def __init__(self, n: int, options: HSSOptions, limit_bytes: int | None) -> None:
-        self._n, self._options, self._limit = n, options, limit_bytes
-        self._held = process_bytes()
-        self._factor = 0.0
-        if limit_bytes is not None:
-            self._require(least_bytes(n, options), "before the first rank is known")
-
-    def check(self, level: int, nbytes: int, ranks: np.ndarray) -> None:
-        """Raises MemoryLimitError where the levels above, if their ranks are as these, will not fit."""
-        if self._limit is None:
-            return
-        itemsize, options, nodes = self._options.dtype.itemsize, self._options, len(ranks)
-        rank = float(ranks.mean())
-        rows = self._n / nodes if self._factor == 0 else 2 * rank
-        self._factor += nodes * itemsize * (rows**2 + rows * rank)
-        above = (
-            nodes * itemsize * 9 * rank**2
-        )  # half as many nodes of 2 r rows: B, P, Linv and Q; halved each level
-        rest = self._n * 8 * (options.neighbours + options.landmarks)
-        met = f"ranks of {rank:.0f} in the mean, {ranks.max()} at most, were met at level {level}"
-        self._require(int(nbytes + self._factor + above + rest), met)
-
-    def _require(self, needed: int, when: str) -> None:
-        assert self._limit is not None
-        total = self._held + needed
-        if total > self._limit:
-            raise MemoryLimitError(
-                f"a memory limit of {human_bytes(self._limit)} is too small for the compressed kernel "
-                f"matrix of {self._n} rows ({when}): give about {-(-total // MiB)} MiB, a larger "
-                "admm_hss.rtol, a smaller admm_hss.max_rank or admm_hss.storage float32"
-            )
+        Z = landmarks.features(rows, tree.strips(STRIP_ROWS), engine.threads)
+    entries = Remainder(kernel, rows, Z)
+    H = compress(entries, tree, sampling, tolerances, engine, events=events, on_level=budget.check)
+    return order, KernelMatrix(H, Z, landmarks.explained)
 
 
 def estimated_errors(
-    kernel: Kernel, rows: Rows, matrix: KernelMatrix, inverse: ShiftedKernel, seed: int, threads: int
+    kernel: Kernel, rows: Rows, matrix: AnyKernel, inverse: AnyInverse, seed: int, threads: int
 ) -> dict[str, float]:
     """Relative errors on random vectors v: of the product, |(K~ - K) v| / |K v| on some rows, and of the solve,
     |(K~ + beta I) x - v| / |v|; rows in tree order, as the matrix."""
@@ -271,7 +181,7 @@ def estimated_errors(
     ids = np.sort(rng.choice(len(rows), min(PROBED_ROWS, len(rows)), replace=False))
     exact = kernel.apply(rows.take(ids), rows, V, threads)
     X = inverse.solve(V, threads)
-    residual = matrix.product(X, threads) + inverse.factor.beta * X - V
+    residual = matrix.product(X, threads) + inverse.beta * X - V
     error = matrix.product(V, threads)[ids] - exact
     return {
         "product_error": float(np.linalg.norm(error) / max(float(np.linalg.norm(exact)), 1e-300)),

@@ -11,6 +11,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.events import Events, ignore
 from streamsvm.parallel.engine import Engine
 
+SUBTREE_ROWS = 32_768  # that a worker has whole: some hundred MB of matrix and factor
 SAMPLE = 1000  # rows that a split's direction is found from
 POWER_STEPS = 10
 
@@ -21,34 +22,62 @@ Direction = Callable[[Rows, np.random.Generator], np.ndarray]
 class ClusterTree:
     """A complete binary tree over n ordered rows, halved `depth` times.
 
-    Nodes are numbered level by level from the root, 0: those below node i are 2i + 1 and 2i + 2.
+    Nodes are numbered level by level from the root, 0: those below node i are 2i + 1 and 2i + 2. The nodes of level
+    `cut` are the roots of subtrees, each of which may be somewhere else; sums over rows are taken subtree by subtree,
+    wherever they are.
     """
 
     n: int
     depth: int
+    cut: int = 0
 
     @classmethod
     def of(cls, n: int, leaf_rows: int) -> ClusterTree:
-        """The least depth whose leaves have at most leaf_rows."""
-        return cls(n, max(0, int(np.ceil(np.log2(n / leaf_rows)))))
+        """The least depth whose leaves have at most leaf_rows, the least cut whose subtrees have SUBTREE_ROWS."""
+        depth, cut = (max(0, int(np.ceil(np.log2(n / most)))) for most in (leaf_rows, SUBTREE_ROWS))
+        return cls(n, depth, min(depth, cut))
+
+    @property
+    def roots(self) -> range:
+        """The roots of the subtrees."""
+        return self.level(self.cut)
+
+    @property
+    def above(self) -> range:
+        """The nodes above all subtrees."""
+        return range(self.roots.start)
 
     @property
     def size(self) -> int:
         """Nodes."""
         return 2 ** (self.depth + 1) - 1
 
-    def level(self, number: int) -> range:
-        """The nodes of a level; 0 is the root's."""
-        return range(2**number - 1, 2 ** (number + 1) - 1)
+    def level(self, number: int, root: int = 0) -> range:
+        """The nodes of a level, 0 is that of the whole tree's root; those under `root`."""
+        first = ((root + 1) << (number - level_of(root))) - 1
+        return range(first, first + (1 << (number - level_of(root))))
+
+    def levels(self, root: int = 0) -> list[range]:
+        """The nodes under `root`, by level, the leaves first."""
+        return [self.level(number, root) for number in range(self.depth, level_of(root) - 1, -1)]
+
+    def levels_above(self) -> list[range]:
+        """The nodes above all subtrees, by level, the lowest first."""
+        return [self.level(number) for number in range(self.cut - 1, -1, -1)]
 
     def is_leaf(self, node: int) -> bool:
         return node >= 2**self.depth - 1
 
     def span(self, node: int) -> tuple[int, int]:
         """First row of a node, and the one after its last."""
-        level = (node + 1).bit_length() - 1
+        level = level_of(node)
         place = node + 1 - 2**level
         return place * self.n >> level, (place + 1) * self.n >> level
+
+    def strips(self, height: int) -> list[tuple[int, int]]:
+        """First and last row of strips of `height` rows, which begin anew with each subtree."""
+        spans = map(self.span, self.roots)
+        return [strip for start, stop in spans for strip in strips_of(start, stop, height)]
 
     def below(self, node: int) -> Iterator[int]:
         """The nodes under `node` and itself, every node after those under it."""
@@ -56,6 +85,15 @@ class ClusterTree:
             yield from self.below(2 * node + 1)
             yield from self.below(2 * node + 2)
         yield node
+
+
+def level_of(node: int) -> int:
+    return (node + 1).bit_length() - 1
+
+
+def strips_of(start: int, stop: int, height: int) -> list[tuple[int, int]]:
+    """Rows start..stop in strips of `height`."""
+    return [(first, min(stop, first + height)) for first in range(start, stop, height)]
 
 
 def order_rows(

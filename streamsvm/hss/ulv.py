@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,12 +10,14 @@ from scipy.linalg import solve_triangular
 
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
-from streamsvm.hss.matrix import HSSMatrix, sweep
+from streamsvm.hss.matrix import HSSMatrix, Sweep, swept
+from streamsvm.hss.tree import ClusterTree, level_of
 from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.sizes import Weighed
 
 
 @dataclass(frozen=True)
-class ULVNode:
+class ULVNode(Weighed):
     """Linv (m, m) of a node's reduced diagonal block L L'; Q (m, r), R (r, r) of the scaled basis Linv U = Q R."""
 
     Linv: np.ndarray
@@ -23,77 +26,95 @@ class ULVNode:
 
 
 @dataclass(frozen=True)
-class ULVFactor:
+class ULVFactor(Weighed):
     """K + beta I = (product of block diagonal L Q over levels) times its transpose.
 
     A node's diagonal block is scaled to the identity by its Cholesky factor; then the orthogonal Q leaves only r
     variables that meet other nodes, and these are the next level's (Xia and Gu 2010: scaling and compression).
+
+    Of a subtree, or of what is above all subtrees, it has those nodes alone.
     """
 
-    matrix: HSSMatrix
+    tree: ClusterTree
     beta: float
-    nodes: list[ULVNode]
+    nodes: dict[int, ULVNode]
 
     @property
     def nbytes(self) -> int:
-        return sum(node.Linv.nbytes + node.Q.nbytes for node in self.nodes)
+        return sum(node.Linv.nbytes + node.Q.nbytes for node in self.nodes.values())
+
+    @property
+    def dtype(self) -> np.dtype:
+        return next(iter(self.nodes.values())).Linv.dtype
+
+    def part(self, nodes: Iterable[int]) -> ULVFactor:
+        """These nodes."""
+        return ULVFactor(self.tree, self.beta, {i: self.nodes[i] for i in nodes})
+
+    def with_part(self, other: ULVFactor) -> ULVFactor:
+        """The nodes of both."""
+        return ULVFactor(self.tree, self.beta, self.nodes | other.nodes)
 
     def solve(self, V: np.ndarray, threads: int = 1) -> np.ndarray:
         """(K + beta I)^-1 V for V (n,) or (n, k), float64."""
-        tree = self.matrix.tree
-        columns = np.ascontiguousarray(V.reshape(len(V), -1), self.matrix.dtype)
-        scaled: dict[int, np.ndarray] = {}
-        up: dict[int, np.ndarray] = {}
-        down: dict[int, np.ndarray] = {}
-        out = np.empty_like(columns)
+        return swept(self, V, threads)
 
-        def rise(i: int) -> None:
-            node = self.nodes[i]
-            own = (
-                columns[slice(*tree.span(i))]
-                if tree.is_leaf(i)
-                else np.concatenate([up[2 * i + 1], up[2 * i + 2]])
-            )
-            scaled[i] = node.Linv @ own
-            if i > 0:
-                up[i] = node.Q.T @ scaled[i]
+    def rise(self, i: int, at: Sweep) -> None:
+        node = self.nodes[i]
+        own = (
+            at.columns[at.rows(self.tree.span(i))]
+            if self.tree.is_leaf(i)
+            else np.concatenate([at.up[2 * i + 1], at.up[2 * i + 2]])
+        )
+        at.kept[i] = node.Linv @ own
+        if i > 0:
+            at.up[i] = node.Q.T @ at.kept[i]
 
-        def fall(i: int) -> None:
-            node, t = self.nodes[i], scaled.pop(i)
-            if i > 0:
-                t += node.Q @ (down.pop(i) - up[i])
-            x = node.Linv.T @ t
-            if tree.is_leaf(i):
-                out[slice(*tree.span(i))] = x
-            else:
-                r = self.nodes[2 * i + 1].Q.shape[1]
-                down[2 * i + 1], down[2 * i + 2] = x[:r], x[r:]
-
-        sweep(tree, rise, fall, threads, self.nbytes * columns.shape[1])
-        return out.reshape(V.shape).astype(np.float64)
+    def fall(self, i: int, at: Sweep) -> None:
+        node, t = self.nodes[i], at.kept.pop(i)
+        if i > 0:
+            t = t + node.Q @ (at.down.pop(i) - at.up[i])
+        x = node.Linv.T @ t
+        if self.tree.is_leaf(i):
+            at.out[at.rows(self.tree.span(i))] = x
+        else:
+            r = len(at.up[2 * i + 1])
+            at.down[2 * i + 1], at.down[2 * i + 2] = x[:r], x[r:]
 
 
 def factorise(matrix: HSSMatrix, beta: float, engine: Engine, events: Events = ignore) -> ULVFactor:
     """The factor of matrix + beta I. Raises ConfigError where that is not positive definite."""
+    return factorise_nodes(matrix, beta, matrix.tree.levels(), {}, engine, events)
+
+
+def factorise_nodes(
+    matrix: HSSMatrix,
+    beta: float,
+    levels: Sequence[range],
+    below: Mapping[int, np.ndarray],
+    engine: Engine,
+    events: Events = ignore,
+) -> ULVFactor:
+    """The nodes of these levels, the lowest first; below: R of those that are under them. Raises ConfigError."""
     tree = matrix.tree
-    nodes: dict[int, ULVNode] = {}
+    nodes, R = dict[int, ULVNode](), dict(below)
 
     def reduced(i: int) -> tuple[np.ndarray, np.ndarray]:
         """The diagonal block of what is left of a node, and its basis."""
         if tree.is_leaf(i):
-            D = matrix.diagonal(i).astype(np.float64)
+            D = matrix.D[i].astype(np.float64)
             D.flat[:: len(D) + 1] += beta
-            return D, matrix.P[i - 1].astype(np.float64) if i else np.empty((len(D), 0))
-        left, right = nodes[2 * i + 1], nodes[2 * i + 2]
-        r, s = len(left.R), len(right.R)
+            return D, matrix.P[i].astype(np.float64) if i else np.empty((len(D), 0))
+        left, right = R[2 * i + 1], R[2 * i + 2]
+        r, s = len(left), len(right)
         D = np.eye(r + s)
-        D[:r, r:] = left.R @ matrix.B[i].astype(np.float64) @ right.R.T
+        D[:r, r:] = left @ matrix.B[i].astype(np.float64) @ right.T
         D[r:, :r] = D[:r, r:].T
         if i == 0:
             return D, np.empty((r + s, 0))
-        P = matrix.P[i - 1].astype(np.float64)
-        below = matrix.P[2 * i].shape[1]  # of the left node: P[2 i + 1 - 1]
-        return D, np.concatenate([left.R @ P[:below], right.R @ P[below:]])
+        P = matrix.P[i].astype(np.float64)
+        rank = left.shape[1]
+        return D, np.concatenate([left @ P[:rank], right @ P[rank:]])
 
     def eliminate(i: int) -> ULVNode:
         D, U = reduced(i)
@@ -103,18 +124,18 @@ def factorise(matrix: HSSMatrix, beta: float, engine: Engine, events: Events = i
         Linv, Q = (np.ascontiguousarray(array, matrix.dtype) for array in (Linv, Q))
         return ULVNode(Linv, Q, np.ascontiguousarray(R))
 
-    for number in range(tree.depth, -1, -1):
-        level = tree.level(number)
+    for level in levels:
+        number = level_of(level.start)
         every = engine.map(
             eliminate, level, phase=f"factorise level {number}", events=events, window=16 * engine.threads
         )
         try:
             for i, node in zip(level, every, strict=True):
-                nodes[i] = node
+                nodes[i], R[i] = node, node.R
         except np.linalg.LinAlgError:
             raise ConfigError(
                 f"the compressed kernel matrix plus beta = {beta:g} is not positive definite (found at level "
                 f"{number} of {tree.depth}): the error of the compression is larger than beta; expected a smaller "
                 "admm_hss.rtol, a larger admm_hss.max_rank or a larger beta"
             ) from None
-    return ULVFactor(matrix, beta, [nodes[i] for i in range(tree.size)])
+    return ULVFactor(tree, beta, nodes)

@@ -1,7 +1,9 @@
-"""ADMM for the SVM dual with a bias, many problems at a time (Cipolla and Gondzio 2021, algorithms 2 and 3).
+"""ADMM for SVM duals with a bias, many problems at a time (Cipolla and Gondzio 2021, algorithms 2 and 3).
 
-Of each column: min over x of 1/2 x'YKYx - e'x, y'x = 0, 0 <= x <= upper, split as x = z with x on the hyperplane and
-z in the box. All columns (classes, values of C) are right-hand sides of the same solves.
+Of each column, in the coefficients x of f = sum_i x_i K(x_i, .) + b: min over x of 1/2 x'Kx - t'x + epsilon |x|_1,
+e'x = 0, lower <= x <= upper, split as x = z with x on the hyperplane and z in the box. The paper's problem has t = y,
+epsilon = 0 and x = y a; regression has targets t and x = a - a*. All columns (classes, values of C) are right-hand
+sides of the same solves.
 """
 
 from __future__ import annotations
@@ -12,17 +14,31 @@ from typing import Any, Protocol
 import numba as nb
 import numpy as np
 
-from streamsvm.solvers import blockws
+from streamsvm.solvers import kept_sums
 
 RELAX = 1.6  # over-relaxation (Boyd et al. 2011, 3.4.3): about half as many iterations as 1, the paper's
+NEGLIGIBLE = 1e-3  # change of decision values that dropped coefficients may cause
 GRID = 10**0.5  # balanced betas are its powers, so that few factors are made
 
 
-class Shifted(Protocol):
-    """The oracle: y (n, c) of -1 and +1, upper (n, c), and solve(beta, V) -> (K + beta I)^-1 V for V (n, k)."""
+@dataclass(frozen=True)
+class Columns:
+    """target t, lower <= 0 and upper >= 0, (n, c) each, and epsilon."""
 
-    y: np.ndarray
+    target: np.ndarray
+    lower: np.ndarray
     upper: np.ndarray
+    epsilon: float = 0.0
+
+    def take(self, own: slice) -> Columns:
+        """Some of the columns."""
+        return Columns(self.target[:, own], self.lower[:, own], self.upper[:, own], self.epsilon)
+
+
+class Shifted(Protocol):
+    """The oracle: the columns, and solve(beta, V) -> (K + beta I)^-1 V for V (n, k)."""
+
+    columns: Columns
 
     def solve(self, beta: float, V: np.ndarray) -> np.ndarray: ...
 
@@ -65,7 +81,7 @@ class ADMM:
     balance_every: int = 0
 
     def init(self, problem: Shifted) -> ADMMState:
-        zeros, columns = np.zeros(problem.y.shape), problem.y.shape[1]
+        zeros, columns = np.zeros(problem.columns.target.shape), problem.columns.target.shape[1]
         return ADMMState(
             zeros,
             zeros,
@@ -76,14 +92,16 @@ class ADMM:
         )
 
     def step(self, problem: Shifted, state: ADMMState) -> ADMMState:
-        y, beta, z, mu, w = problem.y, state.beta, state.z, state.mu, state.w
+        beta, z, mu, w = state.beta, state.z, state.mu, state.w
         right = np.empty_like(z)
-        _right_side(y, z, mu, beta, right)
+        of = problem.columns
+        _right_side(of.target, z, mu, beta, right)
         s = problem.solve(beta, right)
-        sums, new, moved = _project(s, w, s.sum(axis=0) / w.sum(), (y, problem.upper), (z, mu, beta))
-        apart, size_x, size_z, step, size_mu = np.sqrt(sums)
+        own = of.target, of.lower, of.upper, of.epsilon
+        sums, new, moved = _project(s, w, s.sum(axis=0) / w.sum(), own, (z, mu, beta))
+        apart, size_x, size_z, step, size_mu, size_t = np.sqrt(sums)
         primal = apart / np.maximum(np.maximum(size_x, size_z), 1e-300)
-        dual = beta * step / np.maximum(size_mu, np.sqrt(len(z)))
+        dual = beta * step / np.maximum(np.maximum(size_mu, size_t), 1e-300)
         state = ADMMState(new, moved, beta, w, primal, dual, state.steps + 1)
         if self.balance_every and state.steps % self.balance_every == 0:
             return self._balanced(problem, state)
@@ -105,55 +123,92 @@ def paper_beta(n: int) -> float:
     return 1e1 if n < 10**4 else 1e2 if n <= 10**5 else 1e3 if n <= 10**6 else 1e4
 
 
-def balanced(z: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """z (n, c) made feasible: y'z = 0 in each column."""
-    return np.stack([blockws.balanced(a, sign) for a, sign in zip(z.T, y.T, strict=True)], axis=1)
+def balanced(z: np.ndarray) -> np.ndarray:
+    """z (n, c) made feasible: e'z = 0 in each column."""
+    return np.stack([np.copysign(kept_sums.balanced(np.abs(a), np.sign(a)), a) for a in z.T], axis=1)
 
 
-def draw_margin(z: np.ndarray, upper: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """(count,) ids drawn among margin support vectors, the likelier the farther z is from both bounds.
+def draw_margin(z: np.ndarray, most: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """(count,) ids drawn among margin support vectors, the likelier the farther |z| is from 0 and from its bound.
 
     Where ADMM has not converged, what has only just left a bound is often no margin support vector. Any rows where
     there are none.
     """
-    share = z / np.maximum(upper, 1e-300)
+    share = np.abs(z) / np.maximum(most, 1e-300)
     weight = share * (1.0 - share)
-    weight = weight if weight.any() else upper  # and never rows without a bound: they are held out
+    weight = weight if weight.any() else most  # and never rows without a bound: they are held out
     return rng.choice(len(z), count, p=weight / weight.sum())
 
 
-def intercept(f: np.ndarray, y: np.ndarray, z: np.ndarray, upper: np.ndarray) -> float:
-    """Mean of y - f over rows drawn by `draw_margin` (Cipolla and Gondzio 2021, (7)); f = K (y z), all (m,).
+def intercept(
+    error: np.ndarray, z: np.ndarray, bounds: tuple[np.ndarray, np.ndarray], epsilon: float
+) -> float:
+    """Mean of t - f - epsilon sign(z) over rows drawn by `draw_margin` (Cipolla and Gondzio 2021, (7)); error = t - Kz.
 
-    Without margin support vectors, the middle of what the bounds allow: y - f is at most b where z may move towards
-    y, and at least b elsewhere.
+    Without margin support vectors, the middle of what the bounds (lower, upper) allow: b is at least that value where z
+    may rise, and at most that where it may fall.
     """
-    gap, grows = y - f, (y > 0) == (z < upper)
-    if np.any((z > 0) & (z < upper)):
-        return float(gap.mean())
-    ends = [*([gap[grows].max()] if grows.any() else []), *([gap[~grows].min()] if not grows.all() else [])]
-    return float(np.mean(ends))
+    lower, upper = bounds
+    rises, falls = z < upper, z > lower
+    if np.any(rises & falls & (z != 0.0)):
+        return float((error - epsilon * np.sign(z)).mean())
+    least = error[rises] - epsilon * np.where(z[rises] >= 0.0, 1.0, -1.0)
+    most = error[falls] - epsilon * np.where(z[falls] > 0.0, 1.0, -1.0)
+    return float(np.mean([*([least.max()] if len(least) else []), *([most.min()] if len(most) else [])]))
+
+
+def certificate(columns: Columns, z: np.ndarray, f: np.ndarray, bias: np.ndarray) -> tuple[float, float]:
+    """Dual objective and duality gap of feasible z (n, c), summed over columns; f = Kz.
+
+    A row's loss in the primal problem is upper_i max(0, r - epsilon) - lower_i max(0, -r - epsilon), r = t - f - b.
+    """
+    r, epsilon = columns.target - (f + bias), columns.epsilon
+    quadratic = float(np.sum(z * f))
+    linear = epsilon * float(np.abs(z).sum()) - float(np.sum(columns.target * z))
+    losses = columns.upper * np.maximum(0.0, r - epsilon) - columns.lower * np.maximum(0.0, -r - epsilon)
+    return 0.5 * quadratic + linear, quadratic + linear + float(losses.sum())
+
+
+def without_negligible(coef: np.ndarray, diagonal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The coefficients without the smallest of each column, and a bound on how that moves its decision values.
+
+    |K(x_i, x)| is at most sqrt(K_ii) sqrt(K(x, x)): the bound is for x of the largest norm among the rows.
+    """
+    coef, reach = coef.copy(), np.sqrt(diagonal * diagonal.max())
+    dropped = np.zeros(coef.shape[1])
+    for c in range(coef.shape[1]):
+        sizes = np.abs(coef[:, c]) * reach
+        order = np.argsort(sizes, kind="stable")
+        total = np.cumsum(sizes[order])
+        count = int(np.searchsorted(total, NEGLIGIBLE, side="right"))
+        coef[order[:count], c] = 0.0
+        dropped[c] = total[count - 1] if count else 0.0
+    return coef, dropped
 
 
 @nb.njit(nogil=True, cache=True)
-def _right_side(y, z, mu, beta, right):  # y (1 + mu + beta z)
+def _right_side(target, z, mu, beta, right):  # t + mu + beta z
     for i in range(z.shape[0]):
         for c in range(z.shape[1]):
-            right[i, c] = y[i, c] * (1.0 + mu[i, c] + beta * z[i, c])
+            right[i, c] = target[i, c] + mu[i, c] + beta * z[i, c]
 
 
 @nb.njit(nogil=True, cache=True)
 def _project(s, w, lam, problem, state):
-    """(5, c) squared norms of x - new z, x, new z, new z - z and new mu; new z and new mu: in one pass."""
-    y, upper = problem
+    """(6, c) squared norms of x - new z, x, new z, new z - z, new mu and t; new z and new mu: in one pass.
+
+    z is the soft threshold of what is ahead, then brought into the box.
+    """
+    target, lower, upper, epsilon = problem
     z, mu, beta = state
-    new, moved = np.empty_like(z), np.empty_like(z)
-    sums = np.zeros((5, z.shape[1]))
+    new, moved, least = np.empty_like(z), np.empty_like(z), epsilon / beta
+    sums = np.zeros((6, z.shape[1]))
     for i in range(z.shape[0]):
         for c in range(z.shape[1]):
-            x = y[i, c] * (s[i, c] - w[i] * lam[c])
+            x = s[i, c] - w[i] * lam[c]
             ahead = RELAX * x + (1.0 - RELAX) * z[i, c] - mu[i, c] / beta
-            found = min(max(ahead, 0.0), upper[i, c])
+            soft = max(ahead - least, 0.0) + min(ahead + least, 0.0)
+            found = min(max(soft, lower[i, c]), upper[i, c])
             new[i, c] = found
             moved[i, c] = beta * (found - ahead)
             sums[0, c] += (x - found) ** 2
@@ -161,4 +216,5 @@ def _project(s, w, lam, problem, state):
             sums[2, c] += found**2
             sums[3, c] += (found - z[i, c]) ** 2
             sums[4, c] += moved[i, c] ** 2
+            sums[5, c] += target[i, c] ** 2
     return sums, new, moved

@@ -12,14 +12,8 @@ from scipy import sparse
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, MemoryLimitError
-from streamsvm.hss.kernel_matrix import (
-    HSSOptions,
-    KernelMatrix,
-    ShiftedKernel,
-    approximate,
-    estimated_errors,
-    least_bytes,
-)
+from streamsvm.hss.budget import HSSOptions, least_bytes
+from streamsvm.hss.kernel_matrix import KernelMatrix, ShiftedKernel, approximate, estimated_errors, facts_of
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.parallel.engine import Engine
@@ -171,7 +165,7 @@ def test_a_limit_too_small_is_refused_at_once():
 
 def test_a_limit_that_the_ranks_do_not_meet_is_refused_after_them(monkeypatch):
     """A process of constant size, so that only the bytes of the matrix count."""
-    monkeypatch.setattr("streamsvm.hss.kernel_matrix.process_bytes", lambda: 64 * MiB)
+    monkeypatch.setattr("streamsvm.hss.budget.process_bytes", lambda: 64 * MiB)
     wanted = options(1e-6, landmarks=0)
     limit = 64 * MiB + least_bytes(300, wanted) + 1
     with pytest.raises(MemoryLimitError, match=r"ranks of \d+ in the mean, \d+ at most.*about \d+ MiB"):
@@ -194,7 +188,7 @@ def test_estimated_errors_are_near_the_true_ones(rtol, definite):
 @pytest.mark.parametrize("landmarks", [0, 16])
 def test_facts_are_json(landmarks):
     _, matrix, _ = made(rbf(1.0), cancer(), landmarks=landmarks)
-    facts = json.loads(json.dumps(matrix.facts()))
+    facts = json.loads(json.dumps(facts_of(matrix)))
     assert facts["landmarks"] == matrix.Z.shape[1]
     assert facts["hss_bytes"] == matrix.nbytes
     assert [level["most"] for level in facts["hss_ranks"]] == [r.max() for r in matrix.H.ranks()]

@@ -1,4 +1,4 @@
-"""ADMM for the dual with a bias, against whole systems of equations and libsvm."""
+"""ADMM for duals with a bias, against whole systems of equations and libsvm."""
 
 from __future__ import annotations
 
@@ -11,10 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import scale
-from sklearn.svm import SVC
+from sklearn.svm import SVC, SVR
 
 from streamsvm.kernels.distance import RBF
-from streamsvm.solvers.admm import ADMM, RELAX, ADMMState, balanced, draw_margin, intercept, paper_beta
+from streamsvm.solvers.admm import (
+    ADMM,
+    RELAX,
+    ADMMState,
+    Columns,
+    balanced,
+    certificate,
+    draw_margin,
+    intercept,
+    paper_beta,
+)
 from streamsvm.solvers.loop import run
 
 N, COLUMNS = 200, 3
@@ -27,8 +37,7 @@ class Dense:
     """The oracle by whole matrices."""
 
     K: np.ndarray
-    y: np.ndarray
-    upper: np.ndarray
+    columns: Columns
     inverses: dict[float, np.ndarray] = field(default_factory=dict)
 
     def solve(self, beta: float, V: np.ndarray) -> np.ndarray:
@@ -37,32 +46,48 @@ class Dense:
         return self.inverses[beta] @ V
 
 
+def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X, its kernel matrix, and labels."""
+    found = load_breast_cancer()
+    X = scale(found.data[:N])
+    return X, reference.kernel_matrix(KERNEL, X, X), np.where(found.target[:N] == 1, 1.0, -1.0)
+
+
 def problem(y: np.ndarray | None = None, Cs: np.ndarray = CS) -> Dense:
-    """Columns of one problem that differ in C, or in their signs too."""
-    data = load_breast_cancer()
-    X = scale(data.data[:N])
-    if y is None:
-        y = np.repeat(np.where(data.target[:N] == 1, 1.0, -1.0)[:, None], len(Cs), axis=1)
-    return Dense(reference.kernel_matrix(KERNEL, X, X), y, np.tile(Cs, (N, 1)))
+    """Columns of one classification that differ in C, or in their signs too."""
+    _, K, labels = data()
+    y = np.repeat(labels[:, None], len(Cs), axis=1) if y is None else y
+    upper = np.tile(Cs, (N, 1))
+    return Dense(K, Columns(y, np.where(y < 0, -upper, 0.0), np.where(y > 0, upper, 0.0)))
 
 
 def random_signs() -> Dense:
     return problem(np.random.default_rng(0).choice([-1.0, 1.0], size=(N, COLUMNS)))
 
 
+def regression() -> Dense:
+    """Columns of one regression that differ in C."""
+    X, K, _ = data()
+    t = scale(X[:, 0] ** 2 + X[:, 1])
+    upper = np.tile(CS, (N, 1))
+    return Dense(K, Columns(np.repeat(t[:, None], len(CS), axis=1), -upper, upper, 0.1))
+
+
 def objective(made: Dense, z: np.ndarray, c: int) -> float:
-    return reference.dual_objective(np.outer(made.y[:, c], made.y[:, c]) * made.K, z[:, c])
+    v, of = z[:, c], made.columns
+    return 0.5 * v @ made.K @ v - of.target[:, c] @ v + of.epsilon * np.abs(v).sum()
 
 
-def best(made: Dense, c: int) -> SVC:
+def best(made: Dense, c: int) -> SVC | SVR:
     """libsvm's answer for a column."""
-    model = SVC(C=made.upper[0, c], kernel="precomputed", tol=1e-8)
-    return model.fit(made.K, made.y[:, c])
+    options = {"C": made.columns.upper[:, c].max(), "kernel": "precomputed", "tol": 1e-8}
+    model = SVR(epsilon=made.columns.epsilon, **options) if made.columns.epsilon else SVC(**options)
+    return model.fit(made.K, made.columns.target[:, c])
 
 
 def best_objective(made: Dense, c: int) -> float:
-    model, z = best(made, c), np.zeros((N, made.y.shape[1]))
-    z[model.support_, c] = np.abs(model.dual_coef_[0])
+    model, z = best(made, c), np.zeros(made.columns.target.shape)
+    z[model.support_, c] = model.dual_coef_[0]
     return objective(made, z, c)
 
 
@@ -71,19 +96,23 @@ def steps(solver: ADMM, made: Dense, count: int, state: ADMMState | None = None)
     return run(solver, made, state, stop=lambda s: s.steps >= last)
 
 
-def twin_step(K, y, upper, beta, z, mu):
-    """One column: x by the whole system with y'x = 0, then z and mu as printed, over-relaxed."""
-    n = len(y)
-    Q = np.outer(y, y) * K
-    system = np.block([[Q + beta * np.eye(n), y[:, None]], [y[None], np.zeros((1, 1))]])
-    x = np.linalg.solve(system, np.append(1 + mu + beta * z, 0.0))[:n]
+def twin_step(K, beta, z, mu, t, lower, upper, epsilon):
+    """One column: x by the whole system with e'x = 0, then z row by row, and mu as printed, over-relaxed."""
+    n = len(t)
+    system = np.block([[K + beta * np.eye(n), np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
+    x = np.linalg.solve(system, np.append(t + mu + beta * z, 0.0))[:n]
     ahead = RELAX * x + (1 - RELAX) * z
-    new = np.clip(ahead - mu / beta, 0, upper)
+    # of each row the best of the ends, of 0, and of the minima on either side of 0
+    center = ahead - mu / beta
+    candidates = [lower, upper, np.clip(0.0, lower, upper)]
+    candidates += [np.clip(center - side * epsilon / beta, lower, upper) for side in (-1, 1)]
+    costs = [epsilon * np.abs(u) + beta / 2 * (u - center) ** 2 for u in candidates]
+    new = np.choose(np.argmin(costs, axis=0), candidates)
     return x, new, mu - beta * (ahead - new)
 
 
 @pytest.mark.parametrize("beta", [0.1, 1.0, 50.0])
-@pytest.mark.parametrize("make", [problem, random_signs])
+@pytest.mark.parametrize("make", [problem, random_signs, regression])
 def test_steps_are_those_of_the_twin(make, beta):
     made = make()
     solver = ADMM(beta)
@@ -93,14 +122,16 @@ def test_steps_are_those_of_the_twin(make, beta):
         before, state = state, solver.step(made, state)
         x = np.empty((N, COLUMNS))
         for c, (z, mu) in enumerate(twins):
-            x[:, c], *twins[c] = twin_step(made.K, made.y[:, c], made.upper[:, c], beta, z, mu)
+            of = made.columns
+            own = (array[:, c] for array in (of.target, of.lower, of.upper))
+            x[:, c], *twins[c] = twin_step(made.K, beta, z, mu, *own, of.epsilon)
         z, mu = (np.stack(both, axis=1) for both in zip(*twins, strict=True))
         np.testing.assert_allclose(state.z, z, rtol=0, atol=1e-10)
         np.testing.assert_allclose(state.mu, mu, rtol=0, atol=1e-10)
         size = np.maximum(np.linalg.norm(x, axis=0), np.linalg.norm(z, axis=0))
         np.testing.assert_allclose(state.primal, np.linalg.norm(x - z, axis=0) / size, rtol=1e-6)
         moved = beta * np.linalg.norm(z - before.z, axis=0)
-        dual = moved / np.maximum(np.linalg.norm(mu, axis=0), N**0.5)
+        dual = moved / np.maximum(np.linalg.norm(mu, axis=0), np.linalg.norm(made.columns.target, axis=0))
         np.testing.assert_allclose(state.dual, dual, rtol=1e-6, atol=1e-12)
     assert state.steps == 15
     assert state.residual == max(state.primal.max(), state.dual.max())
@@ -113,32 +144,39 @@ def test_x_is_on_the_hyperplane():
         before, state = state, solver.step(made, state)
         ahead = state.z - (state.mu - before.mu) / state.beta  # the multipliers' step, undone
         x = (ahead - (1 - RELAX) * before.z) / RELAX
-        assert np.abs((made.y * x).sum(axis=0)).max() < 1e-9
+        assert np.abs(x.sum(axis=0)).max() < 1e-9
 
 
 @pytest.mark.parametrize(
     ("solver", "count"), [(ADMM(1.0), 1500), (ADMM(100.0, 10), 600), (ADMM(1e-3, 10), 600)]
 )
-def test_converges_to_libsvms_objective(solver, count):
-    made = problem()
+@pytest.mark.parametrize("make", [problem, regression])
+def test_converges_to_libsvms_objective(solver, count, make):
+    made = make()
     state = steps(solver, made, count)
-    assert state.residual < 1e-3
+    assert state.residual < 2e-3
     assert (state.beta != solver.beta) == bool(solver.balance_every)
-    z = balanced(state.z, made.y)
+    z = balanced(state.z)
     for c in range(COLUMNS):
         expected = best_objective(made, c)
         assert abs(objective(made, z, c) - expected) < 1e-3 * abs(expected)
 
 
-def test_intercept_of_a_solution_is_libsvms():
-    made = problem()
-    z = balanced(steps(ADMM(1.0), made, 1500).z, made.y)
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("make", [problem, regression])
+def test_intercept_and_gap_of_a_solution_are_libsvms(make):
+    made = make()
+    of, z = made.columns, balanced(steps(ADMM(1.0), made, 1500).z)
+    rng, f, bias = np.random.default_rng(0), made.K @ z, np.empty(COLUMNS)
     for c in range(COLUMNS):
-        ids = draw_margin(z[:, c], made.upper[:, c], 500, rng)
-        f = made.K @ (made.y * z)[:, c]
-        b = intercept(f[ids], made.y[ids, c], z[ids, c], made.upper[ids, c])
-        assert b == pytest.approx(best(made, c).intercept_[0], abs=0.02)
+        ids = draw_margin(z[:, c], np.maximum(of.upper, -of.lower)[:, c], 500, rng)
+        bounds = of.lower[ids, c], of.upper[ids, c]
+        bias[c] = intercept((of.target - f)[ids, c], z[ids, c], bounds, of.epsilon)
+        assert bias[c] == pytest.approx(best(made, c).intercept_[0], abs=0.02)
+        own = slice(c, c + 1)
+        found, gap = certificate(of.take(own), z[:, own], f[:, own], bias[own])
+        assert found == pytest.approx(objective(made, z, c))
+        assert found - gap <= best_objective(made, c) <= found + 1e-6 * abs(found)
+        assert gap < 1e-2 * abs(found)
 
 
 def test_columns_do_not_know_of_each_other():
@@ -146,7 +184,7 @@ def test_columns_do_not_know_of_each_other():
     together = steps(ADMM(1.0), made, 20)
     for c in range(COLUMNS):
         column = slice(c, c + 1)
-        alone = steps(ADMM(1.0), Dense(made.K, made.y[:, column], made.upper[:, column]), 20)
+        alone = steps(ADMM(1.0), Dense(made.K, made.columns.take(column)), 20)
         np.testing.assert_allclose(alone.z, together.z[:, column], rtol=0, atol=1e-11)
 
 
@@ -184,14 +222,14 @@ def test_papers_betas(n, beta):
 def test_balanced_is_feasible(seed, n, columns, share):
     rng = np.random.default_rng(seed)
     y = np.where(rng.random((n, columns)) < share, 1.0, -1.0)
-    z = np.maximum(rng.normal(size=(n, columns)), 0)
-    found = balanced(z, y)
-    assert np.all(found >= 0)
-    assert np.all(found <= z)
-    assert np.all(np.abs((y * found).sum(axis=0)) <= 1e-7 * z.sum(axis=0))
-    sums = np.stack([np.where(y > 0, z, 0).sum(axis=0), np.where(y < 0, z, 0).sum(axis=0)])
-    np.testing.assert_allclose(found.sum(axis=0), 2 * sums.min(axis=0), rtol=1e-7, atol=1e-12)
-    np.testing.assert_allclose(balanced(found, y), found, atol=1e-12)
+    z = y * np.maximum(rng.normal(size=(n, columns)), 0)
+    found = balanced(z)
+    assert np.all(y * found >= 0)
+    assert np.all(np.abs(found) <= np.abs(z))
+    assert np.all(np.abs(found.sum(axis=0)) <= 1e-7 * np.abs(z).sum(axis=0))
+    sums = np.stack([np.maximum(z, 0).sum(axis=0), np.maximum(-z, 0).sum(axis=0)])
+    np.testing.assert_allclose(np.abs(found).sum(axis=0), 2 * sums.min(axis=0), rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(balanced(found), found, atol=1e-12)
 
 
 def test_rows_are_drawn_by_their_distance_from_the_bounds():
@@ -208,22 +246,31 @@ def test_any_rows_are_drawn_where_no_vector_is_on_the_margin(z):
     assert set(found.tolist()) == set(range(5))
 
 
-def test_intercept_is_the_mean_over_margin_vectors():
-    y, f = np.array([1.0, -1.0, 1.0]), np.array([0.5, -0.2, 0.1])
-    assert intercept(f, y, np.full(3, 0.5), np.ones(3)) == pytest.approx(np.mean(y - f))
+@pytest.mark.parametrize("epsilon", [0.0, 0.2])
+def test_intercept_is_the_mean_over_margin_vectors(epsilon):
+    z, error = np.array([0.5, -0.5, 0.5]), np.array([0.5, -0.8, 0.9])
+    found = intercept(error, z, (-np.ones(3), np.ones(3)), epsilon)
+    assert found == pytest.approx(np.mean(error - epsilon * np.sign(z)))
 
 
 @settings(max_examples=2 * settings.default.max_examples)
-@given(st.integers(0, 9999), st.integers(2, 15))
-def test_intercept_without_margin_vectors_is_the_middle_of_the_valid(seed, n):
-    """Bounds that an optimal z, all at 0 or upper, allows b: y (f + b) is at least 1 at 0, and at most 1 at upper."""
+@given(st.integers(0, 9999), st.integers(2, 15), st.sampled_from([0.0, 0.3]))
+def test_intercept_without_margin_vectors_is_the_middle_of_the_valid(seed, n, epsilon):
+    """b that an optimal z, all at 0 or a bound, allows: t - f - b is beyond epsilon where z is at a bound, and within
+    it, or on the other side of a bound of 0, at 0."""
     rng = np.random.default_rng(seed)
-    y, upper, f = rng.choice([-1.0, 1.0], n), rng.random(n) + 0.1, rng.normal(size=n)
-    b = rng.normal()
+    upper = rng.random(n) + 0.1
+    y, b = rng.choice([-1.0, 1.0], n), rng.normal()
     y[:2] = 1, -1
-    f[:2] = 2 - b, -2 - b  # both classes have a row beyond its margin
-    z = np.where(y * (f + b) >= 1, 0.0, upper)
-    low = max(1 - f[i] if y[i] > 0 else -1 - f[i] for i in range(n) if (y[i] > 0) == (z[i] == 0))
-    high = min(1 - f[i] if y[i] > 0 else -1 - f[i] for i in range(n) if (y[i] > 0) != (z[i] == 0))
-    assert low <= b <= high
-    assert intercept(f, y, z, upper) == pytest.approx((low + high) / 2)
+    r = rng.normal(size=n)  # t - f - b
+    r[:2] = 1, -1  # b has an end on either side
+    if epsilon:
+        bounds = -upper, upper
+        z = np.where(np.abs(r) < epsilon, 0.0, np.sign(r) * upper)
+        ends = np.concatenate([r + b - epsilon, r + b + epsilon])  # where a row's state would change
+    else:
+        bounds = np.where(y > 0, 0.0, -upper), np.where(y > 0, upper, 0.0)
+        z = np.where(y * r > 0, y * upper, 0.0)
+        ends = r + b
+    expected = (ends[ends <= b].max() + ends[ends >= b].min()) / 2
+    assert intercept(r + b, z, bounds, epsilon) == pytest.approx(expected)

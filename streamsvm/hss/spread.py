@@ -1,0 +1,326 @@
+"""A compressed kernel matrix and its shifted inverse whose subtrees are elsewhere: with the workers of a cluster.
+
+What a worker makes of a subtree stays with it, and is made again where it is lost: blocks or factors of its nodes,
+features of its rows. Here are the nodes above all subtrees, and vectors while they are multiplied. Every number is the
+one that `kernel_matrix` comes to in one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.rows import Rows
+from streamsvm.events import Events, ignore
+from streamsvm.hss.budget import Budget, HSSOptions
+from streamsvm.hss.compress import Nodes, Sampling, compress_nodes
+from streamsvm.hss.landmarks import (
+    STRIP_ROWS,
+    Landmarks,
+    Remainder,
+    column_strips,
+    partial_products,
+    subtract_product,
+    woodbury,
+)
+from streamsvm.hss.matrix import (
+    HSSMatrix,
+    Shapes,
+    Sweep,
+    Swept,
+    across,
+    fallen,
+    fullness,
+    ranks_of,
+    risen,
+    shapes_of,
+)
+from streamsvm.hss.tree import ClusterTree, strips_of
+from streamsvm.hss.ulv import ULVFactor, factorise_nodes
+from streamsvm.parallel.engine import Engine, Serial
+from streamsvm.parallel.memory import MiB
+from streamsvm.parallel.sizes import Weighed
+
+WORKER_BYTES = 256 * MiB  # of a worker's process and what it loads, and
+USED_SHARE = 0.8  # of its memory that it may use
+
+
+@dataclass(frozen=True)
+class Subtree(Weighed):
+    """Blocks or factors of the nodes under a root, and features (m, landmarks) of their rows. skeleton: the root's,
+    until all are compressed."""
+
+    root: int
+    made: HSSMatrix | ULVFactor
+    features: np.ndarray
+    skeleton: np.ndarray = field(default_factory=lambda: np.empty(0, np.intp))
+
+    @property
+    def within(self) -> list[tuple[int, int]]:
+        return strips_of(0, len(self.features), STRIP_ROWS)
+
+
+@dataclass(frozen=True)
+class SpreadKernel:
+    """Z Z' + H, as a `KernelMatrix`. top: H above all subtrees; subtrees: the engine's, of each root.
+
+    shapes: of all bases; nbytes: of all there is, wherever it is.
+    """
+
+    engine: Engine
+    top: HSSMatrix
+    subtrees: Sequence[Any]
+    shapes: Shapes
+    nbytes: int
+    landmarks: int
+    explained: float
+
+    @property
+    def tree(self) -> ClusterTree:
+        return self.top.tree
+
+    def ranks(self) -> list[np.ndarray]:
+        """Ranks of the nodes, level by level from the top; the root has none."""
+        return ranks_of(self.tree, self.shapes)
+
+    def fullness(self, max_rank: int) -> float:
+        """Mean over nodes of the rank over the largest possible one."""
+        return fullness(self.shapes, max_rank)
+
+    def product(self, V: np.ndarray, threads: int = 1) -> np.ndarray:
+        """K @ V for V (n,) or (n, k), float64."""
+        return _applied(self.engine, self.top, self.subtrees, V, lambda sums: -sums)
+
+    def shifted(self, beta: float, engine: Engine, events: Events = ignore) -> SpreadInverse:
+        """The factor of K + beta I. Raises ConfigError where that is not positive definite."""
+        factors = engine.hold(_factorised, self.subtrees, shared=(beta,))
+        told = list(engine.map(_of_factor, factors, phase="factorise", events=events))
+        R = {root: R for root, (R, _) in zip(self.tree.roots, told, strict=True)}
+        with engine.serial_blas():
+            top = factorise_nodes(self.top, beta, self.tree.levels_above(), R, engine.local, events)
+        nbytes = top.nbytes + sum(nbytes for _, nbytes in told)
+        if not self.landmarks:
+            return SpreadInverse(engine, top, factors, np.empty((0, 0)), nbytes)
+        strips = []
+        for columns in column_strips(self.landmarks):
+            own = columns.start, columns.stop
+            begun = engine.hold(_rise_features, factors, self.subtrees, shared=(own,))
+            down = _down(top, [up for up, _ in engine.map(_sums, begun)])
+            strips.append(engine.hold(_fall_features, factors, begun, down))
+            events.progress("factorise landmarks", columns.stop, self.landmarks)
+        inverses = engine.hold(_with_features, factors, *strips)
+        with engine.serial_blas():
+            inner = woodbury(list(engine.map(_inner, self.subtrees, inverses)))
+        for values in (factors, *strips):
+            engine.release(values)
+        itemsize = np.dtype(np.float32).itemsize
+        return SpreadInverse(engine, top, inverses, inner, nbytes + self.tree.n * self.landmarks * itemsize)
+
+
+@dataclass(frozen=True)
+class SpreadInverse:
+    """(Z Z' + H + beta I)^-1, as a `ShiftedKernel`. top: the factor above all subtrees."""
+
+    engine: Engine
+    top: ULVFactor
+    subtrees: Sequence[Any]
+    inner: np.ndarray
+    nbytes: int
+
+    @property
+    def beta(self) -> float:
+        return self.top.beta
+
+    def solve(self, V: np.ndarray, threads: int = 1) -> np.ndarray:
+        """(K + beta I)^-1 V for V (n,) or (n, k), float64."""
+        return _applied(self.engine, self.top, self.subtrees, V, lambda sums: self.inner @ sums)
+
+
+def spread_kernel(
+    rows: Rows,
+    tree: ClusterTree,
+    landmarks: Landmarks,
+    sampling: Sampling,
+    options: HSSOptions,
+    engine: Engine,
+    events: Events = ignore,
+) -> SpreadKernel:
+    """K of these rows, in tree order, compressed by the workers. Raises MemoryLimitError."""
+    row_bytes = rows.nbytes / tree.n + 4 * landmarks.M.shape[1]
+    limit_bytes = _subtree_bytes(tree, row_bytes, engine)
+    here, of = engine.share(rows), engine.share(landmarks)
+    features = engine.hold(_features, tree.roots, shared=(of, here, tree))
+    entries = engine.hold(_remainder, [of], *[[own] for own in features], shared=(here,))[0]
+    near = [sampling.among(np.arange(*tree.span(root))) for root in tree.roots]
+    work = _Work(tree, options, limit_bytes)
+    subtrees = engine.hold(_compressed, tree.roots, features, near, shared=(entries, work))
+    told = list(engine.map(_of_matrix, subtrees, phase="compress", events=events))
+    skeletons = {root: own for root, (own, _, _) in zip(tree.roots, told, strict=True)}
+    rest = engine.share(sampling.among(np.sort(np.concatenate(list(skeletons.values())))))
+    above = Nodes(tree, tree.levels_above(), skeletons)
+    top, _ = compress_nodes((entries, rest), above, options.tolerances, engine, events=events)
+    engine.release([here, of, entries, *features])
+    return _kernel(engine, top, subtrees, told, (landmarks.M.shape[1], landmarks.explained))
+
+
+def spread_again(
+    top: tuple[HSSMatrix, ULVFactor],
+    subtrees: tuple[Sequence[Any], Sequence[Any]],
+    inner: np.ndarray,
+    explained: float,
+    engine: Engine,
+) -> tuple[SpreadKernel, SpreadInverse]:
+    """Matrix and inverse of what is above the subtrees, and of the blocks and factors below that workers hold."""
+    H, factor = top
+    blocks, factors = subtrees
+    told = list(engine.map(_of_matrix, blocks))
+    matrix = _kernel(engine, H, blocks, told, (len(inner), explained))
+    nbytes = factor.nbytes + sum(nbytes for _, nbytes in engine.map(_of_factor, factors))
+    return matrix, SpreadInverse(engine, factor, factors, inner, nbytes)
+
+
+def _kernel(
+    engine: Engine,
+    top: HSSMatrix,
+    subtrees: Sequence[Any],
+    told: Sequence[tuple[Any, Shapes, int]],
+    landmarks: tuple[int, float],
+) -> SpreadKernel:
+    """told: of each subtree, by `_of_matrix`. landmarks: how many, and what they explain."""
+    shapes = shapes_of(top.P)
+    for _, own, _ in told:
+        shapes |= own
+    nbytes = top.nbytes + sum(nbytes for _, _, nbytes in told)
+    return SpreadKernel(engine, top, subtrees, dict(sorted(shapes.items())), nbytes, *landmarks)
+
+
+def _applied(
+    engine: Engine,
+    top: Swept,
+    subtrees: Sequence[Any],
+    V: np.ndarray,
+    inside: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """The product or solve of subtrees and top, less features times inside(features' V)."""
+    spans = [slice(*top.tree.span(root)) for root in top.tree.roots]
+    begun = engine.hold(_rise, subtrees, [V[rows] for rows in spans])
+    ups, sums = zip(*engine.map(_sums, begun), strict=True)
+    total = np.concatenate(sums).sum(axis=0, dtype=np.float64)
+    B = engine.share(inside(total) if len(total) else total)
+    out = np.empty(V.shape)
+    ends = engine.map(_fall, subtrees, begun, _down(top, ups), shared=(B,))
+    for rows, own in zip(spans, ends, strict=True):
+        out[rows] = own
+    return out
+
+
+def _down(top: Swept, ups: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What each subtree is sent, from what they send up."""
+    found = across(top, dict(zip(top.tree.roots, ups, strict=True)))
+    return [found[root] for root in top.tree.roots]
+
+
+def require_workers(tree: ClusterTree, row_bytes: float, options: HSSOptions, engine: Engine) -> None:
+    """Raises MemoryLimitError where workers have too little memory, whatever the ranks."""
+    Budget(tree.n // len(tree.roots), options, _subtree_bytes(tree, row_bytes, engine), of_worker=True)
+
+
+def _subtree_bytes(tree: ClusterTree, row_bytes: float, engine: Engine) -> int | None:
+    """What workers have for each subtree, beside all rows; None where they have no limit."""
+    limit, _ = engine.worker_memory()
+    if limit is None:
+        return None
+    free = USED_SHARE * limit - WORKER_BYTES - tree.n * row_bytes
+    return max(0, int(free * engine.facts().get("workers", 1) / len(tree.roots)))
+
+
+@dataclass(frozen=True)
+class _Work(Weighed):
+    """What a subtree is compressed by. limit_bytes: of matrix and factor."""
+
+    tree: ClusterTree
+    options: HSSOptions
+    limit_bytes: int | None
+
+
+def _features(landmarks: Landmarks, rows: Rows, tree: ClusterTree, root: int) -> np.ndarray:
+    start, stop = tree.span(root)
+    return landmarks.features(rows.take(slice(start, stop)), strips_of(0, stop - start, STRIP_ROWS))
+
+
+def _remainder(rows: Rows, landmarks: Landmarks, *features: np.ndarray) -> Remainder:
+    return Remainder(landmarks.kernel, rows, np.concatenate(features))
+
+
+def _compressed(entries: Remainder, work: _Work, root: int, features: np.ndarray, near: Sampling) -> Subtree:
+    tree = work.tree
+    budget = Budget(len(features), work.options, work.limit_bytes, of_worker=True)
+    nodes = Nodes(tree, tree.levels(root), {})
+    shared = entries, near
+    matrix, skeletons = compress_nodes(
+        shared, nodes, work.options.tolerances, Serial(), on_level=budget.check
+    )
+    return Subtree(root, matrix, features, skeletons[root])
+
+
+def _of_matrix(subtree: Subtree) -> tuple[np.ndarray, Shapes, int]:
+    """Skeleton of the root, shapes of bases, bytes."""
+    assert isinstance(subtree.made, HSSMatrix)
+    nbytes = subtree.made.nbytes + subtree.features.nbytes
+    return subtree.skeleton, shapes_of(subtree.made.P), nbytes
+
+
+def _factorised(beta: float, subtree: Subtree) -> Subtree:
+    matrix = subtree.made
+    assert isinstance(matrix, HSSMatrix)
+    levels = matrix.tree.levels(subtree.root)
+    factor = factorise_nodes(matrix, beta, levels, {}, Serial())
+    return Subtree(subtree.root, factor, np.empty((len(subtree.features), 0), np.float32))
+
+
+def _of_factor(subtree: Subtree) -> tuple[np.ndarray, int]:
+    """R of the root, bytes."""
+    assert isinstance(subtree.made, ULVFactor)
+    return subtree.made.nodes[subtree.root].R, subtree.made.nbytes + subtree.features.nbytes
+
+
+def _rise(subtree: Subtree, V: np.ndarray) -> tuple[np.ndarray, np.ndarray, Sweep]:
+    at = risen(subtree.made, subtree.root, V)
+    return at.up[subtree.root], partial_products(subtree.features, V, subtree.within), at
+
+
+def _sums(begun: tuple[np.ndarray, np.ndarray, Sweep]) -> tuple[np.ndarray, np.ndarray]:
+    """What is sent up, and features' V by strip."""
+    return begun[:2]
+
+
+def _fall(
+    B: np.ndarray, subtree: Subtree, begun: tuple[np.ndarray, np.ndarray, Sweep], down: np.ndarray
+) -> np.ndarray:
+    out = fallen(subtree.made, subtree.root, begun[2], down).reshape(-1, *B.shape[1:])
+    if len(B):
+        subtract_product(out, subtree.features, B, subtree.within)
+    return out
+
+
+def _rise_features(
+    columns: tuple[int, int], factor: Subtree, subtree: Subtree
+) -> tuple[np.ndarray, np.ndarray, Sweep]:
+    return _rise(factor, subtree.features[:, slice(*columns)])
+
+
+def _fall_features(
+    factor: Subtree, begun: tuple[np.ndarray, np.ndarray, Sweep], down: np.ndarray
+) -> np.ndarray:
+    return fallen(factor.made, factor.root, begun[2], down).astype(np.float32)
+
+
+def _with_features(factor: Subtree, *strips: np.ndarray) -> Subtree:
+    return Subtree(factor.root, factor.made, np.hstack(strips))
+
+
+def _inner(subtree: Subtree, inverse: Subtree) -> np.ndarray:
+    return (subtree.features.T @ inverse.features).astype(np.float64)

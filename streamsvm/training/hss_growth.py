@@ -1,0 +1,17 @@
+"""How what ADMM on a compressed kernel matrix takes grows with its rows."""
+
+from __future__ import annotations
+
+from streamsvm.hss.tree import SUBTREE_ROWS
+from streamsvm.training.growth import Growth, Seen
+
+STEPS = 50  # of ADMM
+
+
+class HSSGrowth(Growth):
+    """Linear where ranks have settled, which those of small pilots have not."""
+
+    def network_bytes(self, n: int, seen: Seen) -> float:
+        """Of several subtrees workers are sent a vector of every column in each step, and send one back."""
+        steps = STEPS if n > SUBTREE_ROWS else 0
+        return super().network_bytes(n, seen) + 16.0 * n * seen.columns * steps

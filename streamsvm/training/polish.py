@@ -1,0 +1,70 @@
+"""The exact block solver from the point that an approximate one came to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.rows import Rows
+from streamsvm.events import Phase
+from streamsvm.problems.dual import DualQP, KernelDual, dual_of
+from streamsvm.progress.approach import Rounds
+from streamsvm.solvers import blockws
+from streamsvm.solvers.loop import run
+from streamsvm.tasks.base import Subproblem
+from streamsvm.training.base import Fit
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Coefficients coef (n, columns), bias (columns,), and their dual objective and gap, summed over columns.
+
+    converged: what the exact solver says of itself, where it went on from ADMM. late: time ended one of them.
+    """
+
+    coef: np.ndarray
+    bias: np.ndarray
+    objective: float
+    gap: float
+    converged: bool | None = None
+    late: bool = False
+
+
+def polished(
+    fit: Fit, rows: Rows, duals: Iterable[Subproblem], bounds: np.ndarray, start: np.ndarray, most_rounds: int
+) -> tuple[Solved, dict[str, Any]]:
+    """Each dual of all rows, with bounds (n,), from its coefficients start (n, columns); and facts for the report."""
+    coef, bias = np.empty_like(start), np.empty(start.shape[1])
+    before = after = objective = 0.0
+    rounds, converged, late = 0, True, False
+    solver = blockws.BlockSolver(fit.config.tol, bias=True)
+
+    def stop(state: blockws.BlockState) -> bool:
+        return solver.is_solved(state) or state.rounds >= most_rounds
+
+    tell = Rounds(fit.events, Phase.POLISH, start.shape[1], fit.config.tol)
+
+    with fit.phase("polish"), fit.engine.serial_blas():
+        for c, part in enumerate(duals):
+            dual = dual_of(part, lambda y: KernelDual(fit.kernel, rows, y, bounds, fit.engine.threads))
+            first = solver.init(dual, np.maximum(part.y * np.tile(start[:, c], part.copies), 0.0))
+
+            def on_step(state: blockws.BlockState, c: int = c, dual: DualQP = dual) -> None:
+                tell(c, blockws.facts(dual, state))
+
+            state = run(solver, dual, first, stop=stop, on_step=on_step, until=fit.until)
+            late = late or not stop(state)
+            state = solver.unshrunk(dual, state)
+            before += blockws.duality_gap(dual, first)
+            after += blockws.duality_gap(dual, state)
+            objective, rounds = objective + blockws.objective(dual, state), rounds + state.rounds
+            converged = converged and solver.is_solved(state)
+            coef[:, c], bias[c] = part.coefficients(state.alpha), state.bias
+    tell.end()
+    return (
+        Solved(coef, bias, objective, after, converged, late),
+        {"gap_before_polish": before, "polish_rounds": rounds},
+    )

@@ -1,0 +1,118 @@
+"""Subtrees that are elsewhere: every number is that of one process."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hss.compressed import ENGINE, cancer, dense, rbf, relative, roll, tolerances
+
+from streamsvm.data.rows import Rows
+from streamsvm.errors import ConfigError, MemoryLimitError
+from streamsvm.hss.budget import HSSOptions
+from streamsvm.hss.kernel_matrix import KernelMatrix, approximate, estimated_errors, facts_of
+from streamsvm.hss.spread import SpreadKernel
+from streamsvm.hss.tree import ClusterTree
+from streamsvm.kernels.base import Kernel
+from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.memory import MiB
+
+BETA = 0.5
+
+
+class Elsewhere(Engine):
+    """As a cluster: values that are held come and go as bytes."""
+
+    is_local = False
+
+    def __init__(self, limit_bytes: int | None = None) -> None:
+        super().__init__(2)
+        self._limit_bytes = limit_bytes
+
+    @property
+    def local(self) -> Engine:
+        return ENGINE
+
+    def worker_memory(self) -> tuple[int | None, int]:
+        return self._limit_bytes, 1
+
+    def hold(self, read, items, *more, shared=(), nbytes=0.0):
+        return [pickle.dumps(value) for value in self.map(read, items, *more, shared=shared)]
+
+    def map(self, fn, items, *more, shared=(), phase="map", events=None, window=None):
+        jobs = [(*shared, *job) for job in zip(items, *more, strict=True)]
+        return (fn(*(pickle.loads(arg) if isinstance(arg, bytes) else arg for arg in job)) for job in jobs)
+
+
+@pytest.fixture(autouse=True)
+def several_subtrees(monkeypatch):
+    """Of 300 rows four, and strips that divide none of them evenly."""
+    monkeypatch.setattr("streamsvm.hss.tree.SUBTREE_ROWS", 90)
+    for module in ("kernel_matrix", "spread"):
+        monkeypatch.setattr(f"streamsvm.hss.{module}.STRIP_ROWS", 32)
+
+
+def options(landmarks: int, *, single: bool = False, **wanted) -> HSSOptions:
+    return HSSOptions(tolerances(1e-3, **wanted), 32, 32, landmarks, single=single)
+
+
+def both(kernel: Kernel, rows: Rows, chosen: HSSOptions) -> tuple[KernelMatrix, SpreadKernel]:
+    (order, here), (same, there) = (approximate(kernel, rows, chosen, e) for e in (ENGINE, Elsewhere()))
+    np.testing.assert_array_equal(order, same)
+    assert isinstance(here, KernelMatrix)
+    assert isinstance(there, SpreadKernel)
+    return here, there
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("landmarks", [0, 16])
+def test_products_solves_and_facts_are_those_of_one_process(landmarks, single):
+    here, there = both(rbf(2.0), cancer(), options(landmarks, single=single))
+    assert there.landmarks == landmarks
+    assert len(there.subtrees) == 4
+    assert facts_of(there) == facts_of(here)
+    assert there.fullness(20) == pytest.approx(here.fullness(20))
+    inverses = [matrix.shifted(BETA, e) for matrix, e in ((here, ENGINE), (there, Elsewhere()))]
+    assert inverses[0].nbytes == inverses[1].nbytes
+    for V in (np.random.default_rng(0).normal(size=(300, 3)), np.ones(300)):
+        np.testing.assert_array_equal(there.product(V), here.product(V))
+        np.testing.assert_array_equal(inverses[1].solve(V), inverses[0].solve(V))
+    of = rbf(2.0), cancer()
+    found = [estimated_errors(*of, *made, 0, 2) for made in zip((here, there), inverses, strict=True)]
+    assert found[0] == found[1]
+
+
+def test_leaves_that_are_subtrees(monkeypatch):
+    monkeypatch.setattr("streamsvm.hss.tree.SUBTREE_ROWS", 1)
+    here, there = both(rbf(1.0), cancer(100), options(0))
+    assert there.tree.cut == there.tree.depth == 2
+    V = np.random.default_rng(0).normal(size=100)
+    np.testing.assert_array_equal(there.product(V), here.product(V))
+    far = there.shifted(BETA, Elsewhere())
+    np.testing.assert_array_equal(far.solve(V), here.shifted(BETA, ENGINE).solve(V))
+
+
+def test_where_trees_are_cut_hardly_matters(monkeypatch):
+    several, _ = both(rbf(2.0), cancer(), options(16))
+    monkeypatch.setattr("streamsvm.hss.tree.SUBTREE_ROWS", 300)
+    _, whole = approximate(rbf(2.0), cancer(), options(16), Elsewhere())
+    assert isinstance(whole, KernelMatrix)  # one subtree stays in this process
+    assert relative(dense(several.H) - dense(whole.H), dense(whole.H)) < 1e-6
+
+
+def test_an_indefinite_subtree_is_told():
+    _, there = both(rbf(2.0), roll(), options(0, definite=False))
+    with pytest.raises(ConfigError, match=r"beta = 1e-09 is not positive definite"):
+        there.shifted(1e-9, Elsewhere())
+
+
+def test_workers_with_too_little_memory_are_told():
+    with pytest.raises(MemoryLimitError, match=r"workers' memory for each subtree of 0.* 75 rows \(before"):
+        approximate(rbf(2.0), cancer(), options(0), Elsewhere(300 * MiB))
+
+
+def test_as_many_subtrees_as_rows_need():
+    assert ClusterTree.of(90, 32).cut == 0
+    assert ClusterTree.of(91, 32).cut == 1
+    assert ClusterTree.of(300, 32).levels(4) == [range(19, 23), range(9, 11), range(4, 5)]
