@@ -10,7 +10,6 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
@@ -35,6 +34,7 @@ from streamsvm.options.base import (
 )
 from streamsvm.options.choices import OneOf, choices
 from streamsvm.options.metric import MetricConfig
+from streamsvm.options.probability import ProbabilityConfig
 from streamsvm.options.search import SearchConfig, searched
 from streamsvm.options.solvers import (
     ADMMHSSConfig,
@@ -54,8 +54,9 @@ from streamsvm.solvers.catalogue import (
     solver_names,
     solver_row,
 )
+from streamsvm.storage.paths import Place, place_of
 from streamsvm.storage.toml import document, string
-from streamsvm.tasks import task_names, task_of
+from streamsvm.tasks import default_task, task_names, task_of
 
 Layer = tuple[str, Mapping[str, Any]]
 Model = TypeVar("Model", bound=BaseModel)
@@ -63,18 +64,6 @@ Model = TypeVar("Model", bound=BaseModel)
 
 class Resolved(dict[str, Any]):
     """Every option of a model, asked for or a default."""
-
-
-class ProbabilityConfig(Options):
-    """Probabilities from decision values of rows that the model of them was not trained on (see `calibration`)."""
-
-    method: Annotated[
-        Literal["sigmoid", "isotonic"] | None,
-        Field(description="How decision values become probabilities; else there are none"),
-    ] = None
-    folds: Annotated[
-        Whole, Field(ge=2, description="Parts of the rows, each predicted by a fit on the others")
-    ] = 5
 
 
 class FitConfig(Options):
@@ -92,11 +81,34 @@ class FitConfig(Options):
     ] = 1e-3
     class_weight: Annotated[ClassWeight, Field(description="Factors on C by label, or 'balanced'")] = None
     positive: Annotated[Labels, Field(description="Labels of the positive class, against the rest")] = ()
+    multiclass: Annotated[
+        Literal["pairs", "rest"],
+        Field(
+            description="More than two classes: a problem for each pair, or for each class against the rest"
+        ),
+    ] = "pairs"
     scale: Annotated[Scale, Field(description="Scaling of the features, kept in the model")] = "none"
     holdout: Annotated[
         Whole,
         Field(ge=0, description="Rows by chance that are not learned from, and tell how the model decides"),
     ] = 0
+    epsilon: Annotated[
+        Real, Field(ge=0, description="Error without loss, of task regress, in units of scaled targets")
+    ] = 0.1
+    interval: Annotated[
+        Annotated[Real, Field(gt=0, lt=1)] | None,
+        Field(description="Chance of prediction intervals, as 0.9, by rows that are not learned from"),
+    ] = None
+    scale_targets: Annotated[
+        bool,
+        Field(description="Learn labels of mean 0 and deviation 1, of task regress; answers are as labels"),
+    ] = True
+    nu: Annotated[
+        Annotated[Real, Field(gt=0, le=1)] | None,
+        Field(
+            description="Most of the rows beyond the margin, as a share: nu-SVC, nu-SVR; of oneclass outliers, else 0.5"
+        ),
+    ] = None
     rows: Annotated[Count, Field(description="Rows by chance that are learned from; else all")] = None
     seed: Annotated[Whole, Field(ge=0, le=2**32 - 1, description="Seed of every random choice")] = 0
     memory_limit: Annotated[
@@ -134,6 +146,12 @@ class FitConfig(Options):
         """The options of its solver."""
         return getattr(self, section_of(self.solver))
 
+    @property
+    def n_folds(self) -> int:
+        """Fits on folds, beside that of all rows, which tell how it decides; 0 where nobody asks them."""
+        asks = self.probability.method or (self.probability.threshold and not self.holdout)
+        return self.probability.folds if asks else 0
+
     @model_validator(mode="before")
     @classmethod
     def _under_todays_names(cls, values: Any) -> Any:
@@ -149,10 +167,11 @@ class FitConfig(Options):
                 f"kernel.name is {name!r}, which need not be positive semidefinite; found solver {self.solver}, "
                 f"expected {expected}, which ends all the same"
             )
-        if row.whole and (self.scale != "none" or self.probability.method or self.metric.kind != "none"):
+        of_features = self.scale != "none" or self.metric.kind != "none"
+        if row.whole and (of_features or self.probability.is_asked or self.interval):
+            found = f"kernel.name is {name!r}, whose values are no features"
             raise ValueError(
-                f"kernel.name is {name!r}, whose values are no features; expected scale 'none', no metric and no "
-                "probability"
+                f"{found}; expected scale 'none', no metric, no probability, no threshold and no interval"
             )
         if row.is_linear and self.metric.kind != "none":
             raise ValueError(
@@ -165,6 +184,8 @@ class FitConfig(Options):
     def _task_and_solver_agree(self) -> FitConfig:
         if self.task is not None:
             task_of(self.task).require(self.solver, names_classes=bool(self.positive or self.class_weight))
+        if self.nu is not None:
+            task_of(self.task or default_task(self.solver, has_queries=False)).require_alone(self)
         return self
 
 
@@ -210,14 +231,14 @@ def merged(*layers: Layer) -> dict[str, Any]:
     return found
 
 
-def load_config(path: str | Path, *overrides: Layer) -> FitConfig:
+def load_config(path: str | Place, *overrides: Layer) -> FitConfig:
     """The configuration in a TOML file or a saved model, changed by `overrides`. Raises ConfigError."""
     return build_config(read_layer(path), *overrides)
 
 
-def read_layer(path: str | Path) -> Layer:
+def read_layer(path: str | Place) -> Layer:
     """(origin, values) of a TOML file, or of the resolved configuration inside a model."""
-    path = Path(path)
+    path = place_of(path)
     if path.is_dir():
         return str(path), _model_config(path)
     try:
@@ -242,7 +263,7 @@ def parse_set(text: str) -> Layer:
     raise ConfigError(f"--set {text}: expected name=value, for example --set dcsvm.levels=3")
 
 
-def _model_config(path: Path) -> Mapping[str, Any]:
+def _model_config(path: Place) -> Mapping[str, Any]:
     try:
         config = json.loads((path / "zarr.json").read_text(encoding="utf-8"))["attributes"]["config"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -270,11 +291,8 @@ def repeating(config: FitConfig) -> str:
     return document(values | {"search": {"options": []}})
 
 
-PARAMETERS = {
-    "kernel.name": "kernel",
-    "probability.method": "probability",
-    "metric.kind": "metric",
-}  # of estimators
+PARAMETERS = {"kernel.name": "kernel", "probability.method": "probability"}  # of estimators
+PARAMETERS |= {"metric.kind": "metric", "multiclass": "multi_class"}
 
 
 def groups() -> dict[str, type[Options]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 import numpy as np
 
 BINS = 15  # of a reliability diagram
 MOST_SCORES = 1 << 19  # different ones that are told apart
+MOST_SHOWN = 1000  # rows whose labels and answers are told to reports
+LEVELS = tuple(percent / 100 for percent in range(5, 100, 5))  # of intervals, whose coverage a report shows
 
 
 def confusion(truth: np.ndarray, predicted: np.ndarray, k: int) -> np.ndarray:
@@ -44,21 +47,21 @@ class ScoreCounts:
 
     def __init__(self) -> None:
         self._scores, self._counts = np.empty(0), np.empty((2, 0))  # rising; negative and positive rows
-        self._coming: list[tuple[np.ndarray, np.ndarray]] = []
+        self._coming: list[tuple[np.ndarray, np.ndarray]] = []  # counts as those, and scores
         self._n_coming, self._bits = 0, 0  # that were lost
 
-    def add(self, positive: np.ndarray, scores: np.ndarray) -> None:
-        """Rows, bool (m,), with scores (m,)."""
-        self._coming.append((positive, scores))
+    def add(self, positive: np.ndarray, scores: np.ndarray, weight: np.ndarray | float = 1.0) -> None:
+        """Rows, bool (m,), with scores (m,), each of which counts as many as its weight."""
+        self._coming.append((np.stack([~positive, positive]) * weight, scores))
         self._n_coming += len(scores)
         if self._n_coming > MOST_SCORES:
             self._settle()
 
     def _settle(self) -> None:
-        counts = [self._counts, *(np.stack([~positive, positive]) for positive, _ in self._coming)]
+        counts = [self._counts, *(own for own, _ in self._coming)]
         scores = np.concatenate([self._scores, *(own for _, own in self._coming)]).astype(np.float64)
         self._coming, self._n_coming = [], 0
-        self._count(scores, np.concatenate(counts, axis=1).astype(np.float64))
+        self._count(scores, np.concatenate(counts, axis=1))
         while len(self._scores) > MOST_SCORES:
             self._bits = max(self._bits + 2, 24)
             self._count(self._scores, self._counts)
@@ -76,6 +79,16 @@ class ScoreCounts:
         falls, hits = np.cumsum(self._counts[:, ::-1], axis=1)
         return hits, falls
 
+    def above_cuts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(s,) falling values, one below each score, halfway to the next; positive and negative rows above each."""
+        hits, falls = self._from_top()
+        lost = (1 << self._bits) - 1
+        ends = np.stack([self._scores, (self._scores.view(np.int64) | lost).view(np.float64)])
+        lowest, highest = ends.min(axis=0), ends.max(axis=0)  # that each score stands for
+        below = np.append(np.nextafter(lowest[:1], -np.inf), highest[:-1])
+        halfway = below + (lowest - below) / 2
+        return np.where(halfway < lowest, halfway, below)[::-1], hits, falls
+
     def roc_auc(self) -> float | None:
         """Chance that a positive row scores above a negative one, ties half; None where one class is absent."""
         hits, falls = self._from_top()
@@ -83,6 +96,13 @@ class ScoreCounts:
             return None
         own = np.diff(falls, prepend=0.0)
         return float((own * (hits - np.diff(hits, prepend=0.0) / 2)).sum() / (hits[-1] * falls[-1]))
+
+    def average_precision(self) -> float | None:
+        """Mean precision over the positive rows, at each one's score; None without positive rows."""
+        hits, falls = self._from_top()
+        if not len(hits) or hits[-1] == 0:
+            return None
+        return float((np.diff(hits, prepend=0.0) * hits / (hits + falls)).sum() / hits[-1])
 
     def break_even(self) -> float | None:
         """Precision among as many top rows as are positive, where it equals the recall; None without positive rows.
@@ -184,8 +204,8 @@ def mean_absolute_error(counts: np.ndarray) -> float:
 
 
 class RegressionScores:
-    """r2, mean_squared_error and mean_absolute_error of predicted values, from sums over rows that come block by block;
-    r2 None where y is constant."""
+    """r2, mean_squared_error, its root and mean_absolute_error of predicted values, from sums over rows that come block
+    by block; r2 None where y is constant."""
 
     def __init__(self) -> None:
         self.n, self._mean, self._spread = 0, 0.0, 0.0  # of y: sum of squares about its mean
@@ -205,8 +225,73 @@ class RegressionScores:
         return {
             "r2": 1.0 - self._squares / self._spread if self._spread > 0 else None,
             "mean_squared_error": self._squares / self.n,
+            "root_mean_squared_error": (self._squares / self.n) ** 0.5,
             "mean_absolute_error": self._absolute / self.n,
         }
+
+
+class Widths(Protocol):
+    """Of intervals about answers: by `level`, else by their own."""
+
+    @property
+    def level(self) -> float: ...
+
+    def levels(self, among: Iterable[float]) -> list[float]:
+        """Those of some levels that they tell of."""
+
+    def half_width(self, level: float | None = None) -> float: ...
+
+
+class CoverageScores:
+    """How often labels are inside intervals: coverage, of those of their own level, and mean_width, in units of labels.
+
+    curve: coverages, a row [level, coverage, width] for each of LEVELS that they tell of.
+    """
+
+    def __init__(self, widths: Widths) -> None:
+        self.n, self._level = 0, widths.level
+        levels = widths.levels(LEVELS)
+        self._levels = [*levels, widths.level]
+        self._half = np.array([widths.half_width(level) for level in self._levels])
+        self._inside = np.zeros(len(self._half), np.int64)
+
+    def add(self, y: np.ndarray, values: np.ndarray) -> None:
+        """Rows of numbers y (m,), and predicted values (m,)."""
+        errors = np.sort(np.abs(values - y))
+        self._inside += np.searchsorted(errors, self._half, side="right")
+        self.n += len(y)
+
+    def result(self) -> dict[str, float]:
+        own = {"coverage": float(self._inside[-1] / self.n), "mean_width": 2 * float(self._half[-1])}
+        return {"interval": self._level} | own
+
+    def curve(self) -> dict[str, list[list[float]]]:
+        shares = (self._inside / self.n).tolist()
+        rows = zip(self._levels[:-1], shares[:-1], (2 * self._half[:-1]).tolist(), strict=True)
+        return {"coverages": [list(row) for row in rows]}
+
+
+class Spread:
+    """What is told of rows that come block by block: of n rows `most` at most, evenly spread."""
+
+    def __init__(self, n: int, most: int = MOST_SHOWN) -> None:
+        self._every, self._kept = -(-n // most), list[np.ndarray]()
+
+    def add(self, start: int, *told: np.ndarray) -> None:
+        """Columns (m,) of the rows from `start` on."""
+        self._kept.append(np.stack(told, axis=1)[-start % self._every :: self._every])
+
+    def rows(self) -> np.ndarray:
+        """(rows, columns)."""
+        return np.concatenate(self._kept).astype(np.float64)
+
+
+def shown(*told: np.ndarray) -> list[list[float]]:
+    """Rows of columns (m,), of more than MOST_SHOWN evenly spread ones."""
+    spread = Spread(len(told[0]))
+    spread.add(0, *told)
+    rows: list[list[float]] = spread.rows().tolist()
+    return rows
 
 
 def ranking(y: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> dict[str, Any]:

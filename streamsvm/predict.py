@@ -7,8 +7,8 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -20,8 +20,10 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned, heard, ignore
+from streamsvm.models.intervals import Intervals
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.storage.atomic import Target, whole_file
+from streamsvm.storage.paths import Place
 from streamsvm.tasks import task_of
 from streamsvm.tasks.scores import Judge
 
@@ -36,6 +38,9 @@ class Predictor(Judge, Protocol):
 
     d: int
 
+    @property
+    def intervals(self) -> Intervals | None: ...
+
     def columns_in(self, store: Store) -> tuple[np.ndarray | None, str | None]: ...
 
     def decision_function(self, rows: Rows) -> np.ndarray: ...
@@ -44,7 +49,10 @@ class Predictor(Judge, Protocol):
 
     def require_probabilities(self) -> None: ...
 
+    def require_intervals(self) -> Intervals: ...
 
+
+ENDS = ("lower", "upper")  # of intervals, as columns
 Block = dict[
     str, np.ndarray
 ]  # by what is wanted: label (or score, value) (m,), decision (m,) or (m, k), probability
@@ -91,13 +99,31 @@ def _asked(
     return ask(model, rows.arranged(columns, model.d))
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Of rows, beside their labels. interval: a level, other than the fit's."""
+
+    decision: bool = False
+    proba: bool = False
+    interval: float | None = None
+
+    @property
+    def flags(self) -> list[str]:
+        """What asks for them on the command line."""
+        given = {
+            "--decision": self.decision,
+            "--proba": self.proba,
+            "--interval": self.interval is not None,
+        }
+        return [name for name, is_given in given.items() if is_given]
+
+
 def write_predictions(
     model: Predictor,
     store: Store,
-    out: Path,
+    out: Place,
+    also: Wanted = Wanted(),
     *,
-    decision: bool = False,
-    proba: bool = False,
     engine: Engine,
     events: Events = heard,
 ) -> None:
@@ -105,23 +131,32 @@ def write_predictions(
 
     .csv: a header, then label and, with `decision`, the decision values, with `proba` a column `probability_LABEL` for
     each class; .zarr: arrays `label`, `decision`, `probability`; .npy: one array, the labels, or else the decision
-    values or probabilities. A ranking has a `score` in place of the label, a regression a `value`.
-    Raises ConfigError, ModelError where there are no probabilities, StorageError.
+    values or probabilities. A ranking has a `score` in place of the label, a regression a `value`; a model with
+    intervals also `lower` and `upper`, of level `interval`, else of the fit's; of a .npy with `interval` they are the
+    one array, (n, 2). Raises ConfigError, ModelError where there are no probabilities or intervals, StorageError.
     """
     writers = {".csv": _write_csv, ".npy": _write_npy, ".zarr": _write_zarr}
     if out.suffix not in writers:
         raise ConfigError(f"--out {out}: expected a name ending in .csv, .npy or .zarr")
-    if out.suffix == ".npy" and decision and proba:
-        raise ConfigError(f"--out {out}: holds one array; found --decision and --proba, expected one of them")
-    if proba:
+    if out.suffix == ".npy" and len(also.flags) > 1:
+        found = " and ".join(also.flags)
+        raise ConfigError(f"--out {out}: holds one array; found {found}, expected one of them")
+    if also.proba:
         model.require_probabilities()
+    has_ends = task_of(model.task).has_intervals and model.intervals is not None and out.suffix != ".npy"
+    intervals = model.require_intervals() if has_ends or also.interval is not None else None
+    if intervals is not None:
+        intervals.half_width(also.interval)  # before any work, whether it can be told
 
     answer = task_of(model.task).answer
 
     def block(values: np.ndarray, p: np.ndarray | None) -> Block:
-        wanted = {"decision": values} if decision else {}
-        if proba and p is not None:
+        wanted = {"decision": values} if also.decision else {}
+        if also.proba and p is not None:
             wanted["probability"] = p
+        if intervals is not None:
+            ends = intervals.around(values, also.interval)
+            wanted |= {"interval": ends} if out.suffix == ".npy" else dict(zip(ENDS, ends.T, strict=True))
         return {answer: model.labels(values, p), **wanted}
 
     blocks = predict_blocks(model, store, engine=engine, ask=answers_of, events=events)
@@ -159,7 +194,7 @@ def assess(
     return scores.result(with_curves=with_curves)
 
 
-def _write_csv(out: Path, n: int, blocks: Iterator[Block], classes: np.ndarray) -> None:
+def _write_csv(out: Place, n: int, blocks: Iterator[Block], classes: np.ndarray) -> None:
     with whole_file(out) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
         for i, block in enumerate(blocks):
@@ -176,7 +211,7 @@ def _names(column: str, values: np.ndarray, classes: np.ndarray) -> list[str]:
     return [f"{column}_{j}" for j in range(values.shape[1])] if values.ndim == 2 else [column]
 
 
-def _write_npy(out: Path, n: int, blocks: Iterator[Block], classes: np.ndarray) -> None:
+def _write_npy(out: Place, n: int, blocks: Iterator[Block], classes: np.ndarray) -> None:
     with whole_file(out) as file:
         for i, block in enumerate(blocks):
             *_, values = block.values()
@@ -186,12 +221,12 @@ def _write_npy(out: Path, n: int, blocks: Iterator[Block], classes: np.ndarray) 
             file.write(values.tobytes())
 
 
-def _write_zarr(out: Path, n: int, blocks: Iterator[Block], classes: np.ndarray) -> None:
+def _write_zarr(out: Place, n: int, blocks: Iterator[Block], classes: np.ndarray) -> None:
     target = Target(str(out), overwrite=_is_predictions(out))
     with target.errors(), ExitStack() as cleanup:
         cleanup.callback(target.discard)
         group = target.begin()
-        more = {name: GrowingArray(group, name) for name in ("decision", "probability")}
+        more = {name: GrowingArray(group, name) for name in ("decision", "probability", *ENDS)}
         answer: Column | None = None
         for block in blocks:
             (name, values), *others = block.items()
@@ -207,7 +242,7 @@ def _write_zarr(out: Path, n: int, blocks: Iterator[Block], classes: np.ndarray)
         target.commit()
 
 
-def _is_predictions(path: Path) -> bool:
+def _is_predictions(path: Place) -> bool:
     try:
         return PREDICTIONS in json.loads((path / "zarr.json").read_text(encoding="utf-8"))["attributes"]
     except (OSError, ValueError, KeyError, TypeError):

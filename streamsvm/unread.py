@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from operator import attrgetter, contains, eq
+from operator import attrgetter, contains, eq, is_
 from typing import Any
 
 from streamsvm.config import FitConfig, KernelConfig, Layer, Resolved, groups, option_field
@@ -14,7 +14,7 @@ from streamsvm.options.base import Rule
 from streamsvm.options.metric import MetricConfig
 from streamsvm.options.search import SearchConfig
 from streamsvm.solvers import catalogue
-from streamsvm.tasks import task_names, task_options
+from streamsvm.tasks import default_task, task_names, task_options, task_unread
 
 
 def rules() -> Iterator[Rule]:
@@ -33,10 +33,17 @@ def rules() -> Iterator[Rule]:
             yield Rule(
                 f"kernel.{parameter}", _listed("kernel", names), "kernel.name", partial(contains, names)
             )
-    for name in task_names():
-        for option in task_options(name):
-            yield Rule(option, f"task {name}", "task", partial(eq, name))
-    yield Rule("probability.folds", "a fit with probabilities", "probability.method", bool)
+    for option in dict.fromkeys(option for name in task_names() for option in task_options(name)):
+        names = [name for name in task_names() if option in task_options(name)]
+        unsaid = [None] if default_task(catalogue.DEFAULT_SOLVER, has_queries=False) in names else []
+        yield Rule(option, _listed("task", names), "task", partial(contains, [*unsaid, *names]))
+    for option in dict.fromkeys(option for name in task_names() for option in task_unread(name)):
+        others = [name for name in task_names() if option not in task_unread(name)]
+        yield Rule(option, _listed("task", others), "task", partial(contains, [None, *others]))
+    yield Rule("epsilon", "a regression without nu", "nu", partial(is_, None))
+    yield Rule(
+        "probability.folds", "a fit with probabilities or a threshold", "probability", attrgetter("is_asked")
+    )
     yield Rule("wait_for_scheduler", "a fit on a cluster that has one", "scheduler", bool)
     yield from MetricConfig.rules
     yield from SearchConfig.rules

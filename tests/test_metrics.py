@@ -148,6 +148,7 @@ def test_errors_are_sklearns_in_blocks_of_any_size(rows, step):
     found = scores.result()
     assert found["r2"] == (None if np.ptp(y) == 0 else pytest.approx(twin.r2_score(y, values)))
     assert found["mean_squared_error"] == pytest.approx(twin.mean_squared_error(y, values))
+    assert found["root_mean_squared_error"] == pytest.approx(twin.mean_squared_error(y, values) ** 0.5)
     assert found["mean_absolute_error"] == pytest.approx(twin.mean_absolute_error(y, values))
 
 

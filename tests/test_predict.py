@@ -14,7 +14,7 @@ from streamsvm.data.names import Named
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, ModelError, StorageError
-from streamsvm.predict import evaluate, predict_blocks, write_predictions
+from streamsvm.predict import Wanted, evaluate, predict_blocks, write_predictions
 
 
 class Serial:
@@ -89,7 +89,7 @@ def test_csv_npy_and_zarr_say_the_same(tmp_path, store, request, model_name, dec
     values = whole(model, store)
     labels = model.labels(values)
     for suffix in (".csv", ".npy", ".zarr"):
-        write_predictions(model, store, tmp_path / f"p{suffix}", decision=decision, engine=Serial())
+        write_predictions(model, store, tmp_path / f"p{suffix}", Wanted(decision=decision), engine=Serial())
     with (tmp_path / "p.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
     assert header == [
@@ -122,7 +122,7 @@ def test_csv_npy_and_zarr_say_the_same(tmp_path, store, request, model_name, dec
 @pytest.mark.parametrize("suffix", [".csv", ".npy", ".zarr"])
 def test_a_failure_on_the_way_leaves_nothing_and_keeps_what_was_there(tmp_path, store, binary, suffix):
     out = tmp_path / f"p{suffix}"
-    write_predictions(binary, store, out, decision=False, engine=Serial())
+    write_predictions(binary, store, out, engine=Serial())
     before = sorted(tmp_path.rglob("*"))
     calls = iter(range(9))
 
@@ -133,18 +133,18 @@ def test_a_failure_on_the_way_leaves_nothing_and_keeps_what_was_there(tmp_path, 
 
     binary.decision_function = fails_late
     with pytest.raises(DataError, match="bad chunk"):
-        write_predictions(binary, store, out, decision=True, engine=Serial())
+        write_predictions(binary, store, out, Wanted(decision=True), engine=Serial())
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_where_predictions_may_not_go(tmp_path, store, binary):
     with pytest.raises(ConfigError, match=r"expected a name ending in .csv, .npy or .zarr"):
-        write_predictions(binary, store, tmp_path / "p.txt", decision=False, engine=Serial())
+        write_predictions(binary, store, tmp_path / "p.txt", engine=Serial())
     (tmp_path / "mine.zarr").mkdir()
     with pytest.raises(StorageError, match="already exists"):
-        write_predictions(binary, store, tmp_path / "mine.zarr", decision=False, engine=Serial())
+        write_predictions(binary, store, tmp_path / "mine.zarr", engine=Serial())
     with pytest.raises(StorageError, match="No such file"):
-        write_predictions(binary, store, tmp_path / "no" / "p.csv", decision=False, engine=Serial())
+        write_predictions(binary, store, tmp_path / "no" / "p.csv", engine=Serial())
 
 
 def test_another_number_of_columns_is_refused(store):
@@ -211,21 +211,23 @@ def test_probabilities_in_every_file_and_the_labels_that_go_with_them(tmp_path, 
     W, classes = np.random.default_rng(1).normal(size=(3, 3)), np.array([3, 5, 8])
     model = Calibrated(W, classes) if k == 3 else Calibrated(W[0])
     values, proba = model.answers(store.read(0, store.n))
-    write_predictions(model, store, tmp_path / "p.csv", decision=True, proba=True, engine=Serial())
+    write_predictions(model, store, tmp_path / "p.csv", Wanted(decision=True, proba=True), engine=Serial())
     with (tmp_path / "p.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
     assert header[-k:] == [f"probability_{label}" for label in model.classes]
     assert len(header) == 1 + (3 if k == 3 else 1) + k
     np.testing.assert_allclose(np.array([row[-k:] for row in rows], float), proba, rtol=1e-6)
     assert [row[0] for row in rows] == [str(label) for label in model.classes[proba.argmax(axis=1)]]
-    write_predictions(model, store, tmp_path / "p.npy", proba=True, engine=Serial())
+    write_predictions(model, store, tmp_path / "p.npy", Wanted(proba=True), engine=Serial())
     np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), proba)
-    write_predictions(model, store, tmp_path / "p.zarr", proba=True, engine=Serial())
+    write_predictions(model, store, tmp_path / "p.zarr", Wanted(proba=True), engine=Serial())
     group = zarr.open_group(tmp_path / "p.zarr", mode="r")
     np.testing.assert_array_equal(group["probability"][:], proba)
     assert "decision" not in group
     with pytest.raises(ConfigError, match="found --decision and --proba, expected one of them"):
-        write_predictions(model, store, tmp_path / "p.npy", decision=True, proba=True, engine=Serial())
+        write_predictions(
+            model, store, tmp_path / "p.npy", Wanted(decision=True, proba=True), engine=Serial()
+        )
 
 
 def test_probabilities_are_scored_over_rows_with_known_labels(store):

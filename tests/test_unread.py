@@ -55,11 +55,21 @@ def test_no_solver_takes_the_options_of_another(own):
         (["solver=bsgd", "bsgd.lam=0.1", "C=3"], "C", "bsgd.lam 0.1"),
         (["kernel.name=linear", "kernel.gamma=2"], "kernel.gamma", "kernel.name linear"),
         (["kernel.degree=2"], "kernel.degree", "kernel.name rbf"),
+        (
+            ["solver=bsgd", "multiclass=rest"],
+            "multiclass is read by solvers dcsvm and alfpgm only",
+            "solver bsgd",
+        ),
+        (
+            ["solver=alfpgm", "multiclass=rest", "alfpgm.break_ties=true"],
+            "alfpgm.break_ties",
+            "multiclass rest",
+        ),
         (["dcsvm.combine=naive"], "dcsvm.combine is read by early prediction only", "dcsvm.early false"),
         (["dcsvm.part_metric=2"], "dcsvm.part_metric", "dcsvm.early false"),
         (["dcsvm.early=true", "dcsvm.refine=false"], "dcsvm.refine", "dcsvm.early true"),
         (["solver=alfpgm", "alfpgm.epsilon=0.2"], "alfpgm.epsilon", "task none"),
-        (["probability.folds=3"], "probability.folds", "probability.method none"),
+        (["probability.folds=3"], "probability.folds", "probability none"),
     ],
 )
 def test_the_option_is_named_with_what_decides(sets, option, found):

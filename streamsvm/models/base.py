@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -18,16 +18,18 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.models.calibration import Calibration
+from streamsvm.models.intervals import Intervals
 from streamsvm.models.shapes import Expansion, Routes
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.tasks import task_names, task_of
 from streamsvm.tasks.base import Task
-from streamsvm.tasks.pairs import vote
+from streamsvm.tasks.pairs import joined
 
 
 @dataclass(frozen=True)
 class Header(Weighed):
-    """What every model knows: kernel, scaling, classes, where it comes from, and what makes its probabilities."""
+    """What every model knows: kernel, scaling, classes, where it comes from, and what makes its probabilities
+    and intervals."""
 
     kernel: Kernel
     scaling: Scaling
@@ -38,13 +40,17 @@ class Header(Weighed):
     certificate: dict[str, Any] | None = None
     calibration: Calibration | None = None
     feature_names: Names | None = None  # (d,) of the columns of raw rows
+    threshold: float | None = (
+        None  # beyond which a decision value is the second class's; None: see `Model.codes_of`
+    )
+    intervals: Intervals | None = None
 
     @property
     def d(self) -> int:
         return len(self.scaling.offset)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        attrs = {
+        attrs: dict[str, Any] = {
             "kernel": self.kernel.to_attrs(),
             "scaling": self.scaling.kind,
             "positive": list(self.positive),
@@ -55,14 +61,18 @@ class Header(Weighed):
         arrays = {"classes": self.classes, **self.scaling.to_arrays()}
         if self.feature_names is not None:
             arrays["feature_names"] = np.array(self.feature_names)
-        if self.calibration is None:
-            return arrays, attrs
-        maps, method = self.calibration.to_state()
-        return arrays | maps, attrs | method
+        if self.threshold is not None:
+            attrs["threshold"] = self.threshold
+        for part in (self.calibration, self.intervals):
+            if part is not None:
+                more = part.to_state()
+                arrays, attrs = arrays | more[0], attrs | more[1]
+        return arrays, attrs
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Header:
         names = tuple(arrays["feature_names"].tolist()) if "feature_names" in arrays else None
+        threshold = attrs.get("threshold")
         header = cls(
             kernel=kernel_from(attrs["kernel"]),
             scaling=Scaling.from_arrays(attrs["scaling"], arrays),
@@ -73,6 +83,8 @@ class Header(Weighed):
             certificate=attrs["certificate"],
             calibration=Calibration.from_state(arrays, attrs),
             feature_names=names,
+            threshold=None if threshold is None else float(threshold),
+            intervals=Intervals.from_state(arrays, attrs),
         )
         if names is not None and len(names) != header.d:
             raise ValueError(f"found {len(names)} feature names, expected {header.d}")
@@ -85,14 +97,21 @@ class Model(Named, Weighed, ABC):
     header: Header
     task: str = "classify"
     thresholds: np.ndarray = np.empty(0)  # of tasks that need them to tell labels apart
-    is_pairwise: ClassVar[bool] = (
-        False  # a problem for each pair of classes, else for each class against the rest
-    )
+
+    @property
+    def is_pairwise(self) -> bool:
+        """Whether there is a problem for each pair of classes; else for each class against the rest."""
+        return False
 
     @property
     def learned(self) -> Task:
         """The task, which knows what decision values mean."""
         return task_of(self.task)
+
+    @property
+    def intervals(self) -> Intervals | None:
+        """What tells how far labels may be from its answers, of a regression that kept rows out for it."""
+        return self.header.intervals
 
     @property
     def feature_names(self) -> Names | None:
@@ -112,8 +131,17 @@ class Model(Named, Weighed, ABC):
         return self.classes[self.codes_of(decision, proba)] if self.learned.has_labels else decision
 
     def codes_of(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray:
-        """(m,) positions in `classes`: of the largest probability where there are any, else by decision values."""
+        """(m,) positions in `classes`: by the threshold that was chosen, of the largest probability where there are
+        any, else by decision values."""
+        if self.header.threshold is not None:
+            return (decision > self.header.threshold).astype(np.intp)
         return self._decided(decision) if proba is None else np.argmax(proba, axis=1)
+
+    @property
+    def cuts(self) -> np.ndarray:
+        """The values of one column beyond each of which the code is one higher."""
+        own = self.header.threshold
+        return self.learned.cuts(self.thresholds) if own is None else np.array([own])
 
     def _decided(self, decision: np.ndarray) -> np.ndarray:
         return self.learned.codes(decision, self.thresholds)
@@ -125,7 +153,8 @@ class Model(Named, Weighed, ABC):
     def predict_proba(self, X: Any) -> np.ndarray:
         """(m, k) probabilities of raw rows. Raises ModelError where the model has none."""
         self.require_probabilities()
-        return self._probabilities(self.binary_decisions(self._rows(X)))
+        rows = self._rows(X)
+        return self._probabilities(self.binary_decisions(rows), rows)
 
     def require_probabilities(self) -> None:
         """Raises ModelError where the model is not calibrated."""
@@ -135,10 +164,26 @@ class Model(Named, Weighed, ABC):
                 "`streamsvm fit --probability sigmoid` makes them"
             )
 
+    def predict_interval(self, X: Any, level: float | None = None) -> np.ndarray:
+        """(m, 2) lower and upper ends of intervals that labels of raw rows are in with a chance of at least `level`,
+        else of the level of the fit, see `Intervals`. Raises ModelError where the model has none, or none so wide.
+        """
+        return self.require_intervals().around(self.decision_function(X), level)
+
+    def require_intervals(self) -> Intervals:
+        """Raises ModelError where it has none."""
+        if self.intervals is None:
+            raise ModelError(
+                "the model has no intervals: `streamsvm fit --task regress --interval 0.9` makes them"
+            )
+        return self.intervals
+
     def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]:
         """Decision values as `decision_function` gives them, and (m, k) probabilities where the model is calibrated."""
         binary = self.binary_decisions(rows)
-        return self._scores(binary), None if self.header.calibration is None else self._probabilities(binary)
+        return self._scores(binary), None if self.header.calibration is None else self._probabilities(
+            binary, rows
+        )
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Decision values of raw rows, (m,) for two classes (positive: the second one), else (m, k)."""
@@ -165,19 +210,33 @@ class Model(Named, Weighed, ABC):
         """The parts that decide for their own rows, of a model of parts. Raises ModelError where all decide."""
         return None
 
+    @property
+    def n_parts(self) -> int:
+        """Parts each of which decides for its own rows; 1 where all rows are decided alike."""
+        return 1
+
+    def parts_of(self, rows: Rows) -> np.ndarray:
+        """(m,) the part that each raw row falls into."""
+        return np.zeros(len(rows), np.intp)
+
     def encode_labels(self, y: np.ndarray) -> np.ndarray:
         """(n,) class codes of labels; -1 for one the model does not know."""
         return encode(y, self.classes, self.header.positive)
 
     def _scores(self, decisions: np.ndarray) -> np.ndarray:
-        """(m,) for one problem, else (m, k): votes where problems are pairs."""
-        if decisions.shape[1] == 1:
-            return decisions[:, 0]
-        return vote(decisions, len(self.classes)) if self.is_pairwise else decisions
+        return joined(decisions, len(self.classes), pairwise=self.is_pairwise)
 
-    def _probabilities(self, decisions: np.ndarray) -> np.ndarray:
-        assert self.header.calibration is not None  # or there is nothing to ask for
-        return self.header.calibration.probabilities(decisions, len(self.classes), pairwise=self.is_pairwise)
+    def _probabilities(self, decisions: np.ndarray, rows: Rows) -> np.ndarray:
+        calibration = self.header.calibration
+        assert calibration is not None  # or there is nothing to ask for
+        parts = None
+        if calibration.by_part is not None:
+            if len(calibration.by_part) != self.n_parts:
+                raise ModelError(
+                    f"the calibration has maps of {len(calibration.by_part)} parts, the model {self.n_parts}: damaged"
+                )
+            parts = self.parts_of(rows)
+        return calibration.probabilities(decisions, len(self.classes), pairwise=self.is_pairwise, parts=parts)
 
 
 def known_task(name: Any) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
-from streamsvm.models.base import Header, Model
+from streamsvm.models.base import Header, Model, known_task
 from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.models.shapes import Expansion
 
@@ -18,6 +18,8 @@ from streamsvm.models.shapes import Expansion
 @dataclass(frozen=True)
 class BudgetModel(Model):
     """f_c(x) = sum_j coef_jc K(x, s_j) + bias_c, one column for two classes, else one for each class against the rest.
+
+    Of regression the one column is the answer; of one class it is below 0 of outliers.
 
     It carries the learner's whole state, so that learning can go on from a saved model.
     """
@@ -30,12 +32,19 @@ class BudgetModel(Model):
     options: BudgetOptions
     state: Mapping[str, Any]  # of the learner, see BudgetLearner.to_state
     stream: dict[str, Any] | None = None  # what an online learner adds: features, labels, calibration
+    task: str = "classify"
 
     @classmethod
-    def of(cls, header: Header, learner: BudgetLearner, stream: dict[str, Any] | None = None) -> BudgetModel:
+    def of(
+        cls,
+        header: Header,
+        learner: BudgetLearner,
+        stream: dict[str, Any] | None = None,
+        task: str = "classify",
+    ) -> BudgetModel:
         """What a learner knows now; it may go on learning."""
         state = {name: array.copy() for name, array in learner.to_state().items()}
-        return cls(header, learner.supports(), *learner.coefficients(), learner.options, state, stream)
+        return cls(header, learner.supports(), *learner.coefficients(), learner.options, state, stream, task)
 
     @property
     def n_support(self) -> int:
@@ -68,13 +77,25 @@ class BudgetModel(Model):
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()
         arrays |= {f"learner_{name}": np.asarray(array) for name, array in self.state.items()}
-        attrs |= {"options": asdict(self.options), "stream": self.stream}
+        attrs |= {"options": asdict(self.options), "stream": self.stream, "task": self.task}
         return arrays | {"coef": self.coef, "bias": self.bias}, attrs
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> BudgetModel:
         header, options = Header.from_state(arrays, attrs), BudgetOptions(**attrs["options"])
-        state = {name: arrays[f"learner_{name}"] for name in (*BudgetLearner.ARRAYS, "values")}
+        names = (
+            name for name in (*BudgetLearner.ARRAYS, "values") if name != "units" or "learner_units" in arrays
+        )
+        state = {name: arrays[f"learner_{name}"] for name in names}  # earlier versions had no units
         support = Rows(np.asarray(state["X"]))
         coef, bias = np.asarray(arrays["coef"]), np.asarray(arrays["bias"])
-        return cls(header, support, coef, bias, options, state, attrs["stream"])
+        return cls(
+            header,
+            support,
+            coef,
+            bias,
+            options,
+            state,
+            attrs["stream"],
+            known_task(attrs.get("task", "classify")),
+        )

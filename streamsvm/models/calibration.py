@@ -30,27 +30,43 @@ class Calibration(Weighed):
     points (s, 2) float64: of a sigmoid (slope, offset), one row; of an isotonic map (decision value, probability),
     between which it is linear and beyond which it is constant. bounds (problems + 1,): where each map's rows begin.
     stream: one map of all problems, see `OnlineCalibration`; a row for each: coefficients of its own decision or of
-    all, an offset, and the size of decisions that they are measured by.
+    all, an offset, and the size of decisions that they are measured by. by_part (parts, problems, 2): of a model of
+    parts, the sigmoids of the part that a row falls into, which take the place of those of all rows.
     """
 
     method: str  # "sigmoid", "isotonic" or "stream"
     points: np.ndarray
     bounds: np.ndarray
+    by_part: np.ndarray | None = None
 
     @classmethod
     def of(cls, method: str, maps: list[np.ndarray]) -> Calibration:
         return cls(method, np.concatenate(maps), np.cumsum([0, *map(len, maps)], dtype=np.int64))
 
-    def probabilities(self, decisions: np.ndarray, n_classes: int, *, pairwise: bool) -> np.ndarray:
-        """(m, n_classes) from the decision values (m, problems) of each pair or each class. Raises ModelError."""
+    @classmethod
+    def logistic(cls, problems: int) -> Calibration:
+        """Of decisions that are logarithms of odds themselves."""
+        return cls.of("sigmoid", [np.array([[1.0, 0.0]])] * problems)
+
+    def probabilities(
+        self, decisions: np.ndarray, n_classes: int, *, pairwise: bool, parts: np.ndarray | None = None
+    ) -> np.ndarray:
+        """(m, n_classes) from the decision values (m, problems) of each pair or class, of rows of these parts (m,).
+
+        Raises ModelError.
+        """
         if decisions.shape[1] != len(self.bounds) - 1:
             raise ModelError(
                 f"the calibration has {len(self.bounds) - 1} maps, the model {decisions.shape[1]} problems: damaged"
             )
         if self.method == "stream":
             return self._of_stream(decisions.astype(np.float64))
-        maps = zip(decisions.T.astype(np.float64), self.bounds, self.bounds[1:], strict=False)
-        p = np.column_stack([self._map(f, self.points[start:stop]) for f, start, stop in maps])
+        if self.by_part is not None and parts is not None:
+            own = self.by_part[parts]
+            p = sigmoid(own[..., 0] * decisions.astype(np.float64) + own[..., 1])
+        else:
+            maps = zip(decisions.T.astype(np.float64), self.bounds, self.bounds[1:], strict=False)
+            p = np.column_stack([self._map(f, self.points[start:stop]) for f, start, stop in maps])
         return coupled(p, n_classes) if pairwise and n_classes > 2 else against_rest(p)
 
     def _map(self, f: np.ndarray, points: np.ndarray) -> np.ndarray:
@@ -71,6 +87,8 @@ class Calibration(Weighed):
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays = {"calibration_points": self.points, "calibration_bounds": self.bounds}
+        if self.by_part is not None:
+            arrays["calibration_by_part"] = self.by_part
         return arrays, {"calibration": self.method}
 
     @classmethod
@@ -92,14 +110,20 @@ class Calibration(Weighed):
         fits = fits and points.shape[1] in columns and np.isfinite(points).all()
         if not (whole and fits and points.dtype == np.float64):
             raise ValueError("the maps of the calibration are not whole")
-        return cls(method, points, bounds)
+        if "calibration_by_part" not in arrays:
+            return cls(method, points, bounds)
+        by_part = np.asarray(arrays["calibration_by_part"])
+        shape = (len(by_part), len(points), 2)
+        if method != "sigmoid" or by_part.shape != shape or not np.isfinite(by_part).all():
+            raise ValueError("the maps of the calibration's parts are not whole")
+        return cls(method, points, bounds, by_part)
 
 
-def require_classes(task: str | None) -> None:
-    """Raises ConfigError for a task that has no probabilities."""
+def require_classes(task: str | None, what: str = "probabilities go") -> None:
+    """Raises ConfigError for a task that has no probabilities, and so no threshold to choose."""
     if task is not None and not task_of(task).has_probabilities:
         able = " or ".join(name for name in task_names() if task_of(name).has_probabilities)
-        raise ConfigError(f"probabilities go with task {able} alone, found task {task!r}")
+        raise ConfigError(f"{what} with task {able} alone, found task {task!r}")
 
 
 def sigmoid(u: np.ndarray) -> np.ndarray:
@@ -188,27 +212,27 @@ def calibrate(
     if len(np.unique(codes)) < k:
         raise DataError(f"probabilities need rows of all {k} classes, found {len(np.unique(codes))}")
     weight = weight / weight.mean()
-    problems = _problems(decisions, codes, weight, k, pairwise)
-    return Calibration.of(
-        method, [FITS[method](f, _targets(is_second, w), w) for f, is_second, w in problems]
-    )
+    maps = []
+    for ids, f, is_second in binary_problems(decisions, codes, k, pairwise=pairwise):
+        maps.append(FITS[method](f, targets(is_second, weight[ids]), weight[ids]))
+    return Calibration.of(method, maps)
 
 
-def _problems(
-    decisions: np.ndarray, codes: np.ndarray, weight: np.ndarray, k: int, pairwise: bool
+def binary_problems(
+    decisions: np.ndarray, codes: np.ndarray, k: int, *, pairwise: bool
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Decision values, whether a row is of the positive class, and weights, of each binary problem."""
+    """Rows, their decision values, and whether they are of the positive class, of each binary problem."""
     if pairwise and k > 2:
         for i, j in combinations(range(k), 2):
             first, second = np.flatnonzero(codes == i), np.flatnonzero(codes == j)
             f = np.concatenate([decisions[first, j - 1], decisions[second, i]])
-            yield f, np.arange(len(f)) >= len(first), weight[np.concatenate([first, second])]
+            yield np.concatenate([first, second]), f, np.arange(len(f)) >= len(first)
     else:
         for column in range(n_columns(k)):
-            yield decisions[:, column], codes == (1 if k == 2 else column), weight
+            yield np.arange(len(codes)), decisions[:, column], codes == (1 if k == 2 else column)
 
 
-def _targets(positive: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def targets(positive: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Platt's: 0 and 1 as far as so many rows can tell."""
     n_positive = float(weight[positive].sum())
     n_negative = float(weight.sum()) - n_positive

@@ -1,4 +1,4 @@
-"""Models on disk: a zarr group of arrays with JSON attributes. No pickle, no code on load, a closed list of kinds.
+"""Models as files: a zarr group of arrays with JSON attributes. No pickle, no code on load, a closed list of kinds.
 
 A model class has `kind`, `to_state() -> (arrays, attrs)` and `from_state(arrays, attrs)`. `arrays` maps names to
 NumPy arrays; loaded ones are read from disk when sliced or converted, so a large model can be read part by part.
@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from importlib import import_module
-from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self
 
@@ -20,11 +18,13 @@ import numpy as np
 import zarr
 
 from streamsvm.data.growing import GrowingArray
-from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StreamSVMError
+from streamsvm.errors import CorruptDataError, ModelError, NotFoundError, StorageError, StreamSVMError
 from streamsvm.storage.atomic import Target
 from streamsvm.storage.checked_array import CheckedArray, whole_metadata
 from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.paths import Place, URLPath, place_of
 from streamsvm.storage.place import MODEL_FORMAT, STORE_MARK
+from streamsvm.storage.versions import AT, Version, arrays_at
 
 KEEP_BYTES = 64 << 20
 KEEP_CHUNKS = 4  # of an array that is larger: threads are at parts of their own
@@ -37,8 +37,11 @@ HOMES = {
     "linear": "streamsvm.models:LinearModel",
     "expansion": "streamsvm.models:ExpansionModel",
 }
-FACTORISATIONS = {"hss": "streamsvm.hss.files:Factorisation"}
-_RESERVED = ("format", "version", "kind", "strings")
+FACTORISATIONS = {
+    "hss": "streamsvm.hss.files:Factorisation",
+    "hss-subtree": "streamsvm.hss.files:SubtreeFactorisation",
+}
+_RESERVED = ("format", "version", "kind", "strings", AT)
 
 
 class Model(Protocol):
@@ -52,7 +55,7 @@ class Model(Protocol):
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Self: ...
 
 
-def save_model(model: Model, path: str | Path) -> None:
+def save_model(model: Model, path: str | Place) -> None:
     """Writes the model whole or not at all; an older model at `path` is replaced. Raises StorageError.
 
     Arrays that are on disk, even at `path`, are copied in stretches.
@@ -66,8 +69,8 @@ def save_model(model: Model, path: str | Path) -> None:
         writer.attrs = attrs
 
 
-def load_model(path: str | Path) -> Any:
-    """The model saved at `path`. Raises NotFoundError, ModelError, CorruptDataError.
+def load_model(path: str | Place) -> Any:
+    """The model saved at `path`, a folder or URL. Raises NotFoundError, ModelError, CorruptDataError, StorageError.
 
     >>> from sklearn.datasets import load_iris
     >>> from streamsvm import DCSVC, load_model
@@ -76,23 +79,25 @@ def load_model(path: str | Path) -> Any:
     >>> model.kind, model.d, model.classes
     ('kernel', 4, array([0, 1, 2]))
     """
-    return _load(Path(path), HOMES)
+    return _load(place_of(path), HOMES)
 
 
-def load_factorisation(path: str | Path) -> Any:
+def load_factorisation(path: str | Place) -> Any:
     """The factorisation that `save_model` wrote to `path`. Raises NotFoundError, ModelError, CorruptDataError."""
-    return _load(Path(path), FACTORISATIONS)
+    return _load(place_of(path), FACTORISATIONS)
 
 
-def _load(path: Path, homes: Mapping[str, str]) -> Any:
+def _load(path: Place, homes: Mapping[str, str]) -> Any:
     attrs = read_attrs(path)
     model_class = _resolve(path, attrs, homes)
     with whole_metadata(str(path)):
-        arrays = _Arrays(path, {name: _text(values) for name, values in attrs["strings"].items()})
+        arrays = _Arrays(
+            arrays_at(path, attrs), {name: _text(values) for name, values in attrs["strings"].items()}
+        )
         return model_class.from_state(arrays, {k: v for k, v in attrs.items() if k not in _RESERVED})
 
 
-def read_attrs(path: Path) -> dict[str, Any]:
+def read_attrs(path: Place) -> dict[str, Any]:
     """A model's attributes, its format and version checked, no array touched."""
     attrs = _group_attrs(path)
     if STORE_MARK in attrs:
@@ -111,7 +116,7 @@ def read_attrs(path: Path) -> dict[str, Any]:
     return attrs
 
 
-def is_model(path: Path) -> bool:
+def is_model(path: Place) -> bool:
     """Whether `path` holds a model of any version."""
     try:
         return _group_attrs(path).get("format") == MODEL_FORMAT
@@ -119,21 +124,14 @@ def is_model(path: Path) -> bool:
         return False
 
 
-def require_local(path: Path) -> None:
-    """Raises ModelError for a URL."""
-    if re.match(r"[a-z0-9+]+:/", str(path)):
-        raise ModelError(
-            f"{path}: a model is a local folder, found a URL; copy the folder there or from there"
-        )
-
-
-def _group_attrs(path: Path) -> dict[str, Any]:
-    require_local(path)
-    if not path.exists():
-        raise NotFoundError(f"{path}: no such model")
+def _group_attrs(path: Place) -> dict[str, Any]:
     try:
         metadata = json.loads((path / "zarr.json").read_text(encoding="utf-8"))
+    except StorageError:
+        raise
     except OSError:
+        if not path.exists():
+            raise NotFoundError(f"{path}: no such model") from None
         raise ModelError(f"{path}: found no zarr.json, expected a model written by streamsvm fit") from None
     except (ValueError, RecursionError) as error:
         raise CorruptDataError(f"{path}/zarr.json: damaged: {error}") from None
@@ -143,7 +141,7 @@ def _group_attrs(path: Path) -> dict[str, Any]:
     return attrs
 
 
-def _resolve(path: Path, attrs: dict[str, Any], homes: Mapping[str, str]) -> type[Model]:
+def _resolve(path: Place, attrs: dict[str, Any], homes: Mapping[str, str]) -> type[Model]:
     kind = attrs.get("kind")
     if not isinstance(kind, str) or kind not in homes:
         raise ModelError(f"{path}: found a model of kind {kind!r}, supported are {', '.join(homes)}")
@@ -209,9 +207,9 @@ class StoredArray:
 class _Arrays(Mapping[str, Any]):
     """The arrays of a stored model, opened when asked for."""
 
-    def __init__(self, path: Path, strings: dict[str, np.ndarray]) -> None:
+    def __init__(self, path: Place, strings: dict[str, np.ndarray]) -> None:
         self._path, self._strings = path, strings
-        self._group = zarr.open_group(path, mode="r", zarr_format=3, use_consolidated=False)
+        self._group = zarr.open_group(str(path), mode="r", zarr_format=3, use_consolidated=False)
 
     def __getitem__(self, name: str) -> Any:
         if name in self._strings:
@@ -243,11 +241,12 @@ class ModelWriter:
     A context manager: on a clean exit the model appears at `path`, on an exception nothing does.
     """
 
-    def __init__(self, path: str | Path, kind: str) -> None:
+    def __init__(self, path: str | Place, kind: str) -> None:
         self.attrs: dict[str, Any] = {}
-        require_local(Path(path))
         self._kind = kind
-        self._target = Target(str(path), overwrite=is_model(Path(path)))
+        place = place_of(path)
+        is_there = is_model(place)
+        self._target = Version(place, is_there) if isinstance(place, URLPath) else Target(str(path), is_there)
         self._columns: dict[str, GrowingArray] = {}
         self._strings: dict[str, list[str]] = {}
 
@@ -267,8 +266,12 @@ class ModelWriter:
         with self._target.errors():
             self._columns[name].append(block)
 
-    def adopt(self, name: str, array: Path) -> None:
-        """Takes an array that is in another folder as the array `name`; it is there no more."""
+    def place_for(self, folder: Place) -> Place:
+        """Where tasks are to write arrays that it adopts: folder, or, in an object store, the model itself."""
+        return self._target.place_for(folder)
+
+    def adopt(self, name: str, array: Place) -> None:
+        """Takes an array that tasks wrote there as the array `name`."""
         with self._target.errors():
             self._target.adopt(name, array)
 

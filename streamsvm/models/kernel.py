@@ -20,7 +20,6 @@ class KernelModel(Model):
     """f(x) = sum_i y_i alpha_i K(x_i, x) + b of each pair of classes, over support rows already scaled."""
 
     kind: ClassVar[str] = "kernel"
-    is_pairwise: ClassVar[bool] = True
     header: Header
     support: Rows
     alpha: np.ndarray  # (s, k - 1) compact, see tasks.pairs
@@ -28,6 +27,10 @@ class KernelModel(Model):
     ids: np.ndarray  # (s,) int64 rows of the training store that they were
     intercept: np.ndarray  # (n_pairs,)
     break_ties: bool = True  # by confidence; else equal votes are the first class's, as in LIBSVM
+
+    @property
+    def is_pairwise(self) -> bool:
+        return True
 
     @property
     def n_support(self) -> int:

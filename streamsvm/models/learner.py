@@ -5,7 +5,8 @@ Minimises, for each column c of labels,
     lambda/2 |w_c|^2 + 1/n sum_i weight_i max(0, 1 - y_ic f_c(x_i)),    f_c(x) = w_c'phi(x) + b_c,
 
 one row at a time with step 1 / (lambda t). Coefficients are kept times lambda t: a step adds y to them, and the
-shrinking of w costs nothing. A bias is the weight of a constant feature, regularised like the others.
+shrinking of w costs nothing. A bias is the weight of a constant feature, regularised like the others. Other losses are
+those of `solvers.budget.losses`: of targets, as they are under `set_units`, or of rows alone, where the bias is -rho.
 All columns share one support set of at most `budget` points, so that kernel work is paid once.
 """
 
@@ -19,11 +20,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF
-from streamsvm.options.solvers import BSGDConfig
 from streamsvm.parallel.strips import strips
+from streamsvm.solvers.budget.losses import LOSSES
 from streamsvm.solvers.budget.merge import merge_tables
 from streamsvm.solvers.budget.state import (
     DEGRADATION,
@@ -37,8 +39,10 @@ from streamsvm.solvers.budget.state import (
 )
 from streamsvm.solvers.budget.steps import steps
 from streamsvm.solvers.budget.values import decide, exponents, exponents_of_row, sq_norms
+from streamsvm.tasks.base import Loss, Task
 
 Strategy = Literal["sequence", "gradient", "project", "remove"]
+LONGEST = {"epsilon": 0.5}  # step, of the targets' spread: values count, of classes signs alone
 MERGING = ("sequence", "gradient")
 THREADS_FROM = 3_000_000  # products: fewer take less than waking a thread
 STRIP = 256  # supports that one thread meets with a block: results do not depend on the threads
@@ -54,7 +58,8 @@ class BudgetOptions:
     """lam: lambda; merge: points that become one, M; average: decide by the mean of all w_t, not by the last.
 
     The mean weighs w_t by t (Lacoste-Julien, Schmidt and Bach 2012). Merges fit the last w, not the mean, so it pays
-    only where the budget is rarely full.
+    only where the budget is rarely full. epsilon, nu: of the losses "epsilon", in units of the targets, and "support".
+    longest: step, which t is counted for: from 1 / (lambda longest) on. 0: none is too long.
     """
 
     lam: float
@@ -63,12 +68,25 @@ class BudgetOptions:
     strategy: Strategy = "sequence"
     bias: bool = False
     average: bool = False
+    loss: Loss = "hinge"
+    epsilon: float = 0.0
+    nu: float = 0.0
+    longest: float = 0.0
 
     @classmethod
-    def of(cls, config: BSGDConfig, C: float, n: int) -> BudgetOptions:
-        """lambda is 1 / (n C) where the options name none."""
-        lam = config.lam if config.lam is not None else 1.0 / (n * C)
-        return cls(lam, config.budget, config.merge, config.strategy, config.bias, config.average)
+    def of(cls, config: FitConfig, task: Task, n: int, unit: float = 1.0) -> BudgetOptions:
+        """lambda is 1 / (n C) where the options name none, C 1 of a task that reads none. unit: of targets; lambda and
+        epsilon of the options are in theirs."""
+        o, loss = config.bsgd, task.loss
+        C = config.C if task.reads_labels else 1.0
+        lam = unit * (o.lam if o.lam is not None else 1.0 / (n * C))
+        own = config.epsilon / unit, task.nu(config) or 0.0, LONGEST.get(loss, 0.0)
+        return cls(lam, o.budget, o.merge, o.strategy, o.bias, o.average, loss, *own)
+
+    @property
+    def first(self) -> float:
+        """The step from which on t is counted."""
+        return 1 / (self.lam * self.longest) if self.longest else 0.0
 
 
 @dataclass
@@ -99,7 +117,15 @@ class BudgetLearner:
     where the rows come in the same blocks; in other blocks it is the same to rounding.
     """
 
-    def __init__(self, kernel: Kernel, d: int, columns: int, options: BudgetOptions) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        d: int,
+        columns: int,
+        options: BudgetOptions,
+        units: tuple[float, float] = (0.0, 1.0),
+    ) -> None:
+        """units: of targets, where they are 0, and what is 1 of them."""
         self.options = options
         self.is_rbf = isinstance(kernel, RBF)  # what is known of supports is gamma |a - b|^2, else K(a, b)
         self._take_kernel(kernel)
@@ -114,13 +140,15 @@ class BudgetLearner:
         self.bias = np.zeros(columns)
         self.counts = np.zeros(5, np.int64)
         self.sums = np.zeros(2)
+        self.units = np.array(units)
         together, projects = (options.strategy == way or None for way in ("gradient", "project"))
         self._merges, self._ways = options.strategy in MERGING, (together, projects)
 
     def _take_kernel(self, kernel: Kernel) -> None:
         self.kernel, o = kernel, self.options
         self.gamma = np.float32(kernel.gamma if isinstance(kernel, RBF) else 0)
-        self._of_step = tuple(Options(o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma))
+        loss = LOSSES[o.loss], o.epsilon, o.nu, o.first
+        self._of_step = tuple(Options(o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, *loss))
 
     @property
     def n_support(self) -> int:
@@ -152,24 +180,36 @@ class BudgetLearner:
     ) -> np.ndarray:
         """One step for each row (m, d), in order; its decision values before its step, (m, columns).
 
-        Y (m, columns): -1 or +1. weight (m,): of each row's loss.
+        Y (m, columns): -1 or +1, or targets. weight (m,): of each row's loss.
         """
+        origin, unit = self.units
+        Y = (Y - origin) / unit
         weight = np.ones(len(rows)) if weight is None else weight
         decisions = np.empty((len(rows), self.A.shape[1]))
         for start in range(0, len(rows), self.block_rows):
             here = slice(start, start + self.block_rows)
             self._learn_block(rows.take(here), Y[here], weight[here], threads, decisions[here])
-        return decisions
+        return origin + unit * decisions
 
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
         """(n_support, columns) coefficients and (columns,) bias of the function learnt so far."""
-        n, t = self.n_support, self.t
+        n, t, (origin, unit) = self.n_support, self.t, self.units
         if t == 0:
-            return self.A[:n].copy(), self.bias.copy()
+            return self.A[:n].copy(), self.bias + origin
+        bias = origin + unit * self.bias / self._step
         if self.options.average:
-            mean = (self.A[:n] * t - self.U[:n]) * 2 / (self.options.lam * t * (t + 1))
-            return mean, self.bias / (self.options.lam * t)
-        return self.A[:n] / (self.options.lam * t), self.bias / (self.options.lam * t)
+            return unit * (self.A[:n] * t - self.U[:n]) * 2 / (self._sum * t), bias
+        return unit * self.A[:n] / self._step, bias
+
+    @property
+    def _step(self) -> float:
+        """lambda t, t counted from `first`: what coefficients are kept times."""
+        return self.options.lam * (self.t + self.options.first)
+
+    @property
+    def _sum(self) -> float:
+        """2 / t of the sum of lambda t over all steps, t counted from `first`."""
+        return self.options.lam * (self.t + 1 + 2 * self.options.first)
 
     def supports(self) -> Rows:
         return Rows(self.X[: self.n_support].copy())
@@ -192,10 +232,11 @@ class BudgetLearner:
 
     def _decided(self, W: np.ndarray, F: np.ndarray) -> np.ndarray:
         """(columns,) decision values of the row whose values are W: by the mean of all w where that decides."""
+        origin, unit = self.units
         if not self.t:
-            return np.zeros(len(self.bias))
+            return np.full(len(self.bias), origin)
         if not self.options.average:
-            return (F[:, 0] + self.bias) / (self.options.lam * self.t)
+            return origin + unit * (F[:, 0] + self.bias) / self._step
         (A, bias), mean = self.coefficients(), np.empty(F.shape)
         decide(W, self.n_support, A, mean, self.is_rbf)
         return mean[:, 0] + bias
@@ -206,7 +247,8 @@ class BudgetLearner:
         """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
         own = 0.0 if self.is_rbf else self.kernel.diag(Rows(x[None]))[0]
         V, decisions = np.array([[own]], np.float32), np.empty((1, len(y)))
-        self._steps((x[None], W, _FIRST, V, F, y[None], np.array([weight]), decisions))
+        Y = ((y - self.units[0]) / self.units[1])[None]
+        self._steps((x[None], W, _FIRST, V, F, Y, np.array([weight]), decisions))
 
     def set_gamma(self, gamma: float) -> None:
         """Goes on with another gamma: supports and coefficients stay, the values between supports become its own."""
@@ -216,6 +258,20 @@ class BudgetLearner:
             self.values[:n, :n] *= self.gamma / before
         else:
             self.values[:n, :n] = self.kernel.block(Rows(self.X[:n]), Rows(self.X[:n]))
+
+    def set_units(self, origin: float, unit: float) -> None:
+        """Targets are learnt as (y - origin) / unit from here on; the function so far stays, up to the origin.
+
+        A bias that is learnt keeps that, too.
+        """
+        before, old = self.units
+        factor = old / unit
+        self.A[: self.n_support] *= factor
+        self.U[: self.n_support] *= factor
+        self.bias *= factor
+        if self.options.bias:
+            self.bias += (before - origin) / unit * self._step
+        self.units[:] = origin, unit
 
     def nearest(self) -> np.ndarray:
         """(n_support,) gamma |a - b|^2 of each support with the nearest other one; rbf with two at least, else (0,)."""
@@ -281,7 +337,7 @@ class BudgetLearner:
         """
         scale = 1 / (self.options.lam * self.t) if self.t else 0.0
         likely = (Y.T * scale * (F + self.bias[:, None]) < LIKELY).any(axis=0)
-        ids = np.flatnonzero(likely | (not self.is_rbf))
+        ids = np.flatnonzero(likely | (not self.is_rbf or self.options.loss != "hinge"))
         entries = np.full(len(block), -1)
         entries[ids] = np.arange(len(ids))
         V = np.empty((len(ids), len(block)), np.float32)
@@ -311,7 +367,7 @@ class BudgetLearner:
         np.matmul(a, b.T, out=out)
         exponents(out, a_norms, b_norms, self.gamma)
 
-    ARRAYS = ("X", "norms", "born", "A", "U", "bias", "counts", "sums")
+    ARRAYS = ("X", "norms", "born", "A", "U", "bias", "counts", "sums", "units")
 
     def to_state(self) -> dict[str, np.ndarray]:
         """Arrays that `from_state` restores, of the supports in use."""
@@ -331,6 +387,7 @@ class BudgetLearner:
         n = int(np.asarray(state["counts"])[SUPPORTS])
         for name in ("X", "norms", "born", "A", "U"):
             getattr(self, name)[:n] = np.asarray(state[name])
-        for name in ("bias", "counts", "sums"):
-            getattr(self, name)[:] = np.asarray(state[name])
+        for name in ("bias", "counts", "sums", "units"):
+            if name in state:  # models of earlier versions have no units
+                getattr(self, name)[:] = np.asarray(state[name])
         self.values[:n, :n] = np.asarray(state["values"])

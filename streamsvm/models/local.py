@@ -12,9 +12,11 @@ import numpy as np
 from streamsvm.data.rows import Rows, rows_from_state
 from streamsvm.errors import ModelError
 from streamsvm.kernels.kmeans import Partition, by_their_part, partition_from_state, partition_state
-from streamsvm.models.base import Header, Model
+from streamsvm.models.base import Header, Model, known_task
 from streamsvm.models.shapes import Expansion, Routes
-from streamsvm.tasks.pairs import n_pairs, pair_coefficients
+from streamsvm.tasks import task_of
+from streamsvm.tasks.base import Task
+from streamsvm.tasks.pairs import pair_coefficients
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,12 @@ class LocalModel(Model):
     combine: "nearest" is equation (11) of Hsieh et al. 2014, "naive" equation (10), the sum over all parts, and
     "committee" the Bayesian committee machine (Tresp 2000), parts weighted by their certainty. With neighbours > 1
     "nearest" is the mean over a row's own part and those with the nearest centres. A part may have a metric of its own:
-    weights that it multiplies the columns of scaled rows with, its support rows among them.
+    weights that it multiplies the columns of scaled rows with, its support rows among them. A column of decisions is a
+    pair of classes; alpha is compact then, see tasks.pairs, else the coefficients (s, columns) themselves. multiclass:
+    how several classes are told apart, see `FitConfig`.
     """
 
     kind: ClassVar[str] = "local"
-    is_pairwise: ClassVar[bool] = True
     header: Header
     partition: Partition
     bounds: np.ndarray  # (parts + 1,) int64: part p holds support rows bounds[p]..bounds[p+1]
@@ -37,22 +40,42 @@ class LocalModel(Model):
     combine: str = "nearest"
     neighbours: int = 1
     weights: np.ndarray | None = None  # (parts, width) float64, above 0
+    bias: np.ndarray | None = None  # (parts, columns) float64; None: 0
+    task: str = "classify"
+    multiclass: str = "pairs"
+
+    @property
+    def learned(self) -> Task:
+        return task_of(self.task).by(self.multiclass)
+
+    @property
+    def is_pairwise(self) -> bool:
+        return self.learned.in_pairs
+
+    @property
+    def columns(self) -> int:
+        return self.learned.n_subproblems(len(self.classes))
+
+    @property
+    def n_parts(self) -> int:
+        return len(self.present) if self.combine == "nearest" else 1
+
+    def parts_of(self, rows: Rows) -> np.ndarray:
+        return self.partition.assign(self.header.scaling.apply(rows))
 
     @property
     def n_support(self) -> int:
         return int(self.bounds[-1])
 
     def part(self, p: int) -> tuple[Rows, np.ndarray]:
-        """Support rows of a part, scaled but not weighed, and their pair coefficients."""
+        """Support rows of a part, scaled but not weighed, and their coefficients (s, columns)."""
         start, stop = int(self.bounds[p]), int(self.bounds[p + 1])
-        codes = np.asarray(self.arrays["codes"][start:stop])
-        coefficients = pair_coefficients(
-            np.asarray(self.arrays["alpha"][start:stop]), codes, len(self.classes)
-        )
-        return rows_from_state("support", self.arrays, self.header.scaling.width, start, stop), coefficients
+        rows = rows_from_state("support", self.arrays, self.header.scaling.width, start, stop)
+        alpha, codes = (np.asarray(self.arrays[name][start:stop]) for name in ("alpha", "codes"))
+        return rows, pair_coefficients(alpha, codes, len(self.classes)) if self.is_pairwise else alpha
 
     def says(self, p: int, rows: Rows) -> np.ndarray:
-        """(m, n_pairs) what a part's support rows say of scaled rows; of a committee by the certainty of it."""
+        """(m, columns) what a part's support rows say of scaled rows; of a committee by the certainty of it."""
         support, coefficients = self.part(p)
         said = self.header.kernel.apply(self._weighed(p, rows), self._weighed(p, support), coefficients)
         return (
@@ -63,17 +86,17 @@ class LocalModel(Model):
         return rows if self.weights is None else rows.times(self.weights[p])
 
     def binary_decisions(self, rows: Rows) -> np.ndarray:
-        """(m, n_pairs) decision values of each pair (i, j), positive for j; rows are raw."""
+        """(m, columns) decision values, of a pair (i, j) positive for j; rows are raw."""
         rows = self.header.scaling.apply(rows)
         if self.combine == "nearest":
             return self._nearest(rows)
         return sum(self.says(p, rows) for p in range(len(self.present)))  # type: ignore
 
     def _nearest(self, rows: Rows) -> np.ndarray:
-        decisions = np.zeros((len(rows), n_pairs(len(self.classes))))
+        decisions = np.zeros((len(rows), self.columns))
         parts = self.partition.nearest(rows, self.neighbours)
         for p, here in by_their_part(parts):
-            decisions[here] += self.says(p, rows.take(here)) + self.one_sided[p]
+            decisions[here] += self.says(p, rows.take(here)) + self.intercept[p]
         return decisions / parts.shape[1]
 
     def _variance(self, p: int, rows: Rows) -> np.ndarray:
@@ -89,10 +112,10 @@ class LocalModel(Model):
         return np.maximum(kernel.diag(rows) - np.einsum("ij,ij->j", half, half), 0.0) + noise
 
     @cached_property
-    def one_sided(self) -> np.ndarray:
-        """(parts, n_pairs): -1 or +1 where only one class of a pair was in the part, else 0."""
-        first, second = np.triu_indices(len(self.classes), 1)
-        return self.present[:, second].astype(np.float64) - self.present[:, first]
+    def intercept(self) -> np.ndarray:
+        """(parts, columns): what "nearest" adds to each; -1 or +1 where a part had rows of one side only."""
+        one_sided = self.learned.one_sided(self.present)
+        return one_sided if self.bias is None else one_sided + self.bias
 
     def as_expansion(self) -> Expansion:
         raise ModelError(
@@ -108,7 +131,7 @@ class LocalModel(Model):
             )
         own = self.header.kernel, self.header.scaling
         return Routes(
-            *own, self.partition, self.neighbours, self.bounds, self.part, self.one_sided, self.weights
+            *own, self.partition, self.neighbours, self.bounds, self.part, self.intercept, self.weights
         )
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -123,7 +146,10 @@ class LocalModel(Model):
         arrays |= {"bounds": self.bounds, "present": self.present} | tree_arrays
         if self.weights is not None:
             arrays["weights"] = self.weights
-        return arrays, attrs | {
+        if self.bias is not None:
+            arrays["bias"] = self.bias
+        own = {} if self.is_pairwise else {"task": self.task, "multiclass": self.multiclass}
+        return arrays, attrs | own | {
             "partition": tree_attrs,
             "combine": self.combine,
             "neighbours": self.neighbours,
@@ -132,6 +158,8 @@ class LocalModel(Model):
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> LocalModel:
         header = Header.from_state(arrays, attrs)
+        task, multiclass = known_task(attrs.get("task", "classify")), attrs.get("multiclass", "pairs")
+        columns = task_of(task).by(multiclass).n_subproblems(len(header.classes))
         names = ("support",) if "support" in arrays else ("support_indptr", "support_indices", "support_data")
         return cls(
             header,
@@ -141,15 +169,18 @@ class LocalModel(Model):
             {name: arrays[name] for name in (*names, "alpha", "codes")},
             attrs["combine"],
             attrs["neighbours"],
-            _weights(arrays, header.scaling.width),
+            _of_parts(arrays, "weights", header.scaling.width),
+            _of_parts(arrays, "bias", columns),
+            task,
+            multiclass,
         )
 
 
-def _weights(arrays: Mapping[str, Any], width: int) -> np.ndarray | None:
-    if "weights" not in arrays:
+def _of_parts(arrays: Mapping[str, Any], name: str, width: int) -> np.ndarray | None:
+    """(parts, width) float64; None where the model has none."""
+    if name not in arrays:
         return None
-    weights = np.asarray(arrays["weights"], np.float64)
-    expected = (len(arrays["present"]), width)
-    if weights.shape != expected:
-        raise ValueError(f"found weights of parts {weights.shape}, expected {expected}")
-    return weights
+    found, expected = np.asarray(arrays[name], np.float64), (len(arrays["present"]), width)
+    if found.shape != expected:
+        raise ValueError(f"found {name} of parts {found.shape}, expected {expected}")
+    return found

@@ -11,7 +11,7 @@ import numpy as np
 from streamsvm.data.rows import Rows, concat
 from streamsvm.errors import ModelError
 from streamsvm.kernels.kmeans import Partition, by_their_part, partition_from_state, partition_state
-from streamsvm.models.base import Header, Model
+from streamsvm.models.base import Header, Model, known_task
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.models.shapes import Expansion, Routes
 
@@ -31,14 +31,24 @@ class LocalBudgetModel(Model):
     support: Rows
     coef: np.ndarray  # (s, columns)
     bias: np.ndarray  # (regions, columns)
+    task: str = "classify"
 
     @classmethod
-    def of(cls, header: Header, partition: Partition, learners: Sequence[BudgetLearner]) -> LocalBudgetModel:
+    def of(
+        cls, header: Header, partition: Partition, learners: Sequence[BudgetLearner], task: str = "classify"
+    ) -> LocalBudgetModel:
         """What the learners of all regions know now."""
         coefs, biases = zip(*(learner.coefficients() for learner in learners), strict=True)
         bounds = np.cumsum([0, *map(len, coefs)], dtype=np.int64)
         support = concat([learner.supports() for learner in learners])
-        return cls(header, partition, bounds, support, np.concatenate(coefs), np.stack(biases))
+        return cls(header, partition, bounds, support, np.concatenate(coefs), np.stack(biases), task)
+
+    @property
+    def n_parts(self) -> int:
+        return len(self.bias)
+
+    def parts_of(self, rows: Rows) -> np.ndarray:
+        return self.partition.assign(self.header.scaling.apply(rows))
 
     @property
     def n_support(self) -> int:
@@ -72,7 +82,10 @@ class LocalBudgetModel(Model):
         arrays, attrs = self.header.to_state()
         tree, nodes = partition_state(self.partition)
         arrays |= {"bounds": self.bounds, "support": self.support.dense()} | tree
-        return arrays | {"coef": self.coef, "bias": self.bias}, attrs | {"partition": nodes}
+        return arrays | {"coef": self.coef, "bias": self.bias}, attrs | {
+            "partition": nodes,
+            "task": self.task,
+        }
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> LocalBudgetModel:
@@ -81,4 +94,5 @@ class LocalBudgetModel(Model):
         bounds, support, coef, bias = (
             np.asarray(arrays[name]) for name in ("bounds", "support", "coef", "bias")
         )
-        return cls(header, partition, bounds, Rows(support), coef, bias)
+        task = known_task(attrs.get("task", "classify"))
+        return cls(header, partition, bounds, Rows(support), coef, bias, task)

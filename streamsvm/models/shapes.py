@@ -87,7 +87,7 @@ class Routes:
     """A row is decided by the mean over its own part and those with the nearest centres, `neighbours` in all.
 
     part(p) gives the support rows of a part and their coefficients (s, pairs), of which there are
-    bounds[p + 1] - bounds[p]; one_sided (parts, pairs) is added to their sums. weights (parts, width): what a part
+    bounds[p + 1] - bounds[p]; intercept (parts, pairs) is added to their sums. weights (parts, width): what a part
     multiplies the columns of scaled rows with, its support rows among them; None where no part does.
     """
 
@@ -97,13 +97,13 @@ class Routes:
     neighbours: int
     bounds: np.ndarray
     part: Callable[[int], tuple[Rows, np.ndarray]]
-    one_sided: np.ndarray
+    intercept: np.ndarray
     weights: np.ndarray | None = None
 
     def expansion(self, p: int) -> Expansion:
         """What a part says of a row, under the scaling that is its own."""
         rows, coef = self.part(p)
         if self.weights is None:
-            return Expansion(self.kernel, self.scaling, rows, coef, self.one_sided[p])
+            return Expansion(self.kernel, self.scaling, rows, coef, self.intercept[p])
         own, scaling = self.weights[p], self.scaling.times(self.weights[p])
-        return Expansion(self.kernel, scaling, rows.times(own), coef, self.one_sided[p])
+        return Expansion(self.kernel, scaling, rows.times(own), coef, self.intercept[p])

@@ -18,6 +18,7 @@ from streamsvm.options.base import Count, KernelConfig, Real, Rule, SolverOption
 class DCSVMConfig(SolverOptions):
     """Divide and conquer (Hsieh, Si and Dhillon 2014)."""
 
+    parameters = {"bias": "fit_intercept"}
     rules = (
         Rule("dcsvm.early_level", "early prediction", "dcsvm.early", bool),
         Rule("dcsvm.combine", "early prediction", "dcsvm.early", bool),
@@ -27,6 +28,9 @@ class DCSVMConfig(SolverOptions):
     )
 
     early: Annotated[bool, Field(description="Stop at a level; each part predicts its own rows")] = False
+    bias: Annotated[
+        bool, Field(description="Add a constant b to f, each part its own: duals have y'a = 0, as LIBSVM's")
+    ] = False
     children: Annotated[Whole, Field(ge=2, description="Parts that a part is divided into")] = 4
     levels: Annotated[Count, Field(description="Levels of division; else from n")] = None
     early_level: Annotated[Count, Field(description="Level of early prediction; else from n")] = None
@@ -46,6 +50,14 @@ class DCSVMConfig(SolverOptions):
         Whole,
         Field(ge=0, description="Refits by which a part learns a metric of its own, with early; 0: none"),
     ] = 0
+    loss: Annotated[
+        Literal["linear", "squared"],
+        Field(description="What C multiplies: errors (hinge, epsilon-insensitive), or their squares"),
+    ] = "linear"
+
+    @property
+    def is_squared(self) -> bool:
+        return self.loss == "squared"
 
     @model_validator(mode="after")
     def _levels_agree(self) -> DCSVMConfig:
@@ -108,6 +120,10 @@ class CuttingPlaneConfig(SolverOptions):
 
     parameters = {"passes": "max_passes", "bias": "intercept_scaling"}
 
+    loss: Annotated[
+        Literal["hinge", "logistic"],
+        Field(description="Of classes: hinge, or logistic, which makes probabilities by itself"),
+    ] = "hinge"
     method: Annotated[
         Literal["ocas", "plain"],
         Field(description="Planes near the best point of a line search, or at the last minimum"),
@@ -117,6 +133,10 @@ class CuttingPlaneConfig(SolverOptions):
     ] = 1.0
     passes: Annotated[Whole, Field(ge=1, description="Most passes over the rows")] = 1000
     landmarks: Annotated[Count, Field(description="Rows by which a kernel is approximated (Nystroem)")] = None
+
+    @property
+    def is_logistic(self) -> bool:
+        return self.loss == "logistic"
 
     def require(self, kernel: KernelConfig) -> None:
         is_linear = kernel_row(kernel.name).is_linear
@@ -171,7 +191,10 @@ class ADMMHSSConfig(SolverOptions):
 class ALFPGMConfig(SolverOptions):
     """Decomposition by many pairs at a time (Aregbesola and Griva 2022)."""
 
-    rules = (Rule("alfpgm.mu", "subproblem fpg", "alfpgm.subproblem", partial(eq, "fpg")),)
+    rules = (
+        Rule("alfpgm.mu", "subproblem fpg", "alfpgm.subproblem", partial(eq, "fpg")),
+        Rule("alfpgm.break_ties", "votes of pairs", "multiclass", partial(eq, "pairs")),
+    )
 
     pairs: Annotated[
         Whole, Field(ge=1, description="Pairs that join a working set, of rows or of kept ones")
@@ -198,4 +221,3 @@ class ALFPGMConfig(SolverOptions):
     break_ties: Annotated[
         bool, Field(description="Equal votes are decided by confidence, not for the first class")
     ] = False
-    epsilon: Annotated[Real, Field(ge=0, description="Error without loss, of task regress")] = 0.1

@@ -6,7 +6,7 @@ line here. It is loaded when it is first asked for: the lines alone, for help an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamsvm.errors import ConfigError
 from streamsvm.parallel.imports import imported
@@ -17,18 +17,33 @@ if TYPE_CHECKING:
 
 class Row(NamedTuple):
     """task: itself, or module:class. options: dotted names of those that it alone reads. searched: whether options can
-    be chosen for it by fits on a sample."""
+    be chosen for it by fits on a sample. unread: options that it does not read, unlike others."""
 
     task: str | Task
     options: tuple[str, ...] = ()
     searched: bool = False
+    unread: tuple[str, ...] = ()
 
 
+UNREAD = (
+    "C",
+    "holdout",
+    "cutting_plane.bias",
+    "dcsvm.bias",
+    "dcsvm.combine",
+    "dcsvm.loss",
+    "dcsvm.part_metric",
+)  # of rows without labels, which have no errors
 _TASKS = {
-    "classify": Row("streamsvm.tasks.classify:Classify", searched=True),
+    "classify": Row(
+        "streamsvm.tasks.classify:Classify", ("nu", "multiclass", "cutting_plane.loss"), searched=True
+    ),
+    "oneclass": Row("streamsvm.tasks.oneclass:OneClass", ("nu",), unread=UNREAD),
     "ordinal": Row("streamsvm.tasks.ordinal:Ordinal"),
     "rank": Row("streamsvm.tasks.rank:Rank"),
-    "regress": Row("streamsvm.tasks.regress:Regress", ("alfpgm.epsilon",), searched=True),
+    "regress": Row(
+        "streamsvm.tasks.regress:Regress", ("epsilon", "interval", "nu", "scale_targets"), searched=True
+    ),
 }
 
 
@@ -41,6 +56,11 @@ def task_options(name: str) -> tuple[str, ...]:
     return _TASKS[name].options
 
 
+def task_unread(name: str) -> tuple[str, ...]:
+    """Dotted names of the options that this task does not read, unlike others."""
+    return _TASKS[name].unread
+
+
 def task_of(name: str) -> Task:
     """The task of this name. Raises ConfigError where there is none."""
     if name not in _TASKS:
@@ -49,6 +69,11 @@ def task_of(name: str) -> Task:
     if isinstance(row.task, str):
         row = _TASKS[name] = row._replace(task=imported(row.task)())
     return row.task  # type: ignore[return-value]  # a task by now
+
+
+def task_for(config: Any) -> Task:
+    """The task of a configuration, as it is learned there. Raises ConfigError where there is none."""
+    return task_of(config.task or default_task(config.solver, has_queries=False)).by(config.multiclass)
 
 
 def is_searched(name: str) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -19,6 +19,25 @@ if TYPE_CHECKING:
     from streamsvm.tasks.scores import Judge, Scores
 
 LABEL = "label"
+Loss = Literal["hinge", "epsilon", "support"]
+
+
+@dataclass(frozen=True)
+class Units:
+    """Of numbers that are learned: t' where a label is offset + scale t'."""
+
+    scale: float = 1.0
+    offset: float = 0.0
+
+    @classmethod
+    def of(cls, labels: np.ndarray) -> Units:
+        """In which labels (n,) have mean 0 and standard deviation 1; equal ones 0."""
+        offset = float(labels.mean())
+        return cls(float(np.sqrt(np.mean((labels - offset) ** 2))) or 1.0, offset)
+
+    def labels(self, learned: np.ndarray) -> np.ndarray:
+        """In units of the labels."""
+        return self.offset + self.scale * learned
 
 
 @dataclass(frozen=True)
@@ -27,26 +46,50 @@ class Targets(Weighed):
 
     classes (k,) labels and codes (n,) positions in them; without classes all codes are 0. linear (n, c): the linear
     terms of each row's variables; None: one variable a row, of -1. groups (n,): rows are compared in pairs within
-    these; None where they are not.
+    these; None where they are not. nu: share of the bounds that variables add up to, of duals that keep their sum.
+    units: of what linear terms are made of, and decision values are learned in.
     """
 
     classes: np.ndarray
     codes: np.ndarray
     linear: np.ndarray | None = None
     groups: np.ndarray | None = None
+    nu: float | None = None
+    units: Units = Units()
 
     def take(self, ids: np.ndarray | slice) -> Targets:
         linear, groups = (None if a is None else a[ids] for a in (self.linear, self.groups))
-        return Targets(self.classes, self.codes[ids], linear, groups)
+        return replace(self, codes=self.codes[ids], linear=linear, groups=groups)
+
+    def of(self, rows: Mapping[str, np.ndarray]) -> Targets:
+        """Those of rows by the names of their arrays, with what all rows have in common."""
+        return replace(self, codes=rows["codes"], linear=rows.get("linear"), groups=rows.get("groups"))
+
+
+class Coder(Protocol):
+    """What says by a label alone what its row is learned by.
+
+    classes: of targets. counts (k,): rows of each of them, (1,) without classes.
+    """
+
+    @property
+    def classes(self) -> np.ndarray: ...
+
+    @property
+    def counts(self) -> np.ndarray: ...
+
+    def targets(self, labels: np.ndarray) -> Targets:
+        """Of rows with these labels (m,)."""
 
 
 @dataclass(frozen=True)
-class Coder(Weighed):
+class LabelCoder(Weighed):
     """How labels become codes: classes (k,), and of the different labels of a store, (l,), which of these each is."""
 
     classes: np.ndarray
     labels: Classes
     of_label: np.ndarray
+    nu: float | None = None  # of the targets
 
     @property
     def counts(self) -> np.ndarray:
@@ -55,9 +98,8 @@ class Coder(Weighed):
         np.add.at(counts, self.of_label, self.labels.counts)
         return counts
 
-    def codes(self, labels: np.ndarray) -> np.ndarray:
-        """(m,) int32 positions in the classes."""
-        return self.of_label[self.labels.codes(labels)]
+    def targets(self, labels: np.ndarray) -> Targets:
+        return Targets(self.classes, self.of_label[self.labels.codes(labels)], nu=self.nu)
 
 
 @dataclass(frozen=True)
@@ -65,13 +107,18 @@ class Subproblem(Weighed):
     """One dual of those that a task is made of: min over a of 1/2 a'Qa + linear'a, Q_ij = y_i y_j K(x_i, x_j).
 
     ids (m,): its rows, rising. y (c m,) -1 or +1, and linear, a number or (c m,): of its variables, c for each row: all
-    rows' first ones, then all rows' second ones. columns (c m,): of their coefficients (n, columns).
+    rows' first ones, then all rows' second ones. columns (c m,): of their coefficients (n, columns). number: among all
+    duals of the task. nu: the variables of each sign of y keep their sum, nu times that of the bounds of the rows over
+    the number of signs; None: they do not. over_margin: f is told over the margin r that it leaves.
     """
 
     ids: np.ndarray
     y: np.ndarray
     columns: np.ndarray
     linear: np.ndarray | float = -1.0
+    number: int = 0
+    nu: float | None = None
+    over_margin: bool = False
 
     @property
     def copies(self) -> int:
@@ -86,7 +133,8 @@ class Subproblem(Weighed):
         """The dual of some of its rows alone: the others have variables of 0."""
         own = self.variables(rows)
         linear = self.linear[own] if isinstance(self.linear, np.ndarray) else self.linear
-        return Subproblem(self.ids[rows], self.y[own], self.columns[own], linear)
+        same = linear, self.number, self.nu, self.over_margin
+        return Subproblem(self.ids[rows], self.y[own], self.columns[own], *same)
 
     def coefficients(self, alpha: np.ndarray) -> np.ndarray:
         """(m,) what its variables (c m,) make of each row in sum_i coef_i K(x_i, x)."""
@@ -105,14 +153,25 @@ class Task(ABC):
     solvers: ClassVar[tuple[str, ...]] = ()  # that take it, beside those whose rows in the catalogue name it
     scoring: ClassVar[str]  # what `tune` compares where nobody says
     has_classes: ClassVar[bool] = True  # its targets are labels; so rows can be weighed by them, or grouped
+    own_classes: ClassVar[tuple[int, ...]] = ()  # that it knows by itself
+    reads_labels: ClassVar[bool] = True  # else it learns from rows alone, and labels are for `evaluate`
     has_probabilities: ClassVar[bool] = False
+    has_intervals: ClassVar[bool] = False  # decision values are labels that are foretold
     is_stratified: ClassVar[bool] = False  # folds keep the shares of the labels
     has_metric: ClassVar[bool] = False  # one may be learned from its duals
+    variables: ClassVar[int] = 1  # of a row in each of its duals
+    has_bias: ClassVar[bool] = False  # its duals keep y'a = 0, whether a solver is asked for a bias or not
+    has_choice_of_nu: ClassVar[bool] = (
+        False  # its duals keep the sums of signs where nu is given, and only there
+    )
     in_pairs: ClassVar[bool] = False  # subproblems are pairs of classes, and their decisions votes
+    speaks_for_classes: ClassVar[bool] = False  # a decision value does
     compares_rows: ClassVar[bool] = False  # its targets have groups
     needs_queries: ClassVar[bool] = False  # rows have to have a qid
+    loss: ClassVar[Loss] = "hinge"  # of a row, to learners on a budget: one of theirs
     answer: ClassVar[str] = LABEL  # what it predicts, as files of predictions name it
     libsvm_type: ClassVar[str] = "c_svc"
+    libsvm_nu_type: ClassVar[str] = "nu_svc"  # of a fit that nu was given to
 
     def goes_with(self, solver: str) -> bool:
         return solver in self.solvers or solver in takers(self.name)
@@ -127,10 +186,42 @@ class Task(ABC):
                 f"task is {self.name!r}, which knows no classes; found positive or class_weight"
             )
 
+    def require_alone(self, config: Any) -> None:
+        """Raises ConfigError where nu, which is given, goes with what it takes the place of, or with what is chosen by
+        duals without it."""
+        if not self.has_choice_of_nu:
+            return
+        others = {
+            "C": self.in_pairs and config.C != 1.0,
+            "dcsvm.loss": config.dcsvm.is_squared,
+            "dcsvm.part_metric": config.dcsvm.part_metric > 0,
+            "metric.kind": config.metric.kind != "none",
+            "search": bool(config.search.chosen),
+        }
+        found = [name for name, is_given in others.items() if is_given]
+        if found:
+            raise ConfigError(f"nu is {config.nu:g}, which goes without {', '.join(found)}: leave one out")
+
+    def by(self, multiclass: str) -> Task:
+        """The same with several classes told apart in this way, of a task that knows several."""
+        return self
+
     @property
     def has_labels(self) -> bool:
         """Whether it predicts one of the labels; else decision values are the answer."""
         return self.answer == LABEL
+
+    def nu(self, config: Any) -> float | None:
+        """That of its targets."""
+        return None
+
+    def most_nu(self, weights: np.ndarray) -> float:
+        """The largest nu that its duals allow, of classes whose rows have bounds that add up to weights (k,)."""
+        return 1.0
+
+    def margin_facts(self, margin: np.ndarray) -> dict[str, float]:
+        """What a report says of the margins (subproblems,) of duals that keep the sum of each sign."""
+        return {}
 
     @abstractmethod
     def targets(self, store: Store, config: Any) -> Targets:
@@ -159,6 +250,21 @@ class Task(ABC):
         """
         raise NotImplementedError(f"task {self.name} is not made of duals")
 
+    def one_sided(self, present: np.ndarray) -> np.ndarray:
+        """(parts, subproblems) what parts that have these classes, (parts, k), say of subproblems all of whose rows are
+        on one side: -1 or +1; else 0."""
+        k = present.shape[1]
+        if not self.has_classes:
+            return np.zeros((len(present), self.n_subproblems(k)))
+        kinds, which = np.unique(present, axis=0, return_inverse=True)
+        said = np.zeros((len(kinds), self.n_subproblems(k)))
+        for own, here in zip(said, kinds, strict=True):
+            targets = Targets(np.arange(k), np.flatnonzero(here).astype(np.int32))
+            for part in self.subproblems(targets, single=True):
+                if len(part.y) and part.y.min() == part.y.max():
+                    own[part.number] = part.y[0]
+        return said[which.ravel()]
+
     def thresholds(self, f: np.ndarray, targets: Targets, weight: np.ndarray) -> np.ndarray:
         """(k - 1,) rising, of decision values f (n,) of rows of this weight (n,); empty where labels need none."""
         return np.empty(0)
@@ -180,6 +286,10 @@ class Task(ABC):
     @abstractmethod
     def scores(self, judge: Judge, store: Store) -> Scores:
         """How good decision values on a store's rows are, gathered block by block."""
+
+    def learnable(self, targets: Targets) -> np.ndarray:
+        """(n, columns) what learners on a budget learn of each row: -1 or +1, or labels. Of a task that has such."""
+        raise NotImplementedError(f"task {self.name} is not learnt row by row")
 
     def facts(self, targets: Targets) -> dict[str, int]:
         """What a report says of the targets."""

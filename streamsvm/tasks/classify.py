@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.tasks.base import Coder, Subproblem, Targets, Task
-from streamsvm.tasks.pairs import n_columns, n_pairs, pairs
+from streamsvm.tasks.base import LabelCoder, Subproblem, Targets, Task
+from streamsvm.tasks.pairs import against_rest, classes_of_pairs, n_columns, n_pairs, pairs, signs
 from streamsvm.tasks.scores import Judge, LabelScores
 
 MOST_NUMBERS = 100  # different ones with a fraction that may be the names of classes
@@ -20,17 +21,28 @@ MOST_NUMBERS = 100  # different ones with a fraction that may be the names of cl
 class Classify(Task):
     name = "classify"
     scoring = "accuracy"
-    has_metric = True
+    has_metric = has_choice_of_nu = True
     has_probabilities = True
     is_stratified = True
-    in_pairs = True
+    in_pairs = speaks_for_classes = True
+
+    def by(self, multiclass: str) -> Classify:
+        return {"pairs": self, "rest": AGAINST_REST}[multiclass]
+
+    def nu(self, config: Any) -> float | None:
+        return config.nu
+
+    def most_nu(self, weights: np.ndarray) -> float:
+        """Each class takes half of nu, of a pair."""
+        there = np.sort(weights[weights > 0])
+        return float(2 * there[0] / (there[0] + there[-1])) if len(there) > 1 else 1.0
 
     def targets(self, store: Store, config: Any) -> Targets:
         coder = self.coder(store, config)
-        return Targets(coder.classes, coder.of_label[store.coded[1]])
+        return Targets(coder.classes, coder.of_label[store.coded[1]], nu=coder.nu)
 
-    def coder(self, store: Store, config: Any) -> Coder:
-        found = coder_of(store, config.positive)
+    def coder(self, store: Store, config: Any) -> LabelCoder:
+        found = replace(coder_of(store, config.positive), nu=self.nu(config))
         classes = found.classes
         fractions = classes.dtype.kind == "f" and np.any(classes != np.round(classes))
         if fractions and len(classes) > MOST_NUMBERS:
@@ -47,10 +59,43 @@ class Classify(Task):
         return k - 1
 
     def subproblems(self, targets: Targets, *, single: bool = False) -> Iterator[Subproblem]:
-        return pairs(targets.codes, len(targets.classes), single=single)
+        return pairs(targets.codes, len(targets.classes), single=single, nu=targets.nu)
+
+    def one_sided(self, present: np.ndarray) -> np.ndarray:
+        if not self.in_pairs:
+            return super().one_sided(present)
+        first, second = classes_of_pairs(present.shape[1])
+        return present[:, second].astype(np.float64) - present[:, first]
+
+    def learnable(self, targets: Targets) -> np.ndarray:
+        return signs(targets.codes, len(targets.classes))
 
     def scores(self, judge: Judge, store: Store) -> LabelScores:
         return LabelScores(judge, store, orders_rows=store.has_qid and len(judge.classes) == 2)
+
+
+class AgainstRest(Classify):
+    """Each class against the rest, decided by the largest value."""
+
+    in_pairs = False
+
+    def most_nu(self, weights: np.ndarray) -> float:
+        """The smaller side takes half of nu, of each problem."""
+        there = weights[weights > 0]
+        return (
+            float(2 * np.minimum(there, there.sum() - there).min() / there.sum()) if len(there) > 1 else 1.0
+        )
+
+    def n_subproblems(self, k: int) -> int:
+        return n_columns(k)
+
+    coefficients = n_subproblems
+
+    def subproblems(self, targets: Targets, *, single: bool = False) -> Iterator[Subproblem]:
+        return against_rest(targets.codes, len(targets.classes), single=single, nu=targets.nu)
+
+
+AGAINST_REST = AgainstRest()
 
 
 def coded(store: Store, positive: tuple[str, ...]) -> Targets:
@@ -59,7 +104,7 @@ def coded(store: Store, positive: tuple[str, ...]) -> Targets:
     return Targets(coder.classes, coder.of_label[store.coded[1]])
 
 
-def coder_of(store: Store, positive: tuple[str, ...]) -> Coder:
+def coder_of(store: Store, positive: tuple[str, ...]) -> LabelCoder:
     """Labels as codes; with `positive` 1 for these and 0 for the rest. Raises DataError unless there are two."""
     labels = store.classes.values
     classes, codes = labels, np.arange(len(labels), dtype=np.int32)
@@ -73,4 +118,4 @@ def coder_of(store: Store, positive: tuple[str, ...]) -> Coder:
         raise DataError(
             f"{store.url or 'y'} has one class only ({label_texts(labels)[0]}); expected at least two"
         )
-    return Coder(classes, store.classes, codes)
+    return LabelCoder(classes, store.classes, codes)

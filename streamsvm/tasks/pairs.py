@@ -25,14 +25,19 @@ def classes_of_pairs(k: int) -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
-def pairs(codes: np.ndarray, k: int, *, single: bool) -> Iterator[Subproblem]:
-    """The problems of two of k classes that have rows, +1 the later one; those with rows of one only where `single`."""
-    for i, j in combinations(range(k), 2):
+def pairs(codes: np.ndarray, k: int, *, single: bool, nu: float | None = None) -> Iterator[Subproblem]:
+    """The problems of two of k classes that have rows, +1 the later one; those with rows of one only where `single`.
+
+    nu: those of nu-SVC.
+    """
+    linear = -1.0 if nu is None else 0.0
+    for number, (i, j) in enumerate(combinations(range(k), 2)):
         first, second = codes == i, codes == j
         if (first.any() and second.any()) or (single and (first.any() or second.any())):
             ids = np.flatnonzero(first | second)
             is_second = second[ids]
-            yield Subproblem(ids, np.where(is_second, 1.0, -1.0), np.where(is_second, i, j - 1))
+            y, columns = np.where(is_second, 1.0, -1.0), np.where(is_second, i, j - 1)
+            yield Subproblem(ids, y, columns, linear, number, nu, nu is not None)
 
 
 def n_columns(k: int) -> int:
@@ -53,6 +58,21 @@ def pair_coefficients(alpha: np.ndarray, codes: np.ndarray, k: int) -> np.ndarra
         out[first, p] = -alpha[first, j - 1]
         out[second, p] = alpha[second, i]
     return out
+
+
+def against_rest(codes: np.ndarray, k: int, *, single: bool, nu: float | None = None) -> Iterator[Subproblem]:
+    """The problems of each class against the rest, of two classes that of the second; as `pairs`."""
+    linear, ids = -1.0 if nu is None else 0.0, np.arange(len(codes))
+    for column, y in enumerate(signs(codes, k).T):
+        if len(y) and (single or y.min() < y.max()):
+            yield Subproblem(ids, y, np.full(len(ids), column), linear, column, nu, nu is not None)
+
+
+def joined(decisions: np.ndarray, k: int, *, pairwise: bool) -> np.ndarray:
+    """(m,) of one problem, else (m, k), from (m, problems): votes where problems are pairs."""
+    if decisions.shape[1] == 1:
+        return decisions[:, 0]
+    return vote(decisions, k) if pairwise else decisions
 
 
 def vote(decisions: np.ndarray, k: int) -> np.ndarray:

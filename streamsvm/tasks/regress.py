@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, ClassVar
 
 import numpy as np
 
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.metrics import RegressionScores
-from streamsvm.tasks.base import Subproblem, Targets, Task
+from streamsvm.metrics import CoverageScores, RegressionScores, Spread
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.tasks.base import Subproblem, Targets, Task, Units
 from streamsvm.tasks.scores import Judge
 
 
@@ -18,19 +22,34 @@ class Regress(Task):
     """f(x) within epsilon of the target t of a row, else a loss.
 
     One dual with two variables a row, a and a* of f(x) = sum_i (a_i - a*_i) K(x_i, x) + b: labels +1 and -1, linear
-    terms epsilon - t and epsilon + t.
+    terms epsilon - t and epsilon + t. With nu epsilon is what leaves at most a share nu of the rows outside: the sums
+    of a and of a* are kept, and the margin of the dual is -epsilon (Schoelkopf et al. 2000).
+
+    Learned is (t - mean) / deviation, so that C, epsilon and tol mean the same for numbers of any size; models answer
+    in units of t. That is the problem of t itself with C, epsilon and tol times the deviation.
     """
 
     name = "regress"
     scoring = "r2"
-    has_metric = True
-    has_classes = False
+    has_metric = has_choice_of_nu = True
+    has_bias, variables = True, 2
+    has_classes, has_intervals = False, True
     answer = "value"
-    libsvm_type = "epsilon_svr"
+    loss = "epsilon"
+    libsvm_type, libsvm_nu_type = "epsilon_svr", "nu_svr"
+
+    def nu(self, config: Any) -> float | None:
+        return config.nu
+
+    def margin_facts(self, margin: np.ndarray) -> dict[str, float]:
+        return {"epsilon": -float(margin[0])}
 
     def targets(self, store: Store, config: Any) -> Targets:
-        t, epsilon = _numbers(store, store.y), config.alfpgm.epsilon
-        return Targets(np.empty(0), np.zeros(store.n, np.int32), np.stack([epsilon - t, epsilon + t], axis=1))
+        return self.coder(store, config).targets(store.y)
+
+    def coder(self, store: Store, config: Any) -> _NumberCoder:
+        units, nu = _units(store) if config.scale_targets else Units(), self.nu(config)
+        return _NumberCoder(store.url, store.n, units, config.epsilon if nu is None else 0.0, nu)
 
     def coefficients(self, k: int) -> int:
         return 2
@@ -39,27 +58,88 @@ class Regress(Task):
         n = len(targets.codes)
         assert targets.linear is not None  # that of `targets`
         y, columns = np.repeat([1.0, -1.0], n), np.repeat([0, 1], n)
-        yield Subproblem(np.arange(n), y, columns, targets.linear.T.ravel())
+        yield Subproblem(np.arange(n), y, columns, targets.linear.T.ravel(), nu=targets.nu)
+
+    def learnable(self, targets: Targets) -> np.ndarray:
+        assert targets.linear is not None  # that of `targets`
+        return targets.units.labels((targets.linear[:, 1:] - targets.linear[:, :1]) / 2)
 
     def scores(self, judge: Judge, store: Store) -> _ErrorScores:
-        return _ErrorScores(store)
+        return _ErrorScores(judge, store)
+
+
+@dataclass(frozen=True)
+class _NumberCoder(Weighed):
+    """What is learned of the labels of a store, of n rows."""
+
+    url: str | None
+    n: int
+    units: Units
+    epsilon: float
+    nu: float | None
+    classes: ClassVar[np.ndarray] = np.empty(0)
+
+    @property
+    def counts(self) -> np.ndarray:
+        return np.array([self.n])
+
+    def targets(self, labels: np.ndarray) -> Targets:
+        t = (_numbers(self.url, labels) - self.units.offset) / self.units.scale
+        linear = np.stack([self.epsilon - t, self.epsilon + t], axis=1)
+        return Targets(self.classes, np.zeros(len(t), np.int32), linear, nu=self.nu, units=self.units)
+
+
+def _units(store: Store) -> Units:
+    """In which the labels of a store have mean 0 and deviation 1; the same to the last bit in whatever blocks.
+
+    Raises DataError where all are equal, or too large for this.
+    """
+
+    def total(of: Callable[[np.ndarray], np.ndarray]) -> float:
+        blocks = (of(_numbers(store.url, store.labels(*block))) for block in store.label_blocks())
+        return math.fsum(chain.from_iterable(block.tolist() for block in blocks))
+
+    first = float(_numbers(store.url, store.labels(0, 1))[0])
+    if total(lambda t: (t != first).astype(float)) == 0:
+        found = f"all labels are {first:g} (n_samples={store.n})"
+        raise DataError(f"{store.url or 'y'}: {found}, expected different numbers to learn")
+    with np.errstate(over="ignore"):
+        offset = total(lambda t: t / store.n)
+        scale = math.sqrt(total(lambda t: (t - offset) ** 2 / store.n))
+    if not 0 < scale < math.inf:
+        raise DataError(f"{store.url or 'y'}: the labels' deviation is {scale:g}; learn them in other units")
+    return Units(scale, offset)
 
 
 class _ErrorScores:
-    """How far answers are from the labels of a store."""
+    """How far answers are from the labels of a store; and how often these are inside the intervals of a model.
 
-    def __init__(self, store: Store) -> None:
+    With curves: points, [label, answer] of evenly spread rows, and the coverages of several levels.
+    """
+
+    def __init__(self, judge: Judge, store: Store) -> None:
         self._store, self._scores = store, RegressionScores()
+        self._coverage = None if judge.intervals is None else CoverageScores(judge.intervals)
+        self._spread = Spread(store.n)
 
     def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
-        self._scores.add(_numbers(self._store, self._store.labels(start, stop)), values)
+        y = _numbers(self._store.url, self._store.labels(start, stop))
+        self._scores.add(y, values)
+        if self._coverage is not None:
+            self._coverage.add(y, values)
+        self._spread.add(start, y, values)
 
     def result(self, *, with_curves: bool = False) -> dict[str, Any]:
-        return {"accuracy": None, "n": self._store.n, **self._scores.result()}
+        found = {"accuracy": None, "n": self._store.n, **self._scores.result()}
+        found |= {} if self._coverage is None else self._coverage.result()
+        if not with_curves:
+            return found
+        found["points"] = self._spread.rows().tolist()
+        return found | ({} if self._coverage is None else self._coverage.curve())
 
 
-def _numbers(store: Store, labels: np.ndarray) -> np.ndarray:
+def _numbers(url: str | None, labels: np.ndarray) -> np.ndarray:
     """Labels as float64. Raises DataError where they are text."""
     if labels.dtype.kind not in "iuf":
-        raise DataError(f"{store.url or 'y'} holds text, expected numbers to regress on")
+        raise DataError(f"{url or 'y'} holds text, expected numbers to regress on")
     return labels.astype(np.float64)

@@ -12,6 +12,7 @@ from streamsvm.errors import DataError
 from streamsvm.metrics import (
     ProbabilityScores,
     ScoreCounts,
+    Widths,
     balanced_accuracy,
     confusion,
     per_class,
@@ -27,6 +28,9 @@ class Judge(Protocol):
 
     @property
     def classes(self) -> np.ndarray: ...
+
+    @property
+    def intervals(self) -> Widths | None: ...
 
     def labels(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray: ...
 

@@ -71,6 +71,61 @@ def test_steps_are_those_of_the_twin(strategy, merge, columns):
     assert ours.stats().degradation == pytest.approx(twin.lost, rel=2e-2)
 
 
+LOSSES = {
+    "epsilon": {"epsilon": 0.1},
+    "epsilon, steps bounded": {"epsilon": 0.1, "longest": 2.0, "average": True},
+    "support": {"nu": 0.3},
+}
+
+
+@pytest.mark.parametrize("strategy", ["sequence", "remove"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_steps_of_other_losses_are_those_of_the_twin(loss, strategy):
+    rows, Y = stream(150)
+    own = LOSSES[loss] | {"loss": loss.partition(",")[0], "bias": loss == "epsilon"}
+    if "epsilon" in own:
+        Y = rows.X[:, :1].astype(np.float64) ** 2 + 0.1 * weights(150)[:, None]
+    elif "nu" in own:
+        Y = np.ones((150, 1))
+    ours, weight = learner(strategy=strategy, **own), weights(150)
+    twin = twin_of(ours, 1)
+    vars(twin).update({name: value for name, value in own.items() if name in ("epsilon", "nu")})
+    twin.loss, twin.first = ours.options.loss, ours.options.first
+    expected = np.array([twin.learn(*step) for step in zip(rows.X, Y, weight, strict=True)])
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(ours.learn(rows, Y, weight), expected, atol=5e-3 * scale)
+    assert ours.n_support == len(twin.S) >= 18
+    A, bias = ours.coefficients()
+    np.testing.assert_allclose(bias, twin.b, atol=5e-3 * scale)
+    if ours.options.average:
+        K = reference.kernel_matrix(WIDE, rows.X, twin.S)
+        np.testing.assert_allclose(WIDE.apply(rows, ours.supports(), A), K @ twin.mean, atol=5e-3 * scale)
+    assert ours.stats().degradation == pytest.approx(twin.lost, rel=5e-2)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_units_of_targets_change_nothing_of_what_was_learnt(bias):
+    """f is the same under other units, up to the origin where no bias keeps it; so is a mean of all steps."""
+    rows, _ = stream(80)
+    Y = 7.0 + 3.0 * rows.X[:, :1].astype(np.float64)
+    ours = learner(loss="epsilon", epsilon=0.1, longest=5.0, bias=bias)
+    ours.set_units(5.0, 2.0)
+    ours.learn(rows, Y)
+    before = decide(ours, rows)
+    ours.set_units(6.0, 4.0)
+    np.testing.assert_allclose(decide(ours, rows) - before, 0.0 if bias else 1.0, atol=1e-6)
+    np.testing.assert_allclose(ours.decide_one(rows.X[0])[0], decide(ours, rows)[0], atol=1e-5)
+
+
+def test_targets_in_units_are_learnt_as_in_others():
+    rows, _ = stream(80)
+    Y = rows.X[:, :1].astype(np.float64)
+    plain, far = (learner(loss="epsilon", epsilon=0.1, longest=5.0) for _ in range(2))
+    far.set_units(100.0, 1000.0)
+    found = far.learn(rows, 100 + 1000 * Y)
+    np.testing.assert_allclose((found - 100) / 1000, plain.learn(rows, Y), atol=1e-6)
+
+
 @pytest.mark.parametrize("strategy", ["project", "remove"])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_kernels_without_merging(kernel, strategy):

@@ -38,7 +38,7 @@ def said(model: LocalModel, p: int) -> np.ndarray:
 def test_a_part_weighs_the_columns_of_rows_and_support_rows(kernel, k):
     model = weighed_model(k, kernel)
     parts = model.partition.assign(model.header.scaling.apply(ROWS))
-    expected = np.array([said(model, p)[i] + model.one_sided[p] for i, p in enumerate(parts)])
+    expected = np.array([said(model, p)[i] + model.intercept[p] for i, p in enumerate(parts)])
     found = model.binary_decisions(ROWS)
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
     plain = replace(model, weights=None).binary_decisions(ROWS)

@@ -77,11 +77,12 @@ def test_a_task_is_found_by_its_name(name):
 
 def test_unknown_names_are_errors(tmp_path):
     with pytest.raises(
-        ConfigError, match="found task 'guess', expected one of classify, ordinal, rank, regress"
+        ConfigError, match="found task 'guess', expected one of classify, oneclass, ordinal, rank, regress"
     ):
         task_of("guess")
     with pytest.raises(
-        ConfigError, match="there: task: found 'guess', expected 'classify', 'ordinal', 'rank' or 'reg"
+        ConfigError,
+        match="there: task: found 'guess', expected 'classify', 'oneclass', 'ordinal', 'rank' or 'reg",
     ):
         build_config(("there", {"task": "guess"}))
     with pytest.raises(ConfigError, match="there is a task 'classify' already"):
@@ -119,7 +120,7 @@ class AgainstRest(Classify):
     def subproblems(self, targets, *, single=False):
         ids = np.arange(len(targets.codes))
         for column, y in enumerate(signs(targets.codes, len(targets.classes)).T):
-            yield Subproblem(ids, y, np.full(len(ids), column))
+            yield Subproblem(ids, y, np.full(len(ids), column), number=column)
 
 
 @pytest.fixture
@@ -204,5 +205,9 @@ def test_divide_and_conquer_solves_whatever_a_task_is_made_of(monkeypatch, strea
     assert model.coef.shape[1] == 1
     assert report["gap"] < 1e-2 * abs(report["objective"])
     assert np.abs(model.predict(X) - values).mean() < 0.15
-    with pytest.raises(ConfigError, match="dcsvm.early is of pairs of classes, found task 'divided'"):
-        fitted(values, "divided", early=True)
+    early, report = fitted(values, "divided", early=True)
+    assert np.abs(early.predict(X) - values).mean() < 0.15
+    assert not report["exact"]
+    some = np.where(X[:, 0] > 1, "z", y)  # which not all parts have
+    early, _ = fitted(some, "against-rest", early=True)
+    assert np.mean(early.predict(X) == some) > 0.9
