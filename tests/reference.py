@@ -129,6 +129,48 @@ def solve_dual_with_bias(Q, upper, y, tol=1e-7, max_steps=500_000) -> tuple[np.n
     raise AssertionError(f"the twin did not converge: m - M = {f[i] - f[j]:.1e}")
 
 
+def solve_one_class(K, upper, nu, tol=1e-7, max_steps=500_000) -> tuple[np.ndarray, float]:
+    """The a in [0, upper] with sum a = nu sum upper that minimises 1/2 a'Ka, and its rho: SMO until m - M <= tol."""
+    room = np.maximum(nu * upper.sum() - (np.cumsum(upper) - upper), 0)
+    a = np.minimum(upper, room)
+    for _ in range(max_steps):
+        f = K @ a
+        rises, falls = a < upper, a > 0
+        if not rises.any():
+            return a, f.max()
+        i, j = np.argmin(np.where(rises, f, np.inf)), np.argmax(np.where(falls, f, -np.inf))
+        if f[j] - f[i] <= tol * max(1.0, f[i]):
+            return a, (f[i] + f[j]) / 2
+        t = min((f[j] - f[i]) / max(K[i, i] + K[j, j] - 2 * K[i, j], 1e-12), upper[i] - a[i], a[j])
+        a[i], a[j] = a[i] + t, a[j] - t
+    raise AssertionError(f"the twin did not converge: m - M = {f[j] - f[i]:.1e}")
+
+
+def solve_in_signs(Q, p, upper, y, total, tol=1e-7, max_steps=500_000) -> np.ndarray:
+    """The a in [0, upper] that minimises 1/2 a'Qa + p'a where those of each sign of y add up to `total`.
+
+    Of the sign whose gradients are furthest apart the pair that violates most moves to its minimum.
+    """
+    a = np.zeros(len(y))
+    for sign in (1.0, -1.0):
+        own = np.flatnonzero(y == sign)
+        a[own] = np.clip(total - (np.cumsum(upper[own]) - upper[own]), 0, upper[own])
+    g = Q @ a + p
+    for _ in range(max_steps):
+        pairs = []
+        for sign in (1.0, -1.0):
+            i = np.argmin(np.where((y == sign) & (a < upper), g, np.inf))
+            j = np.argmax(np.where((y == sign) & (a > 0), g, -np.inf))
+            pairs.append((g[j] - g[i] if a[i] < upper[i] and a[j] > 0 else 0.0, i, j))
+        worst, i, j = max(pairs)
+        if worst <= tol:
+            return a
+        t = min(worst / max(Q[i, i] + Q[j, j] - 2 * Q[i, j], 1e-12), upper[i] - a[i], a[j])
+        a[i], a[j] = (upper[i] if t == upper[i] - a[i] else a[i] + t), (0.0 if t == a[j] else a[j] - t)
+        g += t * (Q[i] - Q[j])
+    raise AssertionError(f"the twin did not converge: {worst:.1e}")
+
+
 def feature_distances(K, diag, members) -> np.ndarray:
     """|phi(x) - c|^2 of each row to the mean of the sample rows `members`; K (m, sample), diag (m,) = K(x, x).
 
@@ -201,6 +243,7 @@ class BSGD:
         self.kernel, self.lam, self.budget, self.merge, self.strategy = kernel, lam, budget, merge, strategy
         self.S, self.A, self.mean = np.empty((0, 0)), np.zeros((0, columns)), np.zeros((0, columns))
         self.b, self.use_bias, self.t, self.lost = np.zeros(columns), bias, 0, 0.0
+        self.epsilon, self.nu, self.first, self.loss = 0.0, 0.0, 0.0, "hinge"
 
     def learn(self, x, y, weight=1.0) -> np.ndarray:
         """Decision values (columns,) before the step."""
@@ -208,17 +251,30 @@ class BSGD:
         K = kernel_matrix(self.kernel, self.S, x[None])[:, 0] if len(self.S) else np.zeros(0)
         f = K @ self.A + self.b
         self.t += 1
-        shrink = 1 - 1 / self.t
-        self.A, self.b = self.A * shrink, self.b * shrink
-        step = np.where(y * f < 1, y * weight, 0) / (self.lam * self.t)
-        self.b = self.b + step * self.use_bias
+        t = self.t + self.first
+        eta, shrink = 1 / (self.lam * t), 1 - 1 / t
+        self.A = self.A * shrink
+        if self.loss == "support":  # b = -rho, not regularised
+            step = eta * weight * ((f < 0) | (self.t == 1))
+            self.b = np.minimum(self.b + step - eta * weight * self.nu, 0)
+        else:
+            step = getattr(self, f"_{self.loss}")(x, y, f, eta * weight)
+            self.b = self.b * shrink + step * self.use_bias
         if step.any():
             self.S = np.vstack([self.S, x]) if len(self.S) else x[None]
             self.A, self.mean = np.vstack([self.A, step]), np.vstack([self.mean, 0 * step])
             if len(self.S) > self.budget:
                 self._maintain()
-        self.mean = self.mean + (self.A - self.mean) * 2 / (self.t + 1)
+        self.mean = self.mean + (self.A - self.mean) * 2 * t / (self.t * (self.t + 1 + 2 * self.first))
         return f
+
+    def _hinge(self, x, y, f, eta) -> np.ndarray:
+        return np.where(y * f < 1, y * eta, 0)
+
+    def _epsilon(self, x, y, f, eta) -> np.ndarray:
+        """The step that ends where the loss does: f moves by step times K(x, x), and 1 of a bias."""
+        own = kernel_matrix(self.kernel, x[None], x[None])[0, 0] + self.use_bias
+        return np.clip(y - f - np.clip(y - f, -self.epsilon, self.epsilon), -eta * own, eta * own) / own
 
     def _maintain(self) -> None:
         K = kernel_matrix(self.kernel, self.S, self.S)
@@ -275,6 +331,18 @@ def hinge_risk(X, Y, upper, w) -> tuple[float, np.ndarray]:
     """sum_i upper_i max(0, 1 - y_i w'x_i) of one column of signs Y (n,), and a subgradient."""
     margin = 1 - Y * (X @ w)
     return float(upper @ np.maximum(margin, 0)), -X.T @ (upper * Y * (margin > 0))
+
+
+def epsilon_risk(X, t, upper, epsilon, w) -> tuple[float, np.ndarray]:
+    """sum_i upper_i max(0, |t_i - w'x_i| - epsilon), and a slope."""
+    off = X @ w - t
+    value = float(upper @ np.maximum(0, np.abs(off) - epsilon))
+    return value, X.T @ (upper * (np.sign(off) * (np.abs(off) > epsilon)))
+
+
+def one_class_primal(X, weight, nu, w, rho) -> float:
+    """1/2 |w|^2 - rho nu sum weight + sum_i weight_i max(0, rho - w'x_i)."""
+    return 0.5 * w @ w - rho * nu * weight.sum() + float(weight @ np.maximum(0, rho - X @ w))
 
 
 def pairs_of(ranks, groups) -> np.ndarray:

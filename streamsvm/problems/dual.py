@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from streamsvm.data.latest import Latest
-from streamsvm.data.regroup import Groups, PartReader
-from streamsvm.data.rows import Rows, concat
+from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.row_cache import WIDE, RowCache, add_rows
-from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.strips import strips
 from streamsvm.tasks.base import Subproblem
 
@@ -40,10 +37,12 @@ class DualQP(Block, Protocol):
 
     y: (n,) float64, -1 or +1. upper: (n,) float64, C times the weights. linear: p (n,), or -1 for classification
     (Hsieh et al. 2014, (1)). parts: (n,) a part of each row, where it is known that rows of different parts are far
-    from each other; None elsewhere.
+    from each other; None elsewhere. nu, over_margin: of a `Subproblem`; nu over the bounds of all variables.
     """
 
     linear: np.ndarray | float
+    nu: float | None
+    over_margin: bool
     parts: np.ndarray | None
 
     def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -54,6 +53,20 @@ class DualQP(Block, Protocol):
 
     def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         """Q[rows, ids] @ delta, (len(rows),) float64; rows None: all."""
+
+    def gap(self, alpha: np.ndarray, shifted: np.ndarray) -> float:
+        """Primal minus dual objective at a, shifted (n,): Qa + p + y b, for any b where y'a is kept."""
+
+
+class BoundedGap:
+    """The gap of losses that grow with the error itself, whose duals have bounds."""
+
+    upper: np.ndarray
+    over_margin: bool = False
+
+    def gap(self, alpha: np.ndarray, shifted: np.ndarray) -> float:
+        """a's + sum_i upper_i max(0, -s_i), s = shifted."""
+        return float(alpha @ shifted + self.upper @ np.maximum(-shifted, 0.0))
 
 
 class ColumnsQP(Protocol):
@@ -74,7 +87,7 @@ class ColumnsQP(Protocol):
 
 
 @dataclass
-class KernelDual:
+class KernelDual(BoundedGap):
     """The dual of one binary problem whose rows are in memory; kernel rows of wide data are kept in cache_bytes."""
 
     kernel: Kernel
@@ -85,6 +98,7 @@ class KernelDual:
     parts: np.ndarray | None = None
     cache_bytes: int = 0
     linear: np.ndarray | float = -1.0
+    nu: float | None = None
     _taken: Latest[Rows] = field(default_factory=Latest, repr=False)
 
     def __post_init__(self) -> None:
@@ -137,10 +151,11 @@ def is_wide(rows: Rows) -> bool:
     return bool(np.count_nonzero(few.data if rows.is_sparse else few) >= WIDE * few.shape[0])
 
 
-class MatrixDual:
+class MatrixDual(BoundedGap):
     """The dual of one binary problem whose kernel matrix K (n, n), symmetric, is given."""
 
     linear: np.ndarray | float = -1.0
+    nu: float | None = None
     parts: np.ndarray | None = None
 
     def __init__(self, K: np.ndarray, y: np.ndarray, upper: np.ndarray, threads: int = 1) -> None:
@@ -226,12 +241,13 @@ class KernelColumns:
         return self.rows if ids is None else self._active.of(ids, self.rows.take)
 
 
-class RepeatedDual:
+class RepeatedDual(BoundedGap):
     """A dual with several variables for each row: of y, linear (c n,) the first n are the first ones of all rows.
 
     once: the problem of the n rows, labels all 1; its bounds are those of every variable of a row.
     """
 
+    nu: float | None = None
     parts: np.ndarray | None = None
 
     def __init__(self, once: DualQP, y: np.ndarray, linear: np.ndarray | float) -> None:
@@ -252,6 +268,8 @@ class RepeatedDual:
     def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         base, place = np.unique(ids % self._n, return_inverse=True)
         coef = np.bincount(place, weights=delta * self.y[ids], minlength=len(base))
+        if not coef.any():  # each row's two variables cancel
+            return np.zeros(len(self.y) if rows is None else len(rows))
         if rows is None:
             return np.tile(self._once.apply(base, coef), len(self.y) // self._n) * self.y
         once, all_of_them = self._of_rows.of(rows, self._once_each)
@@ -265,92 +283,15 @@ class RepeatedDual:
 
 def dual_of(part: Subproblem, of_rows: Callable[[np.ndarray], Any]) -> DualQP:
     """The dual of a subproblem. of_rows: that of its rows with one variable each, of labels y (m,)."""
+    dual: DualQP
     if part.copies > 1:
-        return RepeatedDual(of_rows(np.ones(len(part.ids))), part.y, part.linear)
-    dual: DualQP = of_rows(part.y)
-    dual.linear = part.linear
+        dual = RepeatedDual(of_rows(np.ones(len(part.ids))), part.y, part.linear)
+    else:
+        dual = of_rows(part.y)
+        dual.linear = part.linear
+    dual.nu = None if part.nu is None else part.nu / part.copies  # of all variables' bounds
+    dual.over_margin = part.over_margin
     return dual
-
-
-class StreamedDual:
-    """The dual of one binary problem whose rows are read part by part, once for each product.
-
-    ids (n,): the problem's rows among those of `groups`; y and upper (n,) follow their order.
-    """
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        groups: Groups,
-        ids: np.ndarray,
-        y: np.ndarray,
-        upper: np.ndarray,
-        engine: Engine,
-        parts: np.ndarray | None = None,
-    ) -> None:
-        self.y, self.upper, self.parts = y, upper, parts
-        self.linear: np.ndarray | float = -1.0
-        self._kernel, self._engine = kernel, engine
-        position = np.full(max(int(ids.max()) + 1, 1), -1)
-        position[ids] = np.arange(len(ids))
-        self._members = [_members(groups.ids(p), position) for p in range(groups.n_parts)]
-        shared = (engine.share(groups.reader),)
-        self._rows = engine.hold(_part, range(groups.n_parts), shared=shared, nbytes=groups.nbytes)
-
-    def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return self._kernel.block(self._gather(a), self._gather(b), self._engine.threads)
-
-    def diagonal(self, ids: np.ndarray) -> np.ndarray:
-        return self._kernel.diag(self._gather(ids))
-
-    def gram(self, ids: np.ndarray) -> np.ndarray:
-        rows = self._gather(ids)
-        return signed(self._kernel.block(rows, rows, self._engine.threads), self.y[ids])
-
-    def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-        if len(ids) == 0:
-            return np.zeros(len(self.y) if rows is None else len(rows))
-        wanted = np.ones(len(self.y), bool)
-        if rows is not None:
-            wanted[:] = False
-            wanted[rows] = True
-        right = self._engine.share((self._gather(ids), delta * self.y[ids]))
-        out = np.zeros(len(self.y))
-        held, chosen, members = self._chosen(wanted)
-        products = self._engine.map(partial(_multiply, self._kernel), held, chosen, shared=(right,))
-        for here, product in zip(members, products, strict=True):
-            out[here] = product
-        out *= self.y
-        return out if rows is None else out[rows]
-
-    def _gather(self, ids: np.ndarray) -> Rows:
-        """Rows by problem ids, in their order; an id may come more than once."""
-        wanted = np.zeros(len(self.y), bool)
-        wanted[ids] = True
-        held, chosen, members = self._chosen(wanted)
-        found = list(self._engine.map(Rows.take, held, chosen))
-        order = np.argsort(np.concatenate(members))
-        _, place = np.unique(ids, return_inverse=True)
-        return concat(found).take(order[place])
-
-    def _chosen(self, wanted: np.ndarray) -> tuple[list[Any], list[np.ndarray], list[np.ndarray]]:
-        """Of the parts that have wanted rows of the problem: their rows, which of them, and these in the problem."""
-        held, chosen, found = [], [], []
-        for rows, (local, members) in zip(self._rows, self._members, strict=True):
-            here = wanted[members]
-            if here.any():
-                held.append(rows)
-                chosen.append(local[here])
-                found.append(members[here])
-        return held, chosen, found
-
-
-def _part(reader: PartReader, part: int) -> Rows:
-    return reader.rows(part)
-
-
-def _multiply(kernel: Kernel, right: tuple[Rows, np.ndarray], rows: Rows, chosen: np.ndarray) -> np.ndarray:
-    return kernel.apply(rows.take(chosen), *right)
 
 
 def signed(K: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -359,10 +300,3 @@ def signed(K: np.ndarray, y: np.ndarray) -> np.ndarray:
     K *= signs
     K *= signs[:, None]
     return K
-
-
-def _members(ids: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows of a part belong to the problem: positions inside the part, and in the problem."""
-    inside = np.flatnonzero(ids < len(position))
-    members = position[ids[inside]]
-    return inside[members >= 0], members[members >= 0]

@@ -1,65 +1,53 @@
-"""Sums of hinge losses, each class against the rest: known by one pass for each set of planes, and nothing of each row
-is kept between passes."""
+"""Sums of hinge losses, and how they run along a line: by sums of what ends and begins at some steps of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
 
 from streamsvm.data.pass_cache import Columns
 from streamsvm.data.rows import Rows
-from streamsvm.problems.passes import Passes, scores
-from streamsvm.problems.products import add_transposed_times, no_slopes
+from streamsvm.problems.passes import View, scores
+from streamsvm.problems.row_risk import NOTHING, Pieces, RowRisk, stretches
 
 FIRST, LAST, DIGITS = -16, 6, 5  # a step is 0, or 1.xxxxx times one of these powers of 2
 POWERS = 2.0 ** np.arange(FIRST, LAST + 1)
 STEPS = np.append(0.0, np.outer(POWERS, 1 + np.arange(1 << DIGITS) / (1 << DIGITS)))
 N_STEPS = len(STEPS)
-LINE_NUMBERS = 4 * N_STEPS  # that a pass brings of each column
 SHIFT = 52 - DIGITS
 BELOW = (1023 + FIRST << DIGITS) - 1  # the leading bits of STEPS[1] less 1
-STRETCH_BYTES = 1 << 20  # of rows that are in cache from their scores to the slope
 TOGETHER = 512  # rows whose bends are found before they are counted
-NOTHING = np.empty(0)
 
 
-class HingeRisk:
-    """R_c(w) = sum_i upper_i max(0, 1 - y_ic w'x_i), y_ic = +1 where row i has the code that c stands for, else -1.
+class HingeRisk(RowRisk):
+    """R_c(w) = sum_i upper_i sum of the row's pieces max(0, c - y w'x_i), see `Pieces`.
 
-    Beside the rows of each block are their codes (m,), of k classes, and upper (m,). Two classes make one column, of
-    the second; more make one each (one-vs-rest). OP2 of Joachims 2006 has C/n where this has C: its C is n times ours.
+    Of classes it is OP2 of Joachims 2006, which has C/n where this has C: its C is n times ours.
 
-    Along w + k (q - w) the loss of row i is upper_i max(0, m_i - k s_i), which bends at k = m_i / s_i. A pass adds up
-    m_i and s_i of the rows by where they bend among STEPS, which are 2 to 3 % apart: so R is known at each of these
+    Along w + k (q - w) the loss of a piece is upper_i max(0, m_i - k s_i), which bends at k = m_i / s_i. A pass adds up
+    m_i and s_i of the pieces by where they bend among STEPS, which are 2 to 3 % apart: so R is known at each of these
     steps to the last digit, and the best of them gains all but 1e-4 of what the lowest point of the line would.
     """
 
-    def __init__(self, passes: Passes, k: int) -> None:
-        self._passes = passes
-        self._positive = np.array([1]) if k == 2 else np.arange(k)
-        self.d, self.columns = passes.d, len(self._positive)
-
-    def start(self) -> np.ndarray:
-        return NOTHING
-
-    def at(self, columns: np.ndarray, W: np.ndarray, Q: np.ndarray, known: list[np.ndarray]) -> list[_View]:
-        both = np.stack([W, Q], axis=2).reshape(self.d, -1)
-        visit = partial(_hinge_of, self._positive[columns], self._passes.bias)
-        _, (values, A, bends) = self._passes.over(visit, shared=(both,))
-        return [
-            _View(float(value), a, risks_at_steps(own))
-            for value, a, own in zip(values, A.T, bends, strict=True)
-        ]
+    line_shape = (2, N_STEPS, 2)
 
     def support(self, W: np.ndarray, known: list[np.ndarray]) -> int:
-        visit = partial(_active_of, self._positive, self._passes.bias)
+        visit = partial(_active_of, self._pieces, self._passes.bias)
         _, (count,) = self._passes.over(visit, shared=(W,))
         return int(count)
+
+    @staticmethod
+    def add(F: Any, c: int, pieces: Any, upper: Any, G: Any, sums: Any, lines: Any) -> None:
+        _hinge(F, c, pieces, upper, G, sums, lines)
+
+    @staticmethod
+    def view(value: float, slope: np.ndarray, line: np.ndarray) -> View:
+        return _View(value, slope, risks_at_steps(line))
 
 
 def risks_at_steps(bends: np.ndarray) -> np.ndarray:
@@ -85,41 +73,24 @@ class _View:
         yield float(STEPS[best]), float(self.risks[best]), NOTHING
 
 
-def _stretches(rows: Rows, columns: int) -> Iterator[tuple[int, int]]:
-    """Of a block's rows, with so many numbers beside each."""
-    m = len(rows)
-    step = max(1, STRETCH_BYTES * m // (rows.nbytes + 8 * columns * m))
-    return ((start, min(m, start + step)) for start in range(0, m, step))
-
-
-def _hinge_of(
-    positive: np.ndarray, bias: float, both: np.ndarray, block: tuple[Rows, Columns]
-) -> tuple[None, tuple[np.ndarray, ...]]:
-    """Values and slopes at Q, and how the risks run from W to Q; both (d, 2 q): their columns by turns."""
-    (rows, (codes, upper)), q = block, len(positive)
-    sums, bends, A = np.zeros((2, q)), np.zeros((q, 2, N_STEPS, 2)), no_slopes(rows, q)
-    for start, stop in _stretches(rows, 3 * q):
-        F, G = scores(rows, both, bias, start, stop), np.empty((stop - start, q))
-        _hinge(F, codes[start:stop], positive, upper[start:stop], G, sums, bends)
-        add_transposed_times(rows, G, start, A)
-    return None, (sums[0], np.vstack([A, bias * sums[1]]) if bias else A, bends)
-
-
 def _active_of(
-    positive: np.ndarray, bias: float, W: np.ndarray, block: tuple[Rows, Columns]
+    pieces: Pieces, bias: float, W: np.ndarray, block: tuple[Rows, Columns]
 ) -> tuple[None, tuple[np.ndarray, ...]]:
-    (rows, (codes, _)), count = block, 0
-    for start, stop in _stretches(rows, 2 * len(positive)):
+    (rows, (*known, _)), count = block, 0
+    for start, stop in stretches(rows, 2 * pieces.columns):
         F = scores(rows, W, bias, start, stop)
-        margins = np.where(codes[start:stop, None] == positive, F, -F)
-        count += int(np.count_nonzero((margins < 1).any(axis=1)))
+        active = np.zeros(stop - start, bool)
+        here = tuple(values[start:stop] for values in known)
+        for column in range(pieces.columns):
+            for y, margin in pieces.of(column, here):
+                active |= margin - y * F[:, column] > 0
+        count += int(np.count_nonzero(active))
     return None, (np.array(count),)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
-def _hinge(F, codes, positive, upper, G, sums, bends):
-    """G = the slope of the losses with respect to the scores at Q; adds the losses there and G to the sums (2, q), and
-    m and s of each row to the bends, see `risks_at_steps`.
+def _hinge(F, c, pieces, upper, G, sums, bends):
+    """See `RowRisk.add`: bends get m and s of each row, see `risks_at_steps`.
 
     Without a branch that depends on the row: half of them would be foretold wrongly, at three times the cost of all
     else. A row that never bends has a k below 0 or infinite, which is beyond the last step whatever its sign.
@@ -131,27 +102,28 @@ def _hinge(F, codes, positive, upper, G, sums, bends):
         np.empty(TOGETHER, np.int64),
     )
     bits = at.view(np.uint64)
+    own = bends[c].reshape(2 * N_STEPS, 2)
+    signs, margins = pieces[0], pieces[1]
     for start in range(0, len(F), TOGETHER):
         n = min(TOGETHER, len(F) - start)
-        for c in range(len(positive)):
-            value = slope = 0.0
-            for i in range(n):
-                j = start + i
-                y, u = (1.0 if codes[j] == positive[c] else -1.0), upper[j]
-                m, there = 1.0 - y * F[j, 2 * c], 1.0 - y * F[j, 2 * c + 1]
-                G[j, c] = -y * u if there > 0.0 else 0.0
-                value += u * max(there, 0.0)
-                slope += G[j, c]
-                s = m - there
-                M[i], S[i], at[i] = m, s, m / s
-            sums[0, c] += value
-            sums[1, c] += slope
-            for i in range(n):
-                place = int(bits[i] >> np.uint64(SHIFT)) - BELOW
-                place = min(max(place, 0), N_STEPS - 1)
-                places[i] = place if M[i] >= 0.0 else N_STEPS + place
-            own = bends[c].reshape(2 * N_STEPS, 2)
-            for i in range(n):
-                u = upper[start + i]
-                own[places[i], 0] += u * M[i]
-                own[places[i], 1] += u * S[i]
+        value = slope = 0.0
+        for i in range(n):
+            j = start + i
+            y, u = signs[j], upper[j]
+            m, there = margins[j] - y * F[j, 2 * c], margins[j] - y * F[j, 2 * c + 1]
+            g = -y * u if there > 0.0 else 0.0
+            G[j, c] += g
+            value += u * max(there, 0.0)
+            slope += g
+            s = m - there
+            M[i], S[i], at[i] = m, s, m / s
+        sums[0, c] += value
+        sums[1, c] += slope
+        for i in range(n):
+            place = int(bits[i] >> np.uint64(SHIFT)) - BELOW
+            place = min(max(place, 0), N_STEPS - 1)
+            places[i] = place if M[i] >= 0.0 else N_STEPS + place
+        for i in range(n):
+            u = upper[start + i]
+            own[places[i], 0] += u * M[i]
+            own[places[i], 1] += u * S[i]

@@ -31,7 +31,7 @@ class PairRisk:
     which come from one pass; another one takes their slopes there.
     """
 
-    columns = 1
+    columns, reward = 1, 0.0
 
     def __init__(
         self, passes: Passes, ranks: np.ndarray, groups: np.ndarray, weight: np.ndarray, C: float

@@ -35,10 +35,14 @@ class View(Protocol):
 
 
 class LinearRisk(Protocol):
-    """d: length of w. columns: how many problems share the passes."""
+    """d: length of w. columns: how many problems share the passes.
+
+    reward: of the last entry of w, which is free then, see `solvers.cutting_plane`; else 0.
+    """
 
     d: int
     columns: int
+    reward: float
 
     def start(self) -> np.ndarray:
         """What it has to know of w = 0."""

@@ -21,7 +21,8 @@ import numpy as np
 
 from streamsvm.errors import ConfigError
 from streamsvm.problems.dual import Block, Bounds, DualQP
-from streamsvm.solvers.descent import block_descent
+from streamsvm.solvers.descent import block_descent, signs_descent
+from streamsvm.solvers.kept_sums import Ends, balanced, feasible
 from streamsvm.solvers.loop import run
 
 BLOCK = 2048  # rows of a working set: on ijcnn1 and a9a 1024 and 3072 take as long or longer
@@ -38,14 +39,16 @@ class Shrunk:
     alpha: np.ndarray
 
 
-_SAVED = ("alpha", "gradient", "active", "block", "violation", "rounds", "bias")
+_SAVED = ("alpha", "gradient", "active", "block", "violation", "rounds", "bias", "margin", "given")
 
 
 @dataclass(frozen=True)
 class BlockState:
     """alpha (n,), gradient Qa + p (n,; stale on shrunk rows), the last block, what is shrunk, and the violation.
 
-    bias: b of f(x) = sum_i y_i a_i K(x_i, x) + b; 0 without. Then violation is LIBSVM's m - M.
+    bias: b of f(x) = sum_i y_i a_i K(x_i, x) + b; 0 without. Then violation is LIBSVM's m - M. margin: r, where the
+    variables of each sign keep their sum, and y (f + b) is to reach r; of regression minus epsilon. given: what
+    `threshold` knows of a bias that is given, while y'a is not kept; None elsewhere.
     """
 
     alpha: np.ndarray
@@ -56,6 +59,8 @@ class BlockState:
     violation: float = np.inf
     rounds: int = 0
     bias: float = 0.0
+    margin: float = 0.0
+    given: np.ndarray | None = None
 
     def to_arrays(self) -> dict[str, Any]:
         """All of it under names, for a checkpoint."""
@@ -74,14 +79,23 @@ class BlockState:
 
 
 def objective(problem: DualQP, state: BlockState) -> float:
-    """1/2 a'Qa + p'a; exact where nothing is shrunk."""
-    return float(0.5 * state.alpha @ (state.gradient + problem.linear))
+    """1/2 a'Qa + p'a, over r^2 where f is told over its margin; exact where nothing is shrunk. At a given bias b y'a,
+    which is 0 elsewhere, is in it, too: below the least where y'a is kept."""
+    found = float(0.5 * state.alpha @ (state.gradient + problem.linear))
+    if problem.nu is None:
+        found += state.bias * float(problem.y @ state.alpha)
+    return found / _told_over(problem, state) ** 2
 
 
 def duality_gap(problem: DualQP, state: BlockState) -> float:
-    """Primal minus dual objective: a'g + sum_i upper_i max(0, -g_i - y_i b); exact where nothing is shrunk."""
-    shifted = _shifted(problem, state, slice(None))
-    return float(state.alpha @ state.gradient + problem.upper @ np.maximum(-shifted, 0.0))
+    """Primal minus dual objective; exact where nothing is shrunk."""
+    gap = problem.gap(state.alpha, _shifted(problem, state, slice(None)))
+    return gap / _told_over(problem, state) ** 2
+
+
+def _told_over(problem: DualQP, state: BlockState) -> float:
+    """What f is divided by at the end."""
+    return state.margin if problem.over_margin and state.margin > 0 else 1.0
 
 
 def facts(problem: DualQP, state: BlockState) -> dict[str, float]:
@@ -114,6 +128,7 @@ class BlockSolver:
     tol: float
     block_rows: int = BLOCK
     bias: bool = False
+    apart: bool = False  # the signs of y keep a sum each, with a threshold each
 
     @property
     def row_tol(self) -> float:
@@ -138,11 +153,17 @@ class BlockSolver:
     def init(self, problem: DualQP, alpha: np.ndarray | None = None) -> BlockState:
         return self.measured(problem, self._start(problem, alpha))
 
+    def at_bias(self, problem: DualQP, alpha: np.ndarray, bias: float) -> BlockState:
+        """As `init`, of a solver that finds no bias, at one that is given."""
+        return self.measured(problem, replace(self._start(problem, alpha), bias=bias))
+
     def _start(self, problem: DualQP, alpha: np.ndarray | None) -> BlockState:
         n = len(problem.y)
         if alpha is not None:
             alpha = np.clip(alpha.astype(np.float64), 0.0, problem.upper)
-            alpha = balanced(alpha, problem.y) if self.bias else alpha
+            alpha = balanced(alpha, problem.y) if self.bias and problem.nu is None else alpha
+        if problem.nu is not None:
+            alpha = feasible(problem, np.zeros(n) if alpha is None else alpha)
         if alpha is None or not alpha.any():
             return BlockState(np.zeros(n), np.zeros(n) + problem.linear)
         support = np.flatnonzero(alpha)
@@ -201,13 +222,18 @@ class BlockSolver:
         rows = self._candidates(state)
         if not self.bias:
             return replace(state, violation=float(row_violations(problem, state, rows).max()))
-        level, up, low = levels(problem, state, rows)
-        m, M = level[up].max(initial=-np.inf), level[low].min(initial=np.inf)
-        state = replace(state, violation=max(float(m - M), 0.0), bias=_middle(m, M))
-        free = up & low
-        if self.is_solved(state) and free.any():  # as LIBSVM reports it
-            return replace(state, bias=float(level[free].mean()))
-        return state
+        found = levels(problem, state, rows)
+        if not self.apart:
+            ends = Ends.of(*found)
+            state = replace(state, violation=ends.violation)
+            return replace(state, bias=ends.threshold(self.is_solved(state)))
+        positive, negative = (Ends.of(*found, problem.y[rows] == sign) for sign in (1.0, -1.0))
+        state = replace(state, violation=max(positive.violation, negative.violation))
+        solved = self.is_solved(state)
+        at_positive = positive.threshold(solved, state.bias - state.margin)
+        at_negative = negative.threshold(solved, state.bias + state.margin)
+        middle, half = 0.5 * (at_positive + at_negative), 0.5 * (at_negative - at_positive)
+        return replace(state, bias=middle, margin=half)
 
     def held(self, problem: Bounds, state: BlockState, rows: np.ndarray, least: float) -> np.ndarray:
         """Which of some rows are held at a bound by more than `least`."""
@@ -240,11 +266,9 @@ class BlockSolver:
         kept, free = state.block, np.empty(0, np.intp)
         if state.active is not None:  # a row shrunk since then has no gradient to go by
             kept = kept[np.isin(kept, state.active)]
-        if problem.parts is not None:
+        if problem.parts is not None and not self.bias:  # else one part gives what another takes
             is_free = free_rows(problem, state, np.arange(len(v)))
             chosen = self._neediest(problem.parts, v, is_free)
-            if self.bias:  # without its worst pair a block may have no pair to move
-                chosen[[np.argmax(np.where(sides == side, v, 0.0)) for side in (1.0, -1.0)]] = True
             v[~chosen] = 0.0
             kept, free = kept[chosen[kept]], np.flatnonzero(chosen & is_free)
         block = mixed(kept, v, [(v, sides == 1.0), (v, sides == -1.0)], self.block_rows)
@@ -269,7 +293,8 @@ class BlockSolver:
         # a tenth of the block's violation is enough: more would be undone by the next block
         worst = row_violations(problem, state, block).max()
         tol = np.float32(max(0.1 * worst, 0.5 * self.row_tol))
-        block_descent(
+        descend = signs_descent if self.apart else block_descent
+        descend(
             Q,
             _shifted(problem, state, block).astype(np.float32),
             a,
@@ -293,9 +318,10 @@ def violations(alpha: np.ndarray, gradient: np.ndarray, upper: np.ndarray) -> np
 
 
 def _shifted(problem: Bounds, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
-    """g + y b of some rows."""
+    """g + y b - r of some rows."""
     g = state.gradient[rows]
-    return g + state.bias * problem.y[rows] if state.bias else g
+    g = g + state.bias * problem.y[rows] if state.bias else g
+    return g - state.margin if state.margin else g
 
 
 def row_violations(problem: Bounds, state: BlockState, rows: np.ndarray | slice) -> np.ndarray:
@@ -316,22 +342,6 @@ def levels(
     a, y = state.alpha[rows], problem.y[rows]
     above, below = a > 0, a < problem.upper[rows]
     return -y * state.gradient[rows], np.where(y > 0, below, above), np.where(y > 0, above, below)
-
-
-def _middle(m: float, M: float) -> float:
-    """The b that violates least, between the largest level of I_up and the least of I_low; infinite: no such row."""
-    ends = [float(end) for end in (m, M) if np.isfinite(end)]
-    return sum(ends) / len(ends) if ends else 0.0
-
-
-def balanced(alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """y'a = 0: the class with the larger sum scaled down to the other."""
-    positive, negative = alpha[y > 0].sum(), alpha[y < 0].sum()
-    excess = positive - negative
-    if abs(excess) <= 1e-7 * (positive + negative):  # rounding: scaled, rows at their bound would leave it
-        return alpha
-    larger = y * excess > 0
-    return np.where(larger, alpha * min(positive, negative) / max(positive, negative), alpha)
 
 
 def active_rows(state: BlockState) -> np.ndarray:

@@ -38,15 +38,21 @@ SOLVERS = {
     "dcsvm": Row(
         "streamsvm.training.dcsvm:DCSVMFit",
         "streamsvm.options.solvers:DCSVMConfig",
-        ("streamsvm.estimators.dcsvm:DCSVC",),
-        reads=("tol", "cache_size"),
+        (
+            "streamsvm.estimators.dcsvm:DCSVC",
+            "streamsvm.estimators.dcsvr:DCSVR",
+            "streamsvm.estimators.dconeclass:DCOneClassSVM",
+        ),
+        tasks=("classify", "regress", "oneclass"),
+        reads=("tol", "cache_size", "nu", "multiclass"),
         searches=("solver", "early", "scale", "kernel", "metric", "C", "gamma", "class_weight"),
     ),
     "bsgd": Row(
         "streamsvm.training.bsgd:BSGDFit",
         "streamsvm.options.solvers:BSGDConfig",
-        ("streamsvm.estimators.budgeted:BudgetedSVC",),
-        reads=(),
+        ("streamsvm.estimators.budgeted:BudgetedSVC", "streamsvm.estimators.budgeted_svr:BudgetedSVR"),
+        tasks=("classify", "regress", "oneclass"),
+        reads=("nu",),
         searches=("scale", "metric", "gamma"),
     ),
     "cutting-plane": Row(
@@ -55,16 +61,20 @@ SOLVERS = {
         (
             "streamsvm.estimators.cutting_plane:CuttingPlaneSVC",
             "streamsvm.estimators.cutting_plane:CuttingPlaneRanker",
+            "streamsvm.estimators.cutting_plane_svr:CuttingPlaneSVR",
+            "streamsvm.estimators.cutting_plane_oneclass:CuttingPlaneOneClassSVM",
         ),
-        tasks=("classify", "ordinal", "rank"),
+        tasks=("classify", "ordinal", "rank", "regress", "oneclass"),
+        reads=("tol", "nu"),
         needs=("kernel.name=linear",),
         searches=("scale", "metric", "C", "gamma", "class_weight"),
     ),
     "admm-hss": Row(
         "streamsvm.training.admm_hss:ADMMHSSFit",
         "streamsvm.options.solvers:ADMMHSSConfig",
-        ("streamsvm.estimators.admm_hss:HSSSVC",),
+        ("streamsvm.estimators.admm_hss:HSSSVC", "streamsvm.estimators.admm_hss_svr:HSSSVR"),
         aliases=("hss",),
+        tasks=("classify", "regress"),
     ),
     "alfpgm": Row(
         "streamsvm.training.alfpgm:ALFPGMFit",
@@ -72,11 +82,12 @@ SOLVERS = {
         ("streamsvm.estimators.alfpgm:ALFPGMSVC", "streamsvm.estimators.alfpgm:ALFPGMSVR"),
         tasks=("classify", "regress"),
         takes_indefinite=True,
-        reads=("tol", "cache_size"),
+        reads=("tol", "cache_size", "multiclass"),
     ),
 }
 DEFAULT_SOLVER = "dcsvm"
-OF_SOME = ("tol", "cache_size")  # options that solvers read which say so in `reads`
+MOVED = {("alfpgm", "epsilon"): "epsilon"}  # members of a section that are options of their own today
+OF_SOME = ("tol", "cache_size", "nu", "multiclass")  # options that solvers read which say so in `reads`
 Use = Callable[[str, Row], None]
 _users: list[Use] = []  # that are told of solvers to come
 
@@ -137,12 +148,18 @@ def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
             table, over = found.pop(old), found.get(new, {})
             both = isinstance(table, Mapping) and isinstance(over, Mapping)
             found[new] = {**table, **over} if both else table
+    for (section, member), name in MOVED.items():
+        if isinstance(table := found.get(section), Mapping) and member in table:
+            found[section] = {key: value for key, value in table.items() if key != member}
+            found = {name: table[member]} | found
     return found
 
 
 def renamed_option(option: str) -> str:
     """The name today of an option by its dotted name."""
     section, dot, member = option.partition(".")
+    if (section, member) in MOVED:
+        return MOVED[section, member]
     return f"{_renamed().get(section, section)}{dot}{member}" if dot else option
 
 

@@ -10,6 +10,9 @@ known, by a search along the line from it to w, and takes the next plane a littl
 Sonnenburg 2009). They need a pass for the scores of w and one more for the plane; here the length of the step is
 predicted by the last one, so that the pass that takes the plane tells of the line too. How far beyond the best point
 is measured as well: a plane that cuts much deeper into the small problem than the gap is could have been nearer.
+
+Where the risk has a reward, the last entry of w is free: it is not regularised but rewarded, 1/2 |w|^2 - reward rho +
+R(w, rho). Its slopes r stand apart from A then, and the small problem keeps r'alpha = reward, whose multiplier is rho.
 """
 
 from __future__ import annotations
@@ -31,15 +34,16 @@ LEAST_STEP = 1e-3  # that is predicted
 NOTHING = 1e-6  # multipliers below have no part: those of an interior point are never 0
 QP_ACCURACY = 1e-10  # of the small problem, over its largest offset
 MOST_IDLE = 100
-ARRAYS = ("w", "f", "target", "A", "b", "H", "alpha", "idle")
+LEAST_SHARE = 1e-9  # of a plane's size: an objective below it is 0
+ARRAYS = ("w", "f", "target", "A", "r", "b", "H", "alpha", "idle")
 
 
 @dataclass
 class Bundle:
     """What is known of one column. A (T, d) float32 and b (T,): its planes. alpha (T,): their multipliers.
 
-    w (d,) is the best point, f what the risk has to know of it again; target (d,) the minimiser of the small problem.
-    Planes are tight where they were taken, whatever A rounds.
+    r (T,): their slopes of a free last entry. w (d,) is the best point, f what the risk has to know of it again; target
+    (d,) the minimiser of the small problem. Planes are tight where they were taken, whatever A rounds.
     """
 
     w: np.ndarray
@@ -49,7 +53,9 @@ class Bundle:
     bound: float = 0.0
     step: float = 1.0  # the last one's length, as a share of the way
     beyond: float = 0.05  # and how far beyond it the plane is taken
+    reward: float = 0.0  # of the last entry; 0: it is regularised like the others
     A: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    r: np.ndarray = field(default_factory=lambda: np.zeros(0))
     b: np.ndarray = field(default_factory=lambda: np.zeros(0))
     H: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # A A'
     alpha: np.ndarray = field(default_factory=lambda: np.zeros(0))
@@ -64,38 +70,64 @@ class Bundle:
         """Where on the way from w (0) to the target (1) the next plane is taken."""
         return self.step + self.beyond * (1 - self.step)
 
+    @property
+    def least(self) -> float:
+        """What an objective has to be above to be told from 0."""
+        if not self.reward:
+            return 0.0
+        return LEAST_SHARE * float(
+            np.max(np.diag(self.H) * (self.reward / np.maximum(self.r, self.reward)) ** 2)
+        )
+
+    def cost(self, w: np.ndarray) -> float:
+        """Of w without R."""
+        own, rho = self.split(w)
+        return 0.5 * float(own @ own) - self.reward * rho
+
+    def split(self, w: np.ndarray) -> tuple[np.ndarray, float]:
+        """What is regularised, and the free entry."""
+        return (w[:-1], float(w[-1])) if self.reward else (w, 0.0)
+
     def add(self, q: np.ndarray, value: float, slope: np.ndarray) -> None:
         """Takes in the plane of R at q."""
-        a = slope.astype(np.float32)
+        a, r = slope.astype(np.float32), 0.0
+        if self.reward:
+            a[-1], r = 0.0, float(slope[-1])
         exact = a.astype(np.float64)
         if not len(self.b):
             self.A = np.zeros((0, len(a)), np.float32)
-        h, b = dense_times(self.A, exact[:, None]), float(value - exact @ q)
+        h, b = dense_times(self.A, exact[:, None]), float(value - exact @ q - r * q[-1])
         if len(self.b):
-            self._aim(b - float(h[:, 0] @ self.alpha))
+            self._aim(b - float(h[:, 0] @ self.alpha) + r * self.split(self.target)[1])
         self.H = np.block([[self.H, h], [h.T, exact @ exact]])
-        self.A = np.vstack([self.A, a])
+        self.A, self.r = np.vstack([self.A, a]), np.append(self.r, r)
         self.b = np.append(self.b, b)
         self.alpha = np.append(self.alpha, 0.0)
         self.idle = np.append(self.idle, 0)
 
     def _aim(self, found: float) -> None:
         """Sets how far beyond the best point planes are taken, from what the new one says of R at the target."""
-        known = max(0.0, float(np.max(self.b - self.H @ self.alpha)))  # A w = -H alpha there
+        rho = self.split(self.target)[1]
+        known = max(0.0, float(np.max(self.b - self.H @ self.alpha + self.r * rho)))  # A w = -H alpha there
         is_shallow = found - known < DEEP * self.gap
         self.beyond = min(1.3 * self.beyond, FARTHEST) if is_shallow else max(0.8 * self.beyond, NEAREST)
 
     def solve(self, most_idle: int) -> None:
         """The small problem: multipliers, lower bound; planes that were idle for longer go."""
-        self.alpha = simplex_qp(self.H, self.b)
+        if self.reward:
+            self.alpha, rho = kept_sum_qp(self.H, self.b, self.r, self.reward, self.alpha)
+        else:
+            self.alpha, rho = simplex_qp(self.H, self.b), 0.0
         self.target = -dense_transposed_times(self.A, self.alpha[:, None])[:, 0]
         self.bound = max(self.bound, float(self.b @ self.alpha - 0.5 * self.target @ self.target))
+        if self.reward:
+            self.target[-1] = rho
         self.idle = np.where(self.alpha > NOTHING, 0, self.idle + 1)
         kept = self.idle <= most_idle
         if kept.all():
             return
-        self.A, self.b, self.alpha, self.idle = (
-            values[kept] for values in (self.A, self.b, self.alpha, self.idle)
+        self.A, self.r, self.b, self.alpha, self.idle = (
+            values[kept] for values in (self.A, self.r, self.b, self.alpha, self.idle)
         )
         self.H = self.H[np.ix_(kept, kept)]
 
@@ -126,14 +158,14 @@ class BundleState:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything, as arrays: one after another where columns differ in length."""
-        numbers = [(c.objective, c.bound, c.step, c.beyond, len(c.b)) for c in self.columns]
+        numbers = [(c.objective, c.bound, c.step, c.beyond, c.reward, len(c.b)) for c in self.columns]
         joined = {name: np.concatenate([getattr(c, name).ravel() for c in self.columns]) for name in ARRAYS}
         return joined | {"numbers": np.array(numbers), "steps": np.array(self.steps)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> BundleState:
         numbers = arrays["numbers"]
-        k, counts = len(numbers), numbers[:, 4].astype(np.int64)
+        k, counts = len(numbers), numbers[:, -1].astype(np.int64)
         d, n = len(arrays["w"]) // k, len(arrays["f"]) // k
         sizes = {
             "w": np.full(k, d),
@@ -147,7 +179,7 @@ class BundleState:
         for c, (*scalars, T) in enumerate(numbers.tolist()):
             own: Any = {name: part[c] for name, part in parts.items()}
             own |= {"A": own["A"].reshape(int(T), d), "H": own["H"].reshape(int(T), int(T))}
-            own |= dict(zip(("objective", "bound", "step", "beyond"), scalars, strict=True))
+            own |= dict(zip(("objective", "bound", "step", "beyond", "reward"), scalars, strict=True))
             columns.append(Bundle(**own))
         return cls(columns, int(arrays["steps"]))
 
@@ -165,9 +197,13 @@ class CuttingPlane:
     most_idle: int = MOST_IDLE
 
     def init(self, problem: LinearRisk) -> BundleState:
-        """w = 0, without a pass."""
-        w = np.zeros(problem.d)
-        return BundleState([Bundle(w, problem.start(), w) for _ in range(problem.columns)])
+        """w = 0, without a pass; a free entry is 1."""
+        w, reward = np.zeros(problem.d), problem.reward
+        if reward:
+            w[-1] = 1.0
+        bound = -np.inf if reward else 0.0
+        columns = (Bundle(w, problem.start(), w, bound=bound, reward=reward) for _ in range(problem.columns))
+        return BundleState(list(columns))
 
     def step(self, problem: LinearRisk, state: BundleState) -> BundleState:
         open_columns = np.array([c for c, bundle in enumerate(state.columns) if self.is_open(bundle)])
@@ -183,7 +219,7 @@ class CuttingPlane:
         return replace(state, steps=state.steps + 1)
 
     def is_open(self, bundle: Bundle) -> bool:
-        return not len(bundle.b) or bundle.gap > self.tol * bundle.objective
+        return not len(bundle.b) or bundle.gap > self.tol * max(abs(bundle.objective), bundle.least)
 
     def done(self, state: BundleState) -> bool:
         return not any(map(self.is_open, state.columns))
@@ -200,16 +236,17 @@ class CuttingPlane:
         if not dw.any():
             self._replace(bundle, q, view)
             return
-        for k, risk, known in view.lowest(float(bundle.w @ dw), float(dw @ dw)):
+        (own, _), (way, rise) = bundle.split(bundle.w), bundle.split(dw)
+        for k, risk, known in view.lowest(float(own @ way) - bundle.reward * rise, float(way @ way)):
             w = bundle.w + k * dw
-            objective = 0.5 * float(w @ w) + risk
+            objective = bundle.cost(w) + risk
             if k == 0 or objective <= bundle.objective:
                 bundle.step = float(np.clip(k * bundle.reach, LEAST_STEP, 1.0))
                 bundle.w, bundle.f, bundle.objective = w, known, min(objective, bundle.objective)
                 return
 
     def _replace(self, bundle: Bundle, q: np.ndarray, view: View) -> None:
-        objective = 0.5 * float(q @ q) + view.value
+        objective = bundle.cost(q) + view.value
         if objective <= bundle.objective:
             bundle.w, bundle.f, bundle.objective = q, view.known, objective
 
@@ -224,3 +261,23 @@ def simplex_qp(H: np.ndarray, b: np.ndarray) -> np.ndarray:
     solver.solve()
     a = np.maximum(solver.result.x, 0.0)
     return a / max(1.0, a.sum())
+
+
+def kept_sum_qp(
+    H: np.ndarray, b: np.ndarray, r: np.ndarray, total: float, start: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """(T,) argmin of 1/2 a'Ha - b'a over a >= 0, sum a <= 1, r'a = total, and what a unit of total gains.
+
+    The first plane alone can keep the sum. start: of the last planes, and 0 of a new one.
+    """
+    T = len(b)
+    value = 0.5 * start @ H @ start - b @ start if T > 1 else 0.5 * H[0, 0] * (total / r[0]) ** 2
+    scale = max(float(value), 1e-12 * float(np.max(np.diag(H))), 1e-300)
+    solver = piqp.DenseSolver()
+    solver.settings.eps_abs = solver.settings.eps_duality_gap_abs = QP_ACCURACY
+    ones, none = np.ones((1, T)), np.full(1, -np.inf)
+    kept = (r[None] / total, np.ones(1))
+    solver.setup(H / scale, -b / scale, *kept, ones, none, np.ones(1), np.zeros(T), np.full(T, np.inf))
+    solver.solve()
+    a = np.maximum(solver.result.x, 0.0)
+    return a * (total / float(r @ a)), -float(solver.result.y[0]) * scale / total

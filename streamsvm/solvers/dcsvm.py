@@ -17,6 +17,7 @@ import numpy as np
 
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.solvers.in_turn import Duals, InTurn, InTurnState, packed, prefixed, unpacked, unprefixed
+from streamsvm.solvers.threshold import Thresholds, thresholds_from
 
 PART_ROWS = (
     8192  # average rows of a part at the bottom: on covtype larger parts score no better in their time
@@ -61,7 +62,8 @@ class Division:
 @dataclass(frozen=True)
 class PartSolution(Weighed):
     """A part's n_support support rows: ids, coefficients alpha (s, columns), none of both where the oracle keeps them
-    for a model; objective and duality gap of its subproblems. late: ended before it was solved.
+    for a model; objective and duality gap of its subproblems. late: ended before it was solved. is_capped: nu is less
+    than was asked for in a part of a model, whose classes allow no more.
     """
 
     ids: np.ndarray
@@ -70,22 +72,33 @@ class PartSolution(Weighed):
     objective: float
     gap: float
     late: bool = False
+    is_capped: bool = False
 
 
 class Divisible(Protocol):
-    """The oracle: subproblems over n rows, whose coefficients have this shape (n, columns), and how to divide them.
+    """The oracle: `count` subproblems over n rows, whose coefficients have this shape (n, columns), and how to divide
+    them.
 
     It knows the parts of the level that was divided last, and of the lowest one, whose rows are close to each other in
     all later subproblems.
     """
 
     shape: tuple[int, int]
+    count: int
 
     def divide(self, level: int, start: np.ndarray | None) -> Division:
         """A level's parts; start: the coefficients so far, whose support vectors tell where to divide."""
 
-    def parts(self, first: int, division: Division, start: np.ndarray | None) -> Sequence[PartSolution]:
-        """Solutions of a part and of some after it, from these coefficients of all rows (None: 0)."""
+    def parts(
+        self, first: int, division: Division, start: np.ndarray | None, thresholds: Thresholds | None
+    ) -> Sequence[PartSolution]:
+        """Solutions of a part and of some after it, from these coefficients of all rows (None: 0).
+
+        thresholds: with these biases, which all parts share; None: each part has its own, or none has one.
+        """
+
+    def excess(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(count,) y'a of each subproblem, and how many of its variables are not 0."""
 
     def among(self, ids: np.ndarray) -> Duals | None:
         """The subproblems over these rows; None where they do not fit in memory."""
@@ -108,8 +121,9 @@ class DCSVMState:
     """What is under way, and what it began with: coefficients start (n, columns), None: 0; at the end, the solution.
 
     level: whose parts are solved. division: the latest. solutions: of its first parts. turns: of the last two stages.
-    support: rows of the refinement, which follow from its start. found: support vectors of each level, as bits. late:
-    whether something was ended before it was solved.
+    support: rows of the refinement, which follow from its start. found: support vectors of each level, as bits.
+    bias, margin (subproblems,): at the end. late: whether something was ended before it was solved. thresholds: biases
+    that parts share, from level to level.
     """
 
     stage: Stage
@@ -122,7 +136,10 @@ class DCSVMState:
     found: Mapping[int, np.ndarray] = field(default_factory=dict)
     objective: float = 0.0
     gap: float = 0.0
+    bias: np.ndarray | None = None
+    margin: np.ndarray | None = None
     late: bool = False
+    thresholds: Thresholds | None = None
 
     @property
     def divided(self) -> Division | None:
@@ -158,6 +175,10 @@ class DCSVMState:
         own |= {f"found{level}": bits for level, bits in self.found.items()}
         if self.start is not None:
             own |= packed("start", self.start) | {"shape": np.array(self.start.shape)}
+        if self.bias is not None and self.margin is not None:
+            own |= {"bias": self.bias, "margin": self.margin}
+        if self.thresholds is not None:
+            own["thresholds"] = self.thresholds.to_array()
         if self.division is not None:
             own |= prefixed("division_", self.division.to_arrays())
         if self.turns is not None:
@@ -184,7 +205,10 @@ class DCSVMState:
             {int(level): bits for level, bits in unprefixed("found", arrays).items()},
             float(arrays["objective"]),
             float(arrays["gap"]),
+            arrays.get("bias"),
+            arrays.get("margin"),
             bool(arrays.get("late", False)),
+            thresholds_from(arrays),
         )
 
 
@@ -192,7 +216,9 @@ class DCSVMState:
 class DCSVM:
     """The solver. levels: of parts, 0 for none. early: the level at which it ends; None: at the whole problem.
 
-    until: time.time() from which on problems end as they are.
+    until: time.time() from which on problems end as they are. has_bias: with the constraint y'a = 0, which the
+    solutions of parts have together, too. shares_bias: parts are solved at biases that all of them share, and that move
+    from level to level, in place of that constraint.
     """
 
     tol: float
@@ -200,9 +226,12 @@ class DCSVM:
     early: int | None = None
     refine: bool = True
     until: float | None = None
+    has_bias: bool = False
+    shares_bias: bool = False
 
     def init(self, problem: Divisible) -> DCSVMState:
-        return DCSVMState(Stage.PARTS if self.levels else Stage.TOP, self.levels)
+        thresholds = Thresholds.start(problem.count) if self.shares_bias and self.levels else None
+        return DCSVMState(Stage.PARTS if self.levels else Stage.TOP, self.levels, thresholds=thresholds)
 
     def step(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
         steps = {Stage.PARTS: self._part, Stage.REFINE: self._refined, Stage.TOP: self._top}
@@ -219,7 +248,7 @@ class DCSVM:
             return replace(state, division=problem.divide(state.level, state.start))
         if state.is_level_solved:
             return self._above(problem, state)
-        found = problem.parts(len(state.solutions), division, state.start)
+        found = problem.parts(len(state.solutions), division, state.start, state.thresholds)
         late = state.late or any(part.late for part in found)
         return replace(state, solutions=(*state.solutions, *found), late=late)
 
@@ -229,7 +258,13 @@ class DCSVM:
             return replace(state, stage=Stage.END, objective=objective, gap=gap)
         solved = state.together(problem.shape)
         found = {**state.found, state.level: np.packbits(solved.any(axis=1))}
-        state = replace(state, start=solved, solutions=(), found=found, level=state.level - 1)
+        state = replace(state, start=solved, solutions=(), found=found)
+        if state.thresholds is not None:
+            moved = state.thresholds.after(*problem.excess(solved))
+            if not state.thresholds.are_known:  # its parts were solved roughly
+                return replace(state, thresholds=moved, division=None)
+            state = replace(state, thresholds=moved.of_another_problem())
+        state = replace(state, level=state.level - 1)
         if state.level > 0:
             return state
         return replace(state, stage=Stage.REFINE if self.refine else Stage.TOP)
@@ -247,7 +282,10 @@ class DCSVM:
         start = state.start.copy()
         start[support] = turns.solved
         late = state.late or turns.late
-        return replace(state, stage=Stage.TOP, start=start, turns=None, support=None, late=late)
+        at = state.thresholds and replace(state.thresholds, bias=turns.bias)
+        return replace(
+            state, stage=Stage.TOP, start=start, turns=None, support=None, late=late, thresholds=at
+        )
 
     def _top(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
         start = np.zeros(problem.shape) if state.start is None else state.start
@@ -255,11 +293,11 @@ class DCSVM:
         if not turns.ended:
             return replace(state, start=start, turns=turns)
         ended = replace(state, stage=Stage.END, start=turns.solved, turns=None, late=turns.late)
-        return replace(ended, objective=turns.objective, gap=turns.gap)
+        return replace(ended, objective=turns.objective, gap=turns.gap, bias=turns.bias, margin=turns.margin)
 
     def _turned(self, duals: Duals, state: DCSVMState, start: np.ndarray) -> InTurnState:
-        solver = InTurn(self.tol, self.until)
-        return solver.step(duals, state.turns or solver.init(duals, start))
+        solver = InTurn(self.tol, self.until, self.has_bias)
+        return solver.step(duals, state.turns or solver.init(duals, start, state.thresholds))
 
 
 def support_of(alpha: np.ndarray) -> np.ndarray:

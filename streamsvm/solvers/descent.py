@@ -1,7 +1,8 @@
 """Descent on one working set, compiled: what `blockws` solves a block by, over sub-blocks that fit in L1 and L2.
 
-Without labels one coordinate at a time, greedily; with them two at a time, which keeps y'a. All of it is one file, as
-compiled functions that are cached call none of another.
+Without labels one coordinate at a time, greedily; with them two at a time, which keeps y'a; or, where the signs are
+apart, two of the same sign, which keeps the sum of each. All of it is one file, as compiled functions that are cached
+call none of another.
 """
 
 from __future__ import annotations
@@ -33,14 +34,26 @@ class Variables(NamedTuple):
     upper: np.ndarray
 
 
-@nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
+@nb.njit(nogil=True, cache=True)
 def block_descent(Q, g, a, upper, y, tol, size):
     """Minimises 1/2 a'Qa + ... over a block, in place: sub-blocks, each by _descent. size: their rows, and how many.
 
     With labels y (q,), by _pair_descent, which keeps y'a; then g moves by multiples of y, too. Without: y is None,
     and what is of labels is not compiled.
     """
-    q, (s, most) = len(g), size
+    _block_descent(Q, g, a, upper, y, None, (tol, size[0], size[1]))
+
+
+@nb.njit(nogil=True, cache=True)
+def signs_descent(Q, g, a, upper, y, tol, size):
+    """The same, where the sum of each sign of y is kept: g moves by a number for each."""
+    _block_descent(Q, g, a, upper, y, y, (tol, size[0], size[1]))
+
+
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def _block_descent(Q, g, a, upper, y, apart, limits):
+    """apart: y where the signs are, and None elsewhere: what is of them is not compiled then."""
+    q, (tol, s, most) = len(g), limits
     v, diag = np.empty(q, np.float32), _diagonal(Q)
     S = np.empty(s, np.int64)
     for k in range(s):
@@ -48,7 +61,7 @@ def block_descent(Q, g, a, upper, y, tol, size):
     chosen = Chosen(Q, S, np.empty((s, s), np.float32), np.empty(s, np.bool_))
     for round_ in range(most):
         if y is not None:
-            _centre(g, a, upper, y)
+            _centre(g, a, upper, y, apart)
         worst = _violations32(g, a, upper, v)
         if worst <= tol:
             break
@@ -59,7 +72,7 @@ def block_descent(Q, g, a, upper, y, tol, size):
         chosen.is_made[:] = False
         a_S = _taken(a, S)
         own = Variables(_taken(diag, S), _taken(g, S), a_S, _taken(upper, S))
-        _sub_descent(chosen, own, y, max(tol, np.float32(0.3) * worst))
+        _sub_descent(chosen, own, y, apart, max(tol, np.float32(0.3) * worst))
         for k in range(s):
             i = S[k]
             delta = np.float32(a_S[k] - a[i])
@@ -71,12 +84,13 @@ def block_descent(Q, g, a, upper, y, tol, size):
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
-def _sub_descent(chosen, own, y, tol):
+def _sub_descent(chosen, own, y, apart, tol):
     most = 20 * len(chosen.S)
     if y is None:
         _descent(chosen, own, tol, most)
     else:
-        _pair_descent(chosen, own, _taken(y, chosen.S), np.float32(2) * tol, most)
+        y_S = _taken(y, chosen.S)
+        _pair_descent(chosen, own, y_S, None if apart is None else y_S, np.float32(2) * tol, most)
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
@@ -130,12 +144,13 @@ def _descent(chosen, own, tol, max_steps):
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
-def _pair_descent(chosen, own, y, tol, max_steps):
+def _pair_descent(chosen, own, y, apart, tol, max_steps):
     """Descent by pairs on at most 4096 rows until m - M <= tol, in place.
 
     In z = y a, whose sum is kept: z_i rises and z_j falls by t. i is the row of I_up with the largest level
     f = -y g, and j that of I_low with which the objective falls most, by (f_i - f_j)^2 / 2 |phi_i - phi_j|^2
-    (Fan, Chen and Lin 2005, WSS 2). Loops are split, and indices packed, as in _descent.
+    (Fan, Chen and Lin 2005, WSS 2). Loops are split, and indices packed, as in _descent. Signs that are apart take
+    turns: in a step the rows of the other one may not move, and both have to be done.
     """
     diag, g, a, upper = own
     q = len(g)
@@ -151,11 +166,14 @@ def _pair_descent(chosen, own, y, tol, max_steps):
         may_fall[k] = -big if z[k] > least[k] else big
     t, rising = zero, np.zeros(q, np.float32)  # loops, not array expressions: those are slow to compile
     falling = rising
+    rises, falls = _room(may_rise, apart), _room(may_fall, apart)
+    turn, is_last = np.float32(1), apart is None  # whose turn it is, and whether nobody else has one left
     for _ in range(max_steps):
         for k in range(q):
             f[k] -= t * (rising[k] - falling[k])
+        _take_turns(rises, falls, may_rise, may_fall, apart, turn)
         for k in range(q):
-            v[k] = min(f[k], may_rise[k])
+            v[k] = min(f[k], rises[k])
         key = np.int32(-0x80000000)
         for k in range(q):  # flipped, the bits of negative numbers are in order, too
             flipped = bits[k] ^ ((bits[k] >> 31) & np.int32(0x7FFFFFFF))
@@ -163,11 +181,16 @@ def _pair_descent(chosen, own, y, tol, max_steps):
         i = key & _INDEX
         top, rising, worst = v[i], _row(chosen, i, y), zero
         for k in range(q):
-            behind = max(top - max(f[k], may_fall[k]), zero)
+            behind = max(top - max(f[k], falls[k]), zero)
             worst = max(worst, behind)
             v[k] = behind * behind / max(diag[i] + diag[k] - two * rising[k], flat)
+        turn = -turn
         if worst <= tol:
-            break
+            if is_last:
+                break
+            is_last, t = True, zero
+            continue
+        is_last = apart is None
         key = np.int32(0)
         for k in range(q):
             key = max(key, (bits[k] & ~_INDEX) | np.int32(k))
@@ -183,16 +206,49 @@ def _pair_descent(chosen, own, y, tol, max_steps):
         may_rise[j] = big
         may_fall[j] = -big if z[j] > least[j] else big
         t = np.float32(step)
-    for k in range(q):
+    _write(a, y, z)
+
+
+@nb.njit(nogil=True, cache=True)
+def _room(v, apart):
+    """v itself, or space for as many where the signs are apart."""
+    return v if apart is None else np.empty_like(v)
+
+
+@nb.njit(nogil=True, fastmath=True, cache=True)
+def _take_turns(rises, falls, may_rise, may_fall, apart, turn):
+    """Where the signs are apart: what may rise and fall of the sign whose turn it is, and nothing of the other one."""
+    if apart is not None:
+        big = np.float32(1e38)
+        for k in range(len(rises)):
+            own = turn * apart[k] * big
+            rises[k] = min(may_rise[k], own)
+            falls[k] = max(may_fall[k], -own)
+
+
+@nb.njit(nogil=True, cache=True)
+def _write(a, y, z):
+    for k in range(len(a)):
         a[k] = y[k] * z[k]
 
 
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def _centre(g, a, upper, y, apart):
+    """Shifts g by the multiple of y that leaves the smallest violations; where the signs are apart, by one for each."""
+    _centre_sign(g, a, upper, y, apart, np.float32(1))
+    if apart is not None:
+        _centre_sign(g, a, upper, y, apart, np.float32(-1))
+
+
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-def _centre(g, a, upper, y):
-    """Shifts g by the multiple of y that leaves the smallest violations."""
+def _centre_sign(g, a, upper, y, apart, sign):
+    """Of rows of this sign alone, where the signs are apart."""
     big = np.float32(1e38)
     m, M = -big, big
     for j in range(len(g)):
+        if apart is not None:
+            if y[j] != sign:
+                continue
         level = -y[j] * g[j]
         above, below = a[j] > 0, a[j] < upper[j]
         if below if y[j] > 0 else above:
@@ -202,6 +258,9 @@ def _centre(g, a, upper, y):
     if m > -big and M < big:
         shift = np.float32(0.5) * (m + M)
         for j in range(len(g)):
+            if apart is not None:
+                if y[j] != sign:
+                    continue
             g[j] += shift * y[j]
 
 

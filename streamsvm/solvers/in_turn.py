@@ -10,16 +10,27 @@ import numpy as np
 
 from streamsvm.problems.dual import DualQP
 from streamsvm.solvers import blockws
+from streamsvm.solvers.kept_sums import best_bias, keeps_signs, unit
 from streamsvm.solvers.loop import is_late
+from streamsvm.solvers.threshold import Thresholds, ThresholdSolver, thresholds_from
 
 
 class Duals(Protocol):
-    """The oracle. shape (m, columns): of the coefficients of all subproblems, each of which has places of its own."""
+    """The oracle. shape (m, columns): of the coefficients of all subproblems, each of which has places of its own.
+
+    count: of subproblems, also those that are left out as they have no rows here.
+    """
 
     shape: tuple[int, int]
 
+    @property
+    def count(self) -> int: ...
+
     def places(self, number: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Where the variables of a subproblem are among the coefficients; None beyond the last one."""
+
+    def which(self, number: int) -> int:
+        """Of all subproblems, the one that has this number among those with rows."""
 
     def dual(self, number: int) -> DualQP:
         """A subproblem; the one before it is not asked for again."""
@@ -27,25 +38,31 @@ class Duals(Protocol):
 
 @dataclass
 class InTurnState:
-    """start (m, columns): what subproblems begin with. solved: of those that are done, how many; and the one at hand.
+    """start (m, columns): what subproblems begin with. solved, bias and margin (count,): of those that are done, how
+    many; and the one at hand. thresholds: where biases begin, if they are given at first.
 
     solved is filled in place: with hundreds of pairs of classes copies would take longer than the smallest ones.
     """
 
     start: np.ndarray
     solved: np.ndarray
+    bias: np.ndarray
+    margin: np.ndarray
     done: int = 0
     objective: float = 0.0
     gap: float = 0.0
     running: blockws.BlockState | None = None
     ended: bool = False
     late: bool = False  # whether any was ended before it was solved
+    thresholds: Thresholds | None = None
 
     def to_arrays(self) -> dict[str, Any]:
         """All of it under names, for a checkpoint, but for the start."""
         running = self.running.to_arrays() if self.running is not None else {}
         numbers = {name: getattr(self, name) for name in ("done", "objective", "gap", "ended", "late")}
-        return numbers | packed("solved", self.solved) | prefixed("running_", running)
+        own = numbers | {"bias": self.bias, "margin": self.margin}
+        own |= {} if self.thresholds is None else {"thresholds": self.thresholds.to_array()}
+        return own | packed("solved", self.solved) | prefixed("running_", running)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], start: np.ndarray) -> InTurnState:
@@ -53,12 +70,15 @@ class InTurnState:
         return cls(
             start,
             unpacked("solved", arrays, start.shape),
+            np.asarray(arrays["bias"]),
+            np.asarray(arrays.get("margin", np.zeros_like(arrays["bias"]))),
             int(arrays["done"]),
             float(arrays["objective"]),
             float(arrays["gap"]),
             blockws.BlockState.from_arrays(running) if running else None,
             bool(arrays["ended"]),
             bool(arrays.get("late", False)),
+            thresholds_from(arrays),
         )
 
 
@@ -66,37 +86,67 @@ class InTurnState:
 class InTurn:
     """The solver: a step is a round of the subproblem at hand, or the end of one that is solved.
 
-    until: time.time() from which on subproblems end as they are.
+    tol: that of `BlockSolver`; of duals that keep their sums, whose decision values grow with them, over `unit`.
+    until: time.time() from which on subproblems end as they are. has_bias: each with the constraint y'a = 0; without
+    it thresholds are biases that stay as they are given.
     """
 
     tol: float
     until: float | None = None
+    has_bias: bool = False
 
-    def init(self, problem: Duals, alpha: np.ndarray | None = None) -> InTurnState:
+    def init(
+        self, problem: Duals, alpha: np.ndarray | None = None, thresholds: Thresholds | None = None
+    ) -> InTurnState:
         zeros = np.zeros(problem.shape)
-        return InTurnState(zeros if alpha is None else alpha, np.zeros_like(zeros))
+        start, none_yet = zeros if alpha is None else alpha, np.zeros(problem.count)
+        return InTurnState(start, np.zeros_like(zeros), none_yet, none_yet.copy(), thresholds=thresholds)
 
     def step(self, problem: Duals, state: InTurnState) -> InTurnState:
-        solver, places = blockws.BlockSolver(self.tol), problem.places(state.done)
+        places = problem.places(state.done)
         if places is None:
             return replace(state, ended=True)
         dual = problem.dual(state.done)
-        running = state.running or solver.init(dual, state.start[places])
+        solver = self._solver(dual, state)
+        running = state.running or self._begun(solver, problem, dual, state, state.start[places])
+        if dual.nu is not None:
+            solver = replace(solver, tol=self.tol * unit(dual, running))
         unsolved = not solver.is_solved(running)
         if unsolved and not is_late(self.until):
             solver.out_of_rounds(running, blockws.MOST_ROUNDS)
             return replace(state, running=solver.step(dual, running))
         if unsolved:
             running = solver.unshrunk(dual, running)
+        running = replace(running, bias=best_bias(dual, running))
         state.solved[places] = running.alpha
+        bias, margin = state.bias.copy(), state.margin.copy()
+        bias[number := problem.which(state.done)], margin[number] = running.bias, running.margin
         return replace(
             state,
             done=state.done + 1,
             objective=state.objective + blockws.objective(dual, running),
             gap=state.gap + blockws.duality_gap(dual, running),
+            bias=bias,
+            margin=margin,
             running=None,
             late=state.late or unsolved,
         )
+
+    def _solver(self, dual: DualQP, state: InTurnState) -> blockws.BlockSolver:
+        if self.has_bias and state.thresholds is not None:
+            return ThresholdSolver(self.tol, bias=True)
+        return blockws.BlockSolver(self.tol, bias=self.has_bias, apart=keeps_signs(dual))
+
+    @staticmethod
+    def _begun(
+        solver: blockws.BlockSolver, problem: Duals, dual: DualQP, state: InTurnState, start: np.ndarray
+    ) -> blockws.BlockState:
+        if state.thresholds is None:
+            return solver.init(dual, start)
+        own = state.thresholds.at(problem.which(state.done))
+        if isinstance(solver, ThresholdSolver):
+            return solver.begin(dual, start, own)
+        return solver.at_bias(dual, start, float(own.bias[0]))
 
     @staticmethod
     def is_solved(state: InTurnState) -> bool:

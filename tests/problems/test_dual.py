@@ -17,7 +17,9 @@ from streamsvm.data.samples import MemorySamples
 from streamsvm.data.vectors import HeldVector
 from streamsvm.kernels.distance import RBF
 from streamsvm.parallel.engine import Engine
-from streamsvm.problems.dual import KernelDual, StreamedDual
+from streamsvm.problems import streamed
+from streamsvm.problems.dual import KernelDual
+from streamsvm.problems.streamed import NearRows, StreamedDual
 from streamsvm.solvers import blockws
 
 KERNEL = RBF(0.4)
@@ -55,6 +57,12 @@ class TestStreamed:
         np.testing.assert_allclose(held.gram(ids), Q[np.ix_(ids, ids)], atol=2e-6)
         np.testing.assert_array_equal(streamed.gram(ids), held.gram(ids))
 
+    def test_cross_and_diagonal(self, layout, where, tmp_path):
+        held, streamed = duals(layout, where, tmp_path)
+        a, b = np.array([9, 1, 170]), np.array([100, 9, 3, 44, 179])
+        np.testing.assert_array_equal(streamed.cross(a, b), held.cross(a, b))
+        np.testing.assert_array_equal(streamed.diagonal(b), held.diagonal(b))
+
     @pytest.mark.parametrize("subset", [None, [0], [170, 2, 61], list(range(0, 180, 3))])
     def test_apply(self, layout, where, subset, tmp_path):
         held, streamed = duals(layout, where, tmp_path)
@@ -75,6 +83,23 @@ class TestStreamed:
         a, b = blockws.solve(held, tol=1e-4), blockws.solve(streamed, tol=1e-4)
         assert blockws.objective(streamed, b) == pytest.approx(blockws.objective(held, a), rel=1e-6)
         np.testing.assert_allclose(b.alpha, a.alpha, atol=5e-3)
+
+
+@pytest.mark.parametrize(("most", "share"), [(0, 1.0), (90, 0.5)])
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_rows_near_are_those_asked_for(layout, most, share, monkeypatch):
+    """In any order and more than once; what is there is not fetched again, until there is no room."""
+    monkeypatch.setattr(streamed, "BATCHES", 3)
+    X, near, rng, fetched, asked = rows(layout), NearRows(N, most), np.random.default_rng(3), 0, 0
+    for _ in range(40):
+        ids = rng.integers(0, 100, 20)
+        new = near.missing(ids)
+        if len(new):
+            near.add(new[::-1], X.take(new[::-1]))
+        assert len(near.missing(ids)) == 0
+        np.testing.assert_array_equal(near.take(ids).dense(), X.take(ids).dense())
+        fetched, asked = fetched + len(new), asked + len(np.unique(ids))
+    assert fetched <= share * asked
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])

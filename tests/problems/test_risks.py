@@ -7,30 +7,18 @@ import pytest
 import reference
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from making import Beside
+from making import passes_over as passes
 from scipy.optimize import minimize_scalar
 
-from streamsvm.data.pass_cache import HeldSamples
-from streamsvm.data.rows import Rows
-from streamsvm.data.samples import MemorySamples
-from streamsvm.parallel.engine import Engine
 from streamsvm.problems import pair_risk
-from streamsvm.problems.hinge_risk import NOTHING, STEPS, HingeRisk
+from streamsvm.problems.hinge_risk import STEPS, HingeRisk
 from streamsvm.problems.pair_risk import PairRisk
-from streamsvm.problems.passes import Passes
+from streamsvm.problems.row_risk import NOTHING, AgainstRest, Tube
 
 
 def quarters(rng, *shape) -> np.ndarray:
     """Numbers that float32 and sums hold exactly, ties and points on a margin among them."""
     return rng.integers(-8, 9, shape) / 4
-
-
-def passes(X: np.ndarray, *beside: np.ndarray, bias: float = 0.0) -> Passes:
-    def none():
-        raise AssertionError("all rows fit in memory")
-
-    held = HeldSamples(MemorySamples(Rows(X.astype(np.float32))), 1 << 30, none, Beside(*beside))
-    return Passes(held, Engine(2), bias)
 
 
 @st.composite
@@ -51,7 +39,7 @@ def problems(draw):
 def test_hinge_values_and_slopes(problem, bias):
     rng, X, upper, codes, _ = problem
     k = max(2, int(codes.max()) + 1)
-    risk = HingeRisk(passes(X, codes, upper, bias=bias), k)
+    risk = HingeRisk(passes(X, codes, upper, bias=bias), AgainstRest(k))
     columns = np.arange(risk.columns)[:: 1 + (risk.columns > 2)]
     W, Q = quarters(rng, 2, risk.d, len(columns))
     views = risk.at(columns, W, Q, [risk.start()] * len(columns))
@@ -65,6 +53,23 @@ def test_hinge_values_and_slopes(problem, bias):
         active |= Y * (with_bias @ Q[:, i]) < 1
     if len(columns) == risk.columns:
         assert risk.support(Q, []) == np.count_nonzero(active)
+
+
+@given(problems(), st.sampled_from([0.0, 0.5]), st.sampled_from([0.0, 2.0]))
+def test_values_slopes_and_lines_of_numbers(problem, epsilon, bias):
+    rng, X, upper, _, _ = problem
+    t = quarters(rng, len(X))
+    risk = HingeRisk(passes(X, t, upper, bias=bias), Tube(epsilon))
+    w, q = quarters(rng, 2, risk.d)
+    [view] = risk.at(np.array([0]), w[:, None], q[:, None], [risk.start()])
+    with_bias = np.column_stack([X, np.full(len(X), bias)]) if bias else X
+    value, slope = reference.epsilon_risk(with_bias, t, upper, epsilon, q)
+    assert view.value == pytest.approx(value)
+    np.testing.assert_allclose(view.slope, slope, atol=1e-9)
+    along = [reference.epsilon_risk(with_bias, t, upper, epsilon, w + k * (q - w))[0] for k in STEPS[::9]]
+    np.testing.assert_allclose(view.risks[::9], along, rtol=1e-12, atol=1e-12 * max(1.0, *along))
+    outside = np.abs(with_bias @ q - t) > epsilon
+    assert risk.support(q[:, None], []) == np.count_nonzero(outside)
 
 
 @given(problems())
@@ -93,7 +98,9 @@ def test_the_step_is_the_best_of_all_steps_by_their_risks_alone(problem, slope, 
     w, q = quarters(rng, 3), quarters(rng, 3)
     q = w + (q - w) * 2.0**power
     signs = np.where(codes == 1, 1.0, -1.0)
-    [view] = HingeRisk(passes(X, codes, upper), 2).at(np.array([0]), w[:, None], q[:, None], [NOTHING])
+    [view] = HingeRisk(passes(X, codes, upper), AgainstRest(2)).at(
+        np.array([0]), w[:, None], q[:, None], [NOTHING]
+    )
     f, df = X @ w, X @ (q - w)
     risks = np.maximum(0.0, 1 - signs * (f + STEPS[:, None] * df)) @ upper
     np.testing.assert_allclose(view.risks, risks, rtol=1e-12, atol=1e-12 * max(1.0, max(risks)))
@@ -109,7 +116,7 @@ def test_steps_are_near_the_lowest_point_of_the_line():
     rng = np.random.default_rng(0)
     X, codes, upper = rng.normal(size=(2000, 3)), np.arange(2000) % 2, rng.random(2000)
     X[:, 0] += codes
-    risk, w = HingeRisk(passes(X, codes, upper), 2), np.zeros(3)
+    risk, w = HingeRisk(passes(X, codes, upper), AgainstRest(2)), np.zeros(3)
     for scale in (0.01, 1.0, 70.0):
         q = scale * np.array([1.0, 0.1, -0.1])
         [view] = risk.at(np.array([0]), w[:, None], q[:, None], [NOTHING])
@@ -160,6 +167,6 @@ def test_a_pass_is_counted_and_told():
     records = []
     there = passes(np.zeros((10, 2)), np.arange(10) % 2, np.ones(10))
     there._events = Events(records.append)
-    HingeRisk(there, 2).at(np.array([0]), np.zeros((2, 1)), np.zeros((2, 1)), [NOTHING])
+    HingeRisk(there, AgainstRest(2)).at(np.array([0]), np.zeros((2, 1)), np.zeros((2, 1)), [NOTHING])
     assert there.count == 1
     assert records[-1].event == Progress("rows", 10, 10, facts={"pass": 1})

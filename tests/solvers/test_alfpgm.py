@@ -13,7 +13,8 @@ from streamsvm.data.samples import MemorySamples
 from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.parallel.engine import Engine
-from streamsvm.problems.dual import KernelDual, RepeatedDual, StreamedDual
+from streamsvm.problems.dual import KernelDual, RepeatedDual
+from streamsvm.problems.streamed import StreamedDual
 from streamsvm.solvers import blockws, loop
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState, Piece, augmented_lagrangian, spectral_norm
 

@@ -92,6 +92,8 @@ def test_a_row_says_what_is_there(name):
         "top",
         "planes",
         "compress",
+        "factorise",
+        "admm",
         "learn",
     }
     for place in row.estimators:

@@ -7,27 +7,19 @@ import pytest
 import reference
 from hypothesis import given
 from hypothesis import strategies as st
-from making import Beside
+from making import passes_over as passes
+from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from streamsvm.data.pass_cache import HeldSamples
-from streamsvm.data.rows import Rows
-from streamsvm.data.samples import MemorySamples
-from streamsvm.parallel.engine import Engine
 from streamsvm.problems.hinge_risk import HingeRisk
+from streamsvm.problems.logistic_risk import LogisticRisk
 from streamsvm.problems.pair_risk import PairRisk
-from streamsvm.problems.passes import Passes
+from streamsvm.problems.row_risk import AgainstRest
 from streamsvm.solvers.cutting_plane import BundleState, CuttingPlane, simplex_qp
 from streamsvm.solvers.loop import run
 from streamsvm.tasks.ordinal import rank_thresholds
 
 N = 300
-
-
-def passes(X: np.ndarray, *beside: np.ndarray) -> Passes:
-    samples = MemorySamples(Rows(X.astype(np.float32)))
-    held = HeldSamples(samples, 1 << 30, lambda: pytest.fail("no folder"), Beside(*beside))
-    return Passes(held, Engine(2))
 
 
 def data(k: int = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -39,7 +31,12 @@ def data(k: int = 2) -> tuple[np.ndarray, np.ndarray]:
 
 def hinge(k: int = 2, C: float = 0.5) -> HingeRisk:
     X, codes = data(k)
-    return HingeRisk(passes(X, codes, np.full(N, C)), k)
+    return HingeRisk(passes(X, codes, np.full(N, C)), AgainstRest(k))
+
+
+def logistic(C: float) -> LogisticRisk:
+    X, codes = data()
+    return LogisticRisk(passes(X, codes, np.full(N, C), bias=1.0), AgainstRest(2))
 
 
 def pairs(C: float = 0.5) -> PairRisk:
@@ -72,6 +69,21 @@ def test_hinge_against_the_dual_twin(method, C):
     assert state.objective <= best * (1 + 1.1e-5)
     w = state.columns[0].w
     value, _ = reference.hinge_risk(X, np.where(codes == 1, 1, -1), np.full(N, C), w)
+    assert state.objective == pytest.approx(0.5 * w @ w + value, rel=1e-9)
+
+
+@pytest.mark.parametrize("C", [1e-3, 0.5, 30.0])
+def test_logistic_losses_against_liblinear(C):
+    X, codes = data()
+    peer = LogisticRegression(C=C, solver="liblinear", tol=1e-10, max_iter=1000).fit(X, codes)
+    w, Z, y = np.append(peer.coef_[0], peer.intercept_), np.column_stack([X, np.ones(N)]), 2 * codes - 1
+    best = 0.5 * w @ w + C * np.logaddexp(0, -y * (Z @ w)).sum()
+    solver, problem = CuttingPlane(1e-5), logistic(C)
+    state = run(solver, problem, stop=solver.done)
+    assert state.bound <= best * (1 + 1e-7)
+    assert best * (1 - 1e-7) <= state.objective <= best * (1 + 1.1e-5)
+    w = state.columns[0].w
+    value = C * np.logaddexp(0, -y * (Z @ w)).sum()
     assert state.objective == pytest.approx(0.5 * w @ w + value, rel=1e-9)
 
 
@@ -132,7 +144,7 @@ def test_objective_never_rises_and_the_bound_never_falls():
         assert np.all(bounds <= objectives)
 
 
-@pytest.mark.parametrize("make", [lambda: hinge(3), pairs])
+@pytest.mark.parametrize("make", [lambda: hinge(3), lambda: logistic(0.5), pairs])
 @pytest.mark.parametrize("method", ["ocas", "plain"])
 def test_from_a_saved_state_it_goes_on_bit_by_bit(make, method):
     solver, problem = CuttingPlane(1e-5, method), make()

@@ -38,7 +38,7 @@ class Met(NamedTuple):
     entries: np.ndarray  # (b,) V[entries[i]] is of row i; -1: not known yet
     V: np.ndarray  # (., b) values of a row with itself and those after it
     F: np.ndarray  # (k, b) sum_j A_j K(s_j, x)
-    Y: np.ndarray  # (b, k) -1 or +1
+    Y: np.ndarray  # (b, k) -1 or +1, or the targets of the epsilon loss
     weight: np.ndarray  # (b,) of the loss
     decisions: np.ndarray  # (b, k) of each row before its step: filled
 
@@ -52,3 +52,7 @@ class Options(NamedTuple):
     bias: bool
     is_rbf: bool
     gamma: np.float32
+    loss: int = 0  # of losses.LOSSES
+    epsilon: float = 0.0  # of the loss of that name
+    nu: float = 0.0  # share of rows outside, of the loss "support"
+    first: float = 0.0  # step from which on t is counted

@@ -8,7 +8,8 @@ import numba as nb
 import numpy as np
 
 from streamsvm.private.numba import stale_with
-from streamsvm.solvers.budget import merge, project, state, values
+from streamsvm.solvers.budget import losses, merge, project, state, values
+from streamsvm.solvers.budget.losses import EPSILON, SUPPORT, pull
 from streamsvm.solvers.budget.merge import partners, unite
 from streamsvm.solvers.budget.project import project_on_others
 from streamsvm.solvers.budget.state import (
@@ -26,7 +27,7 @@ from streamsvm.solvers.budget.state import (
 from streamsvm.solvers.budget.values import add_scaled, add_to, copy, dot, exponents_after, refresh
 
 
-@stale_with(merge, project, state, values)
+@stale_with(losses, merge, project, state, values)
 @nb.njit(nogil=True, cache=True)
 def steps(supports, met, options, tables, together, projects):
     """One SGD step for each row of a block, in order. supports, met, options: Supports, Met, Options as plain tuples.
@@ -35,19 +36,13 @@ def steps(supports, met, options, tables, together, projects):
     the weakest is projected on the others; else None. What is None is not compiled.
     """
     s, m, o = Supports(*supports), Met(*met), Options(*options)
-    born, bias, counts, F, W, Y = s.born, s.bias, s.counts, m.F, m.W, m.Y
-    b, k = Y.shape
+    born, bias, counts, F, W = s.born, s.bias, s.counts, m.F, m.W
+    b, k = m.Y.shape
     delta = np.empty(k)
     top = counts[SUPPORTS]  # slots in use, or free again in this block
     for i in range(b):
         t = counts[STEPS]
-        scale = 1 / (o.lam * t) if t > 0 else 0.0
-        violated = False
-        for c in range(k):
-            f = scale * (F[c, i] + bias[c])
-            m.decisions[i, c] = f
-            delta[c] = Y[i, c] * m.weight[i] if Y[i, c] * f < 1 else 0.0
-            violated |= delta[c] != 0
+        violated = _ask(s, m, i, o, delta)
         counts[STEPS] = t + 1
         if violated:
             if o.bias:
@@ -71,9 +66,30 @@ def steps(supports, met, options, tables, together, projects):
             if counts[SUPPORTS] > o.budget:
                 lost = _maintain(s, m, i + 1, o, tables, together, projects)
                 counts[EVENTS] += 1
-                s.sums[DEGRADATION] += lost / (o.lam * (t + 1)) ** 2
+                s.sums[DEGRADATION] += lost / (o.lam * (t + o.first + 1)) ** 2
                 s.sums[GRADIENT_ERROR] += np.sqrt(lost)
     _close_up(s, top)
+
+
+@nb.njit(nogil=True, forceinline=True)
+def _ask(s, m, i, o, delta):
+    """Decides row i before its step, and fills delta (k,): what it adds to coefficients. Whether that is anything."""
+    bias, weight, passed = s.bias, m.weight[i], s.counts[STEPS] + o.first
+    scale = 1 / (o.lam * passed) if passed > 0 else 0.0
+    violated, reach = False, 0.0
+    if o.loss == EPSILON and weight > 0:
+        own = 1.0 if o.is_rbf else max(np.float64(m.V[m.entries[i], i]), 1e-12)
+        reach = o.lam * (passed + 1) / (weight * (own + o.bias))
+    for c in range(len(delta)):
+        f = scale * (m.F[c, i] + bias[c])
+        m.decisions[i, c] = f
+        delta[c] = weight * pull(o.loss, m.Y[i, c], f, o.epsilon, reach)
+        if o.loss == SUPPORT:
+            if passed == 0:
+                delta[c] = weight  # nothing is there that it could be inside
+            bias[c] = min(bias[c] * (passed + 1) / max(passed, 1) + delta[c] - weight * o.nu, 0.0)
+        violated |= delta[c] != 0
+    return violated
 
 
 @nb.njit(nogil=True, forceinline=True)

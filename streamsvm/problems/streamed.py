@@ -1,0 +1,169 @@
+"""A dual whose rows are elsewhere: products are made where they are, and few rows at a time come here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamsvm.data.latest import Latest
+from streamsvm.data.regroup import Groups, PartReader
+from streamsvm.data.rows import Rows, concat
+from streamsvm.kernels.base import Kernel
+from streamsvm.parallel.engine import Engine
+from streamsvm.problems.dual import BoundedGap, signed
+
+COPIES = 3  # of rows that tasks keep: by part, the problem's, and its active ones
+NEAR_BYTES = 32 << 20  # of rows kept here: to fetch one takes as long as to make a block's matrix
+BATCHES = 64  # of rows near; then they become one
+
+
+class Held(NamedTuple):
+    """Rows that tasks keep, as items of mapped functions, and for each item their places in a product."""
+
+    rows: Sequence[Any]
+    places: list[np.ndarray]
+
+
+class StreamedDual(BoundedGap):
+    """The dual of one binary problem whose rows are read part by part, once for each product.
+
+    ids (n,): the problem's rows among those of `groups`; y and upper (n,) follow their order. On a cluster workers keep
+    the rows, those of the active set beside them, so that a round sends a working set there, and products back. Rows
+    of working sets stay here, too, as most of them come back.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        groups: Groups,
+        ids: np.ndarray,
+        y: np.ndarray,
+        upper: np.ndarray,
+        engine: Engine,
+        parts: np.ndarray | None = None,
+    ) -> None:
+        self.y, self.upper, self.parts = y, upper, parts
+        self.linear: np.ndarray | float = -1.0
+        self.nu: float | None = None
+        self._kernel, self._engine, self._nbytes = kernel, engine, groups.nbytes
+        self._part, self._place = np.empty(len(ids), np.int32), np.empty(len(ids), np.int32)
+        self._sizes = np.empty(groups.n_parts, np.int64)
+        position = np.full(max(int(ids.max()) + 1, 1), -1)
+        position[ids] = np.arange(len(ids))
+        for number in range(groups.n_parts):
+            own = groups.ids(number)
+            inside = np.flatnonzero(own < len(position))
+            members = position[own[inside]]
+            self._part[members[members >= 0]] = number
+            self._place[members[members >= 0]] = inside[members >= 0]
+            self._sizes[number] = len(own)
+        shared = (engine.share(groups.reader),)
+        self._rows = engine.hold(_part, range(groups.n_parts), shared=shared, nbytes=groups.nbytes)
+        self._active: Latest[Held] = Latest()
+        row = max(groups.nbytes / self._sizes.sum(), 1.0)
+        self._near = NearRows(len(ids), 0 if engine.is_local else int(NEAR_BYTES / row))
+
+    def cross(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        both = self._gather(np.concatenate([a, b]))  # in one talk with the workers
+        return self._kernel.block(
+            both.take(slice(len(a))), both.take(slice(len(a), None)), self._engine.threads
+        )
+
+    def diagonal(self, ids: np.ndarray) -> np.ndarray:
+        return self._kernel.diag(self._gather(ids))
+
+    def gram(self, ids: np.ndarray) -> np.ndarray:
+        rows = self._gather(ids)
+        return signed(self._kernel.block(rows, rows, self._engine.threads), self.y[ids])
+
+    def apply(self, ids: np.ndarray, delta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        out = np.zeros(len(self.y) if rows is None else len(rows))
+        if len(ids) == 0:
+            return out
+        right = self._engine.share((self._gather(ids), delta * self.y[ids]))
+        held = self._all if rows is None else self._active.of(rows, self._hold)
+        products = self._engine.map(partial(_multiply, self._kernel), held.rows, shared=(right,))
+        for here, product in zip(held.places, products, strict=True):
+            out[here] = product
+        return out * (self.y if rows is None else self.y[rows])
+
+    @cached_property
+    def _all(self) -> Held:
+        return self._hold(np.arange(len(self.y)))
+
+    def _hold(self, ids: np.ndarray) -> Held:
+        """Rows by problem ids, where they are."""
+        parts, chosen, places = self._cut(ids)
+        wanted = [self._rows[part] for part in parts]
+        whole = (
+            np.array_equal(some, np.arange(self._sizes[part]))
+            for part, some in zip(parts, chosen, strict=True)
+        )
+        if all(whole):
+            return Held(wanted, places)
+        return Held(self._engine.hold(Rows.take, wanted, chosen, nbytes=COPIES * self._nbytes), places)
+
+    def _cut(self, ids: np.ndarray) -> tuple[list[int], list[np.ndarray], list[np.ndarray]]:
+        """Of the parts that have some of these rows: their numbers, which of their rows, and where these are in ids."""
+        order = np.argsort(self._part[ids], kind="stable")
+        parts = self._part[ids][order]
+        first = np.flatnonzero(np.diff(parts, prepend=-1))
+        places = np.split(order, first[1:])
+        return parts[first].tolist(), [self._place[ids[some]] for some in places], places
+
+    def _gather(self, ids: np.ndarray) -> Rows:
+        """Rows by problem ids, in their order; an id may come more than once."""
+        new = self._near.missing(ids)
+        if len(new):
+            parts, chosen, places = self._cut(new)
+            found = self._engine.map(Rows.take, [self._rows[part] for part in parts], chosen)
+            self._near.add(new[np.concatenate(places)], concat(list(found)))
+        return self._near.take(ids)
+
+
+class NearRows:
+    """Rows of a problem that are here, with room for `most`, or for two working sets where these are more."""
+
+    def __init__(self, n: int, most: int) -> None:
+        self._most = most
+        self._at = np.full(n, -1, np.int32)  # where they are, one batch after the other
+        self._batches: list[Rows] = []
+        self._starts = [0]  # of batches, and where the next one begins
+
+    def missing(self, ids: np.ndarray) -> np.ndarray:
+        """Which of these rows, each once and rising, have to be added; where there is no room, all are."""
+        wanted = np.unique(ids)
+        new = wanted[self._at[wanted] < 0]
+        if len(new) and self._starts[-1] + len(new) > max(self._most, 2 * len(wanted)):
+            self._at[:], self._batches, self._starts = -1, [], [0]
+            return wanted
+        return new
+
+    def add(self, ids: np.ndarray, rows: Rows) -> None:
+        if len(self._batches) == BATCHES:
+            self._batches, self._starts = [concat(self._batches)], [0, self._starts[-1]]
+        self._at[ids] = np.arange(self._starts[-1], self._starts[-1] + len(ids))
+        self._batches.append(rows)
+        self._starts.append(self._starts[-1] + len(ids))
+
+    def take(self, ids: np.ndarray) -> Rows:
+        at = self._at[ids]
+        batch = np.searchsorted(self._starts, at, side="right") - 1
+        order = np.argsort(batch, kind="stable")
+        numbers, first = np.unique(batch[order], return_index=True)
+        pieces = [
+            self._batches[number].take(at[some] - self._starts[number])
+            for number, some in zip(numbers, np.split(order, first[1:]), strict=True)
+        ]
+        return concat(pieces).take(np.argsort(order))
+
+
+def _part(reader: PartReader, part: int) -> Rows:
+    return reader.rows(part)
+
+
+def _multiply(kernel: Kernel, right: tuple[Rows, np.ndarray], rows: Rows) -> np.ndarray:
+    return kernel.apply(rows, *right)

@@ -1,0 +1,132 @@
+"""Duals with y'a = 0, solved for thresholds that are given, which move until y'a is 0.
+
+A bias ties together what is far apart: every pair of variables has to agree on it. For a given b the dual without the
+constraint, min over a of 1/2 a'Qa + (p + b y)'a, is as easy as one without a bias, and y'a, which falls as b rises, is
+the derivative of its minimum. So b is found by the secant method, from level to level of DC-SVM and then in the
+problem itself; what is left of y'a goes to many free variables, and pairs do the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from streamsvm.problems.dual import DualQP
+from streamsvm.solvers.blockws import BlockSolver, BlockState, free_rows
+from streamsvm.solvers.kept_sums import ROUNDING, balanced
+
+MOST_MOVES = 20  # of a threshold; then pairs do the rest
+SPREAD = 0.25  # of tol: what a variable may take of y'a that is left
+GOLDEN = 0.5 * (5**0.5 - 1)  # multiples of it, less their whole part, are spread evenly
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Those of some duals, (count,) each: the bias that is given; slope, what y'a falls by as it rises by 1 (0: not
+    known); the step that led to it, and y'a, the excess, before that step."""
+
+    bias: np.ndarray
+    slope: np.ndarray
+    step: np.ndarray
+    excess: np.ndarray
+
+    @classmethod
+    def start(cls, count: int) -> Thresholds:
+        return cls(*np.zeros((4, count)))
+
+    def after(self, excess: np.ndarray, n_support: np.ndarray) -> Thresholds:
+        """What follows from y'a (count,) at these, of so many variables that are not 0: half of these is the first
+        slope, as if kernel values between rows were small. Wide kernels have a lower one, and the step is short."""
+        is_moved = self.step != 0
+        found = np.divide(self.excess - excess, self.step, out=np.zeros_like(excess), where=is_moved)
+        guess = np.where(self.slope > 0, self.slope, np.maximum(0.5 * n_support, 1.0))
+        slope = np.where(found > 0, found, guess)
+        step = excess / slope
+        return Thresholds(self.bias + step, slope, step, excess)
+
+    @property
+    def are_known(self) -> bool:
+        """Whether any y'a has been told of them."""
+        return bool(self.slope.any())
+
+    def of_another_problem(self) -> Thresholds:
+        """These, of duals whose y'a at them is another: what led to them tells no slope there."""
+        return replace(self, step=np.zeros_like(self.step))
+
+    def at(self, number: int) -> Thresholds:
+        """That of one of them alone."""
+        return self.from_array(self.to_array()[:, number : number + 1])
+
+    def to_array(self) -> np.ndarray:
+        """(4, count), for a checkpoint."""
+        return np.stack([self.bias, self.slope, self.step, self.excess])
+
+    @classmethod
+    def from_array(cls, values: np.ndarray) -> Thresholds:
+        return cls(*values)
+
+
+@dataclass(frozen=True)
+class ThresholdSolver(BlockSolver):
+    """Steps of the dual at a given bias, while `BlockState.given` is there; then those of pairs.
+
+    bias has to be true. The state's bias is the given one, and its violation that of the rows at it.
+    """
+
+    @property
+    def _at_given(self) -> BlockSolver:
+        return BlockSolver(self.row_tol, self.block_rows)
+
+    def begin(self, problem: DualQP, alpha: np.ndarray, thresholds: Thresholds) -> BlockState:
+        """thresholds: of this problem alone."""
+        state = self._at_given.at_bias(problem, alpha, float(thresholds.bias[0]))
+        return replace(state, given=np.append(thresholds.to_array()[:, 0], 0.0))
+
+    def is_solved(self, state: BlockState) -> bool:
+        return state.given is None and super().is_solved(state)
+
+    def step(self, problem: DualQP, state: BlockState) -> BlockState:
+        if state.given is None:
+            return super().step(problem, state)
+        if not self._at_given.is_solved(state):
+            return self._at_given.step(problem, state)
+        return self._moved_threshold(problem, state, state.given)
+
+    def unshrunk(self, problem: DualQP, state: BlockState) -> BlockState:
+        if state.given is None:
+            return super().unshrunk(problem, state)
+        return self._settled(problem, self._at_given.unshrunk(problem, state))
+
+    def _moved_threshold(self, problem: DualQP, state: BlockState, given: np.ndarray) -> BlockState:
+        """At the next threshold; or, where that is nearer than tol tells apart, with y'a = 0."""
+        *known, moves = given
+        excess, n_support = np.array([problem.y @ state.alpha]), np.array([np.count_nonzero(state.alpha)])
+        moved = Thresholds.from_array(np.array(known)[:, None]).after(excess, n_support)
+        if abs(moved.step[0]) <= self.row_tol or moves >= MOST_MOVES:
+            return self._settled(problem, state)
+        given = np.append(moved.to_array()[:, 0], moves + 1)
+        return self._at_given.measured(problem, replace(state, bias=float(moved.bias[0]), given=given))
+
+    def _settled(self, problem: DualQP, state: BlockState) -> BlockState:
+        """With y'a = 0: what is left of it is spread over so many free variables that none moves by much."""
+        excess = float(problem.y @ state.alpha)
+        ids = np.flatnonzero(free_rows(problem, state, np.arange(len(state.alpha))))
+        ids = ids[np.argsort(np.arange(len(ids)) * GOLDEN % 1.0, kind="stable")]  # far from each other
+        a, falls = state.alpha[ids], problem.y[ids] * excess > 0
+        room = np.minimum(np.where(falls, a, problem.upper[ids] - a), SPREAD * self.tol)
+        moved = np.clip(abs(excess) - (np.cumsum(room) - room), 0.0, room)
+        if abs(moved.sum() - abs(excess)) > ROUNDING * max(float(state.alpha.sum()), 1.0):
+            return replace(self.init(problem, balanced(state.alpha, problem.y)), rounds=state.rounds)
+        ids, delta = ids[moved > 0], np.where(falls, -moved, moved)[moved > 0]
+        alpha = state.alpha.copy()
+        alpha[ids] += delta
+        gradient = state.gradient + problem.apply(ids, delta)
+        return self.measured(problem, replace(state, alpha=alpha, gradient=gradient, given=None))
+
+
+def thresholds_from(arrays: Mapping[str, Any]) -> Thresholds | None:
+    """Those that a checkpoint has under this name, if any."""
+    return Thresholds.from_array(arrays["thresholds"]) if "thresholds" in arrays else None
