@@ -1,5 +1,9 @@
-"""river's door to budgeted SGD."""
+"""river's doors to budgeted SGD."""
 
 from streamsvm.online.classifier import BSGDClassifier
+from streamsvm.online.oneclass import BSGDOneClass
+from streamsvm.online.regressor import BSGDRegressor
 
-__all__ = ["BSGDClassifier"]
+LEARNERS = {learner.task: learner for learner in (BSGDClassifier, BSGDOneClass, BSGDRegressor)}
+
+__all__ = ["LEARNERS", "BSGDClassifier", "BSGDOneClass", "BSGDRegressor"]

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import asdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from river import base
 
-from streamsvm.config import FitConfig, build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
-from streamsvm.errors import ConfigError, DataError
-from streamsvm.kernels.options import as_arguments, kernel_of
-from streamsvm.kernels.table import kernel_row, mergers
-from streamsvm.models import BudgetModel, Header
-from streamsvm.models.learner import BudgetLearner, BudgetOptions, BudgetStats
+from streamsvm.errors import ConfigError, DataError, ModelError
+from streamsvm.models import BudgetModel
 from streamsvm.online.calibration import OnlineCalibration
-from streamsvm.online.columns import Columns, Spread, numbers
+from streamsvm.online.door import MOST_FEATURES, BudgetDoor, is_doubled
 from streamsvm.online.labels import Labels
 from streamsvm.tasks.pairs import n_columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
-VANISHED = 50.0  # gamma |a - b|^2 from which a kernel value is nothing, e^-50
-SOONEST = 128  # events before one looks whether kernel values vanish
-MOST_FEATURES, MOST_CLASSES = 65_536, 256
+MOST_CLASSES = 256
 
 
-class BSGDClassifier(base.MiniBatchClassifier):
+class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
     """Kernel SVM on a budget of support vectors, learnt online by stochastic gradient descent.
 
     Minimises lambda/2 |w|^2 + mean hinge loss in steps of 1 / (lambda t); where the budget is full, `merge` support
@@ -71,6 +63,9 @@ class BSGDClassifier(base.MiniBatchClassifier):
         Most labels that are taken up: one beyond is a DataError.
     kernel_params
         Further options of the kernel: {"nu": 2.5} of matern, 0.5, 1.5 (None) or 2.5.
+    class_weight
+        {label: weight}, above 0, of the loss of an event; 1 for others. What an error costs that takes this label for
+        another. Probabilities count all events alike, but the largest is that of the label that is predicted.
 
     Examples
     --------
@@ -80,6 +75,8 @@ class BSGDClassifier(base.MiniBatchClassifier):
     >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.Accuracy())
     Accuracy: 88.55%
     """
+
+    task = "classify"
 
     def __init__(
         self,
@@ -97,58 +94,17 @@ class BSGDClassifier(base.MiniBatchClassifier):
         max_features: int = MOST_FEATURES,
         max_classes: int = MOST_CLASSES,
         kernel_params: dict[str, Any] | None = None,
+        class_weight: Mapping[Hashable, float] | None = None,
     ) -> None:
         self.lam, self.gamma, self.kernel, self.degree, self.coef0 = lam, gamma, kernel, degree, coef0
         self.budget, self.merge, self.strategy, self.bias = budget, merge, strategy, bias
         self.classes, self.average = classes, average
         self.max_features, self.max_classes = max_features, max_classes
-        self.kernel_params = kernel_params
-        self._config = self._checked()
+        self.kernel_params, self.class_weight = kernel_params, class_weight
         self._labels = Labels(classes or (), max_classes, closed=classes is not None)
-        self._columns = Columns((), 0, max_features)
-        self._spread = (
-            Spread() if isinstance(gamma, str) and "gamma" in kernel_row(kernel).parameters else None
-        )
-        self._learner = BudgetLearner(
-            kernel_of(self._config.kernel, 1, 1.0),  # until gamma is measured
-            0,
-            n_columns(len(self._labels)),
-            BudgetOptions.of(self._config.bsgd, self._config.C, 1),  # which name lambda
-        )
+        self._weights = _by_text(class_weight, None if classes is None else self._labels)
+        self._begin({"max_features": 1, "max_classes": 2}, n_columns(len(self._labels)))
         self._calibration = OnlineCalibration()
-        self._met: tuple[Any, ...] | None = None  # entries of the row predicted last, its decisions, W and F
-        self._vanished = False
-
-    def _checked(self) -> FitConfig:
-        """The configuration. Raises ConfigError, by the names of the parameters."""
-        strategy = self.strategy or ("sequence" if self.kernel in mergers() else "project")
-        values: dict[str, Any] = {
-            "solver": "bsgd",
-            "kernel": {
-                "name": self.kernel,
-                "gamma": self.gamma,
-                "degree": self.degree,
-                "coef0": self.coef0,
-            }
-            | (self.kernel_params or {}),
-            "bsgd": {
-                "lam": self.lam,
-                "budget": self.budget,
-                "merge": self.merge,
-                "strategy": strategy,
-                "bias": self.bias,
-                "average": self.average,
-            },
-        }
-        for name, least in (("max_features", 1), ("max_classes", 2)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise ConfigError(f"{name}: found {value!r}, expected a whole number at least {least}")
-        try:
-            return build_config((type(self).__name__, values))
-        except ConfigError as error:
-            text = str(error).replace("kernel.name", "kernel")
-            raise ConfigError(text.replace("bsgd.", "").replace("kernel.", "")) from None
 
     @property
     def _multiclass(self) -> bool:
@@ -165,7 +121,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
         code = self._code(y)
         decisions, W, F = self._meet(row)
         self._calibration.learn(decisions[None], np.array([code]))
-        self._learner.learn_one(row, W, F, self._labels.targets[code])
+        self._learner.learn_one(row, W, F, self._labels.targets[code], self._weight(code))
         self._learnt(row[None])
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
@@ -195,7 +151,7 @@ class BSGDClassifier(base.MiniBatchClassifier):
         self._make_room()
         new = [i for i, label in enumerate(labels) if label not in labels[:i] and label not in self._labels]
         # a label's column begins with its first row; gamma changes between rows; a mean decides row by row
-        cuts = {0, len(labels), *new, *(i for i in range(len(labels)) if _is_doubled(self.n_seen + i))}
+        cuts = {0, len(labels), *new, *(i for i in range(len(labels)) if is_doubled(self.n_seen + i))}
         for start, stop in pairwise(range(len(labels) + 1) if self.average else sorted(cuts)):
             codes = np.array([self._code(label) for label in labels[start:stop]])
             self._learn_rows(rows.take(slice(start, stop)), codes)
@@ -218,29 +174,6 @@ class BSGDClassifier(base.MiniBatchClassifier):
         return pd.DataFrame(self._probabilities(self._decisions(X)), index=X.index, columns=self._labels)
 
     @property
-    def n_support(self) -> int:
-        return self._learner.n_support
-
-    @property
-    def n_seen(self) -> int:
-        """Events learnt."""
-        return self._learner.t
-
-    @property
-    def stats(self) -> BudgetStats:
-        """Steps and their time, budget maintenances and their weight degradation."""
-        return self._learner.stats()
-
-    @property
-    def features(self) -> list[Any]:
-        """Names in the order of their columns; there may be more columns than features, for those to come."""
-        return list(self._columns.names)
-
-    @property
-    def n_columns(self) -> int:
-        return self._learner.X.shape[1]
-
-    @property
     def labels(self) -> list[Any]:
         """In the order in which they came."""
         return list(self._labels)
@@ -249,10 +182,6 @@ class BSGDClassifier(base.MiniBatchClassifier):
     def n_labels(self) -> int:
         return len(self._labels)
 
-    @property
-    def config(self) -> FitConfig:
-        return self._config
-
     def allow(self, max_features: int | None = None, max_classes: int | None = None) -> None:
         """Other bounds from here on; None leaves one as it is."""
         self.max_features = self._columns.most = max_features or self.max_features
@@ -260,73 +189,44 @@ class BSGDClassifier(base.MiniBatchClassifier):
 
     def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
         """Raises DataError for an event that would not be learnt: a feature is no number, or a label one too many."""
-        numbers(x)
+        super().check(x)
         if y is not None:
             self._labels.require([y])
 
     def to_model(self, scaling: Scaling | None = None, **more: Any) -> BudgetModel:
         """The model as `fit` writes it, with all that learning needs to go on; and what a caller wants kept beside."""
-        config = self._config.model_dump(mode="json")
-        header = Header(
-            self._learner.kernel,
-            scaling or Scaling.none(self.n_columns),
-            np.array(self._labels),
-            config=config,
-            calibration=self._calibration.calibration(len(self._labels.targets[0]))
-            if self.n_labels > 1
-            else None,
+        calibration = (
+            self._calibration.calibration(len(self._labels.targets[0])) if self.n_labels > 1 else None
         )
-        own = {
-            "features": self.features,
-            "labels": self.labels,
-            "gamma": self.gamma,
-            "spread": self._spread and self._spread.to_state(),
-            "calibration": self._calibration.to_state(),
-            "limits": {"max_features": self.max_features, "max_classes": self.max_classes},
-        }
-        return BudgetModel.of(header, self._learner, own | more)
+        own = {"labels": self.labels, "calibration": self._calibration.to_state(), "limits": self._limits}
+        return self._model(np.array(self._labels), scaling, own | more, calibration=calibration)
+
+    @property
+    def _limits(self) -> dict[str, int]:
+        return {"max_features": self.max_features, "max_classes": self.max_classes}
 
     @classmethod
     def from_model(cls, model: BudgetModel) -> BSGDClassifier:
         """A learner that goes on where `to_model` left off, bit by bit; or where a fit ended.
 
-        The features of a fit on rows without names are "0", "1" and so on.
+        The features of a fit on rows without names are "0", "1" and so on. Raises ModelError for a model with a
+        threshold of its own, and for balanced weights.
         """
-        stream = model.stream or {
-            "features": model.feature_names or [str(i) for i in range(model.d)],
-            "labels": model.classes.tolist(),
-        }
-        learner = cls(
-            **as_arguments(model.header.kernel)
-            | {name: stream[name] for name in ("gamma",) if name in stream},
-            **asdict(model.options),
-            **stream.get("limits", {}),
+        if model.header.threshold is not None:
+            raise ModelError(
+                "the model decides at a threshold that was chosen for what it had learned, and would not hold for what "
+                "it goes on to learn; fit without --threshold"
+            )
+        if (model.header.config or {}).get("class_weight") == "balanced":
+            raise ModelError(
+                "the model was fitted with class_weight 'balanced', which needs all rows; fit with a weight by label"
+            )
+        learner, stream = cls._resumed(model)
+        learner._labels = Labels(
+            stream.get("labels", model.classes.tolist()), learner.max_classes, closed=False
         )
-        learner._columns = Columns(stream["features"], model.d, learner.max_features)
-        learner._labels = Labels(stream["labels"], learner.max_classes, closed=False)
-        learner._learner = model.learner()
         learner._calibration = OnlineCalibration.from_state(stream.get("calibration"))
-        if learner._spread is not None:
-            learner._spread = Spread(**stream["spread"])
         return learner
-
-    def _meet(self, row: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Decisions, W and F of a row; those of `predict_one` serve the `learn_one` after it."""
-        entries = row.tobytes()
-        if self._met is None or self._met[0] != entries:
-            self._met = (entries, *self._learner.decide_one(row))
-        return self._met[1:]
-
-    def _row(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:
-        row = self._columns.row(x, grow=grow)
-        self._make_room()
-        return row
-
-    def _make_room(self) -> None:
-        """For features that were taken up."""
-        if self._columns.width > self.n_columns:
-            self._learner.widen(self._columns.width)
-            self._met = None
 
     def _learn_rows(self, rows: Rows, codes: np.ndarray) -> None:
         """Rows between which nothing but the descent changes."""
@@ -334,39 +234,14 @@ class BSGDClassifier(base.MiniBatchClassifier):
         if self.average:
             decisions, W, F = self._learner.decide_one(rows.dense()[0])
             self._calibration.learn(decisions[None], codes)
-            self._learner.learn_one(rows.dense()[0], W, F, Y[0])
+            self._learner.learn_one(rows.dense()[0], W, F, Y[0], self._weight(int(codes[0])))
         else:
-            self._calibration.learn(self._learner.learn(rows, Y), codes)
+            weight = np.array([self._weight(code) for code in codes.tolist()])
+            self._calibration.learn(self._learner.learn(rows, Y, weight), codes)
         self._learnt(rows.dense())
 
-    def _learnt(self, rows: np.ndarray) -> None:
-        """What follows the steps of rows (m, d): gamma, and what is to be said."""
-        self._met = None
-        if self._spread is not None:
-            self._spread.see(rows)
-        if _is_doubled(self.n_seen):
-            if self._spread is not None:
-                self._learner.set_gamma(self._measured(self._spread))
-            if self.n_seen >= SOONEST and not self._vanished:
-                self._look_for_vanished()
-
-    def _measured(self, spread: Spread) -> float:
-        """gamma "scale" or "auto"; constant columns count as standardised ones."""
-        d = max(len(self._columns.names), 1)
-        kernel: Any = kernel_of(self._config.kernel, d, spread.variance() or d)
-        return kernel.gamma
-
-    def _look_for_vanished(self) -> None:
-        """Warns once where support vectors are so far apart that each stands alone: any answer is then the bias."""
-        apart = self._learner.nearest()
-        if len(apart) and np.median(apart) > VANISHED:
-            self._vanished = True
-            warnings.warn(
-                f"nearly all kernel values vanish: gamma is {self._learner.gamma:.3g}, and half of the support "
-                f"vectors are more than {np.median(apart) ** 0.5:.3g} / sqrt(gamma) from any other; standardise the "
-                'columns, or take gamma="scale"',
-                stacklevel=2,
-            )
+    def _weight(self, code: int) -> float:
+        return self._weights.get(_text(self._labels[code]), 1.0)
 
     def _code(self, y: Any) -> int:
         """The label's number; a new one gets a column."""
@@ -376,10 +251,6 @@ class BSGDClassifier(base.MiniBatchClassifier):
             self._learner.add_column()
             self._met = None
         return code
-
-    def _decisions(self, X: pd.DataFrame) -> np.ndarray:
-        (A, bias), rows = self._learner.coefficients(), self._columns.matrix(X, grow=False)
-        return self._learner.kernel.apply(rows, self._learner.supports(), A) + bias
 
     def _winner(self, decisions: np.ndarray) -> int:
         if self.n_labels == 1:
@@ -393,6 +264,22 @@ class BSGDClassifier(base.MiniBatchClassifier):
         return self._calibration(decisions)
 
 
-def _is_doubled(n: int) -> bool:
-    """Whether n is 1, 2, 4, 8 ..."""
-    return n > 0 and n & (n - 1) == 0
+def _text(label: Any) -> str:
+    """A label as configurations name it: whole floats as integers are written."""
+    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+
+
+def _by_text(weights: Any, classes: list[Any] | None) -> dict[str, float]:
+    """Weights by the text of labels. Raises ConfigError; that they are above 0, the configuration says."""
+    if weights is None:
+        return {}
+    if not isinstance(weights, Mapping):
+        raise ConfigError(
+            f"class_weight: found {weights!r}, expected a weight for each label; a stream has not all rows to count"
+        )
+    found = {_text(label): weight for label, weight in weights.items()}
+    known = None if classes is None else [_text(label) for label in classes]
+    unknown = [] if known is None else [text for text in found if text not in known]
+    if known is not None and unknown:
+        raise ConfigError(f"class_weight names {unknown[0]!r}; the classes are {', '.join(known)}")
+    return found

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _NUMBERS = frozenset({int, float, bool, np.float64, np.float32, np.int64, np.int32, np.bool_})
-_LARGEST = 1e18  # squares stay within float32
+LARGEST = 1e18  # squares stay within float32
 
 
 class Columns:
@@ -62,10 +62,10 @@ class Columns:
             if dtype.kind not in "biuf":
                 raise DataError(f"feature {str(name)!r}: found {dtype}, expected numbers")
         values = X.to_numpy(np.float64, na_value=np.nan)
-        if not np.abs(values).max(initial=0) < _LARGEST:  # so is NaN
-            row, column = np.argwhere(~(np.abs(values) < _LARGEST))[0]
+        if not np.abs(values).max(initial=0) < LARGEST:  # so is NaN
+            row, column = np.argwhere(~(np.abs(values) < LARGEST))[0]
             found = f"row {row}, feature {X.columns[column]!r}: found {values[row, column]}"
-            raise DataError(f"{found}, expected a number below {_LARGEST:.0e}")
+            raise DataError(f"{found}, expected a number below {LARGEST:.0e}")
         if grow:
             self.take_up(X.columns)
         out = np.zeros((len(X), self.width), np.float32)
@@ -139,11 +139,11 @@ def numbers(x: Mapping[Any, Any]) -> np.ndarray:
         values = np.fromiter(x.values(), np.float64, len(x))
     except OverflowError:  # an integer beyond float64
         values = np.array([math.inf])
-    if len(values) and not np.abs(values).max() < _LARGEST:  # so is NaN
+    if len(values) and not np.abs(values).max() < LARGEST:  # so is NaN
         for name, value in x.items():
-            if not abs(value) < _LARGEST:
+            if not abs(value) < LARGEST:
                 found = str(value)[:40]
                 raise DataError(
-                    f"feature {name!r}: found {found}, expected a finite number below {_LARGEST:.0e}"
+                    f"feature {name!r}: found {found}, expected a finite number below {LARGEST:.0e}"
                 )
     return values

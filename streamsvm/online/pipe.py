@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 from river.preprocessing import StandardScaler
@@ -26,8 +26,11 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Stretch, Warned
 from streamsvm.models import BudgetModel
 from streamsvm.models.files import load_model, save_model
-from streamsvm.online import BSGDClassifier
+from streamsvm.online import LEARNERS
+from streamsvm.online.judges import JUDGES, Judge
 from streamsvm.storage.human import number_or_text
+from streamsvm.storage.paths import Place
+from streamsvm.storage.place import found_at
 
 BUFFER_BYTES = 1 << 16
 LEAST_STRETCH = 100  # events learnt from record to record
@@ -38,28 +41,31 @@ Parse = Callable[[str], dict[str, Any]]
 
 @dataclass
 class Stream:
-    """A learner, its scaler, and how many events it has seen; `answer` takes the next one.
+    """A learner, what judges it, its scaler, and how many events it has seen; `answer` takes the next one.
 
-    label: the field that holds the label; without it an event is predicted only.
+    label: the field that holds the label; without it an event is predicted only, unless the task reads none.
     """
 
-    path: Path
-    learner: BSGDClassifier
+    path: Place
+    judge: Judge
     scaler: StandardScaler | None = None
     label: str = "y"
     events: int = 0
-    learnt: int = 0
     bad: int = 0
-    right: int = 0
     saved: int = 0  # events in the last snapshot
+
+    @property
+    def learner(self) -> Any:
+        return self.judge.learner
 
     @classmethod
     def open(
-        cls, path: Path, make: Callable[[], BSGDClassifier], *, scale: bool, label: str, anew: bool = False
+        cls, path: Place, make: Callable[[], Any], *, scale: bool, label: str, anew: bool = False
     ) -> Stream:
         """The stream whose snapshot is at `path`; where none is, or `anew`, a new one. Raises what loading does."""
-        if anew or not path.exists():
-            return cls(path, make(), StandardScaler() if scale else None, label)
+        if anew or found_at(path) is None:
+            new = make()
+            return cls(path, JUDGES[new.task](new), StandardScaler() if scale else None, label)
         model = load_model(path)
         if not isinstance(model, BudgetModel):
             raise ConfigError(
@@ -71,9 +77,15 @@ class Stream:
                 f"{path}: was fitted with scaling, which a stream cannot go on with; fit with --scale none "
                 "--metric none"
             )
-        counts = (model.stream or {}).get("counts", {})
-        scaler = _scaler_from((model.stream or {}).get("scaler"))
-        stream = cls(path, BSGDClassifier.from_model(model), scaler, label, **counts)
+        kept = model.stream or {}
+        counts = {"events": 0, "learnt": 0, "bad": 0} | kept.get("counts", {})
+        own = kept.get("judge") or {f"n_{name}": counts[name] for name in counts if name == "right"}
+        judge = JUDGES[model.task](
+            LEARNERS[model.task].from_model(model), own
+        )  # earlier versions had a count of right
+        judge.learnt = counts["learnt"]
+        scaler = _scaler_from(kept.get("scaler"))
+        stream = cls(path, judge, scaler, label, counts["events"], counts["bad"])
         stream.saved = stream.events
         return stream
 
@@ -89,43 +101,29 @@ class Stream:
             return {"event": self.events, "error": str(error), "snapshot": self.saved}
 
     def _learn(self, x: dict[str, Any], y: Any) -> dict[str, Any]:
-        y = self._label(y)
+        y = self.judge.label(self.label, y)
         self.learner.check(x, y)
         if self.scaler is not None:
             self.scaler.learn_one(x)
             x = self.scaler.transform_one(x)
-        prediction = self.learner.predict_one(x)
-        said = {"prediction": prediction, "probabilities": _by_text(self.learner.predict_proba_one(x))}
-        if y is not None:
-            self.learner.learn_one(x, y)
-            self.learnt += 1
-            self.right += prediction == y
-            said["label"] = y
-        return said
+        return self.judge.answer(x, y)
 
-    def _label(self, y: Any) -> Any:
-        """A label that a model can keep; whole numbers are integers: pandas writes 1.0 for 1 where some are missing."""
-        if isinstance(y, float) and y.is_integer():
-            y = int(y)
-        if y is not None and not isinstance(y, bool | int | str):
-            raise DataError(f"label {self.label!r}: found {y!r}, expected a boolean, an integer or a text")
-        if isinstance(y, int) and not -(1 << 63) <= y < 1 << 63:
-            raise DataError(f"label {self.label!r}: found {str(y)[:40]}, expected an integer of 64 bits")
-        labels = self.learner.labels
-        if y is not None and y not in labels:
-            for known in labels:
-                if str(known) == str(y):  # answers name a label by its text
-                    raise DataError(
-                        f"label {self.label!r}: found {y!r} beside {known!r}, expected one of the two"
-                    )
-        return y
+    @property
+    def learnt(self) -> int:
+        return self.judge.learnt
+
+    @property
+    def right(self) -> int | None:
+        """Predictions that were right; None where there are no classes."""
+        return self.judge.right()
 
     def save(self) -> None:
         """A snapshot at `path`, in place of the one before. Raises StorageError."""
-        if self.learner.n_labels == 0:
-            return  # nothing to keep: no label was seen
-        counts = {"events": self.events, "learnt": self.learnt, "bad": self.bad, "right": self.right}
-        model = self.learner.to_model(self._scaling(), counts=counts, scaler=_scaler_state(self.scaler))
+        if self.learner.n_seen == 0:
+            return  # nothing to keep
+        counts = {"events": self.events, "learnt": self.learnt, "bad": self.bad}
+        own = {"counts": counts, "judge": self.judge.to_state(), "scaler": _scaler_state(self.scaler)}
+        model = self.learner.to_model(self._scaling(), **own)
         save_model(model, self.path)
         self.saved = self.events
 
@@ -134,7 +132,7 @@ class Stream:
             "events": self.events,
             "learnt": self.learnt,
             "bad": self.bad,
-            "accuracy": self.right / self.learnt if self.learnt else None,
+            **self.judge.scores(),
             "n_support": self.learner.n_support,
             "maintenances": self.learner.stats.maintenances,
             "snapshot": self.saved,
@@ -183,7 +181,7 @@ class Teller:
 
     def _stretch(self) -> None:
         stream, learnt = self._stream, self._stream.learnt - self._learnt
-        accuracy = (stream.right - self._right) / learnt
+        accuracy = None if stream.right is None else (stream.right - (self._right or 0)) / learnt
         facts = asdict(stream.learner.stats) | {"steps": stream.learnt}
         self._tell(Stretch(events=stream.events, bad=stream.bad, accuracy=accuracy, **facts))
         self._learnt, self._right = stream.learnt, stream.right
@@ -193,7 +191,7 @@ class Teller:
         done, total = (stream.events, None) if share is None else (share, 1)
         facts: dict[str, Any] = {"events": stream.events} if total else {}
         if stream.learnt:
-            facts |= {"accuracy": stream.right / stream.learnt, "supports": stream.learner.n_support}
+            facts |= dict(islice(stream.judge.scores().items(), 1)) | {"supports": stream.learner.n_support}
         rate = (stream.events - self._first) / (now - self._began)
         self._tell.progress("stream", done, total, rows_s=rate, **facts)
 
@@ -297,10 +295,6 @@ def _features(event: dict[str, Any], label: str) -> tuple[dict[str, Any], Any]:
     if isinstance(event.get("x"), dict):
         return event["x"], event.get(label)
     return {name: value for name, value in event.items() if name != label}, event.get(label)
-
-
-def _by_text(probabilities: dict[Any, float]) -> dict[str, float]:
-    return {str(label): round(p, 6) for label, p in probabilities.items()}
 
 
 def _scaler_state(scaler: StandardScaler | None) -> dict[str, list[float]] | None:

@@ -28,7 +28,7 @@ from sklearn.datasets import load_digits
 
 from streamsvm import BudgetedSVC, load_model
 from streamsvm.data.rows import Rows
-from streamsvm.errors import ConfigError, DataError
+from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.metrics import ProbabilityScores
 from streamsvm.models.files import save_model
 from streamsvm.online import BSGDClassifier
@@ -466,3 +466,63 @@ def test_kernel_values_that_vanish_are_said_once():
     measured = BSGDClassifier(budget=50)
     learn(measured, stream)  # and no warning, which would be an error here
     assert sum(measured.predict_one(x) == y for x, y in stream) > 450
+
+
+def heavy(n: int = 600) -> list[tuple[dict, object]]:
+    """Events whose labels overlap."""
+    rng = np.random.default_rng(5)
+    return [({"a": float(x)}, int(x + rng.normal() > 0)) for x in rng.normal(size=n)]
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_class_weights_are_those_of_a_batch_through_every_door(average, tmp_path):
+    options = {"lam": 1e-2, "gamma": 0.5, "budget": 30, "average": average}
+    weighted = BSGDClassifier(**options, classes=[0, 1], class_weight={1.0: 5.0})
+    plain = BSGDClassifier(**options, classes=[0, 1])
+    for x, y in heavy():
+        weighted.learn_one(x, y)
+        plain.learn_one(x, y)
+    X = np.array([[x["a"]] for x, _ in heavy()], np.float32)
+    y = np.array([label for _, label in heavy()])
+    batch = BudgetedSVC(**options, class_weight={1: 5.0}).partial_fit(X, y, classes=[0, 1])
+    ones = [
+        np.mean([model.predict_one({"a": float(a)}) for a in np.linspace(-3, 3, 61)])
+        for model in (weighted, plain)
+    ]
+    assert ones[0] > ones[1] + 0.1
+    found = [weighted.decision_one(x)[0] for x, _ in heavy(50)]
+    np.testing.assert_allclose(batch.decision_function(X[:50]), found, rtol=1e-4, atol=1e-5)
+    framed = BSGDClassifier(**options, classes=[0, 1], class_weight={"1": 5.0})
+    framed.learn_many(pd.DataFrame({"a": X[:, 0].astype(float)}), pd.Series(y))
+    np.testing.assert_allclose([framed.decision_one(x)[0] for x, _ in heavy(50)], found, rtol=1e-4, atol=1e-5)
+    save_model(weighted.to_model(), tmp_path / "m")
+    again = BSGDClassifier.from_model(load_model(tmp_path / "m"))
+    for x, y in heavy(50):
+        weighted.learn_one(x, y)
+        again.learn_one(x, y)
+    assert [again.decision_one(x)[0] for x, _ in heavy(50)] == [
+        weighted.decision_one(x)[0] for x, _ in heavy(50)
+    ]
+    batch.save(tmp_path / "b")
+    assert BSGDClassifier.from_model(load_model(tmp_path / "b")).class_weight == {"0": 1.0, "1": 5.0}
+
+
+def test_balanced_weights_of_a_fit_do_not_go_on():
+    X = np.array([[x["a"]] for x, _ in heavy()], np.float32)
+    y = np.array([label for _, label in heavy()])
+    fitted = BudgetedSVC(gamma=0.5, budget=10, class_weight="balanced").fit(X, y)
+    with pytest.raises(ModelError, match="needs all rows; fit with a weight by label"):
+        BSGDClassifier.from_model(fitted.model_)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({1: 0.0}, "class_weight: .*expected weights above 0"),
+        ("balanced", "class_weight: found 'balanced', expected a weight for each label"),
+        ({"b": 2.0}, "class_weight names 'b'; the classes are 0, 1"),
+    ],
+)
+def test_bad_class_weights_are_told_when_made(weights, message):
+    with pytest.raises(ConfigError, match=message):
+        BSGDClassifier(classes=[0, 1], class_weight=weights)

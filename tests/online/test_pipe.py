@@ -18,13 +18,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from river.preprocessing import StandardScaler
+from sklearn.metrics import roc_auc_score
 
 from streamsvm import load_model
 from streamsvm.data.rows import Rows
 from streamsvm.events import Events, Stretch
 from streamsvm.models.learner import BudgetStats
-from streamsvm.online import BSGDClassifier
+from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
 from streamsvm.online.pipe import Stream, Teller, events
+from streamsvm.report.html import contents
+from streamsvm.report.read import read_run
 
 COMMAND = [sys.executable, "-m", "streamsvm", "stream"]
 OPTIONS = ["--budget", "30", "--lam", "1e-3", "--gamma", "0.5"]
@@ -436,6 +439,7 @@ def test_a_run_directory_tells_of_the_stream(tmp_path):
 def test_stretches_grow_with_the_stream():
     learner = SimpleNamespace(stats=BudgetStats(0, 0, 0, 0.0, 0.0, 0.0), n_support=0)
     seen, state = [], SimpleNamespace(learner=learner, events=0, learnt=0, right=0, bad=0)
+    state.judge = SimpleNamespace(scores=dict)
     tell = Teller(state, Events(seen.append))
     for _ in range(100_000):
         state.events += 1
@@ -478,3 +482,96 @@ def _read(terminal):
         return os.read(terminal, 1 << 16)
     except OSError:  # the other end is closed
         return b""
+
+
+def numbered(n: int = 300) -> list[str]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    return [json.dumps({"a": a, "b": 1e3 * b, "y": 1e6 + 1e3 * np.sin(2 * a)}) for a, b in X.tolist()]
+
+
+def scattered(n: int = 1000, labelled: bool = True) -> list[str]:
+    rng = np.random.default_rng(0)
+    out = rng.random(n) < 0.05
+    X = np.where(out[:, None], rng.uniform(-9, 9, (n, 2)), rng.normal(size=(n, 2)))
+    label = [{"y": "bad" if o else "good"} if labelled else {} for o in out]
+    return [json.dumps({"a": a, "b": b} | y) for (a, b), y in zip(X.tolist(), label, strict=True)]
+
+
+def answered(state: Stream, some: list[str]) -> list[dict]:
+    return [state.answer(line, parse) for _, line, parse in events(some, "json")]
+
+
+MAKE = {
+    "regress": (lambda: BSGDRegressor(budget=30), numbered),
+    "oneclass": (lambda: BSGDOneClass(nu=0.1, budget=30), scattered),
+}
+
+
+@pytest.mark.parametrize("task", MAKE)
+def test_streams_of_other_tasks_go_on_where_they_were(task, tmp_path):
+    make, some = MAKE[task]
+    text, whole = some(), Stream.open(tmp_path / "w", make, scale=True, label="y")
+    expected = answered(whole, text)
+    first = Stream.open(tmp_path / "h", make, scale=True, label="y")
+    half = answered(first, text[:100])
+    first.save()
+    second = Stream.open(tmp_path / "h", make, scale=True, label="y")
+    half += answered(second, text[100:])
+    for answer in (*expected, *half):
+        del answer["snapshot"]
+    assert half == expected
+    assert second.summary() | {"snapshot": 0} == whole.summary()
+    assert json.loads(json.dumps(second.summary()))["events"] == len(text)
+
+
+def test_a_stream_of_numbers_tells_its_errors(tmp_path):
+    state = Stream.open(tmp_path / "m", MAKE["regress"][0], scale=True, label="y")
+    answers = answered(state, [*numbered(), '{"a": 1, "b": 2}', '{"a": 1, "b": 2, "y": "high"}'])
+    assert answers[0]["prediction"] is None
+    assert sorted(answers[-2]) == ["event", "prediction", "snapshot"]
+    assert answers[-1]["error"] == "label 'y': found 'high', expected a number"
+    y, f = np.array([(a["label"], a["prediction"]) for a in answers[1:-2]]).T
+    found = state.summary()
+    assert (found["events"], found["learnt"], found["bad"]) == (302, 300, 1)
+    assert found["mean_absolute_error"] == pytest.approx(np.mean(np.abs(y - f)))
+    assert found["r2"] == pytest.approx(1 - np.sum((y - f) ** 2) / np.sum((y - y.mean()) ** 2))
+    assert found["r2"] > 0.4
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_a_stream_of_one_class_tells_the_share_and_with_labels_the_roc_area(labelled, tmp_path):
+    state = Stream.open(tmp_path / "m", MAKE["oneclass"][0], scale=True, label="y")
+    answers = answered(state, scattered(labelled=labelled))
+    found, scores = state.summary(), np.array([a["score"] for a in answers])
+    assert found["learnt"] == 1000
+    assert [a["prediction"] for a in answers] == np.where(scores > 0, -1, 1).tolist()
+    assert found["outliers"] == np.mean(scores > 0) == pytest.approx(0.1, abs=0.03)
+    assert ("roc_auc" in found) == labelled
+    if labelled:
+        expected = roc_auc_score([a["label"] == "bad" for a in answers], scores)
+        assert found["roc_auc"] == pytest.approx(expected, abs=2e-3)
+        assert expected > 0.9
+        state.answer('{"a": 1, "b": 2, "y": "other"}', json.loads)
+        assert state.summary()["roc_auc"] is None
+
+
+@pytest.mark.slow  # several processes of the command
+@pytest.mark.parametrize("task", MAKE)
+def test_other_tasks_from_the_command_line(task, tmp_path):
+    text, model = "\n".join(MAKE[task][1]()), tmp_path / "m"
+    run = [*COMMAND, "--model", str(model), "--budget", "30"]
+
+    def said(*more: str) -> tuple[int, str]:
+        done = subprocess.run([*run, *more], input=text, capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stderr
+
+    status, told = said("--task", task, "--run-dir", str(tmp_path / "run"))
+    assert status == 0
+    assert load_model(model).task == task
+    assert contents([read_run(tmp_path / "run")])
+    assert said()[0] == 0
+    assert "has task " + task in said("--task", "classify")[1]
+    assert "and no such option" in said("--max-classes", "3")[1]
+    assert "has no such option" in said("--task", "classify", "--force", "--set", "nu=0.1")[1]
+    assert "expected one of classify, oneclass, regress" in said("--task", "rank", "--force")[1]

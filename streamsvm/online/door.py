@@ -1,0 +1,210 @@
+"""What river's doors share: dicts become rows, gamma is measured as the stream goes, and models are kept."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from streamsvm.config import FitConfig, build_config
+from streamsvm.data.scaling import Scaling
+from streamsvm.errors import ConfigError
+from streamsvm.kernels.options import as_arguments, kernel_of
+from streamsvm.kernels.table import kernel_row, mergers
+from streamsvm.models import BudgetModel, Header
+from streamsvm.models.learner import BudgetLearner, BudgetOptions, BudgetStats
+from streamsvm.online.columns import Columns, Spread, numbers
+from streamsvm.tasks import task_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+VANISHED = 50.0  # gamma |a - b|^2 from which a kernel value is nothing, e^-50
+SOONEST = 128  # events before one looks whether kernel values vanish
+MOST_FEATURES = 65_536
+DESCENT = ("lam", "budget", "merge", "strategy", "bias", "average")  # options of the section of bsgd
+OWN = ("epsilon", "nu")  # of the configuration itself
+
+
+class BudgetDoor:
+    """A learner on a budget that takes dicts. Its parameters have the names of BudgetOptions and of kernels."""
+
+    task: ClassVar[str]
+    gamma: float | str
+    kernel: str
+    kernel_params: dict[str, Any] | None
+    max_features: int
+    _weights: Mapping[str, float] = {}  # of labels, by their texts
+
+    def _begin(self, least: Mapping[str, int], columns: int) -> None:
+        """Checks the parameters, and begins anew. least: of whole numbers."""
+        config = self._config = self._checked(least)
+        self._columns = Columns((), 0, self.max_features)
+        measures = isinstance(self.gamma, str) and "gamma" in kernel_row(self.kernel).parameters
+        self._spread = Spread() if measures else None
+        options = BudgetOptions.of(config, task_of(self.task), 1)  # which name lambda, where there is one
+        kernel = kernel_of(config.kernel, 1, 1.0)  # until gamma is measured
+        self._learner = BudgetLearner(kernel, 0, columns, options)
+        self._met: tuple[Any, ...] | None = None  # entries of the row met last, its decisions, W and F
+        self._vanished = False
+
+    def _checked(self, least: Mapping[str, int]) -> FitConfig:
+        """The configuration. Raises ConfigError, by the names of the parameters."""
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < smallest:
+                raise ConfigError(f"{name}: found {value!r}, expected a whole number at least {smallest}")
+        kernel = {name: getattr(self, name) for name in ("gamma", "degree", "coef0")}
+        descent = {name: getattr(self, name) for name in DESCENT if hasattr(self, name)}
+        if descent["strategy"] is None:
+            descent["strategy"] = "sequence" if self.kernel in mergers() else "project"
+        values = {
+            "solver": "bsgd",
+            "task": self.task,
+            "kernel": {"name": self.kernel} | kernel | (self.kernel_params or {}),
+            "bsgd": descent,
+            "class_weight": dict(self._weights) or None,
+        } | {name: getattr(self, name) for name in OWN if hasattr(self, name)}
+        try:
+            return build_config((type(self).__name__, values))
+        except ConfigError as error:
+            text = str(error).replace("kernel.name", "kernel")
+            raise ConfigError(text.replace("bsgd.", "").replace("kernel.", "")) from None
+
+    @property
+    def n_support(self) -> int:
+        return self._learner.n_support
+
+    @property
+    def n_seen(self) -> int:
+        """Events learnt."""
+        return self._learner.t
+
+    @property
+    def stats(self) -> BudgetStats:
+        """Steps and their time, budget maintenances and their weight degradation."""
+        return self._learner.stats()
+
+    @property
+    def features(self) -> list[Any]:
+        """Names in the order of their columns; there may be more columns than features, for those to come."""
+        return list(self._columns.names)
+
+    @property
+    def n_columns(self) -> int:
+        return self._learner.X.shape[1]
+
+    @property
+    def config(self) -> FitConfig:
+        return self._config
+
+    def allow(self, max_features: int | None = None) -> None:
+        """Another bound from here on; None leaves it as it is."""
+        self.max_features = self._columns.most = max_features or self.max_features
+
+    def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
+        """Raises DataError for an event that would not be learnt: a feature is no number."""
+        numbers(x)
+
+    def decision_one(self, x: Mapping[Any, Any]) -> np.ndarray:
+        """(columns,) decision values."""
+        return self._meet(self._row(x, grow=False))[0].copy()
+
+    @property
+    def _limits(self) -> dict[str, int]:
+        return {"max_features": self.max_features}
+
+    def _model(
+        self, classes: np.ndarray, scaling: Scaling | None, own: dict[str, Any], **header: Any
+    ) -> BudgetModel:
+        """The model as `fit` writes it. own: what this door alone keeps beside what all do."""
+        config = self._config.model_dump(mode="json")
+        scaling = scaling or Scaling.none(self.n_columns)
+        spread = self._spread and self._spread.to_state()
+        kept = {"features": self.features, "gamma": self.gamma, "spread": spread, "limits": self._limits}
+        named = Header(self._learner.kernel, scaling, classes, config=config, **header)
+        return BudgetModel.of(named, self._learner, kept | own, task=self.task)
+
+    @classmethod
+    def _resumed(cls, model: BudgetModel) -> tuple[Self, dict[str, Any]]:
+        """A learner that goes on where a model left off, and what was kept of the stream.
+
+        The features of a fit on rows without names are "0", "1" and so on. Raises ConfigError for another task.
+        """
+        if model.task != cls.task:
+            raise ConfigError(f"found a model of task {model.task}, expected {cls.task} for {cls.__name__}")
+        stream = model.stream or {
+            "features": model.feature_names or [str(i) for i in range(model.d)],
+        }
+        parameters = signature(cls).parameters
+        found = as_arguments(model.header.kernel)
+        found |= {name: stream[name] for name in ("gamma",) if name in stream}
+        found |= {name: value for name, value in vars(model.options).items() if name in parameters}
+        if "class_weight" in parameters:
+            found["class_weight"] = (model.header.config or {}).get("class_weight")
+        learner = cls(**found, **stream.get("limits", {}))
+        learner._columns = Columns(stream["features"], model.d, learner.max_features)
+        learner._learner = model.learner()
+        if learner._spread is not None:
+            learner._spread = Spread(**stream["spread"])
+        return learner, stream
+
+    def _meet(self, row: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Decisions, W and F of a row; those of `predict_one` serve the `learn_one` after it."""
+        entries = row.tobytes()
+        if self._met is None or self._met[0] != entries:
+            self._met = (entries, *self._learner.decide_one(row))
+        return self._met[1:]
+
+    def _row(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:
+        row = self._columns.row(x, grow=grow)
+        self._make_room()
+        return row
+
+    def _make_room(self) -> None:
+        """For features that were taken up."""
+        if self._columns.width > self.n_columns:
+            self._learner.widen(self._columns.width)
+            self._met = None
+
+    def _learnt(self, rows: np.ndarray) -> None:
+        """What follows the steps of rows (m, d): gamma, and what is to be said."""
+        self._met = None
+        if self._spread is not None:
+            self._spread.see(rows)
+        if is_doubled(self.n_seen):
+            if self._spread is not None:
+                self._learner.set_gamma(self._measured(self._spread))
+            if self.n_seen >= SOONEST and not self._vanished:
+                self._look_for_vanished()
+
+    def _measured(self, spread: Spread) -> float:
+        """gamma "scale" or "auto"; constant columns count as standardised ones."""
+        d = max(len(self._columns.names), 1)
+        kernel: Any = kernel_of(self._config.kernel, d, spread.variance() or d)
+        return kernel.gamma
+
+    def _look_for_vanished(self) -> None:
+        """Warns once where support vectors are so far apart that each stands alone: any answer is then the bias."""
+        apart = self._learner.nearest()
+        if len(apart) and np.median(apart) > VANISHED:
+            self._vanished = True
+            warnings.warn(
+                f"nearly all kernel values vanish: gamma is {self._learner.gamma:.3g}, and half of the support "
+                f"vectors are more than {np.median(apart) ** 0.5:.3g} / sqrt(gamma) from any other; standardise the "
+                'columns, or take gamma="scale"',
+                stacklevel=2,
+            )
+
+    def _decisions(self, X: pd.DataFrame) -> np.ndarray:
+        """(m, columns) of the rows of a frame."""
+        (A, bias), rows = self._learner.coefficients(), self._columns.matrix(X, grow=False)
+        return self._learner.kernel.apply(rows, self._learner.supports(), A) + bias
+
+
+def is_doubled(n: int) -> bool:
+    """Whether n is 1, 2, 4, 8 ..."""
+    return n > 0 and n & (n - 1) == 0

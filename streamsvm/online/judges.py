@@ -1,0 +1,189 @@
+"""What a stream says of an event, and how good its answers were before it learnt: by task."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from streamsvm.errors import DataError
+from streamsvm.metrics import ScoreCounts
+from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
+from streamsvm.tasks.oneclass import INLIER, OUTLIER
+
+PLACES = 2000  # of scores: how fine a ROC area tells them apart
+
+
+class Judge(ABC):
+    """Answers events, then has them learnt. It counts in a few numbers, which snapshots keep."""
+
+    task: ClassVar[str]
+
+    def __init__(self, learner: Any, state: Mapping[str, Any] | None = None) -> None:
+        self.learner, self.learnt = learner, 0
+        vars(self).update(state or {})
+
+    @abstractmethod
+    def label(self, name: str, y: Any) -> Any:
+        """The label as it is learnt, or None. Raises DataError for one of field `name` that cannot be."""
+
+    @abstractmethod
+    def answer(self, x: Mapping[str, Any], y: Any) -> dict[str, Any]:
+        """What is said of an event, which is learnt then."""
+
+    @abstractmethod
+    def scores(self) -> dict[str, float | None]:
+        """Of answers before their events were learnt; the first one is what a bar shows."""
+
+    def to_state(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("learner", "learnt")}
+
+    def right(self) -> int | None:
+        """Predictions that were right; None where there are no classes."""
+        return None
+
+
+class OfClasses(Judge):
+    task = "classify"
+    learner: BSGDClassifier
+
+    def __init__(self, learner: BSGDClassifier, state: Mapping[str, Any] | None = None) -> None:
+        self.n_right = 0
+        super().__init__(learner, state)
+
+    def label(self, name: str, y: Any) -> Any:
+        """A label that a model can keep; whole numbers are integers: pandas writes 1.0 for 1 where some are missing."""
+        if isinstance(y, float) and y.is_integer():
+            y = int(y)
+        if y is not None and not isinstance(y, bool | int | str):
+            raise DataError(f"label {name!r}: found {y!r}, expected a boolean, an integer or a text")
+        if isinstance(y, int) and not -(1 << 63) <= y < 1 << 63:
+            raise DataError(f"label {name!r}: found {str(y)[:40]}, expected an integer of 64 bits")
+        labels = self.learner.labels
+        if y is not None and y not in labels:
+            for known in labels:
+                if str(known) == str(y):  # answers name a label by its text
+                    raise DataError(f"label {name!r}: found {y!r} beside {known!r}, expected one of the two")
+        return y
+
+    def answer(self, x: Mapping[str, Any], y: Any) -> dict[str, Any]:
+        prediction = self.learner.predict_one(x)
+        said = {"prediction": prediction, "probabilities": _by_text(self.learner.predict_proba_one(x))}
+        if y is not None:
+            self.learner.learn_one(x, y)
+            self.learnt += 1
+            self.n_right += prediction == y
+            said["label"] = y
+        return said
+
+    def scores(self) -> dict[str, float | None]:
+        return {"accuracy": self.n_right / self.learnt if self.learnt else None}
+
+    def right(self) -> int:
+        return self.n_right
+
+
+class OfValues(Judge):
+    """mean_absolute_error and r2, from sums; the targets' about their running mean (Welford 1962).
+
+    Nothing is said of the first event, before which nothing is known, and it does not count.
+    """
+
+    task = "regress"
+    learner: BSGDRegressor
+
+    def __init__(self, learner: BSGDRegressor, state: Mapping[str, Any] | None = None) -> None:
+        self.judged, self.mean, self.spread, self.absolute, self.squares = 0, 0.0, 0.0, 0.0, 0.0
+        super().__init__(learner, state)
+
+    def label(self, name: str, y: Any) -> Any:
+        if y is not None and (isinstance(y, bool | str) or not isinstance(y, int | float)):
+            raise DataError(f"label {name!r}: found {y!r}, expected a number")
+        return y
+
+    def answer(self, x: Mapping[str, Any], y: Any) -> dict[str, Any]:
+        prediction = self.learner.predict_one(x) if self.learner.n_seen else None
+        if y is None:
+            return {"prediction": prediction}
+        self.learner.learn_one(x, y)
+        self.learnt += 1
+        if prediction is not None:
+            self._count(y, prediction)
+        return {"prediction": prediction, "label": y}
+
+    def _count(self, y: float, prediction: float) -> None:
+        self.judged += 1
+        apart, error = y - self.mean, prediction - y
+        self.mean += apart / self.judged
+        self.spread += apart * (y - self.mean)
+        self.absolute += abs(error)
+        self.squares += error * error
+
+    def scores(self) -> dict[str, float | None]:
+        if not self.judged:
+            return {"mean_absolute_error": None, "r2": None}
+        r2 = 1 - self.squares / self.spread if self.spread > 0 else None
+        return {"mean_absolute_error": self.absolute / self.judged, "r2": r2}
+
+
+class OfOutliers(Judge):
+    """outliers: the share of events outside before they were learnt. roc_auc: of their scores, where there are two
+    labels: outliers are those of -1 beside 1, else of the rarer one, as `evaluate` has them.
+
+    Scores are counted by label in places of s / (1 + |s|).
+    """
+
+    task = "oneclass"
+    learner: BSGDOneClass
+
+    def __init__(self, learner: BSGDOneClass, state: Mapping[str, Any] | None = None) -> None:
+        self.n_outside = 0
+        self.counts: dict[str, dict[str, int]] = {}  # by a label's text and a place
+        super().__init__(learner, state)
+
+    def label(self, name: str, y: Any) -> Any:
+        if y is not None and not isinstance(y, bool | int | float | str):
+            raise DataError(f"label {name!r}: found {y!r}, expected a boolean, a number or a text")
+        return int(y) if isinstance(y, float) and y.is_integer() else y
+
+    def answer(self, x: Mapping[str, Any], y: Any) -> dict[str, Any]:
+        score = self.learner.score_one(x)
+        self.learner.learn_one(x)
+        self.learnt += 1
+        self.n_outside += score > 0
+        said: dict[str, Any] = {"prediction": OUTLIER if score > 0 else INLIER, "score": score}
+        if y is None:
+            return said
+        if len(self.counts) < 3:  # a third label says that these are no two; nothing is counted from there on
+            counts, place = self.counts.setdefault(str(y), {}), str(_place(score))
+            counts[place] = counts.get(place, 0) + 1
+        return said | {"label": y}
+
+    def scores(self) -> dict[str, float | None]:
+        share = self.n_outside / self.learnt if self.learnt else None
+        return {"outliers": share} | ({"roc_auc": self._roc_auc()} if self.counts else {})
+
+    def _roc_auc(self) -> float | None:
+        if len(self.counts) != 2:
+            return None
+        sizes = {label: sum(counts.values()) for label, counts in self.counts.items()}
+        signs = {str(OUTLIER), str(INLIER)} == set(sizes)
+        outlier = str(OUTLIER) if signs else min(sorted(sizes), key=sizes.__getitem__)
+        found = ScoreCounts()
+        for label, counts in self.counts.items():
+            places = np.repeat([int(place) for place in counts], list(counts.values()))
+            found.add(np.full(len(places), label == outlier), places.astype(np.float64))
+        return found.roc_auc()
+
+
+def _place(score: float) -> int:
+    return round(PLACES * score / (1 + abs(score)))
+
+
+def _by_text(probabilities: dict[Any, float]) -> dict[str, float]:
+    return {str(label): round(p, 6) for label, p in probabilities.items()}
+
+
+JUDGES: dict[str, type[Judge]] = {judge.task: judge for judge in (OfClasses, OfValues, OfOutliers)}

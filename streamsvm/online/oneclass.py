@@ -1,0 +1,97 @@
+"""river's door to outliers on a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.scaling import Scaling
+from streamsvm.models import BudgetModel
+from streamsvm.online.door import MOST_FEATURES, BudgetDoor
+from streamsvm.tasks.oneclass import NU, OneClass
+
+try:
+    from river.base import AnomalyDetector
+except ImportError:  # river before 0.23
+    from river.anomaly.base import AnomalyDetector  # type: ignore[no-redef]
+
+_INLIER = np.ones(1)
+
+
+class BSGDOneClass(BudgetDoor, AnomalyDetector):
+    """One-class SVM on a budget of support vectors, learnt online by stochastic gradient descent.
+
+    Minimises 1/2 |w|^2 - nu rho + mean max(0, rho - w'phi(x)) (Schoelkopf et al. 2001) in steps of 1 / t. An event
+    outside, w'phi(x) < rho, becomes a support vector and lowers rho by (1 - nu) / t, any other one raises it by nu / t
+    (Kivinen, Smola and Williamson 2004): so a share nu of the events is outside in the long run. Budget, merging and
+    features are those of `BSGDClassifier`. There is no lambda: it would scale w and rho alike.
+
+    Parameters
+    ----------
+    nu
+        Share of the events that are outside; above 0, at most 1.
+    gamma, kernel, degree, coef0, budget, merge, strategy, max_features, kernel_params
+        As in `BSGDClassifier`.
+
+    Examples
+    --------
+    >>> import random
+    >>> from streamsvm.online import BSGDOneClass
+    >>> rng, model = random.Random(0), BSGDOneClass(nu=0.1, budget=50)
+    >>> for _ in range(1000):
+    ...     model.learn_one({"a": rng.gauss(0, 1), "b": rng.gauss(0, 1)})
+    >>> model.score_one({"a": 5.0, "b": 5.0}) > 0 > model.score_one({"a": 0.0, "b": 0.1})
+    True
+    """
+
+    task = "oneclass"
+
+    def __init__(
+        self,
+        nu: float = NU,
+        gamma: float | str = "scale",
+        kernel: str = "rbf",
+        degree: int = 3,
+        coef0: float = 0.0,
+        budget: int = 500,
+        merge: int = 3,
+        strategy: str | None = None,
+        max_features: int = MOST_FEATURES,
+        kernel_params: dict[str, Any] | None = None,
+    ) -> None:
+        self.nu, self.gamma, self.kernel, self.degree, self.coef0 = nu, gamma, kernel, degree, coef0
+        self.budget, self.merge, self.strategy = budget, merge, strategy
+        self.max_features, self.kernel_params = max_features, kernel_params
+        self._begin({"max_features": 1}, 1)
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {"nu": 0.1, "budget": 20}
+
+    def learn_one(self, x: Mapping[Any, Any]) -> None:
+        """One step for the event x. Raises DataError, a ValueError, and learns nothing, for a bad one."""
+        row = self._row(x, grow=True)
+        _, W, F = self._meet(row)
+        self._learner.learn_one(row, W, F, _INLIER)
+        self._learnt(row[None])
+
+    def score_one(self, x: Mapping[Any, Any]) -> float:
+        """1 - w'phi(x) / rho: above 0 of events outside, 1 far from all support vectors; 0 before rho is known."""
+        decision = float(self._meet(self._row(x, grow=False))[0][0])
+        rho = self.rho
+        return -decision / rho if rho > 0 else 0.0
+
+    @property
+    def rho(self) -> float:
+        return -float(self._learner.coefficients()[1][0])
+
+    def to_model(self, scaling: Scaling | None = None, **more: Any) -> BudgetModel:
+        """The model as `fit` writes it, with all that learning needs to go on; and what a caller wants kept beside."""
+        return self._model(np.array(OneClass.own_classes), scaling, more)
+
+    @classmethod
+    def from_model(cls, model: BudgetModel) -> BSGDOneClass:
+        """A learner that goes on where `to_model` left off, bit by bit."""
+        return cls._resumed(model)[0]

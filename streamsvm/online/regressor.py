@@ -1,0 +1,176 @@
+"""river's door to regression on a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from itertools import pairwise
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from river import base
+
+from streamsvm.data.scaling import Scaling
+from streamsvm.errors import DataError
+from streamsvm.models import BudgetModel
+from streamsvm.online.columns import LARGEST
+from streamsvm.online.door import MOST_FEATURES, BudgetDoor, is_doubled
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
+    """Kernel regression on a budget of support vectors, learnt online by stochastic gradient descent.
+
+    Minimises lambda/2 |w|^2 + mean max(0, |y - f(x)| - epsilon) in implicit steps of at most 1 / (lambda (t + 2 /
+    lambda)): each ends where the event's loss is 0 (Kulis and Bartlett 2010). Targets may be of any scale: f is their
+    running mean plus what is learnt in units of their running standard deviation, both measured anew whenever the
+    number of events has doubled. Budget, merging and features are those of `BSGDClassifier`; support vectors merge
+    with those whose coefficients have the same sign.
+
+    Parameters
+    ----------
+    lam
+        lambda, above 0, of targets in units of their standard deviation.
+    epsilon
+        Largest error without a loss, in units of the targets' standard deviation.
+    gamma, kernel, degree, coef0, budget, merge, strategy, average, max_features, kernel_params
+        As in `BSGDClassifier`.
+    bias
+        Learn a constant too, beside the mean of the targets, regularised like the rest. On streams that begin it
+        takes half of every step, and answers are worse for long.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics, preprocessing
+    >>> from streamsvm.online import BSGDRegressor
+    >>> model = preprocessing.StandardScaler() | BSGDRegressor(budget=100)
+    >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
+    MAE: 0.379386
+    """
+
+    task = "regress"
+
+    def __init__(
+        self,
+        lam: float = 1e-3,
+        epsilon: float = 0.1,
+        gamma: float | str = "scale",
+        kernel: str = "rbf",
+        degree: int = 3,
+        coef0: float = 0.0,
+        budget: int = 500,
+        merge: int = 3,
+        strategy: str | None = None,
+        bias: bool = False,
+        average: bool = False,
+        max_features: int = MOST_FEATURES,
+        kernel_params: dict[str, Any] | None = None,
+    ) -> None:
+        self.lam, self.epsilon, self.gamma, self.kernel = lam, epsilon, gamma, kernel
+        self.degree, self.coef0, self.budget, self.merge = degree, coef0, budget, merge
+        self.strategy, self.bias, self.average = strategy, bias, average
+        self.max_features, self.kernel_params = max_features, kernel_params
+        self._begin({"max_features": 1}, 1)
+        self._targets = Running()
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {"budget": 20}
+
+    def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
+        """One step for the event x with target y. Raises DataError, a ValueError, and learns nothing, for a bad one."""
+        target = np.array([number(y)])
+        row = self._row(x, grow=True)
+        self._see(target)
+        _, W, F = self._meet(row)
+        self._learner.learn_one(row, W, F, target)
+        self._learnt(row[None])
+
+    def predict_one(self, x: Mapping[Any, Any]) -> float:
+        """The value, 0 before the first event is learnt."""
+        return float(self._meet(self._row(x, grow=False))[0][0])
+
+    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
+        """One step for each row, in order: the same model as `learn_one` row by row, to rounding."""
+        targets = np.array([number(value) for value in y.tolist()])
+        if len(targets) != len(X):
+            raise DataError(f"found {len(targets)} targets, expected one for each of {len(X)} rows")
+        rows = self._columns.matrix(X, grow=True)
+        self._make_room()
+        cuts = {0, len(targets)}  # where units or gamma change
+        for i in range(len(targets)):
+            cuts |= {i} if is_doubled(self.n_seen + i) or is_doubled(self.n_seen + i + 1) else set()
+        if not self._targets.squares:
+            cuts |= set(np.flatnonzero(np.diff(targets, prepend=self._targets.mean))[:2].tolist())
+        for start, stop in pairwise(sorted(cuts)):
+            here = slice(start, stop)
+            self._see(targets[here])
+            self._learner.learn(rows.take(here), targets[here, None])
+            self._learnt(rows.take(here).dense())
+
+    def predict_many(self, X: pd.DataFrame) -> pd.Series:
+        """Values of the rows, those of `predict_one`: columns may be far from 0, where products of blocks cancel."""
+        import pandas as pd
+
+        rows = self._columns.matrix(X, grow=False).dense()
+        values = [float(self._learner.decide_one(row)[0][0]) for row in rows]
+        return pd.Series(values, index=X.index, dtype=np.float64)
+
+    def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
+        """Raises DataError for an event that would not be learnt: a feature or the target is no number."""
+        super().check(x)
+        if y is not None:
+            number(y)
+
+    def to_model(self, scaling: Scaling | None = None, **more: Any) -> BudgetModel:
+        """The model as `fit` writes it, with all that learning needs to go on; and what a caller wants kept beside."""
+        return self._model(np.empty(0), scaling, {"targets": vars(self._targets)} | more)
+
+    @classmethod
+    def from_model(cls, model: BudgetModel) -> BSGDRegressor:
+        """A learner that goes on where `to_model` left off, bit by bit; or where a fit ended."""
+        learner, stream = cls._resumed(model)
+        origin, unit = learner._learner.units.tolist()
+        fitted = {"n": learner.n_seen, "mean": origin, "squares": learner.n_seen * unit**2}
+        learner._targets = Running(**stream.get("targets", fitted))
+        return learner
+
+    def _see(self, targets: np.ndarray) -> None:
+        """Targets that are about to be learnt: units are measured by the first of them, too."""
+        first, *more = targets.tolist()
+        had_none = not self._targets.squares
+        self._targets.see(first)
+        if is_doubled(self.n_seen + 1) or (had_none and self._targets.squares):
+            self._learner.set_units(self._targets.mean, self._targets.spread or 1.0)
+            self._met = None
+        for y in more:
+            self._targets.see(y)
+
+
+class Running:
+    """Mean and spread of numbers seen one by one (Welford 1962)."""
+
+    def __init__(self, n: int = 0, mean: float = 0.0, squares: float = 0.0) -> None:
+        self.n, self.mean, self.squares = n, mean, squares
+
+    def see(self, y: float) -> None:
+        self.n += 1
+        apart = y - self.mean
+        self.mean += apart / self.n
+        self.squares += apart * (y - self.mean)
+
+    @property
+    def spread(self) -> float:
+        """Their standard deviation; 0 of none."""
+        return float(np.sqrt(self.squares / self.n)) if self.n else 0.0
+
+
+def number(y: Any) -> float:
+    """A target. Raises DataError."""
+    is_number: Any = isinstance(y, Real | Decimal | np.number)
+    if is_number and abs(y) < LARGEST:  # so NaN is none
+        return float(y)
+    raise DataError(f"found target {str(y)[:40]!r}, expected a finite number below {LARGEST:.0e}")
