@@ -25,7 +25,7 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import MiB, free_bytes
 from streamsvm.runs.phases import SEARCH, usage_so_far
 from streamsvm.solvers.catalogue import fit_class
-from streamsvm.tasks import task_of
+from streamsvm.tasks import task_for
 from streamsvm.train import Run, as_chosen, plan, planned, train_in_memory, with_task
 from streamsvm.training.choices import DENSE
 from streamsvm.training.drawn import folds_of
@@ -218,7 +218,8 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
     start_s: what a process takes to be ready.
     """
     limit, until = config.memory_limit or free_bytes(), time.perf_counter() + seconds
-    here = {"workers": None, "scheduler": None, "memory_limit": None}  # pilots are small: SAMPLE_SHARE
+    here: dict[str, Any] = {"workers": None, "scheduler": None, "memory_limit": None}  # SAMPLE_SHARE is less
+    here |= {"holdout": 0, "interval": None}  # pilots are small
     config = with_task(config, store).model_copy(update=here)
     most_bytes, sample, choice = SAMPLE_SHARE * limit, config.search.sample, None
     most = int(min(most_bytes, SAMPLE_BYTES_S * max(seconds, 1.0)) / (store.nbytes / store.n))
@@ -237,7 +238,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
             break
         if time.perf_counter() + grown(seen, took, following, growth.steepest) > until:
             break
-    task = task_of(str(config.task))
+    task = task_for(config)
     k = len(store.classes.values) if task.has_classes else 0
     loading = min(max(first.total_s - again.total_s, 0.0), MOST_LOADING_S)
     return Costs(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -85,7 +84,8 @@ class Planned(Event):
 class Progress(Event):
     """How far a phase is; total is None where it is not known, and `done == total` ends the phase.
 
-    Where one thing converges, done is the share of the way that is behind it: see `Approach`. rows_s: rows a second.
+    Where one thing converges, done is the share of the way that is behind it: see `progress.approach`. rows_s: rows a
+    second.
     """
 
     kind: ClassVar[str] = "progress"
@@ -210,6 +210,20 @@ class Compressed(Event):
     ranks: Sequence[Any] | None
     hss_ranks: Sequence[Any] | None
     facts: Facts = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HeldOut(Event):
+    """What a model answers to rows that it did not learn numbers from: points, some [label, answer]; rows: all of them.
+
+    level, half_width: of intervals about answers, where the rows tell of them.
+    """
+
+    kind: ClassVar[str] = "held-out"
+    rows: int
+    points: Sequence[Any]
+    level: float | None = None
+    half_width: float | None = None
 
 
 @dataclass(frozen=True)
@@ -343,53 +357,3 @@ class _Heard(Events):
 
 
 heard = _Heard(warn)
-
-
-class Approach:
-    """How far a number that falls about geometrically, a violation or a gap, is on its way from the first to `tol`.
-
-    In [0, 0.999], and it never falls: the number may rise in between, and its end is told by others.
-    """
-
-    def __init__(self, tol: float) -> None:
-        self._tol, self._first, self._share = tol, math.nan, 0.0
-
-    def __call__(self, value: float) -> float:
-        if math.isnan(self._first) and self._tol < value < math.inf:
-            self._first = value
-        if 0 < value <= self._first:
-            share = math.log(self._first / value) / math.log(self._first / self._tol)
-            self._share = max(self._share, min(share, 0.999))
-        return self._share
-
-
-class Approaches:
-    """The same for problems that are solved one after the other: those behind it, and the share of the one at hand."""
-
-    def __init__(self, tol: float) -> None:
-        self._tol, self._problem, self._approach = tol, -1, Approach(tol)
-
-    def __call__(self, problem: int, value: float) -> float:
-        if problem != self._problem:
-            self._problem, self._approach = problem, Approach(self._tol)
-        return problem + self._approach(value)
-
-
-class Rounds:
-    """Tells of problems that are solved one after the other by rounds: each round, and how far they all are.
-
-    facts: the fields of a `Round`, `violation` among them; tol is where it ends.
-    """
-
-    def __init__(self, events: Events, phase: Phase, total: int, tol: float) -> None:
-        self._events, self._phase, self._total = events, phase, total
-        self._done = Approaches(tol)
-
-    def __call__(self, problem: int, facts: Mapping[str, Any]) -> None:
-        done = self._done(problem, facts["violation"])
-        self._events(Round(self._phase, problem, **facts))
-        shown = {name: facts[name] for name in ("round", "violation", "gap") if name in facts}
-        self._events.progress(self._phase, done, self._total, **shown)
-
-    def end(self) -> None:
-        self._events.progress(self._phase, float(self._total), self._total)

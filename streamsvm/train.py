@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -22,7 +21,6 @@ from streamsvm.data.sketch import sketched
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Event, Events, Planned, Progress, Record, Warned, heard, ignore
-from streamsvm.models.calibration import Calibration, require_classes
 from streamsvm.models.files import load_model, read_attrs
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.parallel.memory import free_bytes
@@ -32,11 +30,14 @@ from streamsvm.runs.directory import end_with, recorded
 from streamsvm.runs.phases import Phases, used_s, whole_command
 from streamsvm.solvers.catalogue import fit_class, renamed
 from streamsvm.storage.atomic import whole_file
+from streamsvm.storage.paths import Place, place_of, remove_tree
 from streamsvm.tasks import default_task, task_of
 from streamsvm.training.base import Context, Fit, Learned, PathFit, Report, Solution
 from streamsvm.training.choices import with_choices
 from streamsvm.training.drafts import Draft, opened_draft
-from streamsvm.training.prepare import prepare, require_holdout
+from streamsvm.training.held_out import require_holdout, rows_of_intervals
+from streamsvm.training.prepare import prepare
+from streamsvm.training.thresholds import Decided
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
@@ -54,8 +55,8 @@ class Run:
     """
 
     events: Events = ignore
-    model_path: Path | None = None
-    run_dir: Path | None = None
+    model_path: Place | None = None
+    run_dir: Place | None = None
     resume: bool = False
     performance_report: Path | None = None
     Cs: tuple[float, ...] = ()
@@ -66,8 +67,8 @@ def train(
     store: Store,
     config: FitConfig,
     *,
-    model_path: Path,
-    run_dir: Path | None = None,
+    model_path: Place,
+    run_dir: Place | None = None,
     resume: bool = False,
     performance_report: Path | None = None,
     events: Events = heard,
@@ -79,7 +80,7 @@ def train(
         run = Run(events, model_path, run_dir, resume, performance_report, until=until)
         [(model, report)] = learned(store, config, run)
         if run_dir is not None:
-            shutil.rmtree(run_dir / ROWS, ignore_errors=True)
+            remove_tree(run_dir / ROWS)
         report |= {"model": str(model_path)}
         if config.search.chosen:
             report["config"] = _write_config(model, model_path, events)
@@ -89,7 +90,7 @@ def train(
         return report
 
 
-def _write_config(model: Learned, model_path: Path, events: Events) -> str | None:
+def _write_config(model: Learned, model_path: Place, events: Events) -> str | None:
     """What was chosen, next to the model: a configuration that repeats the fit. Another's file is not replaced."""
     path, mark = model_path.with_suffix(".fit.toml"), f"{CONFIG_MARK} of {model_path.name}:"
     if path.exists() and not path.read_bytes().startswith(mark.encode()):
@@ -117,7 +118,7 @@ def end_of(config: FitConfig, used_s: float = 0.0) -> float | None:
 
 
 def graph_of(
-    store: Store | str | Path, config: FitConfig | Mapping[str, Any], folder: str | Path | None = None
+    store: Store | str | Place, config: FitConfig | Mapping[str, Any], folder: str | Place | None = None
 ) -> Delayed:
     """The model of an early fit as a lazy dask graph: for `dask.compute`, `dask.visualize` and `client.compute`.
 
@@ -150,10 +151,12 @@ def graph_of(
     for option, value in (("workers", config.workers), ("scheduler", config.scheduler)):
         if value is not None:
             raise ConfigError(f"{option} is {value}: a graph is computed where you send it; leave it out")
-    if config.probability.method is not None:
-        raise ConfigError("probability.method: a graph is of one fit, and probabilities take several")
+    if config.n_folds:
+        raise ConfigError(
+            "probability: a graph is of one fit, and probabilities or a threshold of folds take several"
+        )
     with planned(store, with_task(config, store)) as fit:
-        return early_graph(fit, None if folder is None else Path(folder))
+        return early_graph(fit, None if folder is None else place_of(folder))
 
 
 def train_path(
@@ -169,11 +172,12 @@ def plan(store: Store, config: FitConfig) -> dict[str, Any]:
     guessed: what of it rests on some of the rows, or on none; where everything is known it is left out.
     """
     store = sketched(store)
-    require_holdout(store, config.holdout)
-    config = with_task(config, store).model_copy(update={"holdout": 0})  # rows here and there, of all chunks
+    require_holdout(store, config.holdout if config.interval is None else rows_of_intervals(store, config))
+    folds = {"folds": config.n_folds} if config.n_folds else {}
+    in_place = {"holdout": 0, "interval": None}  # rows here and there, of all chunks
+    config = with_task(config, store).model_copy(update=in_place)
     with planned(store, config, chooses=False) as fit:
-        found = fit.plan() | ({"folds": config.probability.folds} if config.probability.method else {})
-        return found | ({"guessed": "; ".join(store.guessed)} if store.guessed else {})
+        return fit.plan() | folds | ({"guessed": "; ".join(store.guessed)} if store.guessed else {})
 
 
 def learned(store: Store, config: FitConfig, run: Run) -> list[tuple[Learned, Report]]:
@@ -183,14 +187,18 @@ def learned(store: Store, config: FitConfig, run: Run) -> list[tuple[Learned, Re
     phase = Phases()
     with compiling_told(run.events):
         chooses = bool(config.search.chosen)
-        calibrations = [] if chooses else _calibrations(store, config, run, phase)
+        by_folds = [] if chooses else _by_folds(store, _asking_folds(config), run, phase)
         with planned(store, config, run, phase) as fit, opened_draft(run.model_path, phase) as draft:
             if chooses:  # once for all folds, as what is chosen costs more than a fit
-                calibrations = _calibrations(fit.store, as_chosen(fit.config), run, phase)
+                by_folds = _by_folds(fit.store, as_chosen(_asking_folds(fit.config)), run, phase)
             if run.run_dir is not None:
                 run.events(Planned(fit.kernel.to_attrs(), fit.scaling.kind, fit.plan()))
             solutions = _solved(fit, draft, run.Cs)
-            found = [fit.certified(*pair) for pair in zip_longest(solutions, calibrations)]
+            told = store if not chooses else fit.store
+            found = [
+                fit.certified(solution, _of_parts(decided, solution.model, told, fit))
+                for solution, decided in zip_longest(solutions, by_folds)
+            ]
             for model, _ in found:
                 draft.save(model)
             return [(model, report | phase.report()) for model, report in found]
@@ -228,9 +236,18 @@ def _solved(fit: Fit, draft: Draft, Cs: Sequence[float]) -> list[Solution]:
     return fit.path(Cs)
 
 
-def _calibrations(store: Store, config: FitConfig, run: Run, phase: Phases) -> list[Calibration]:
+def _asking_folds(config: FitConfig) -> FitConfig:
+    """The configuration without a threshold where rows that are kept out choose it."""
+    if not config.holdout:
+        return config
+    return config.model_copy(
+        update={"probability": config.probability.model_copy(update={"threshold": None})}
+    )
+
+
+def _by_folds(store: Store, config: FitConfig, run: Run, phase: Phases) -> list[Decided]:
     """Of each model that is to come, from folds that are learned by the same recipe; none where nobody asks."""
-    if config.probability.method is None:
+    if not config.probability.is_asked:
         return []
     from streamsvm.training.probabilities import cross_validated
 
@@ -241,7 +258,17 @@ def _calibrations(store: Store, config: FitConfig, run: Run, phase: Phases) -> l
         )
 
 
-def _of_fold(run: Run, config: FitConfig, rows: Store, folder: Path) -> list[Learned]:
+def _of_parts(decided: Decided | None, model: Learned, store: Store, fit: Fit) -> Decided | None:
+    """What folds of a store decided, for the parts of a model where it has such."""
+    if decided is None:
+        return None
+    from streamsvm.training.probabilities import by_parts
+
+    with fit.phase("folds"):
+        return by_parts(decided, model, store, fit.engine, seed=fit.config.seed)
+
+
+def _of_fold(run: Run, config: FitConfig, rows: Store, folder: Place) -> list[Learned]:
     """The models of a fold's rows, kept where those of the run are, and so is what is needed to go on."""
     events = progress_of(run.events)
     if run.model_path is None:
@@ -273,8 +300,11 @@ def with_task(config: FitConfig, store: Store) -> FitConfig:
     task = config.task or default_task(config.solver, has_queries=store.has_qid)
     if config.task is None and not config.positive and task_of(task).has_classes and store.has_y:
         _require_labels(store)
-    if config.probability.method is not None:
-        require_classes(task)
+    if config.probability.is_asked:
+        from streamsvm.training.probabilities import require_asked
+
+        known = config.probability.threshold is None or config.positive or not store.has_y
+        require_asked(config.probability, task, 2 if known else len(store.classes.values))
     return config.model_copy(update={"task": task})
 
 
@@ -289,7 +319,7 @@ def _require_labels(store: Store) -> None:
         )
 
 
-def is_made_by(model_path: Path, store: Store, configs: Iterable[FitConfig]) -> bool:
+def is_made_by(model_path: Place, store: Store, configs: Iterable[FitConfig]) -> bool:
     """Whether one of these configurations made the model at `model_path` from this store, wherever it ran.
 
     So a run that was killed between its model and its end goes on, and another's model is not lost to it.
@@ -306,13 +336,14 @@ def is_made_by(model_path: Path, store: Store, configs: Iterable[FitConfig]) -> 
 
 
 def without_probabilities(config: FitConfig) -> FitConfig:
-    """The configuration without probabilities, of the fits that make them."""
-    return config.model_copy(update={"probability": ProbabilityConfig()})
+    """The configuration without probabilities and intervals: of the fits that make them, and of those of folds."""
+    return config.model_copy(update={"probability": ProbabilityConfig(), "interval": None})
 
 
 def as_chosen(config: FitConfig) -> FitConfig:
     """The configuration of fits that repeat what was chosen, on other rows."""
-    return config.model_copy(update={"holdout": 0, "rows": None, "search": SearchConfig(options=())})
+    own = {"holdout": 0, "interval": None, "rows": None, "search": SearchConfig(options=())}
+    return config.model_copy(update=own)
 
 
 def progress_of(events: Events) -> Events:

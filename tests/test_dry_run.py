@@ -122,7 +122,7 @@ def test_beyond_the_division_all_grows_with_the_rows():
         {"dcsvm": {"early": True, "levels": 2}},
         {"dcsvm": {"levels": 1}},
         {"solver": "alfpgm"},
-        {"solver": "bsgd", "bsgd": {"budget": 50}},
+        {"solver": "bsgd", "bsgd": {"budget": 50}, "holdout": N // 2},
         {"solver": "cutting-plane", "kernel": {"name": "linear"}},
         {"solver": "admm-hss", "hss": {"iterations": 5}},
     ],

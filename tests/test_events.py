@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsvm.events import Approach, Events, Phase, Progress, Round, Rounds
-from streamsvm.runs import records
-from streamsvm.runs.records import JsonLines
+from streamsvm.events import Events, Phase, Progress, Round
+from streamsvm.progress.approach import Approach, Rounds
+from streamsvm.runs import lines as growing
+from streamsvm.runs.lines import JsonLines
 
 
 def lines(path):
@@ -23,7 +24,7 @@ def lines(path):
 @pytest.mark.parametrize("torn", ["", '{"event": "ro', '{"event": "round"}', "x" * 200])
 @pytest.mark.parametrize("before", ["", '{"event": "a"}\n{"event": "b"}\n'])
 def test_a_torn_last_line_is_removed(tmp_path, monkeypatch, before, torn):
-    monkeypatch.setattr(records, "BLOCK", 16)
+    monkeypatch.setattr(growing, "BLOCK", 16)
     path = tmp_path / "events.jsonl"
     path.write_text(before + torn)
     log = JsonLines(path)

@@ -1,4 +1,7 @@
-"""ALFPGM over a store: LIBSVM's problem of each pair of classes, or epsilon regression, with rows in memory."""
+"""ALFPGM over a store: LIBSVM's problem of each pair of classes, or epsilon regression.
+
+Rows are in memory where they fit; else products are made where tasks keep or read them.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,20 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
+from streamsvm.data.gather import gather
+from streamsvm.data.regroup import Groups, Neighbours
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import StoreSamples
 from streamsvm.errors import DataError
-from streamsvm.events import Phase, Rounds
+from streamsvm.events import Phase
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.inner import Precomputed
-from streamsvm.parallel.memory import require_memory
+from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.memory import MiB, fits_memory, require_memory
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, dual_of
+from streamsvm.problems.streamed import NEAR_BYTES, StreamedDual
+from streamsvm.progress.approach import Rounds
 from streamsvm.solvers import blockws
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
 from streamsvm.solvers.loop import is_late, run
@@ -31,6 +39,10 @@ from streamsvm.training.growth import Growth
 from streamsvm.training.prepare import Prepared
 
 ROW_BYTES = 300  # solver vectors of one row
+PART_BYTES = 8 * MiB  # of rows that are read, held and multiplied together where not all are in memory
+TASK_COPIES = 3  # of a part's rows that a task makes
+BLOCK_COPIES = 6  # of the rows of a working set and its candidates
+VALUE_BYTES = 12  # of a working set's matrix: float32, and float64 of `fpg`
 HASTY_ROWS = 500  # of a problem that is begun when time is up
 OnStep = Callable[[Any, DualQP], None]
 
@@ -61,7 +73,6 @@ class ALFPGMFit(Fit):
     """The subproblems of its task, side by side or one after the other."""
 
     growth = _Growth(spread=("solve",))
-    has_bias = True
 
     def __init__(self, prepared: Prepared, context: Context) -> None:
         super().__init__(prepared, context)
@@ -89,13 +100,33 @@ class ALFPGMFit(Fit):
             "vector_bytes": store.n * ROW_BYTES,
             "cache_bytes": config.cache_size,
         }
-        what = "the rows in memory, which solver alfpgm needs and dcsvm does not"
+        given = isinstance(self.kernel, Precomputed)
+        streamed = self.bytes | {"rows_bytes": self._task_bytes(), "cache_bytes": 0}
+        smaller = sum(self.bytes.values()) <= sum(streamed.values())
+        self.in_memory = given or smaller or fits_memory(config.memory_limit, sum(self.bytes.values()))
+        if not self.in_memory:
+            self.bytes = streamed
+        what = "the kernel matrix in memory" if given else "solver alfpgm, which holds vectors of all rows"
         require_memory(config.memory_limit, sum(self.bytes.values()), what)
+
+    def _task_bytes(self) -> int:
+        """Of the parts that tasks of this process read, and of a working set with its candidates."""
+        options, row = self.config.alfpgm, self.samples.nbytes / self.store.n
+        block, candidates = 4 * options.pairs, options.min_alpha_check or self.store.n
+        part = max(PART_BYTES, row * max(stop - start for start, stop in self.samples.blocks()))
+        parts = self.engine.threads * TASK_COPIES * part if self.engine.is_local else NEAR_BYTES
+        values = VALUE_BYTES * block**2 + 4 * options.pairs * candidates
+        return int(parts + values + BLOCK_COPIES * (block + candidates) * row)
+
+    @property
+    def has_bias(self) -> bool:
+        return True
 
     def plan(self) -> dict[str, Any]:
         """Memory, and how many problems."""
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
-        return self.bytes | facts | {"problems": self.task.n_subproblems(len(self.classes))}
+        problems = self.task.n_subproblems(len(self.classes))
+        return self.bytes | facts | {"in_memory": self.in_memory, "problems": problems}
 
     @classmethod
     def shares_folds(cls, n: int, config: FitConfig) -> bool:
@@ -103,18 +134,23 @@ class ALFPGMFit(Fit):
 
     @property
     def breaks_ties(self) -> bool:
-        return self.config.alfpgm.break_ties
+        return self.config.alfpgm.break_ties or not self.task.in_pairs
 
     def solve(self, draft: Draft) -> Solution:
-        with self.phase("read"):
-            rows = self.samples.load().rows
+        if self.in_memory:
+            with self.phase("read"):
+                rows = self.samples.load().rows
+            source: _Source = _InMemory(rows, self.engine.threads, self.config.cache_size)
+            take = partial(self.kernel.support, rows)
+        else:
+            source = _Streamed(Neighbours(self.samples, PART_BYTES), self.engine)
+            take = partial(gather, self.samples, engine=self.engine)
         parts = list(self.task.subproblems(self.targets))
-        solved, facts = self._solved(rows, parts)
-        alpha = np.zeros((len(rows), self.task.coefficients(len(self.classes))))
+        solved, facts = self._solved(source, parts)
+        alpha = np.zeros((self.store.n, self.task.coefficients(len(self.classes))))
         for part, found in zip(parts, solved, strict=True):
             alpha[part.places] = found
         intercept = np.array([f.intercept for f in facts])
-        take = partial(self.kernel.support, rows)
         model = model_of_duals(self, alpha, intercept, take, break_ties=self.breaks_ties)
         worst, late = max(f.violation for f in facts), any(f.late for f in facts)
         rounds, tol = [f.rounds for f in facts], self.config.tol
@@ -131,7 +167,7 @@ class ALFPGMFit(Fit):
             late=late,
         )
 
-    def _solved(self, rows: Rows, parts: list[Subproblem]) -> tuple[list[np.ndarray], list[Facts]]:
+    def _solved(self, source: _Source, parts: list[Subproblem]) -> tuple[list[np.ndarray], list[Facts]]:
         """Variables and facts of all subproblems, those of a checkpoint first."""
         alphas, facts = [], []
         duals = [_Dual(self.kernel, part, self.upper[part.ids]) for part in parts]
@@ -153,7 +189,7 @@ class ALFPGMFit(Fit):
             self.checkpoints.offer(partial(so_far, state), last=len(facts) == len(duals))
 
         with self.phase("solve"), self.engine.serial_blas():
-            for alpha, found in self._solutions(rows, duals[done:], running, keep):
+            for alpha, found in self._solutions(source, duals[done:], running, keep):
                 alphas.append(alpha)
                 facts.append(found)
                 keep()
@@ -161,17 +197,17 @@ class ALFPGMFit(Fit):
 
     def _solutions(
         self,
-        rows: Rows,
+        source: _Source,
         duals: Sequence[_Dual],
         running: dict[str, np.ndarray],
         keep: Callable[..., None],
     ) -> Iterator[tuple[np.ndarray, Facts]]:
-        """Few problems one after the other in this process, each on all threads; many side by side."""
-        cache_bytes, slots = self.config.cache_size, self.engine.slots
+        """Few problems one after the other, each on all threads; many side by side, where rows are in memory."""
+        slots = self.engine.slots
         solve = _Solve(self.solver, self.config.alfpgm.max_iter or math.inf, self.until)
-        if len(duals) >= 4 * slots and not running:
-            alone = partial(_solve_alone, solve, cache_bytes // self.engine.worker_memory()[1])
-            shared = (self.engine.share(rows),)
+        if isinstance(source, _InMemory) and len(duals) >= 4 * slots and not running:
+            alone = partial(_solve_alone, solve, source.cache_bytes // self.engine.worker_memory()[1])
+            shared = (self.engine.share(source.rows),)
             yield from self.engine.map(
                 alone, duals, shared=shared, window=16 * slots, phase="pairs", events=self.events
             )
@@ -187,7 +223,7 @@ class ALFPGMFit(Fit):
 
             start = ALFPGMState.from_arrays(running) if running else None
             running = {}
-            yield solve(rows, dual, self.engine.threads, cache_bytes, start, on_step)
+            yield solve(source, dual, start, on_step)
         rounds.end()
 
 
@@ -198,17 +234,6 @@ class _Dual(Weighed):
     kernel: Kernel
     part: Subproblem
     upper: np.ndarray
-
-    def __call__(self, rows: Rows, threads: int, cache_bytes: int) -> DualQP:
-        ids = self.part.ids
-        own = rows if len(ids) == len(rows) else rows.take(ids)
-
-        def of_rows(y: np.ndarray) -> KernelDual | MatrixDual:
-            if isinstance(self.kernel, Precomputed):
-                return MatrixDual(own.dense()[:, ids], y, self.upper, threads)
-            return KernelDual(self.kernel, own, y, self.upper, threads, cache_bytes=cache_bytes)
-
-        return dual_of(self.part, of_rows)
 
     def few(self, most: int) -> np.ndarray:
         """At most so many of its rows, half of each label."""
@@ -223,6 +248,43 @@ class _Dual(Weighed):
 
 
 @dataclass(frozen=True)
+class _InMemory:
+    """Duals of subproblems, of rows in memory."""
+
+    rows: Rows
+    threads: int
+    cache_bytes: int
+
+    def __call__(self, dual: _Dual) -> DualQP:
+        ids, upper, threads = dual.part.ids, dual.upper, self.threads
+        own = self.rows if len(ids) == len(self.rows) else self.rows.take(ids)
+
+        def of_rows(y: np.ndarray) -> KernelDual | MatrixDual:
+            if isinstance(dual.kernel, Precomputed):
+                return MatrixDual(own.dense()[:, ids], y, upper, threads)
+            return KernelDual(dual.kernel, own, y, upper, threads, cache_bytes=self.cache_bytes)
+
+        return dual_of(dual.part, of_rows)
+
+
+@dataclass(frozen=True)
+class _Streamed:
+    """Duals of subproblems, of rows that are read by parts."""
+
+    groups: Groups
+    engine: Engine
+
+    def __call__(self, dual: _Dual) -> DualQP:
+        ids, upper = dual.part.ids, dual.upper
+        return dual_of(
+            dual.part, lambda y: StreamedDual(dual.kernel, self.groups, ids, y, upper, self.engine)
+        )
+
+
+_Source = _InMemory | _Streamed
+
+
+@dataclass(frozen=True)
 class _Solve:
     """How each problem is solved: by few of its rows where time is up before it is begun."""
 
@@ -232,21 +294,19 @@ class _Solve:
 
     def __call__(
         self,
-        rows: Rows,
-        make: _Dual,
-        threads: int,
-        cache_bytes: int,
+        source: _Source,
+        dual: _Dual,
         start: ALFPGMState | None = None,
         on_step: OnStep = lambda state, problem: None,
     ) -> tuple[np.ndarray, Facts]:
         """Its variables and facts; start: where another run has left it."""
         if start is not None or not is_late(self.until):
-            return self._solved(make(rows, threads, cache_bytes), start, on_step)
-        few = make.few(HASTY_ROWS)
-        found, facts = self._solved(make.take(few)(rows, threads, cache_bytes), None, on_step)
-        alpha = np.zeros(len(make.part.y))
-        alpha[make.part.variables(few)] = found
-        return alpha, replace(facts, late=len(few) < len(make.part.ids) or facts.late)
+            return self._solved(source(dual), start, on_step)
+        few = dual.few(HASTY_ROWS)
+        found, facts = self._solved(source(dual.take(few)), None, on_step)
+        alpha = np.zeros(len(dual.part.y))
+        alpha[dual.part.variables(few)] = found
+        return alpha, replace(facts, late=len(few) < len(dual.part.ids) or facts.late)
 
     def _solved(self, dual: DualQP, start: ALFPGMState | None, on_step: OnStep) -> tuple[np.ndarray, Facts]:
         def stop(state: Any) -> bool:
@@ -261,5 +321,5 @@ class _Solve:
         return state.alpha, Facts(state.bias, objective, gap, state.rounds, state.violation, late)
 
 
-def _solve_alone(solve: _Solve, cache_bytes: int, rows: Rows, make: _Dual) -> tuple[np.ndarray, Facts]:
-    return solve(rows, make, 1, cache_bytes)
+def _solve_alone(solve: _Solve, cache_bytes: int, rows: Rows, dual: _Dual) -> tuple[np.ndarray, Facts]:
+    return solve(_InMemory(rows, 1, cache_bytes), dual)

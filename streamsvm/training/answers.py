@@ -99,19 +99,25 @@ class StoredAnswers(Weighed):
     def read(self, start: int, stop: int) -> Asked:
         first, last = np.searchsorted(self.kept_out, (start, stop))
         out = self.kept_out[first:last] - start
-        return self._asked(self.store.labels(start, stop), self.store.weights(start, stop), out)
+        labels = self.store.labels(start, stop) if self.task.reads_labels else np.zeros(stop - start)
+        return self._asked(labels, self.store.weights(start, stop), out)
 
     def take(self, ids: np.ndarray) -> Asked:
         out = np.flatnonzero(np.isin(ids, self.kept_out))
-        return self._asked(self.store.labels_at(ids), self.store.weights_at(ids), out)
+        labels = self.store.labels_at(ids) if self.task.reads_labels else np.zeros(len(ids))
+        return self._asked(labels, self.store.weights_at(ids), out)
 
     def all(self) -> Asked:
         n = self.store.n
         codes, upper = np.empty(n, np.int32), np.empty(n)
-        for start, stop in self.store.label_blocks():
+        common = self.take(np.empty(0, np.int64)).targets
+        linear = None if common.linear is None else np.empty((n, common.linear.shape[1]))
+        for start, stop in self.store.label_blocks() if self.task.reads_labels else self.store.blocks():
             found = self.read(start, stop)
             codes[start:stop], upper[start:stop] = found.targets.codes, found.upper
-        return asked_of(self.task, Targets(self.classes, codes), upper)
+            if linear is not None:
+                linear[start:stop] = found.targets.linear
+        return asked_of(self.task, replace(common, codes=codes, linear=linear), upper)
 
     def times(self, factors: np.ndarray) -> StoredAnswers:
         return replace(self, factors=(*self.factors, factors))
@@ -121,15 +127,15 @@ class StoredAnswers(Weighed):
 
     def _asked(self, labels: np.ndarray, weight: np.ndarray | None, out: np.ndarray) -> Asked:
         """out: places of those that are kept out."""
-        codes = self.coder.codes(labels)
-        first, *more = self.factors
+        targets = self.coder.targets(labels)
+        codes, (first, *more) = targets.codes, self.factors
         upper = first[codes]
         if weight is not None:
             upper *= weight
         for factor in more:
             upper *= factor[codes]
         upper[out] = 0.0
-        return asked_of(self.task, Targets(self.classes, codes), upper)
+        return asked_of(self.task, targets, upper)
 
 
 def asked_of(task: Task, targets: Targets, upper: np.ndarray) -> Asked:
@@ -144,7 +150,8 @@ def answers_of(
 
     targets: as `prepare` has them. Raises ConfigError, DataError.
     """
-    coder = task.coder(store, config) if targets is None and store.reads_labels else None
+    in_parts = store.reads_labels or not task.reads_labels
+    coder = task.coder(store, config) if targets is None and in_parts else None
     if coder is None:
         targets = targets or task.targets(store, config)
         counts = np.bincount(targets.codes, minlength=len(targets.classes))
@@ -154,4 +161,5 @@ def answers_of(
         return HeldAnswers(asked_of(task, targets, config.C * weights)), counts
     store.require_weights()  # now, rather than in the middle of a fit
     factors = class_factors(coder.counts, coder.classes, config.class_weight)
-    return StoredAnswers(store, task, coder, (factors, np.full(len(factors), config.C))), coder.counts
+    factor = np.full(len(factors), config.C if task.reads_labels else 1.0)
+    return StoredAnswers(store, task, coder, (factors, factor)), coder.counts

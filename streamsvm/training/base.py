@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import shutil
+import os
+import secrets
 import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -19,26 +20,30 @@ import numpy as np
 from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ClusterError, ConfigError
-from streamsvm.events import Events, Warned
+from streamsvm.events import Events, HeldOut, Warned
+from streamsvm.metrics import shown
 from streamsvm.models import files
 from streamsvm.models.base import Header
-from streamsvm.models.calibration import Calibration
+from streamsvm.models.intervals import Intervals
 from streamsvm.models.kernel import KernelModel
 from streamsvm.options.search import BALANCED
+from streamsvm.options.wish import Wish
 from streamsvm.parallel.engine import Engine, several
-from streamsvm.runs.checkpoints import ROWS, Checkpoints
+from streamsvm.runs.checkpoints import ROWS, SCRATCH, Checkpoints
 from streamsvm.runs.phases import Phases
 from streamsvm.storage.atomic import storage_errors
-from streamsvm.tasks.base import Targets
-from streamsvm.tasks.pairs import vote
+from streamsvm.storage.paths import Place, URLPath, remove_tree
+from streamsvm.tasks.base import Targets, Units
+from streamsvm.tasks.pairs import joined
 from streamsvm.tasks.scores import Judge
 from streamsvm.training.drafts import Draft
 from streamsvm.training.expected import Expected, of_model
 from streamsvm.training.growth import Growth
 from streamsvm.training.prepare import Prepared
+from streamsvm.training.thresholds import Decided, Told, chosen, unmet, with_threshold
 from streamsvm.training.weights import balanced_weights
 
-REMOVED_TOGETHER = 200  # files, by a task
+REMOVED_TOGETHER = 200  # files of a folder, by a task: their names go with it
 END_S = 1.0  # to write a model, and to end
 LATE = "the time budget ended it; give more"
 Report = dict[str, Any]  # what `fit --json` prints
@@ -71,12 +76,18 @@ class Context:
     until: float | None = None
 
     @cached_property
-    def scratch(self) -> Path:
-        """A folder for files that the fit needs while it runs, in the run directory where there is one."""
-        return Path(tempfile.mkdtemp(prefix="streamsvm-scratch-", dir=self.checkpoints.run_dir))
+    def scratch(self) -> Place:
+        """A folder for files that the fit needs while it runs, in the run directory where there is one.
+
+        This process leaves alone what is far away: where it computes by itself, they are on a disk of this machine.
+        """
+        run_dir = self.checkpoints.run_dir
+        if isinstance(run_dir, URLPath) and not self.engine.is_local:
+            return run_dir / f"{SCRATCH}{secrets.token_hex(8)}"
+        return Path(tempfile.mkdtemp(prefix=SCRATCH, dir=run_dir if isinstance(run_dir, Path) else None))
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Place:
         """For what there is of each row, until the model is there: in the run directory, where there is one."""
         run_dir = self.checkpoints.run_dir
         if run_dir is None:
@@ -94,21 +105,25 @@ class Context:
         run_dir = self.checkpoints.run_dir
         own = [self.scratch] if "scratch" in self.__dict__ else []
         own += [run_dir / ROWS] if run_dir is not None else []
-        files = [str(path) for folder in own for path in folder.rglob("*") if path.is_file()]
+        for far in (folder for folder in own if isinstance(folder, URLPath)):
+            remove_tree(far)  # a thousand objects by a request
+        found = (place for folder in own if isinstance(folder, Path) for place in os.walk(folder))
+        files = [(where, some) for where, _, names in found for some in several(names, REMOVED_TOGETHER)]
         with suppress(ClusterError):  # what is left goes with its folder
-            for _ in self.engine.map(_remove, several(files, REMOVED_TOGETHER)):
+            for _ in self.engine.map(_remove, files):
                 pass
 
     def close(self) -> None:
         """Ends what computed, and removes scratch files."""
         self.engine.close()
         if "scratch" in self.__dict__:
-            shutil.rmtree(self.scratch, ignore_errors=True)
+            remove_tree(self.scratch)
 
 
-def _remove(files: Sequence[str]) -> None:
-    for file in files:
-        Path(file).unlink(missing_ok=True)
+def _remove(files: tuple[str, Sequence[str]]) -> None:
+    folder, names = files
+    for name in names:
+        Path(folder, name).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -136,10 +151,14 @@ class Fit(ABC):
     """One fit of prepared data. Making one plans its memory, and reads nothing. Raises MemoryLimitError."""
 
     growth: ClassVar[Growth] = Growth()
-    has_bias: ClassVar[bool] = False  # its duals keep y'a = 0
     has_budget: ClassVar[bool] = (
         False  # of support vectors or features: dense rows are told no better than sparse ones
     )
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether its duals keep y'a = 0."""
+        return False
 
     def __init__(self, prepared: Prepared, context: Context) -> None:
         self.prepared, self.context = prepared, context
@@ -162,13 +181,20 @@ class Fit(ABC):
         return self.prepared.upper
 
     @property
-    def scratch(self) -> Path:
+    def scratch(self) -> Place:
         return self.context.scratch
 
     @property
     def until(self) -> float | None:
         """time.time() from which on problems end as they are, so that the model is there in time."""
         return None if self.context.until is None else self.context.until - END_S
+
+    def require_no_choice_of_nu(self) -> None:
+        """Raises ConfigError for nu of a task that goes without: of a solver that knows one class alone."""
+        if self.config.nu is not None and self.task.has_choice_of_nu:
+            raise ConfigError(
+                f"nu is {self.config.nu:g}, which solver {self.config.solver} reads of one class alone; leave it out"
+            )
 
     @abstractmethod
     def plan(self) -> dict[str, Any]:
@@ -181,16 +207,27 @@ class Fit(ABC):
     def ended(self) -> None:  # noqa: B027  most keep nothing
         """After the model is where it belongs: lets go of what a run that was killed would have gone on from."""
 
-    def certified(self, solution: Solution, calibration: Calibration | None = None) -> tuple[Learned, Report]:
-        """The model with what is known of it, and the report. Warns where the solver ended before it converged."""
+    def certified(self, solution: Solution, by_folds: Decided | None = None) -> tuple[Learned, Report]:
+        """The model with what is known of it, and the report. Warns where the solver ended before it converged, and of
+        a threshold that is not what was asked for.
+
+        by_folds: what rows of folds tell.
+        """
         if solution.late or solution.converged is False:
             advice = LATE if solution.late else solution.advice
             self.events(Warned(f"not converged: {advice}", about="convergence"))
-        model = with_certificate(self.prepared, solution, calibration)
-        return model, self._report(solution, model.header.certificate or {})
+        solution = _asked(self.prepared, solution)
+        model = with_certificate(self.prepared, solution, by_folds)
+        certificate = model.header.certificate or {}
+        if (message := unmet(certificate.get("threshold"))) is not None:
+            self.events(Warned(message))
+        if (event := _of_held_out(self.prepared, solution, model.header.intervals)) is not None:
+            self.events(event)
+        return model, self._report(solution, model.header)
 
-    def _report(self, solution: Solution, certificate: Mapping[str, Any]) -> Report:
+    def _report(self, solution: Solution, header: Header) -> Report:
         """What every solver tells, and a solver's own facts."""
+        units, certificate = self.prepared.no_targets.units, header.certificate or {}
         return {
             "solver": self.config.solver,
             "n": self.store.n,
@@ -200,16 +237,18 @@ class Fit(ABC):
             "gap": solution.gap,
             "exact": solution.exact,
             "converged": solution.converged,
+            **({"target_units": asdict(units)} if units != Units() else {}),
             "gamma": self.kernel.to_attrs().get("gamma"),
             **({"metric": dict(self.prepared.learned)} if self.prepared.learned else {}),
-            **({"expected": certificate["expected"]} if "expected" in certificate else {}),
+            **{name: certificate[name] for name in ("threshold", "expected") if name in certificate},
+            **({"interval": header.intervals.facts()} if header.intervals is not None else {}),
             **solution.facts,
             **self.engine.facts(),
         }
 
     @classmethod
     def shares_folds(cls, n: int, config: FitConfig) -> bool:
-        """Whether a search may decide n rows in pairs of classes, each without its fold, as one problem: by `folds`, or
+        """Whether a search may decide n rows, each without its fold, as one problem: by `folds`, or of pairs of classes
         with the duals of all folds side by side, where solving them is all that a fit does."""
         return False
 
@@ -229,10 +268,9 @@ class Fit(ABC):
         return True
 
 
-def with_certificate(
-    prepared: Prepared, solution: Solution, calibration: Calibration | None = None
-) -> Learned:
-    """The model with what is known of it."""
+def with_certificate(prepared: Prepared, solution: Solution, by_folds: Decided | None = None) -> Learned:
+    """The model with what is known of it, and of its decisions on rows that were kept out, or else of folds."""
+    solution = _asked(prepared, solution)
     certificate: dict[str, Any] = {
         "objective": solution.objective,
         "gap": solution.gap,
@@ -242,31 +280,88 @@ def with_certificate(
     }
     if prepared.asked is not None:
         certificate["asked"] = prepared.asked
-    expected = _expected(prepared, solution)
+    by_folds, f = by_folds or Decided(), _decisions(prepared, solution)
+    header = solution.model.header
+    header = replace(
+        header,
+        certificate=certificate,
+        calibration=by_folds.calibration or header.calibration,
+        intervals=_intervals(prepared, solution),
+    )
+    threshold = by_folds.threshold if f is None else _threshold(prepared, f)
+    if threshold is not None:
+        header = with_threshold(header, threshold)
+    model = replace(solution.model, header=header)
+    expected = _expected(prepared, model, f, solution.decided)
     if expected is not None:
-        certificate["expected"] = expected.facts()
-    header = replace(solution.model.header, certificate=certificate, calibration=calibration)
-    return replace(solution.model, header=header)
+        told = (header.certificate or {}) | {"expected": expected.facts()}
+        model = replace(model, header=replace(header, certificate=told))
+    return model
 
 
-def _expected(prepared: Prepared, solution: Solution) -> Expected | None:
-    """What new rows will score: by those that were kept out, else as the search says."""
+def _decisions(prepared: Prepared, solution: Solution) -> np.ndarray | None:
+    """(h,) or (h, k) decision values of rows of classes that were kept out; None where there are none."""
+    kept, decided = prepared.kept_out, solution.decided
+    if kept is None or not prepared.task.has_classes:
+        return None
+    if decided is None:
+        return solution.model.answers(kept.rows)[0]
+    return joined(decided, len(prepared.classes), pairwise=prepared.task.in_pairs)
+
+
+def _threshold(prepared: Prepared, f: np.ndarray) -> Told | None:
+    """That of the rows that were kept out, where one is asked for; f: their decision values."""
+    wish, kept = prepared.config.probability.threshold, prepared.kept_out
+    if wish is None or kept is None:
+        return None
+    weight = (prepared.whole or prepared.store).weights_at(kept.ids)
+    return chosen(Wish.of(wish), kept.codes == 1, f, weight, prepared.config.seed)
+
+
+def _asked(prepared: Prepared, solution: Solution) -> Solution:
+    """With what a regression answers to the rows that were kept out, where a solver has not told that already."""
+    kept = prepared.kept_out
+    if kept is None or not prepared.task.has_intervals or solution.decided is not None:
+        return solution
+    return replace(solution, decided=solution.model.answers(kept.rows)[0][:, None])
+
+
+def _intervals(prepared: Prepared, solution: Solution) -> Intervals | None:
+    level, kept = prepared.config.interval, prepared.kept_out
+    if level is None:
+        return None
+    assert kept is not None  # an interval asks for such rows, and for what is decided of them
+    assert solution.decided is not None
+    return Intervals.of(level, kept.y, solution.decided[:, 0])
+
+
+def _of_held_out(prepared: Prepared, solution: Solution, intervals: Intervals | None) -> HeldOut | None:
+    """What a report draws: of the rows that a regression kept out some."""
+    kept, decided = prepared.kept_out, solution.decided
+    if kept is None or decided is None or not prepared.task.has_intervals:
+        return None
+    own = (None, None) if intervals is None else (intervals.level, intervals.half_width())
+    return HeldOut(len(kept.y), shown(kept.y, decided[:, 0]), *own)
+
+
+def _expected(
+    prepared: Prepared, model: Learned, f: np.ndarray | None, decided: np.ndarray | None
+) -> Expected | None:
+    """What new rows will score: by those that were kept out, f their decision values, else as the search says.
+
+    decided: see `_asked`.
+    """
     kept, classes = prepared.kept_out, prepared.classes
     if kept is None:
         return prepared.expected
-    if prepared.task.has_classes:
-        decided = solution.decided
-        codes = (
-            solution.model.codes_of(*solution.model.answers(kept.rows))
-            if decided is None
-            else vote(decided, len(classes)).argmax(axis=1)
-        )
-        losses = (codes != kept.codes).astype(np.float64)
+    if f is not None:
+        losses = (model.codes_of(f) != kept.codes).astype(np.float64)
         if prepared.config.search.scoring == BALANCED:
             losses *= balanced_weights(kept.codes, classes)
         return of_model(prepared.scoring, losses)
     t = kept.y.astype(np.float64)
-    errors = (solution.model.answers(kept.rows)[0] - t) ** 2
+    assert decided is not None  # what has no classes is a regression here
+    errors = (decided[:, 0] - t) ** 2
     return of_model(prepared.scoring, errors / max(float(t.var()), np.finfo(np.float64).tiny))
 
 

@@ -27,9 +27,10 @@ from streamsvm.models.learner import BudgetLearner, BudgetOptions, BudgetStats, 
 from streamsvm.parallel.memory import MiB, free_bytes, process_bytes, require_memory
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.parallel.sizes import Weighed
+from streamsvm.solvers.budget.losses import right, values
 from streamsvm.solvers.in_turn import prefixed, unprefixed
 from streamsvm.solvers.loop import is_late
-from streamsvm.tasks.pairs import n_columns, signs
+from streamsvm.tasks.base import Units
 from streamsvm.training.answers import Answers
 from streamsvm.training.base import Context, Fit, Solution
 from streamsvm.training.bsgd_regions import Regions, regions, sample_rows, shares_of_time
@@ -70,21 +71,39 @@ class BSGDFit(Fit):
     def __init__(self, prepared: Prepared, context: Context) -> None:
         super().__init__(prepared, context)
         store, config = prepared.store, prepared.config
-        o = config.bsgd
-        self.options = BudgetOptions.of(o, config.C, store.n)
+        self.require_no_choice_of_nu()
+        self.units, is_scaled = self._units()
+        # C and epsilon are in units of the labels, or of scaled ones already
+        self.options = BudgetOptions.of(config, self.task, store.n, 1.0 if is_scaled else self.units.scale)
         row = (
             store.nbytes / store.n * (1 if store.is_sparse else 4 / store.dtype.itemsize)
         )  # as float32, all columns
         rows = int(max(1024, WINDOW_BYTES // row))
-        self.source = _Source(store, self.scaling, prepared.answers, config.C)
+        self.source = _Source(
+            store, self.scaling, prepared.answers, config.C if self.task.reads_labels else 1.0
+        )
         self.windows = [(start, min(start + rows, store.n)) for start in range(0, store.n, rows)]
         self.bytes = self._planned(rows, row)
-        self._learner = partial(BudgetLearner, self.kernel, self.scaling.width, n_columns(len(self.classes)))
+        columns = self.task.columns(len(self.classes))
+        self._learner = partial(
+            BudgetLearner,
+            self.kernel,
+            self.scaling.width,
+            columns,
+            units=(self.units.offset, self.units.scale),
+        )
         self.learners = [self._learner(self.options)]
         self.regions: Regions | None = None  # where there are several, once they are known
         self.n_turns = len(self.windows)  # of an epoch
         self.epochs, self.late = 0.0, False  # so far; whether time was up before the last row
-        self.loss = 0.0  # mean hinge loss of the last epoch's rows, each before its step
+        self.loss = 0.0  # mean loss of the last epoch's rows, each before its step
+
+    def _units(self) -> tuple[Units, bool]:
+        """Of what is learned, numbers scaled in any case; and whether the targets are so already."""
+        units = self.prepared.no_targets.units
+        if units != Units() or self.task.has_classes or not self.task.reads_labels:
+            return units, True
+        return Units.of(self.task.learnable(self.prepared.targets)), False
 
     def plan(self) -> dict[str, Any]:
         """Memory, and the rows and kernel values that are to come."""
@@ -100,14 +119,15 @@ class BSGDFit(Fit):
             accuracy = self._learn()
         model = self._model()
         epochs = self.epochs if self.late else self.config.bsgd.epochs
-        facts = asdict(self._stats()) | self._facts() | {"epochs": epochs, "online_accuracy": accuracy}
+        facts = asdict(self._stats()) | self._facts() | {"epochs": epochs}
+        facts |= {"online_accuracy": accuracy} if self.task.has_classes else {}
         numbers = self._objective(), None, model.n_support
         return Solution(model, *numbers, exact=False, converged=None, facts=facts, late=self.late)
 
     def _divide(self) -> None:
         """Makes the regions and a learner for each, whose lambda counts its own rows."""
         partitions, n = self.config.bsgd.partitions, self.store.n
-        self.regions = regions(self, self.windows[0][1], partitions)
+        self.regions = regions(self, self.windows[0][1], partitions, self.source.C)
         self.spans = self.regions.turns(self.windows[0][1])
         self.n_turns = len(self.spans)
         lams = self.options.lam * n / self.regions.sizes
@@ -116,8 +136,8 @@ class BSGDFit(Fit):
     def _model(self) -> BudgetModel | LocalBudgetModel:
         header = self.prepared.header()
         if self.regions is None:
-            return BudgetModel.of(header, self.learners[0])
-        return LocalBudgetModel.of(header, self.regions.partition, self.learners)
+            return BudgetModel.of(header, self.learners[0], task=self.task.name)
+        return LocalBudgetModel.of(header, self.regions.partition, self.learners, self.task.name)
 
     def _stats(self) -> BudgetStats:
         return together([learner.stats() for learner in self.learners])
@@ -146,7 +166,7 @@ class BSGDFit(Fit):
         return right / max(rows, 1)
 
     def _learn_epoch(self, epoch: int, order: np.ndarray, start: int, counted: np.ndarray) -> None:
-        """counted: rows predicted right, their hinge losses, and rows of this epoch so far; goes on counting."""
+        """counted: rows predicted right, their losses, and rows of this epoch so far; goes on counting."""
         began = time.perf_counter()
         before = int(counted[2])
         number = start
@@ -156,12 +176,12 @@ class BSGDFit(Fit):
             counted += score
             seconds = time.perf_counter() - began
             stats = asdict(self._stats())
-            self.events(Window(accuracy=score[0] / score[2], loss=score[1] / score[2], **stats))
+            self.events(Window(accuracy=self._accuracy(score), loss=score[1] / score[2], **stats))
             self.events.progress(
                 f"epoch {epoch + 1}",
                 int(counted[2]),
                 self.store.n,
-                accuracy=counted[0] / counted[2],
+                **self._shown(counted),
                 supports=stats["supports"],
                 rows_s=(counted[2] - before) / seconds,
             )
@@ -170,15 +190,24 @@ class BSGDFit(Fit):
             if number < len(order) and self._is_over():
                 break
         self.epochs = epoch + float(counted[2]) / self.store.n
-        facts = {"accuracy": counted[0] / counted[2], "loss": counted[1] / counted[2]}
-        self.events(Epoch(epoch=epoch + 1, **facts, **asdict(self._stats())))
+        own = {"accuracy": self._accuracy(counted), "loss": counted[1] / counted[2]}
+        self.events(Epoch(epoch=epoch + 1, **own, **asdict(self._stats())))
+
+    def _shown(self, counted: np.ndarray) -> dict[str, float]:
+        """What a bar shows beside the rows."""
+        n_right, loss, rows = counted.tolist()
+        return {"accuracy": n_right / rows} if self.task.has_classes else {"loss": loss / rows}
+
+    def _accuracy(self, counted: np.ndarray) -> float | None:
+        """Of the rows counted; None where there are no classes."""
+        return float(counted[0] / counted[2]) if self.task.has_classes else None
 
     def _alone(self, epoch: int, order: np.ndarray) -> Iterator[np.ndarray]:
         """The score of each window, learnt one after the other."""
         for window in ahead(lambda number: self.source.read(*self._place(epoch, number)), order):
             yield self._learnt(*window)
 
-    def _learnt(self, rows: Rows, codes: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    def _learnt(self, rows: Rows, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """The score of a window's rows, of those that there is time for."""
         [learner] = self.learners
         score, step = np.zeros(3), BLOCKS * learner.block_rows
@@ -186,8 +215,8 @@ class BSGDFit(Fit):
             if start and self._is_over():
                 break
             here = slice(start, start + step)
-            Y, own = signs(codes[here], len(self.classes)), weight[here]
-            score += _score(learner.learn(rows.take(here), Y, own, self.engine.threads), Y, own)
+            found = learner.learn(rows.take(here), Y[here], weight[here], self.engine.threads)
+            score += _score(learner, found, Y[here], weight[here])
         return score
 
     def _is_over(self) -> bool:
@@ -199,7 +228,7 @@ class BSGDFit(Fit):
         """The score of each turn: a window of every region, learnt side by side."""
         assert self.regions is not None
         shared = (self.engine.share(self.regions),)
-        learn = partial(_take_turn, len(self.classes), self._threads())
+        learn = partial(_take_turn, self._threads())
         for number in order:
             spans = self.spans[number].tolist()
             seed = [self.config.seed, SHUFFLE, epoch, int(number)]
@@ -240,12 +269,16 @@ class BSGDFit(Fit):
 
     def _objective(self) -> float:
         """lambda/2 |w|^2 + mean loss, summed over columns and regions; w with the bias, losses of rows before their
-        steps."""
-        return 0.5 * self.options.lam * sum(map(self._squared_norm, self.learners)) + self.loss
+        steps; of one class less nu rho."""
+        sizes = np.array([self.store.n]) if self.regions is None else self.regions.sizes
+        rho = -np.array([float(learner.coefficients()[1].sum()) for learner in self.learners])
+        outside = self.options.nu * float(sizes @ rho / sizes.sum()) if self.options.nu else 0.0
+        lam = self.options.lam / self.units.scale
+        return 0.5 * lam * sum(map(self._squared_norm, self.learners)) + self.loss - outside
 
     def _squared_norm(self, learner: BudgetLearner) -> float:
         supports, (A, bias) = learner.supports(), learner.coefficients()
-        squared = float(bias @ bias)
+        squared = float(np.sum((bias - self.units.offset) ** 2)) if self.options.bias else 0.0
         return squared + float(np.sum(A * self.kernel.apply(supports, supports, A))) if len(A) else squared
 
     def _planned(self, rows: int, row_bytes: float) -> dict[str, int]:
@@ -267,7 +300,7 @@ class BSGDFit(Fit):
         partitions, slots, columns = (
             self.config.bsgd.partitions,
             self.config.bsgd.budget + 1,
-            len(self.classes),
+            max(1, len(self.classes)),
         )
         supports = 4 * slots * (self.scaling.width + slots + 5 * columns)
         held = {
@@ -295,13 +328,14 @@ class _Source(Weighed):
     C: float
 
     def read(self, window: tuple[int, int], seed: list[int]) -> tuple[Rows, np.ndarray, np.ndarray]:
-        """Scaled rows in a random order, their codes and weights."""
+        """Scaled rows in a random order, what is learnt of each, and their weights."""
         rows = self.store.read(*window)
         require_finite(self.store, rows, window[0])
         shuffled = np.random.default_rng(seed).permutation(len(rows))
         rows = self.scaling.apply(rows)  # and those as stored are let go
         rows, asked = rows.take(shuffled), self.answers.read(*window)
-        return rows, asked.targets.codes[shuffled], (asked.upper / self.C)[shuffled]
+        Y = asked.task.learnable(asked.targets)
+        return rows, Y[shuffled], (asked.upper / self.C)[shuffled]
 
 
 @dataclass(frozen=True)
@@ -315,7 +349,6 @@ class _Turn:
 
 
 def _take_turn(
-    n_classes: int,
     threads: int,
     regions: Regions,
     turn: _Turn,
@@ -325,15 +358,15 @@ def _take_turn(
     """A learner's state after a turn, and its score there; of the rows that there is time for."""
     own = learner()
     own.restore(state)
-    rows, codes, weight = regions.read(turn.region, *turn.span)
+    rows, Y, weight = regions.read(turn.region, *turn.span)
     order = np.random.default_rng([*turn.seed, turn.region]).permutation(len(rows))
     score, step = np.zeros(3), BLOCKS * own.block_rows
     for start in range(0, len(rows), step):
         if start and is_late(turn.until):
             break
         here = order[start : start + step]
-        Y = signs(codes[here], n_classes)
-        score += _score(own.learn(rows.take(here), Y, weight[here], threads), Y, weight[here])
+        found = own.learn(rows.take(here), Y[here], weight[here], threads)
+        score += _score(own, found, Y[here], weight[here])
     return own.to_state(), score
 
 
@@ -342,11 +375,10 @@ def _prefix(number: int) -> str:
     return f"learner{number or ''}_"
 
 
-def _score(decisions: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """(3,): rows predicted right, sum of their hinge losses over all columns, rows."""
-    if Y.shape[1] == 1:
-        right = (decisions > 0) == (Y > 0)
-    else:
-        right = np.argmax(decisions, axis=1) == np.argmax(Y, axis=1)
-    loss = weight @ np.maximum(1 - Y * decisions, 0).sum(axis=1)
-    return np.array([np.count_nonzero(right), loss, len(Y)], np.float64)
+def _score(learner: BudgetLearner, decisions: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """(3,): rows predicted right, sum of their losses over all columns, rows."""
+    o, (origin, unit) = learner.options, learner.units
+    Y, f = (Y - origin) / unit, (decisions - origin) / unit
+    losses = values(o.loss, Y, f, o.epsilon)
+    loss = float(unit * (weight @ losses.sum(axis=1)))
+    return np.array([np.count_nonzero(right(o.loss, Y, f, losses)), loss, len(Y)], np.float64)

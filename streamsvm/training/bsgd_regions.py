@@ -6,7 +6,6 @@ with its label and weight. From there each learner streams its own rows.
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import dataclass
 
@@ -19,6 +18,8 @@ from streamsvm.data.samples import StoreSamples
 from streamsvm.kernels.balanced import balanced
 from streamsvm.kernels.kmeans import Partition
 from streamsvm.parallel.sizes import Weighed
+from streamsvm.storage.paths import remove_tree
+from streamsvm.tasks.base import Targets, Task
 from streamsvm.training.base import Fit
 from streamsvm.training.parts import Carried
 
@@ -29,11 +30,16 @@ REGION_ROWS = 256
 
 @dataclass(frozen=True)
 class Regions(Weighed):
-    """Regions of input space, and their rows in files. C: that their bounds are of, times their weights."""
+    """Regions of input space, and their rows in files.
+
+    C: that their bounds are of, times their weights. targets: of none of their rows.
+    """
 
     partition: Partition
     spool: Spool
     C: float
+    task: Task
+    targets: Targets
 
     @property
     def sizes(self) -> np.ndarray:
@@ -48,9 +54,10 @@ class Regions(Weighed):
         return [np.stack(pair, axis=1) for pair in zip(cuts[:-1], cuts[1:], strict=True)]
 
     def read(self, region: int, start: int, stop: int) -> tuple[Rows, np.ndarray, np.ndarray]:
-        """Rows start..stop of a region in the order of the store, their codes and weights."""
+        """Rows start..stop of a region in the order of the store, what is learnt of each, and their weights."""
         beside = self.spool.beside(region, start, stop)
-        return self.spool.rows(region, start, stop), beside["codes"], beside["upper"] / self.C
+        Y = self.task.learnable(self.targets.of(beside))
+        return self.spool.rows(region, start, stop), Y, beside["upper"] / self.C
 
 
 @dataclass(frozen=True)
@@ -76,15 +83,18 @@ def sample_rows(n: int, n_regions: int, most: int) -> int:
     return min(n, max(min(max(SAMPLE_ROWS, REGION_ROWS * n_regions), most), 2 * n_regions))
 
 
-def regions(fit: Fit, most: int, n_regions: int) -> Regions:
-    """At most n_regions regions of a fit's rows, made of at most so many of them."""
+def regions(fit: Fit, most: int, n_regions: int, C: float) -> Regions:
+    """At most n_regions regions of a fit's rows, made of at most so many of them.
+
+    C: that their bounds are of, times their weights.
+    """
     samples, engine, folder = StoreSamples(fit.store, fit.scaling), fit.engine, fit.scratch / "regions"
     rng = np.random.default_rng([fit.config.seed, DIVIDE])
     ids = np.sort(rng.choice(samples.n, sample_rows(samples.n, n_regions, most), replace=False))
     partition = balanced(gather(samples, ids, engine), n_regions, rng)
 
     engine.require_folder(fit.scratch)
-    shutil.rmtree(folder, ignore_errors=True)  # of an earlier fit
+    remove_tree(folder)  # of an earlier fit
     own = (
         Routed(partition),
         len(partition.nodes) + 1,
@@ -93,4 +103,4 @@ def regions(fit: Fit, most: int, n_regions: int) -> Regions:
         Carried(fit.prepared.answers),
         fit.events,
     )
-    return Regions(partition, SpooledGroups(samples, *own).reader, fit.config.C)
+    return Regions(partition, SpooledGroups(samples, *own).reader, C, fit.task, fit.prepared.no_targets)

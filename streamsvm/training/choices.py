@@ -56,14 +56,14 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
             f"search.scoring is {config.search.scoring!r}, which is of classes; found task {prepared.task.name!r}: "
             "leave it out"
         )
-    if store.n > config.search.sample and not config.holdout:
+    if store.n > config.search.sample and prepared.kept_out is None:
         prepared = prepared.without(min(store.n // APART, MOST_HELD))
     base, starts = starts_of(prepared, context.engine)
     samples = drawn(prepared, base, context.engine)
     if isinstance(samples, str):
         return replace(prepared, learned={"kind": "none", "reason": samples})
     rank = config.metric.rank if config.metric.kind == "full" else None
-    learner = Learner(config.kernel, rank, samples[0].rows.take(slice(TYPICAL_ROWS)))
+    learner = Learner(config.kernel, rank, samples[0].rows.take(slice(TYPICAL_ROWS)), config.dcsvm.is_squared)
     is_dense = store.n >= DENSE * config.search.sample and not fit_class(config.solver).has_budget
     search = _search(config, base, starts, samples)
     if is_dense:  # regions tell more than more steps here

@@ -1,11 +1,15 @@
-"""Cutting planes over a store: classes against the rest, ranks, or pairs within queries; a row is one read a pass."""
+"""Cutting planes over a store: classes against the rest, numbers, ranks, or pairs within queries; a row is one read a
+pass."""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,15 +17,20 @@ from streamsvm.config import FitConfig
 from streamsvm.data.gather import gather
 from streamsvm.data.pass_cache import PASS_BYTES, Columns, HeldSamples
 from streamsvm.data.samples import Samples, StoreSamples
-from streamsvm.errors import DataError
-from streamsvm.events import Approach, Step
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.events import Step
 from streamsvm.kernels.nystroem import Nystroem, NystroemSamples
 from streamsvm.models import Header, LinearModel
+from streamsvm.models.calibration import Calibration
 from streamsvm.parallel.memory import free_bytes, process_bytes, require_memory
 from streamsvm.parallel.sizes import Weighed
-from streamsvm.problems.hinge_risk import LINE_NUMBERS, HingeRisk
+from streamsvm.problems.hinge_risk import HingeRisk
+from streamsvm.problems.logistic_risk import LogisticRisk
 from streamsvm.problems.pair_risk import PairRisk
 from streamsvm.problems.passes import LinearRisk, Passes
+from streamsvm.problems.row_risk import Above, AgainstRest, Pieces, RowRisk, Tube
+from streamsvm.problems.support_risk import RHO, SupportRisk
+from streamsvm.progress.approach import Approach
 from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
 from streamsvm.solvers.loop import run
 from streamsvm.training.answers import Answers
@@ -32,20 +41,29 @@ from streamsvm.training.prepare import Prepared
 
 LANDMARKS = 3  # of the seed's streams: which rows are landmarks
 TYPICAL_PASSES = 60
+TINY = float(np.finfo(np.float64).tiny)
 LEAST_STEPS = 2  # the first one takes the plane at 0, where it stays
+AROUND_0 = (
+    "the rows lie all around 0: no linear function tells where they are, and every row is inside; take a kernel with "
+    "cutting_plane.landmarks, or a scale that does not centre"
+)
 LEAST_IDLE = 10  # see CuttingPlane: where memory is short
 
 
 @dataclass(frozen=True)
-class _CodesAndBounds(Weighed):
-    """What hinge losses know of each row, beside it."""
+class _Beside(Weighed):
+    """What losses know of each row, beside it: their pieces, and its bound."""
 
     answers: Answers
-    row_bytes: ClassVar[int] = 12
+    pieces: Pieces
+
+    @property
+    def row_bytes(self) -> int:
+        return self.pieces.row_bytes + 8
 
     def read(self, start: int, stop: int) -> Columns:
         asked = self.answers.read(start, stop)
-        return asked.targets.codes, asked.upper
+        return *self.pieces.known(asked.targets), asked.upper
 
 
 class _Growth(Growth):
@@ -69,6 +87,11 @@ class CuttingPlaneFit(Fit):
         super().__init__(prepared, context)
         store, config = prepared.store, prepared.config
         self.options = config.cutting_plane
+        self.require_no_choice_of_nu()
+        if self.options.is_logistic and not self.task.has_probabilities:
+            raise ConfigError(
+                f"cutting_plane.loss is {self.options.loss!r}, which is of classes; found task {self.task.name!r}"
+            )
         self.columns = self.task.columns(len(self.classes))
         self.samples = StoreSamples(store, self.scaling)
         self.limit_bytes = config.memory_limit or free_bytes()
@@ -90,17 +113,44 @@ class CuttingPlaneFit(Fit):
         with self.phase("planes"):
             state = self._solve(risk, passes)
             n_passes, late = passes.count, not self._stop(state, passes)
+            if isinstance(risk, SupportRisk):
+                return self._of_one_class(state, risk, features, passes, late=late)
             W, known = state.points
             n_support = risk.support(W, known)
         return Solution(
-            self._linear_model(state, features, passes.bias, self.prepared.header()),
+            self._linear_model(
+                state, features, passes.bias, self.prepared.header(calibration=self._calibration)
+            ),
             state.objective,
             state.objective - state.bound,
             n_support,
             exact=features is None,
             converged=self._solver.done(state),
-            advice=f"stopped after {n_passes} passes, before the gap was below tol ({self.config.tol:g}); allow "
-            "more passes, or scale the features",
+            advice=self._advice(n_passes),
+            facts=self._facts(state, n_passes),
+            late=late,
+        )
+
+    def _of_one_class(
+        self, state: BundleState, risk: SupportRisk, features: Nystroem | None, passes: Passes, *, late: bool
+    ) -> Solution:
+        """With the best threshold for its w. The objective is that of the dual, as LIBSVM tells it: what planes have
+        in common is a feasible point of it."""
+        [bundle], n_passes = state.columns, passes.count
+        is_flat = abs(bundle.objective) <= bundle.least
+        w = np.zeros(risk.d)
+        if not is_flat:
+            w = np.append(bundle.w[:-1], risk.threshold(bundle.w[:-1]))
+        [view] = risk.at(np.arange(1), w[:, None], w[:, None], [risk.start()])
+        bundle.w, bundle.objective = w, bundle.cost(w) + view.value
+        return Solution(
+            self._linear_model(state, features, passes.bias, self.prepared.header()),
+            max(0.0, -bundle.bound),
+            max(0.0, state.objective - state.bound),
+            risk.support(w[:, None], []),
+            exact=features is None,
+            converged=self._solver.done(state) and not is_flat,
+            advice=AROUND_0 if is_flat else self._advice(n_passes),
             facts=self._facts(state, n_passes),
             late=late,
         )
@@ -110,6 +160,8 @@ class CuttingPlaneFit(Fit):
     ) -> LinearModel:
         W, known = state.points
         coef, intercept = (W[:-1], bias * W[-1]) if bias else (W, np.zeros(self.columns))
+        units = self.prepared.no_targets.units
+        coef, intercept = units.scale * coef, units.labels(intercept)
         task = self.task.name
         thresholds = np.empty(0)
         if self.task.compares_rows:
@@ -118,6 +170,12 @@ class CuttingPlaneFit(Fit):
             return LinearModel(header, coef, intercept, task, thresholds)
         coef = features.coefficients(coef)
         return LinearModel(header, coef, intercept, task, thresholds, features.landmarks)
+
+    def _advice(self, passes: int) -> str:
+        return (
+            f"stopped after {passes} passes, before the gap was below tol ({self.config.tol:g}); allow more passes, or "
+            "scale the features"
+        )
 
     def _facts(self, state: BundleState, passes: int) -> dict[str, Any]:
         facts = {"task": self.config.task, "steps": state.steps, "passes": passes, "planes": state.planes}
@@ -138,7 +196,7 @@ class CuttingPlaneFit(Fit):
         def on_step(state: BundleState) -> None:
             nonlocal last
             now = time.perf_counter()
-            gap = (state.objective - state.bound) / state.objective
+            gap = (state.objective - state.bound) / max(abs(state.objective), TINY)
             facts = {"gap": gap, "rows_s": self.store.n / (now - last)}
             passes.note, last = facts, now
             self.events(Step(state.steps, passes.count, state.objective, state.bound, state.planes, **facts))
@@ -158,7 +216,8 @@ class CuttingPlaneFit(Fit):
 
     def _risk(self, passes: Passes) -> LinearRisk:
         if not self.task.compares_rows:
-            return HingeRisk(passes, len(self.classes))
+            nu = self.prepared.no_targets.nu
+            return SupportRisk(passes, nu) if nu is not None else self._row_risk(passes, self._pieces)
         groups = self.targets.groups
         assert groups is not None
         risk = PairRisk(passes, self.codes, groups, self.upper / self.config.C, self.config.C)
@@ -167,6 +226,19 @@ class CuttingPlaneFit(Fit):
                 f"{self.store.url or 'the data'}: no query has rows of two grades; there are no pairs"
             )
         return risk
+
+    @property
+    def _row_risk(self) -> type[RowRisk]:
+        return LogisticRisk if self.options.is_logistic else HingeRisk
+
+    @property
+    def _calibration(self) -> Calibration | None:
+        return Calibration.logistic(self.columns) if self.options.is_logistic else None
+
+    @property
+    def _pieces(self) -> Pieces:
+        """Of the losses of single rows."""
+        return PIECES[self.task.loss](self)
 
     def _features(self) -> Nystroem | None:
         if self.options.landmarks is None:
@@ -183,11 +255,15 @@ class CuttingPlaneFit(Fit):
             samples = NystroemSamples(samples, features, blocks)
         held_bytes = self._held_bytes() if self.engine.is_local else sys.maxsize
         if self.task.compares_rows:  # pairs do not see a bias, and their codes are of all rows
-            return Passes(
-                HeldSamples(samples, held_bytes, lambda: self.scratch), self.engine, events=self.events
-            )
-        held = HeldSamples(samples, held_bytes, lambda: self.scratch, _CodesAndBounds(self.prepared.answers))
-        return Passes(held, self.engine, self.options.bias, self.events)
+            return Passes(HeldSamples(samples, held_bytes, self._here), self.engine, events=self.events)
+        held = HeldSamples(samples, held_bytes, self._here, _Beside(self.prepared.answers, self._pieces))
+        is_one_class = self.prepared.no_targets.nu is not None
+        return Passes(held, self.engine, RHO if is_one_class else self.options.bias, self.events)
+
+    def _here(self) -> Path:
+        """For rows that this process reads again and again."""
+        assert isinstance(self.scratch, Path)  # as it computes by itself
+        return self.scratch
 
     @property
     def _length(self) -> int:
@@ -203,7 +279,7 @@ class CuttingPlaneFit(Fit):
         """What the fit holds besides rows: planes, what a pass adds up, what tasks are reading; of pairs, vectors of
         all rows."""
         chunk_bytes = self.store.nbytes / self.store.n * self.store.chunk_rows
-        sums_bytes = 8 * self.columns * (self._length + LINE_NUMBERS)
+        sums_bytes = 8 * self.columns * (self._length + math.prod(self._row_risk.line_shape))
         return {
             "vector_bytes": self.store.n * 134 if self.task.compares_rows else self.prepared.answers.nbytes,
             "plane_bytes": plane_bytes * (2 * self.most_idle + 6)
@@ -215,3 +291,10 @@ class CuttingPlaneFit(Fit):
         """Of rows that stay in memory."""
         used = process_bytes() + sum(self.bytes.values())
         return max(0, int(0.9 * self.limit_bytes) - used)
+
+
+PIECES: dict[str, Callable[[CuttingPlaneFit], Pieces]] = {  # by the loss of a task
+    "hinge": lambda fit: AgainstRest(len(fit.classes)),
+    "support": lambda _: Above(),
+    "epsilon": lambda fit: Tube(fit.config.epsilon),
+}

@@ -13,22 +13,25 @@ import numpy as np
 from streamsvm.config import FitConfig
 from streamsvm.data.gather import gather
 from streamsvm.data.samples import StoreSamples
-from streamsvm.errors import ConfigError
-from streamsvm.events import LevelSolved, Phase, Rounds, SupportCompared, Warned
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.events import LevelSolved, Phase, SupportCompared, Warned
 from streamsvm.models import ExpansionModel, KernelModel, LocalModel
+from streamsvm.progress.approach import Rounds
 from streamsvm.runs.part_log import PartFiles, PartLog
 from streamsvm.solvers.catalogue import fit_class
-from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Stage, default_levels, support_of
+from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Stage, support_of
 from streamsvm.solvers.loop import run
 from streamsvm.training.base import Context, Fit, Solution
 from streamsvm.training.divided import DividedProblem, cuts_of
-from streamsvm.training.divided_growth import DividedGrowth
+from streamsvm.training.divided_growth import DividedGrowth, parts_levels
 from streamsvm.training.drafts import Draft
 from streamsvm.training.duals import model_of_duals
 from streamsvm.training.early import EarlyParts, part_facts
 from streamsvm.training.memory_plan import COPIES, MemoryPlan, plan_memory
+from streamsvm.training.parts import has_bias
 from streamsvm.training.prepare import Prepared
 from streamsvm.training.spans import spans_of
+from streamsvm.training.subproblems import over_margins
 
 ASIDE = "aside"  # the thread of what is wanted in the end alone
 
@@ -38,27 +41,54 @@ class DCSVMFit(Fit):
 
     growth = DividedGrowth(spread=("cluster", "levels", "solve", "top"))
 
+    @property
+    def has_bias(self) -> bool:
+        return has_bias(self.prepared)
+
     @classmethod
     def shares_folds(cls, n: int, config: FitConfig) -> bool:
         """An exact fit of rows that are one part."""
         options = config.dcsvm
-        whole = options.levels is None and default_levels(n, options.children, early=False) == 0
-        return whole and not options.early
+        has_own_duals = options.is_squared or config.nu is not None
+        return not options.early and not has_own_duals and parts_levels(n, config) == 0
 
     def __init__(self, prepared: Prepared, context: Context) -> None:
         super().__init__(prepared, context)
         store, config, options = prepared.store, prepared.config, prepared.config.dcsvm
-        if options.early and not self.task.in_pairs:
+        if self.has_bias and options.early and options.combine != "nearest":
             raise ConfigError(
-                f"dcsvm.early is of pairs of classes, found task {self.task.name!r}; leave it out"
+                f"dcsvm.combine is {options.combine!r}, which adds parts up, and would their constants, too; expected "
+                "nearest, or a classification without a bias"
             )
+        if options.part_metric and not self.task.has_metric:
+            raise ConfigError(
+                f"dcsvm.part_metric is {options.part_metric}, and of task {self.task.name} no metric is learned; "
+                "leave it out"
+            )
+        self._require_nu()
         levels, early = levels_of(config, store.n)
         self.memory = self._plan_memory(parts_alone=early is not None and early >= levels)
         if self.engine.is_local:
             self.engine = self.engine.on(self.memory.threads)
-        self.solver = DCSVM(config.tol, max(levels, early or 0), early, options.refine, self.until)
+        shares_bias = self.has_bias and early is None and self.task.nu(config) is None
+        own = config.tol, max(levels, early or 0), early, options.refine, self.until
+        self.solver = DCSVM(*own, self.has_bias, shares_bias)
         if options.early and early is None:
             self.events(Warned(f"{store.n} rows are one part: solved exactly, early or not"))
+
+    def _require_nu(self) -> None:
+        """Raises DataError where the classes do not allow it."""
+        nu = self.task.nu(self.config)
+        if nu is None or not self.task.has_classes:
+            return
+        answers = self.prepared.answers
+        weights = (answers.read(*block).weights for block in self.store.blocks())
+        most = self.task.most_nu(np.sum(list(weights), axis=0))
+        if nu > most * (1 + 1e-9):
+            raise DataError(
+                f"nu is {nu:g}, and the classes allow at most {most:.4g}, twice the share of the smaller side of "
+                "a problem; give less, or weigh the classes"
+            )
 
     def _plan_memory(self, *, parts_alone: bool) -> MemoryPlan:
         """Of this process, or of each worker of a cluster."""
@@ -89,6 +119,8 @@ class DCSVMFit(Fit):
             }
             if isinstance(model, LocalModel):
                 facts |= part_facts(model, division.sizes) | self._tasks(model, division.level)
+        if state.margin is not None and self.task.nu(self.config) is not None:
+            facts |= self.task.margin_facts(state.margin)
         numbers = (state.objective, state.gap, model.n_support)
         exact = self.solver.early is None
         ended: dict[str, Any] = {"converged": not state.late, "late": state.late}
@@ -157,7 +189,14 @@ class DCSVMFit(Fit):
         assert state.start is not None  # the solution
         self._compare(state, support_of(state.start))
         take = partial(gather, problem.samples, engine=self.engine)
-        return model_of_duals(self, state.start, np.zeros(problem.count), take), state, None
+        assert state.bias is not None
+        assert state.margin is not None  # as the biases
+        if self.config.nu is not None and self.task.has_classes and state.margin.min() <= 0:
+            self.events(
+                Warned(f"nu {self.config.nu:g} leaves no margin between some classes: f is not over it there")
+            )
+        told = over_margins(self.prepared.all_asked, state.start, state.bias, state.margin)
+        return model_of_duals(self, *told, take), state, None
 
     def _compare(self, state: DCSVMState, support: np.ndarray) -> None:
         """Records how well each level knew the support vectors (figure 2 of the paper)."""
@@ -194,7 +233,8 @@ class DCSVMFit(Fit):
             nonlocal before
             if state.turns is not None and state.turns.running is not None:
                 rounds(state.turns.done, problem.facts(state.turns))
-            if state.stage is Stage.PARTS and state.is_level_solved:
+            is_rough = state.thresholds is not None and not state.thresholds.are_known
+            if state.stage is Stage.PARTS and state.is_level_solved and not is_rough:
                 self._tell_level(problem, state)
             is_new = (state.stage, state.level) != (before.stage, before.level)
             before = state
@@ -227,7 +267,7 @@ class DCSVMFit(Fit):
 def levels_of(config: FitConfig, n: int) -> tuple[int, int | None]:
     """Levels of parts of a fit of n rows, 0 where they are one part, and the level that an early model is made of."""
     options = config.dcsvm
-    levels = options.levels or default_levels(n, options.children, early=options.early)
+    levels = parts_levels(n, config)
     return levels, (options.early_level or levels) if options.early and levels else None
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,18 +22,21 @@ from streamsvm.kernels.division import Cuts, partition
 from streamsvm.kernels.inner import Linear
 from streamsvm.kernels.kmeans import Partition, partition_state
 from streamsvm.parallel.engine import several
-from streamsvm.problems.dual import DualQP, StreamedDual, dual_of
+from streamsvm.problems.dual import DualQP, dual_of
+from streamsvm.problems.streamed import StreamedDual
 from streamsvm.solvers import blockws
 from streamsvm.solvers.dcsvm import DCSVMState, Division, PartSolution, support_of
 from streamsvm.solvers.in_turn import InTurnState
+from streamsvm.solvers.threshold import Thresholds
+from streamsvm.storage.paths import Place, remove_tree
 from streamsvm.tasks.base import Subproblem
 from streamsvm.training.answers import Answers, HeldAnswers
 from streamsvm.training.base import Fit
 from streamsvm.training.early import EarlyParts
 from streamsvm.training.memory_plan import MemoryPlan
-from streamsvm.training.parts import Carried, Parts, PartSolver, SeveralParts, SolvedPart
+from streamsvm.training.parts import Carried, Parts, PartSolver, SeveralParts, SolvedPart, has_bias
 from streamsvm.training.prepare import Prepared
-from streamsvm.training.subproblems import Asked, MakeDual, TaskDuals, in_memory
+from streamsvm.training.subproblems import Asked, MakeDual, TaskDuals, in_memory, with_loss
 
 BOUND_ROWS = 1000  # that tell how much of the kernel is between parts
 BOUND_TASKS = 16  # that read the parts of these
@@ -63,6 +64,7 @@ class DividedProblem:
         self.count = fit.task.n_subproblems(len(fit.classes))
         self._parts: tuple[int, Vector] | None = None  # of the level that was divided last
         self._bottom: tuple[int, Vector] | None = None  # of the lowest one
+        self._told_capped = False
         self._groups: tuple[int, Groups] | None = None
         self._duals: TaskDuals | None = None  # of the refinement or the whole
         self._among: Latest[TaskDuals] = Latest()
@@ -99,12 +101,12 @@ class DividedProblem:
         self._engine.require_folder(self._fit.context.folder)
         return Vectors(self.samples.blocks(), self._folder(level))
 
-    def _folder(self, level: int) -> Path:
+    def _folder(self, level: int) -> Place:
         """For what there is of each row, in the run directory where there is one."""
         return self._fit.context.folder / f"level-{level}"
 
     def divide(self, level: int, start: np.ndarray | None) -> Division:
-        began = time.perf_counter()
+        began, self._groups = time.perf_counter(), None
         with self._fit.phase("cluster"):
             division = self._division(Table(self.samples, self._engine), level, start)
         self._groups_of(division, start)
@@ -154,14 +156,16 @@ class DividedProblem:
         if isinstance(samples, MemorySamples):
             return MemoryGroups(samples, parts.all(), division.n_parts, carried)
         folder = self._fit.scratch / "parts"
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
         own = parts, division.n_parts, folder, self._engine, carried, self._events
         return SpooledGroups(samples, *own)
 
-    def parts(self, first: int, division: Division, start: np.ndarray | None) -> list[PartSolution]:
+    def parts(
+        self, first: int, division: Division, start: np.ndarray | None, thresholds: Thresholds | None
+    ) -> list[PartSolution]:
         """The solutions of a task's parts; those after them are being solved already."""
         if self._due != (division.level, first):
-            self._coming = self._solutions(first, division, start)
+            self._coming = self._solutions(first, division, start, thresholds)
             self.solving_since = time.perf_counter()
         found = next(self._coming)
         self._due = division.level, first + len(found)
@@ -170,23 +174,36 @@ class DividedProblem:
         for part in found:
             if part.kept is not None and self._keep is not None:
                 self._keep.add(division, part.kept)
+        if not self._told_capped and any(part.is_capped for part in found):
+            self._told_capped = True
+            self._events(
+                Warned(f"nu {self._fit.config.nu:g} is more than the classes of some parts allow: less there")
+            )
         return [replace(part, kept=None) for part in found]
 
+    def excess(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found = np.zeros((2, self.count))
+        for part in self._fit.task.subproblems(self._fit.prepared.all_asked.targets):
+            own = alpha[part.places]
+            found[:, part.number] = part.y @ own, np.count_nonzero(own)
+        return found[0], found[1]
+
     def _solutions(
-        self, first: int, division: Division, start: np.ndarray | None
+        self, first: int, division: Division, start: np.ndarray | None, thresholds: Thresholds | None
     ) -> Iterator[list[SolvedPart]]:
         fit, engine, groups = self._fit, self._engine, self._groups_of(division, start)
         threads, window = engine.wide(groups.n_parts)
         cache_bytes = self._memory.cache_bytes * threads // engine.worker_memory()[1]
-        solver = part_solver(
-            fit.prepared, threads, cache_bytes, is_last=division.level == self._early, until=fit.until
-        )
+        is_last = division.level == self._early
+        solver = part_solver(fit.prepared, threads, cache_bytes, is_last=is_last, until=fit.until)
+        if thresholds is not None:
+            solver = solver.at(thresholds)
         files = self._keep.files if self._keep and division.level == self._early else None
         todo, together = range(first, groups.n_parts), engine.together(groups.n_parts)
         yield from engine.map(
             SeveralParts(solver, files),
             several(todo, together),
-            shared=(engine.share(Parts(groups.reader, fit.task, fit.classes)),),
+            shared=(engine.share(Parts(groups.reader, fit.task, fit.prepared.no_targets)),),
             phase=f"level {division.level}",
             events=self._events,
             window=window,  # parts come largest first: few cores wait at a window's end
@@ -245,13 +262,17 @@ class DividedProblem:
     def _gathered(self, ids: np.ndarray) -> TaskDuals:
         rows = gather(self.samples, ids, self._engine)
         make = in_memory(self._kernel, rows, self._engine.threads, self._memory.cache_bytes)
-        return TaskDuals(self._asked().take(ids), make)
+        return TaskDuals(self._asked().among(ids), self._with_loss(make))
+
+    def _with_loss(self, make: MakeDual) -> MakeDual:
+        return with_loss(make, squared=self._fit.config.dcsvm.is_squared)
 
     def whole(self, division: Division | None) -> TaskDuals:
         """All subproblems, in memory or streamed."""
         self._among = Latest()  # rows that are wanted no more
         if self._whole is None:
-            self._whole = TaskDuals(self._asked(), self._held() or self._streamed(division))
+            make = self._held() or self._streamed(division)
+            self._whole = TaskDuals(self._asked(), self._with_loss(make))
         self._duals = self._whole
         return self._whole
 
@@ -304,6 +325,12 @@ def part_solver(
 ) -> PartSolver:
     """Solves the parts of a level; is_last: of those that a model is made of."""
     config, options = prepared.config, prepared.config.dcsvm
-    single = not is_last or (options.combine != "nearest" and len(prepared.classes) == 2)
+    is_split = prepared.task.in_pairs and len(prepared.classes) > 2
+    single = not is_last or (options.combine != "nearest" and not is_split)
+    if prepared.task.has_classes:  # with y'a = 0, rows of one class are no problem
+        single = single and not has_bias(prepared)
+    else:
+        single = True
     refits = options.part_metric if is_last else None
-    return PartSolver(prepared.kernel, config.tol, threads, cache_bytes, single, refits, until)
+    own = prepared.kernel, config.tol, threads, cache_bytes, single, refits, until, has_bias(prepared)
+    return PartSolver(*own, options.is_squared)

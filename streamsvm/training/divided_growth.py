@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streamsvm.config import FitConfig
 from streamsvm.solvers.dcsvm import default_levels
+from streamsvm.tasks import task_for
 from streamsvm.training.growth import Growth, Seen
 from streamsvm.training.memory_plan import vector_bytes
 
@@ -31,12 +32,12 @@ class DividedGrowth(Growth):
         return on_workers or not seen.is_held(n)
 
     def rows_of_pilot(self, n: int, config: FitConfig) -> int:
-        levels = _levels(n, config)
+        levels = parts_levels(n, config)
         parts_rows = LEAST_PART_ROWS[config.dcsvm.early] * config.dcsvm.children**levels
         return max(self.least_rows, parts_rows if levels else 0)
 
     def smaller(self, config: FitConfig, n: int, m: int) -> FitConfig:
-        options, levels = config.dcsvm, _levels(n, config)
+        options, levels = config.dcsvm, parts_levels(n, config)
         if levels == 0:
             return config
         part_rows = max(2, (options.part_rows or 2 * n // options.children**levels) * m // n)
@@ -45,12 +46,13 @@ class DividedGrowth(Growth):
 
     def part_rows(self, n: int, config: FitConfig) -> int:
         options = config.dcsvm
-        return n // options.children ** _levels(n, config) if options.early else n
+        return n // options.children ** parts_levels(n, config) if options.early else n
 
     def divided(self, n: int, config: FitConfig) -> int | None:
-        return n if config.dcsvm.early and _levels(n, config) else None
+        return n if config.dcsvm.early and parts_levels(n, config) else None
 
 
-def _levels(n: int, config: FitConfig) -> int:
-    options = config.dcsvm
-    return options.levels or default_levels(n, options.children, early=options.early)
+def parts_levels(n: int, config: FitConfig) -> int:
+    """Levels of parts of a fit of n rows; 0 where they are one part. As many variables, not rows, make a part."""
+    options, task = config.dcsvm, task_for(config)
+    return options.levels or default_levels(n * task.variables, options.children, early=options.early)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +12,7 @@ from streamsvm.models import LocalModel
 from streamsvm.models.files import Model, ModelWriter, save_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.runs.phases import Phases
+from streamsvm.storage.paths import Place
 from streamsvm.training.joined import Joined, blocks_of, write
 
 
@@ -21,7 +21,7 @@ class Draft(Protocol):
 
     def append(self, name: str, block: np.ndarray) -> None: ...
 
-    def join(self, arrays: Sequence[Joined], folder: Path, engine: Engine) -> None:
+    def join(self, arrays: Sequence[Joined], folder: Place, engine: Engine) -> None:
         """Arrays of parts in files; folder: for what tasks write."""
         ...
 
@@ -36,7 +36,7 @@ class Draft(Protocol):
 
 
 @contextmanager
-def opened_draft(path: Path | None, phase: Phases) -> Iterator[Draft]:
+def opened_draft(path: Place | None, phase: Phases) -> Iterator[Draft]:
     """A draft of the file at `path`, which appears, whole, at the end; None: of a model that stays in memory."""
     if path is None:
         yield InMemory()
@@ -54,7 +54,7 @@ class InMemory:
     def append(self, name: str, block: np.ndarray) -> None:
         self._blocks.setdefault(name, []).append(block)
 
-    def join(self, arrays: Sequence[Joined], folder: Path, engine: Engine) -> None:
+    def join(self, arrays: Sequence[Joined], folder: Place, engine: Engine) -> None:
         for own in arrays:
             self._blocks[own.name] = [own.like, *blocks_of(own, engine)]
 
@@ -69,16 +69,17 @@ class InMemory:
 class InFile:
     """A draft of a file; a model that comes in parts is written from the first one on, until the stack ends."""
 
-    def __init__(self, path: Path, stack: ExitStack, phase: Phases) -> None:
+    def __init__(self, path: Place, stack: ExitStack, phase: Phases) -> None:
         self._path, self._stack, self._phase = path, stack, phase
         self._writer: ModelWriter | None = None
 
     def append(self, name: str, block: np.ndarray) -> None:
         self._begun().append(name, block)
 
-    def join(self, arrays: Sequence[Joined], folder: Path, engine: Engine) -> None:
-        for name, place in write(arrays, folder, engine):
-            self._begun().adopt(name, place)
+    def join(self, arrays: Sequence[Joined], folder: Place, engine: Engine) -> None:
+        writer = self._begun()
+        for name, place in write(arrays, writer.place_for(folder), engine):
+            writer.adopt(name, place)
 
     def _begun(self) -> ModelWriter:
         if self._writer is None:

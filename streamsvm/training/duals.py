@@ -9,6 +9,7 @@ import numpy as np
 from streamsvm.data.rows import Rows
 from streamsvm.models import ExpansionModel, KernelModel
 from streamsvm.training.base import Fit
+from streamsvm.training.subproblems import coefficients_of
 
 
 def model_of_duals(
@@ -23,13 +24,12 @@ def model_of_duals(
 
     intercept: of each subproblem. take: rows by number. break_ties: of pairs of classes, see KernelModel.
     """
-    header = fit.prepared.header()
+    header, original = fit.prepared.header(), fit.prepared.original_ids
     if fit.task.in_pairs:
         support = np.flatnonzero(alpha.any(axis=1))
-        own = alpha[support], fit.codes[support], support, intercept
+        own = alpha[support], fit.codes[support], original(support), intercept
         return KernelModel(header, take(support), *own, break_ties)
-    coef = np.zeros((len(alpha), len(intercept)))
-    for column, part in enumerate(fit.task.subproblems(fit.targets)):
-        coef[part.ids, column] = part.coefficients(alpha[part.places])
+    coef = coefficients_of(fit.task, fit.targets, alpha)
     support = np.flatnonzero(coef.any(axis=1))
-    return ExpansionModel(header, take(support), coef[support], intercept, support, fit.task.name)
+    intercept = fit.prepared.no_targets.units.labels(intercept)
+    return ExpansionModel(header, take(support), coef[support], intercept, original(support), fit.task.name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,10 @@ from streamsvm.models import Header, LocalModel
 from streamsvm.parallel.engine import Engine, several
 from streamsvm.runs.part_log import PartFiles, PartLog
 from streamsvm.solvers.dcsvm import Division
-from streamsvm.tasks.pairs import n_pairs
+from streamsvm.storage.paths import Place
 from streamsvm.training.drafts import Draft
 from streamsvm.training.joined import INDPTR, indptr_after, joined
-from streamsvm.training.parts import FiledPart, ModelPart
+from streamsvm.training.parts import FiledPart, ModelPart, has_bias
 from streamsvm.training.prepare import Prepared
 
 MOST_COLUMNS, MOST_PARTS = 12, 40  # that a report shows
@@ -39,18 +39,28 @@ class EarlyParts:
     ) -> None:
         self._draft, self._prepared, self._log, self.files = draft, prepared, log, files
         self._options = prepared.config.dcsvm
-        self._header = Header(
-            prepared.kernel, prepared.scaling, prepared.classes
-        )  # of parts, which nobody loads
+        header = Header(prepared.kernel, prepared.scaling, prepared.classes)
+        none = np.zeros(1, np.int64), np.zeros((1, len(prepared.classes)), bool)
+        self._like = LocalModel(  # of one part, which nobody loads
+            header,
+            Partition((), ()),
+            *none,
+            {},
+            self._options.combine,
+            task=prepared.task.name,
+            multiclass=prepared.config.multiclass,
+        )
         self._partition: Partition | None = None  # of the one division whose parts come
         self._sizes: list[int] = []
         self._entries: list[int] = []
         self._present: list[np.ndarray] = []
         self._weights: list[np.ndarray] = []
+        self._bias: list[np.ndarray] = []
         kept = prepared.kept_out
         self._kept = None if kept is None else prepared.scaling.apply(kept.rows)
         self._asked: np.ndarray | None = None  # (h, parts that are asked about a row that was kept out)
-        self._decided = np.zeros((0 if kept is None else len(kept.ids), n_pairs(len(prepared.classes))))
+        columns = prepared.task.n_subproblems(len(prepared.classes))
+        self._decided = np.zeros((0 if kept is None else len(kept.y), columns))
 
     def add(self, division: Division, part: ModelPart | FiledPart) -> None:
         """The next part."""
@@ -77,13 +87,14 @@ class EarlyParts:
         self._sizes.append(part.n_support)
         self._entries.append(part.n_entries)
         self._present.append(part.present)
+        self._bias.append(part.bias)
         if part.weights is not None:
             self._weights.append(part.weights)
         if isinstance(part, FiledPart):
             return
         if self._kept is not None:
             here = self._asking(division, number)
-            self._decided[here] += _says(self._header, self._options.combine, part, self._kept.take(here))
+            self._decided[here] += _says(self._like, part, self._kept.take(here))
         for name, array in part.support.items():
             own = indptr_after(array, number, sum(self._entries[:-1])) if name == INDPTR else array
             self._draft.append(name, own)
@@ -100,11 +111,11 @@ class EarlyParts:
     def _partition_of(self, division: Division) -> Partition:
         """Which part a row falls into."""
         if self._partition is None:
-            nodes, width = json.loads(str(division.routes["nodes"])), self._header.scaling.width
+            nodes, width = json.loads(str(division.routes["nodes"])), self._prepared.scaling.width
             self._partition = partition_from_state(division.routes, nodes, width)
         return self._partition
 
-    def join(self, division: Division, folder: Path, engine: Engine) -> None:
+    def join(self, division: Division, folder: Place, engine: Engine) -> None:
         """Of parts in files: their arrays into the draft, and what they decide of rows that were kept out."""
         if self.files is None:
             return
@@ -113,7 +124,7 @@ class EarlyParts:
             return
         asking = [(number, self._asking(division, number)) for number in range(len(self._sizes))]
         asked = [own for own in asking if len(own[1])]
-        own = (self.files, self._header, self._options.combine, self._kept)
+        own = (self.files, self._like, self._kept)
         said = engine.map(_files_say, several(asked, TOGETHER), shared=(engine.share(own),))
         for number, values in chain.from_iterable(said):
             self._decided[asking[number][1]] += values
@@ -129,34 +140,36 @@ class EarlyParts:
             self._options.combine,
             self._options.neighbours,
             np.stack(self._weights) if self._weights else None,
+            np.stack(self._bias) if has_bias(self._prepared) else None,
+            self._prepared.task.name,
+            self._prepared.config.multiclass,
         )
 
     def decided(self, model: LocalModel) -> np.ndarray | None:
-        """(h, pairs) what the model decides of the rows that were kept out; None where there are none."""
+        """(h, columns) what the model decides of the rows that were kept out; None where there are none."""
         if self._kept is None or self._asked is None:
             return None if self._kept is None else self._decided
-        return self._decided / self._asked.shape[1] + model.one_sided[self._asked].mean(axis=1)
+        return self._decided / self._asked.shape[1] + model.intercept[self._asked].mean(axis=1)
 
 
-def _says(header: Header, combine: str, part: ModelPart, rows: Rows) -> np.ndarray:
-    """(m, pairs) what a part says of scaled rows."""
+def _says(like: LocalModel, part: ModelPart, rows: Rows) -> np.ndarray:
+    """(m, subproblems) what a part of such a model says of scaled rows."""
     weights = None if part.weights is None else part.weights[None]
-    bounds, none = np.array([0, part.n_support]), np.zeros((1, 0), bool)
-    alone = LocalModel(header, Partition((), ()), bounds, none, part.support, combine, weights=weights)
-    return alone.says(0, rows)
+    bounds = np.array([0, part.n_support])
+    return replace(like, bounds=bounds, arrays=part.support, weights=weights).says(0, rows)
 
 
 def _files_say(
-    own: tuple[PartFiles, Header, str, Rows], asking: Sequence[tuple[int, np.ndarray]]
+    own: tuple[PartFiles, LocalModel, Rows], asking: Sequence[tuple[int, np.ndarray]]
 ) -> list[tuple[int, np.ndarray]]:
     """What parts in files say of the rows that they are asked about."""
-    files, header, combine, rows = own
+    files, like, rows = own
     found = []
     for number, here in asking:
         arrays = files.read(number)
         if arrays is None:
             raise CorruptDataError(f"{files.folder}: part {number} is missing; --resume solves it again")
-        found.append((number, _says(header, combine, ModelPart.from_arrays(arrays), rows.take(here))))
+        found.append((number, _says(like, ModelPart.from_arrays(arrays), rows.take(here))))
     return found
 
 

@@ -9,7 +9,6 @@ data tells; a graph has as many as there can be, and those that are not needed d
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -44,6 +43,7 @@ from streamsvm.parallel.engine import Later, Serial
 from streamsvm.parallel.imports import uncollected
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.runs.part_log import PartLog
+from streamsvm.storage.paths import Place, URLPath, remove_tree
 from streamsvm.training.base import Fit, Solution, with_certificate
 from streamsvm.training.dcsvm import DCSVMFit, require_graph
 from streamsvm.training.divided import cuts_of, division_of, part_solver, rng_of
@@ -69,7 +69,7 @@ class Plan(Weighed):
     cuts: Cuts
     solver: PartSolver
     spans: Spans
-    folder: Path
+    folder: Place
 
     @property
     def samples(self) -> StoreSamples:
@@ -107,17 +107,17 @@ class Numbered(Weighed):
     numbers: Numbers
 
 
-def early_graph(fit: Fit, folder: Path | None = None) -> Delayed:
+def early_graph(fit: Fit, folder: Place | None = None) -> Delayed:
     """The model of an early fit, lazily. folder: that all tasks see; None: a temporary one. Raises ConfigError."""
     require_graph(fit.config, fit.store.n)
     assert isinstance(fit, DCSVMFit)
     assert fit.solver.early is not None
     token = uuid4().hex
-    place = Path(tempfile.gettempdir()) if folder is None else folder.absolute()
+    place: Place = Path(tempfile.gettempdir()) if folder is None else folder.absolute()
     return _delayed(_plan(fit, fit.solver.early, place / f"streamsvm-graph-{token}"), token)
 
 
-def _plan(fit: DCSVMFit, level: int, folder: Path) -> Plan:
+def _plan(fit: DCSVMFit, level: int, folder: Place) -> Plan:
     prepared, memory = fit.prepared, fit.memory
     cuts = cuts_of(prepared, level, fit.part_rows(level))
     spans = spans_of(StoreSamples(fit.store, fit.scaling), cuts, in_memory=memory.in_memory)
@@ -266,11 +266,13 @@ def _numbered(plan: Plan, last: Round, receipts: list[np.ndarray | None]) -> Num
 def _regrouped(plan: Plan, numbered: Numbered, number: int) -> tuple[SpoolFile, np.ndarray]:
     """A file of rows by part; it takes its name when it is whole, as those of a task that is done again are read."""
     folder, numbers = plan.folder / "parts", numbered.numbers
+    given = plan.samples, numbers, Carried(plan.prepared.answers)
+    if isinstance(folder, URLPath):  # objects are there when they are whole
+        return write_file(folder, len(numbers.sizes), given, plan.spans.files[number])
     own = folder / uuid4().hex
     own.mkdir(parents=True)
-    given = plan.samples, numbers, Carried(plan.prepared.answers)
     file, bounds = write_file(own, len(numbers.sizes), given, plan.spans.files[number])
-    path = file.path.replace(folder / file.path.name)
+    path = (own / file.path.name).replace(folder / file.path.name)
     own.rmdir()
     return replace(file, path=path), bounds
 
@@ -279,7 +281,7 @@ def _regrouped(plan: Plan, numbered: Numbered, number: int) -> tuple[SpoolFile, 
 def _parts(plan: Plan, files: list[tuple[SpoolFile, np.ndarray]]) -> Parts:
     """Where the rows of each part are."""
     places, bounds = zip(*files, strict=True)
-    return Parts(Spool(places, np.stack(bounds, axis=1)), plan.prepared.task, plan.prepared.classes)
+    return Parts(Spool(places, np.stack(bounds, axis=1)), plan.prepared.task, plan.prepared.no_targets)
 
 
 @_task
@@ -308,5 +310,5 @@ def _model(plan: Plan, numbered: Numbered, solved: Sequence[list[SolvedPart]]) -
     )
     found = with_certificate(prepared, solution)
     assert isinstance(found, LocalModel)
-    shutil.rmtree(plan.folder, ignore_errors=True)
+    remove_tree(plan.folder)
     return found

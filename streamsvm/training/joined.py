@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,13 @@ from streamsvm.data.growing import create_array, default_rows
 from streamsvm.data.samples import Block
 from streamsvm.parallel.engine import Engine, several
 from streamsvm.parallel.sizes import Weighed
+from streamsvm.private.zarr import open_for_writing
 from streamsvm.runs.part_log import PartFiles
 from streamsvm.storage.atomic import storage_errors
+from streamsvm.storage.paths import Place
 
 INDPTR = "support_indptr"
-MOST_TOGETHER = 8  # chunks that one task writes
+MOST_TOGETHER = 32  # chunks that one task writes
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,10 @@ def indptr_after(indptr: np.ndarray, part: int, entries: int) -> np.ndarray:
     return indptr[part > 0 :] + entries
 
 
-def write(arrays: Sequence[Joined], folder: Path, engine: Engine) -> Iterator[tuple[str, Path]]:
+def write(arrays: Sequence[Joined], folder: Place, engine: Engine) -> Iterator[tuple[str, Place]]:
     """Names and places of these arrays, as tasks have written them to a folder that they see."""
     with storage_errors(str(folder)):
-        group = zarr.open_group(str(folder), mode="w", zarr_format=3)
+        group = zarr.open_group(str(folder), mode="a", zarr_format=3)
         for own in arrays:
             shape, chunks = (len(own), *own.like.shape[1:]), (own.chunk_rows, *own.like.shape[1:])
             create_array(group, own.name, shape=shape, chunks=chunks, dtype=own.like.dtype)
@@ -102,8 +103,8 @@ def blocks_of(own: Joined, engine: Engine) -> Iterator[np.ndarray]:
     yield from engine.map(_read, own.blocks, shared=(engine.share(own),))
 
 
-def _write(own: Joined, place: Path, blocks: Sequence[Block]) -> None:
-    array: Any = zarr.open_array(str(place), mode="r+")
+def _write(own: Joined, place: Place, blocks: Sequence[Block]) -> None:
+    array: Any = open_for_writing(str(place))
     for block in blocks:
         with storage_errors(str(place)):
             array[slice(*block)] = own.read(*block)

@@ -91,9 +91,7 @@ class Speed:
 
         pass_s: of a pass over the store.
         """
-        growth, fits = fit_class(config.solver).growth, 1
-        if config.probability.method:
-            fits += config.probability.folds
+        growth, fits = fit_class(config.solver).growth, 1 + config.n_folds
         seconds = growth.own_fit_s(n, config, pass_s, self.value_s)
         if seconds is None:
             if "early" in config.search.chosen:

@@ -11,20 +11,30 @@ import numpy as np
 from streamsvm.data.regroup import Arrays, PartReader
 from streamsvm.data.rows import Rows, rows_from_state, rows_state
 from streamsvm.data.vectors import Vector
-from streamsvm.events import Approaches
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.progress import advance, share_of
+from streamsvm.progress.approach import Approaches
 from streamsvm.runs.part_log import PartFiles
 from streamsvm.solvers.dcsvm import PartSolution, support_of
 from streamsvm.solvers.in_turn import InTurn, InTurnState
 from streamsvm.solvers.loop import is_late, run
+from streamsvm.solvers.threshold import Thresholds
 from streamsvm.tasks.base import Targets, Task
 from streamsvm.training.answers import Answers
 from streamsvm.training.part_metric import PartMetric
-from streamsvm.training.subproblems import Asked, TaskDuals, in_memory
+from streamsvm.training.prepare import Prepared
+from streamsvm.training.subproblems import (
+    Asked,
+    TaskDuals,
+    coefficients_of,
+    in_memory,
+    over_margins,
+    with_loss,
+)
 
 HASTY_ROWS, HASTY_TOL = 500, 0.1  # of a part that is begun when time is up
+ROUGH_TOL = 0.03  # of parts that tell where a bias is about
 
 
 @dataclass(frozen=True)
@@ -57,26 +67,25 @@ def _arrays(ids: np.ndarray, asked: Asked, close: np.ndarray | None, alpha: np.n
 
 @dataclass(frozen=True)
 class Parts(Weighed):
-    """Parts as tasks read them, with what `Carried` sent along."""
+    """Parts as tasks read them, with what `Carried` sent along. targets: of none of their rows."""
 
     reader: PartReader
     task: Task
-    classes: np.ndarray
+    targets: Targets
 
     def read(self, part: int) -> tuple[Rows, np.ndarray, Asked, np.ndarray]:
         """Rows of a part, their ids, what is asked of them, and coefficients to begin with."""
         rows, of = self.reader.rows(part), self.reader.beside(part)
-        targets = Targets(self.classes, of["codes"], of.get("linear"), of.get("groups"))
         close = of.get("close", np.zeros(len(rows), np.int8))
-        asked = Asked(self.task, targets, of["upper"], close)
+        asked = Asked(self.task, self.targets.of(of), of["upper"], close)
         return rows, of["ids"], asked, of.get("alpha", np.zeros(asked.shape))
 
 
 @dataclass(frozen=True)
 class ModelPart(Weighed):
     """What a model keeps of a part: support rows (s, d), as the store's scaling leaves them, their coefficients alpha
-    (s, columns) and codes (s,); present (k,): classes that it learned. weights (d,): of the columns, the part's own;
-    None where parts have none.
+    (s, columns), compact of pairs of classes, and codes (s,); present (k,): classes that it
+    learned. weights (d,): of the columns, the part's own; None where parts have none. bias (subproblems,).
     """
 
     rows: Rows
@@ -84,6 +93,7 @@ class ModelPart(Weighed):
     codes: np.ndarray
     present: np.ndarray
     weights: np.ndarray | None
+    bias: np.ndarray
 
     @property
     def support(self) -> dict[str, np.ndarray]:
@@ -92,7 +102,8 @@ class ModelPart(Weighed):
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         weights = {} if self.weights is None else {"weights": self.weights}
-        return self.support | weights | {"present": self.present, "d": np.array(self.rows.d)}
+        own = {"present": self.present, "bias": self.bias, "d": np.array(self.rows.d)}
+        return self.support | weights | own
 
     @property
     def n_support(self) -> int:
@@ -105,7 +116,8 @@ class ModelPart(Weighed):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> ModelPart:
         rows = rows_from_state("support", arrays, int(arrays["d"]), 0, len(arrays["codes"]))
-        return cls(rows, arrays["alpha"], arrays["codes"], arrays["present"], arrays.get("weights"))
+        alpha, codes, present = (arrays[name] for name in ("alpha", "codes", "present"))
+        return cls(rows, alpha, codes, present, arrays.get("weights"), arrays["bias"])
 
 
 @dataclass(frozen=True)
@@ -117,10 +129,11 @@ class FiledPart(Weighed):
     n_entries: int
     present: np.ndarray
     weights: np.ndarray | None
+    bias: np.ndarray
 
     @classmethod
     def of(cls, part: ModelPart) -> FiledPart:
-        return cls(part.n_support, part.n_entries, part.present, part.weights)
+        return cls(part.n_support, part.n_entries, part.present, part.weights, part.bias)
 
 
 @dataclass(frozen=True)
@@ -135,7 +148,8 @@ class PartSolver:
     """What all parts are solved with. single: subproblems of one class, too.
 
     refits: of the metric of each part of an early model; None: of another part. until: time.time() from which on
-    problems end as they are.
+    problems end as they are. has_bias: each with the constraint y'a = 0. squared: of squared losses. thresholds: biases
+    that are given, in place of that constraint.
     """
 
     kernel: Kernel
@@ -145,11 +159,20 @@ class PartSolver:
     single: bool
     refits: int | None = None
     until: float | None = None
+    has_bias: bool = False
+    squared: bool = False
+    thresholds: Thresholds | None = None
+
+    def at(self, thresholds: Thresholds) -> PartSolver:
+        """Of parts that share these biases, solved roughly where nothing is known of them; rows of one class have a
+        problem, too."""
+        tol = self.tol if thresholds.are_known else max(self.tol, ROUGH_TOL)
+        return replace(self, thresholds=thresholds, tol=tol, has_bias=False, single=True)
 
     def __call__(self, parts: Parts, part: int) -> SolvedPart:
         """The solution of a part, from what its rows begin with."""
         rows, ids, asked, alpha = parts.read(part)
-        present = None if self.refits is None else _present(asked)
+        present = None if self.refits is None else asked.present
         if is_late(self.until):
             return self._hasty(rows, ids, asked, present)
         weights = None
@@ -178,12 +201,19 @@ class PartSolver:
         present: np.ndarray | None,
         weights: np.ndarray | None,
     ) -> SolvedPart:
-        support, alpha = support_of(state.solved), state.solved
-        numbers = len(support), state.objective, state.gap, state.late
+        alpha, bias, task = state.solved, state.bias, asked.task
+        if present is not None:
+            alpha, bias = over_margins(asked, alpha, bias, state.margin)
+        if present is not None and not task.in_pairs:
+            alpha = coefficients_of(task, asked.targets, alpha)
+            bias = asked.targets.units.labels(bias)
+        support = support_of(alpha)
+        is_capped = present is not None and (asked.targets.nu or 0.0) > asked.most_nu
+        numbers = len(support), state.objective, state.gap, state.late, is_capped
         if present is None:
             return SolvedPart(ids[support], alpha[support], *numbers)
         codes = asked.targets.codes[support].astype(np.int32)
-        kept = ModelPart(rows.take(support), alpha[support], codes, present, weights)
+        kept = ModelPart(rows.take(support), alpha[support], codes, present, weights, bias)
         return SolvedPart(np.empty(0, np.int64), np.empty((0, alpha.shape[1])), *numbers, kept)
 
     def _trial(self, number: int, rows: Rows, asked: Asked, alpha: np.ndarray, tol: float) -> np.ndarray:
@@ -201,7 +231,8 @@ class PartSolver:
     ) -> InTurnState:
         """shares: of the task that are done before, and that this is."""
         make = in_memory(self.kernel, rows, self.threads, self.cache_bytes)
-        duals, solver = TaskDuals(asked, make, single=self.single), InTurn(tol, self.until)
+        duals = TaskDuals(asked, with_loss(make, squared=self.squared), single=self.single)
+        solver = InTurn(tol, self.until, self.has_bias)
         total, done = asked.count, Approaches(tol)
         before, own = shares or (0.0, 1.0)
 
@@ -209,7 +240,8 @@ class PartSolver:
             if state.running is not None:
                 advance(before + own * done(state.done, state.running.violation) / total)
 
-        return run(solver, duals, solver.init(duals, alpha), stop=solver.is_solved, on_step=on_step)
+        begun = solver.init(duals, alpha, self.thresholds)
+        return run(solver, duals, begun, stop=solver.is_solved, on_step=on_step)
 
 
 @dataclass(frozen=True)
@@ -234,8 +266,7 @@ class SeveralParts:
         return replace(found, kept=FiledPart.of(found.kept))
 
 
-def _present(asked: Asked) -> np.ndarray:
-    """(k,) the classes of rows that are learned from."""
-    present = np.zeros(len(asked.targets.classes), bool)
-    present[asked.targets.codes[asked.upper > 0]] = True
-    return present
+def has_bias(prepared: Prepared) -> bool:
+    """Whether the duals of a fit have y'a = 0."""
+    keeps_sums = prepared.task.nu(prepared.config) is not None
+    return prepared.config.dcsvm.bias or prepared.task.has_bias or keeps_sums

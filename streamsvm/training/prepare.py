@@ -29,28 +29,16 @@ from streamsvm.models import Header
 from streamsvm.models.calibration import Calibration
 from streamsvm.parallel.engine import Engine
 from streamsvm.runs.phases import Phases
-from streamsvm.tasks import default_task, task_of
+from streamsvm.tasks import task_for
 from streamsvm.tasks.base import Targets, Task
 from streamsvm.training.advice import advice
 from streamsvm.training.answers import Answers, HeldAnswers, answers_of
 from streamsvm.training.expected import Expected
+from streamsvm.training.held_out import KeptOut, by_chance, kept_out, rows_of_intervals
 from streamsvm.training.subproblems import Asked
 
 QUARTILE_ROWS = 20_000  # that tell of quartiles
 MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times coefficients must not
-
-
-@dataclass(frozen=True)
-class KeptOut:
-    """Rows as stored, (h, d), that a fit does not learn from: they tell how well its model decides.
-
-    codes, y (h,): their classes' numbers, and labels. ids (h,).
-    """
-
-    ids: np.ndarray
-    rows: Rows
-    codes: np.ndarray
-    y: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -92,6 +80,11 @@ class Prepared:
         return self.all_asked.targets
 
     @property
+    def no_targets(self) -> Targets:
+        """Those of no row: what all rows have in common."""
+        return self.answers.take(np.empty(0, np.int64)).targets
+
+    @property
     def upper(self) -> np.ndarray:
         """(n,) C times class and sample weights, in memory."""
         return self.all_asked.upper
@@ -103,13 +96,14 @@ class Prepared:
 
     def without(self, rows: int) -> Prepared:
         """So many rows kept out, which the seed chooses. Raises ConfigError, DataError."""
-        store, seed = self.store, self.config.seed
-        require_holdout(store, rows)
-        ids = np.sort(np.random.default_rng([seed, 26]).choice(store.n, rows, replace=False))
-        raw = store.take(ids)
-        require_finite(store, raw, ids)
+        store = self.store
+        ids = by_chance(store, rows, self.config.seed)
+        if not self.task.reads_labels:
+            raise ConfigError(
+                f"holdout is {rows}, and task {self.task.name} has no labels to be scored by; leave it out"
+            )
         config = self.config.model_copy(update={"holdout": rows})
-        kept = KeptOut(ids, raw, self.answers.take(ids).targets.codes, store.labels_at(ids))
+        kept = kept_out(store, ids, self.answers.take(ids).targets.codes)
         return replace(self, config=config, answers=self.answers.without(ids), kept_out=kept)
 
     def drawn(self, rows: int, rng: np.random.Generator) -> np.ndarray:
@@ -131,7 +125,15 @@ class Prepared:
             self.config.model_copy(update={"rows": len(ids)}),
             HeldAnswers(self.answers.take(ids)),
         )
-        return replace(self, store=store.subset(ids), whole=store, config=config, answers=answers)
+        kept = self.kept_out and replace(
+            self.kept_out, ids=np.empty(0, np.int64)
+        )  # of the store that is left
+        whole, store = self.whole or store, store.subset(ids)
+        return replace(self, store=store, whole=whole, config=config, answers=answers, kept_out=kept)
+
+    def original_ids(self, ids: np.ndarray) -> np.ndarray:
+        """Of rows (m,) of the store those in all of it, where it is some of the rows."""
+        return ids if self.whole is None else self.store.original_ids(ids)
 
     def fingerprint(self) -> str:
         """Of the store, all labels of which are read for it, once."""
@@ -154,12 +156,6 @@ class Prepared:
         )
 
 
-def require_holdout(store: Store, rows: int) -> None:
-    """Raises ConfigError where so many rows cannot be kept out."""
-    if rows > store.n // 2:
-        raise ConfigError(f"holdout is {rows}, expected at most half of the {store.n} rows")
-
-
 def prepare(
     store: Store,
     config: FitConfig,
@@ -174,16 +170,38 @@ def prepare(
     targets: of a caller who knows of classes that these rows may not have; else they are the task's. Raises
     ConfigError, DataError.
     """
-    task = task_of(config.task or default_task(config.solver, has_queries=False))
+    task = task_for(config)
+    whole, kept = None, None
+    if config.interval is not None:
+        whole, (store, kept) = store, _parted(store, config, task)
     answers, class_rows = answers_of(store, config, task, targets)
     with (phase or Phases())("scale"):
         first, moments = _looked_at(store, config, engine, events)
         scaling = scaled(store, config, config.scale, moments, engine)
         scaling, kernel = _measured(store, config, scaling, first, moments, events)
-    found = Prepared(store, config, task, answers, class_rows, scaling, kernel, moments)
-    if config.holdout:
+    found = Prepared(
+        store, config, task, answers, class_rows, scaling, kernel, moments, kept_out=kept, whole=whole
+    )
+    if config.holdout and kept is None:
         found = found.without(config.holdout)
     return found.of_rows(config.rows) if config.rows is not None and config.rows < store.n else found
+
+
+def _parted(store: Store, config: FitConfig, task: Task) -> tuple[Store, KeptOut]:
+    """The rows that are learned from, and those that tell of intervals.
+
+    Nothing that a model is made of, scaling, units, gamma and parts among it, knows of these, as split conformal
+    prediction asks: so they are not even in the store of the fit. Raises ConfigError, DataError.
+    """
+    if not task.has_intervals:
+        raise ConfigError(
+            f"interval is {config.interval:g}, of task regress; found task {task.name}: leave it out"
+        )
+    rows = rows_of_intervals(store, config)
+    ids = by_chance(store, rows, config.seed)
+    kept = kept_out(store, ids, np.zeros(rows, np.int32))
+    rest = np.delete(np.arange(store.n), ids)
+    return store.subset(rest), replace(kept, ids=np.empty(0, np.int64))
 
 
 def scaled(store: Store, config: FitConfig, kind: str, moments: Moments | None, engine: Engine) -> Scaling:

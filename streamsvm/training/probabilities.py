@@ -1,13 +1,12 @@
-"""Where probabilities come from: decision values of rows that no model of them was trained on.
+"""Where probabilities and thresholds come from: decision values of rows that no model of them was trained on.
 
 Either of a held-out store, or of all training rows, cross-validated: each fold is predicted by a fit on the others.
 """
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,36 +14,102 @@ from typing import Any
 
 import numpy as np
 
-from streamsvm.config import FitConfig
+from streamsvm.config import FitConfig, ProbabilityConfig
 from streamsvm.data.folds import fold_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.events import Events, heard, ignore
-from streamsvm.models.calibration import Calibration, calibrate, own_problems, require_classes
+from streamsvm.events import Events, Warned, heard, ignore
+from streamsvm.models.calibration import calibrate, own_problems, require_classes
+from streamsvm.options.wish import Wish
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.open import open_engine
 from streamsvm.predict import predict_blocks
 from streamsvm.runs.checkpoints import Checkpoints
+from streamsvm.storage.paths import Place, remove_tree
 from streamsvm.tasks.scores import codes_of_labels
+from streamsvm.training.part_sigmoids import with_parts
+from streamsvm.training.thresholds import Decided, chosen, require_two, unmet, with_threshold
 from streamsvm.training.weights import row_weights
 
-Learn = Callable[[Store, Path], list[Any]]  # models of some rows; with a folder for their files
+Learn = Callable[[Store, Place], list[Any]]  # models of some rows; with a folder for their files
 
 
 def held_out(
-    model: Any, store: Store, method: str, *, engine: Engine, events: Events = heard
+    model: Any, store: Store, asked: ProbabilityConfig, *, engine: Engine, events: Events = heard
 ) -> tuple[Any, int]:
-    """The model with probabilities from a store that it was not trained on, and how many rows told.
+    """The model with what is asked for, from a store that it was not trained on, and how many rows told.
 
-    Rows of labels that it does not know tell nothing. Raises ConfigError, DataError.
+    What is not asked for stays. Rows of labels that it does not know tell nothing. Raises ConfigError, DataError.
     """
-    require_classes(model.task)
-    codes, weight = codes_of_labels(model, store), store.sample_weight
-    found, known = _decisions(model, store, codes, engine, events), codes >= 0
-    weight = _weights(model, codes[known], None if weight is None else weight[known])
-    facts: dict[str, Any] = {"method": method, "pairwise": model.is_pairwise, "weight": weight}
-    calibration = calibrate(found[known], codes[known], len(model.classes), **facts)
-    return replace(model, header=replace(model.header, calibration=calibration)), len(weight)
+    require_asked(asked, model.task, len(model.classes))
+    codes = codes_of_labels(model, store)
+    known = codes >= 0
+    state = {
+        "codes": codes[known],
+        "sample_weight": None if store.sample_weight is None else store.sample_weight[known],
+        "k": len(model.classes),
+        "pairwise": model.is_pairwise,
+    }
+    state["weight"] = _weights(model, state["codes"], state["sample_weight"])
+    found = _decisions(model, store, codes, engine, events)[known]
+    decided = by_parts(_made(asked, state, found, 0), model, store, engine, rows=known)
+    header = model.header
+    if decided.calibration is not None:
+        header = replace(header, calibration=decided.calibration)
+    if decided.threshold is not None:
+        header = with_threshold(header, decided.threshold)
+        if (message := unmet(decided.threshold)) is not None:
+            events(Warned(message))
+    return replace(model, header=header), int(np.count_nonzero(known))
+
+
+def require_asked(asked: ProbabilityConfig, task: str | None, n_classes: int) -> None:
+    """Raises ConfigError for what a task, or so many classes, do not have."""
+    if asked.method is not None:
+        require_classes(task)
+    if asked.threshold is not None:
+        require_classes(task, "a threshold goes")
+        require_two(n_classes)
+
+
+def _made(asked: ProbabilityConfig, state: Mapping[str, Any], found: np.ndarray, seed: int) -> Decided:
+    """What decision values (n, own problems) of rows make. state: their codes, of k classes, what they weigh in the
+    fit and by themselves, and whether problems are pairs of classes."""
+    codes, calibration, threshold = state["codes"], None, None
+    if asked.method is not None:
+        facts: dict[str, Any] = {"method": asked.method, "pairwise": bool(state["pairwise"])}
+        calibration = calibrate(found, codes, state["k"], weight=state["weight"], **facts)
+    if asked.threshold is not None:
+        own = state["sample_weight"]
+        threshold = chosen(Wish.of(asked.threshold), codes == 1, found[:, 0], own, seed)
+    return Decided(calibration, threshold, {**state, "decisions": found})
+
+
+def by_parts(
+    decided: Decided,
+    model: Any,
+    store: Store,
+    engine: Engine,
+    *,
+    rows: np.ndarray | None = None,
+    seed: int = 0,
+) -> Decided:
+    """With a sigmoid for each part of the model, where held-out rows say that these are surely better.
+
+    rows (n,): which of a store decided, else all; of folds by other models, whose parts were others.
+    """
+    calibration, by = decided.calibration, decided.by
+    if calibration is None or by is None or calibration.method != "sigmoid" or model.n_parts == 1:
+        return decided
+    blocks = predict_blocks(model, store, engine=engine, ask=_parts_of, phase="calibrate")
+    parts = np.concatenate([own for _, _, own in blocks])
+    own = parts if rows is None else parts[rows]
+    found = with_parts(calibration, by, own, model.n_parts, seed)
+    return replace(decided, calibration=found)
+
+
+def _parts_of(model: Any, rows: Rows) -> np.ndarray:
+    return model.parts_of(rows)
 
 
 def cross_validated(
@@ -52,33 +117,30 @@ def cross_validated(
     config: FitConfig,
     learn: Learn,
     *,
-    run_dir: Path | None = None,
+    run_dir: Place | None = None,
     resume: bool = False,
     events: Events = ignore,
-) -> list[Calibration]:
-    """A calibration for each of the models that `learn` makes of the rows of a store, by config.probability.
+) -> list[Decided]:
+    """What config.probability asks for, for each of the models that `learn` makes of the rows of a store.
 
     Folds that are done are kept in the run directory. Raises what `learn` raises, and DataError where a class has one
     row only.
     """
-    method = config.probability.method
-    assert method is not None  # or nobody asks
     with ExitStack() as stack:
         if run_dir is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamsvm-folds-")))
+            folder: Place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamsvm-folds-")))
         else:
             folder = run_dir / "folds"
             folder.mkdir(exist_ok=True)
         resume = resume and any(folder.iterdir())
         checkpoints = Checkpoints(folder if run_dir else None, store, config, resume, events)
         state = _predicted(store, config, learn, folder, checkpoints, events)
-    codes = state["codes"]
-    facts: dict[str, Any] = {"method": method, "pairwise": bool(state["pairwise"]), "weight": state["weight"]}
-    return [calibrate(found, codes, int(codes.max()) + 1, **facts) for found in state["decisions"]]
+    state |= {"sample_weight": store.sample_weight, "k": int(state["codes"].max()) + 1}
+    return [_made(config.probability, state, found, config.seed) for found in state["decisions"]]
 
 
 def _predicted(
-    store: Store, config: FitConfig, learn: Learn, folder: Path, checkpoints: Checkpoints, events: Events
+    store: Store, config: FitConfig, learn: Learn, folder: Place, checkpoints: Checkpoints, events: Events
 ) -> dict[str, Any]:
     """decisions (models, n, own problems) of all rows, their codes and weight (n,), and whether they are pairwise."""
     state = _begun(store, config, folder, checkpoints)
@@ -102,19 +164,19 @@ def _predicted(
         state["decisions"][:, inside] = found
         state["done"] = number + 1
         checkpoints.offer(state.copy, last=True)
-        shutil.rmtree(own)
+        remove_tree(own)
         events.progress("folds", number + 1, folds)
     return state
 
 
-def _begun(store: Store, config: FitConfig, folder: Path, checkpoints: Checkpoints) -> dict[str, Any]:
+def _begun(store: Store, config: FitConfig, folder: Place, checkpoints: Checkpoints) -> dict[str, Any]:
     """The state to go on from, which knows each row's fold; a new one where those of an earlier one were others."""
     state = checkpoints.load()
     if state is not None and "fold" in state:
         return dict(state)
     for own in folder.iterdir():
         if own.is_dir():
-            shutil.rmtree(own)
+            remove_tree(own)
     count, option = config.probability.folds, "probability.folds"
     fold = fold_of(store, count, True, config.seed, positive=config.positive, option=option)
     begun = {"done": 0, "fold": fold}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -12,6 +12,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.problems.dual import DualQP, KernelDual, MatrixDual, dual_of, is_wide
+from streamsvm.problems.squared import SquaredDual
 from streamsvm.solvers import blockws
 from streamsvm.tasks.base import Subproblem, Targets, Task
 
@@ -20,16 +21,41 @@ from streamsvm.tasks.base import Subproblem, Targets, Task
 class Asked(Weighed):
     """What is asked of rows: the task and their targets, and bounds upper (n,) of their duals, C times the weights.
 
-    close (n,): a number that rows share which are close to each other.
+    close (n,): a number that rows share which are close to each other. left_out (k,): bounds of rows that are not here,
+    by their codes: sums that duals keep are those of all rows.
     """
 
     task: Task
     targets: Targets
     upper: np.ndarray
     close: np.ndarray
+    left_out: np.ndarray | None = None
 
     def take(self, ids: np.ndarray | slice) -> Asked:
         return Asked(self.task, self.targets.take(ids), self.upper[ids], self.close[ids])
+
+    def among(self, ids: np.ndarray) -> Asked:
+        """Of rows without which all variables are 0, and stay so: sums that are kept are those of all rows."""
+        own = self.take(ids)
+        return replace(own, left_out=self.weights - own.weights) if self.targets.nu is not None else own
+
+    @property
+    def weights(self) -> np.ndarray:
+        """(k,) sums of the bounds of rows by their codes; (1,) without classes."""
+        return np.bincount(self.targets.codes, self.upper, max(1, len(self.targets.classes)))
+
+    @property
+    def most_nu(self) -> float:
+        """That its duals allow."""
+        return self.task.most_nu(self.weights)
+
+    @property
+    def present(self) -> np.ndarray:
+        """(k,) the classes of rows that are learned from."""
+        present = np.zeros(len(self.targets.classes), bool)
+        if len(present):
+            present[self.targets.codes[self.upper > 0]] = True
+        return present
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -40,6 +66,36 @@ class Asked(Weighed):
     def count(self) -> int:
         """Subproblems, where rows of all classes are here."""
         return self.task.n_subproblems(len(self.targets.classes))
+
+
+def over_margins(
+    asked: Asked, alpha: np.ndarray, bias: np.ndarray, margin: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Variables (n, columns) and biases (subproblems,) over the margins of subproblems that are told so.
+
+    What leaves no margin, as it tells nothing apart, stays as it is.
+    """
+    if asked.targets.nu is None:
+        return alpha, bias
+    alpha, bias = alpha.copy(), bias.copy()
+    for part in asked.task.subproblems(asked.targets):
+        if part.over_margin and margin[part.number] > 0:
+            alpha[part.places] /= margin[part.number]
+            bias[part.number] /= margin[part.number]
+    return alpha, bias
+
+
+def coefficients_of(task: Task, targets: Targets, alpha: np.ndarray) -> np.ndarray:
+    """`sums_of`, in units of the labels."""
+    return sums_of(task, targets, alpha) * targets.units.scale
+
+
+def sums_of(task: Task, targets: Targets, alpha: np.ndarray) -> np.ndarray:
+    """(n, subproblems) what the variables alpha (n, columns) make of each row in each subproblem's sum."""
+    coef = np.zeros((len(alpha), task.n_subproblems(len(targets.classes))))
+    for part in task.subproblems(targets, single=True):
+        coef[part.ids, part.number] = part.coefficients(alpha[part.places])
+    return coef
 
 
 MakeDual = Callable[
@@ -80,14 +136,36 @@ class TaskDuals:
         part = self._at(number)
         return None if part is None else part.places
 
+    @property
+    def count(self) -> int:
+        return self.asked.count
+
+    def which(self, number: int) -> int:
+        part = self._at(number)
+        assert part is not None  # it has places
+        return part.number
+
     def dual(self, number: int) -> DualQP:
         part = self._at(number)
         if self._dual is None:
             assert part is not None  # it has places
             close = self.asked.close[part.ids]
             several = close if len(close) and np.any(close != close[0]) else None
-            self._dual = self._make(part, self.asked.upper[part.ids], several)
+            self._dual = self._make(*self._feasible(part), several)
         return self._dual
+
+    def _feasible(self, part: Subproblem) -> tuple[Subproblem, np.ndarray]:
+        """With a share of the bounds that are here, and no more of them than either sign has; and these."""
+        upper, left_out = self.asked.upper[part.ids], self.asked.left_out
+        here = float(upper.sum())
+        if part.nu is None or here <= 0:
+            return part, upper
+        nu = part.nu
+        if left_out is not None:
+            nu *= 1 + float(left_out[np.unique(self.asked.targets.codes[part.ids])].sum()) / here
+        if part.copies == 1 and part.over_margin:
+            nu = min(nu, 2 * min(float(upper[part.y == sign].sum()) for sign in (1.0, -1.0)) / here)
+        return replace(part, nu=nu), upper
 
 
 def in_memory(kernel: Kernel, rows: Rows, threads: int, cache_bytes: int) -> MakeDual:
@@ -102,6 +180,11 @@ def in_memory(kernel: Kernel, rows: Rows, threads: int, cache_bytes: int) -> Mak
         return dual_of(part, lambda y: KernelDual(kernel, own, y, upper, threads, parts, cache_bytes))
 
     return dual
+
+
+def with_loss(make: MakeDual, *, squared: bool) -> MakeDual:
+    """The same duals; squared: of squared losses."""
+    return (lambda part, upper, parts: SquaredDual(make(part, upper, parts))) if squared else make
 
 
 def task_gradients(

@@ -20,11 +20,12 @@ from streamsvm.kernels.base import Kernel, Stationary
 from streamsvm.kernels.options import kernel_of
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.sizes import Weighed
+from streamsvm.problems.squared import ridged, squared_terms
 from streamsvm.solvers import blockws
 from streamsvm.solvers.descent import block_descent
 from streamsvm.solvers.tracks import Found, Trial
-from streamsvm.tasks.pairs import pair_coefficients, vote
-from streamsvm.training.subproblems import Asked, in_memory, task_gradients
+from streamsvm.tasks.pairs import joined, pair_coefficients
+from streamsvm.training.subproblems import Asked, in_memory, sums_of, task_gradients, with_loss
 from streamsvm.training.weights import balanced_weights
 
 TOL = 0.1  # of fits that are compared: at 1e-3 they take four times as long, and choose the same
@@ -92,11 +93,12 @@ class ClassWeights:
 @dataclass(frozen=True)
 class Learner:
     """What a trial means. options: of the kernel that was given. rank: of a full metric; None: diagonal. typical: rows
-    of all kinds, whose distances are the unit of gamma."""
+    of all kinds, whose distances are the unit of gamma. squared: losses are."""
 
     options: KernelConfig
     rank: int | None
     typical: Rows
+    squared: bool = False
 
     def kernels(self, trials: Sequence[Trial], metric: Metric) -> list[Kernel]:
         """The kernels of trials, of rows under a metric."""
@@ -155,7 +157,7 @@ class SampleTrials:
         ]
         starts = [None] * count if start is None else np.split(start, count)
         begin = [starts[item[-1]] for item in items]
-        work = partial(_tried, rows)
+        work = partial(_tried, rows, self.learner.squared)
         found = list(self.engine.map(work, items, begin, shared=(self._shared,), window=len(items)))
         return [Found.of_all(found[at : at + count]) for at in range(0, len(found), count)]
 
@@ -178,6 +180,7 @@ class SampleTrials:
 
 def _tried(
     count: int,
+    squared: bool,
     samples: tuple[Sample, ...],
     item: tuple[Kernel, Metric, Trial, int],
     start: np.ndarray | None,
@@ -191,7 +194,8 @@ def _tried(
     asked = replace(sample.asked, upper=upper)
     began = time.perf_counter()
     try:
-        found = solution(kernel, rows, asked, None if start is None else start * trial.C)
+        begin = None if start is None else start * trial.C
+        found = solution(kernel, rows, asked, begin, squared=squared)
         own = metric.of_rows(sample.held), sample.of_held
         lost = losses(kernel, rows, asked, found, *own)
         return Found(lost, found[0], time.perf_counter() - began)
@@ -212,38 +216,42 @@ def _gradients(
 
 
 def solution(
-    kernel: Kernel, rows: Rows, asked: Asked, start: np.ndarray | None
+    kernel: Kernel, rows: Rows, asked: Asked, start: np.ndarray | None, *, squared: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients of all subproblems, from those of a start, and their biases: pairs of classes have none.
+    """Coefficients of all subproblems, from those of a start, and their biases; without rows of one side, this side's.
 
     Raises ConfigError where a fit does not end.
     """
     alpha = np.zeros(asked.shape)
     if start is not None:
         alpha[: len(start)] = start[: len(alpha)]
-    bias, in_pairs = [], asked.task.in_pairs
-    small, make = _ByClass(kernel, rows, asked), in_memory(kernel, rows, 1, 0)
+    in_pairs = asked.task.in_pairs
+    bias = asked.task.one_sided(asked.present[None])[0]
+    small, make = (
+        _ByClass(kernel, rows, asked, squared),
+        with_loss(in_memory(kernel, rows, 1, 0), squared=squared),
+    )
     for part in asked.task.subproblems(asked.targets):
         places = part.places
         if in_pairs and len(part.ids) <= blockws.BLOCK:
             order = small.order(part.ids)
             places = places[0][order], part.columns[order]
             alpha[places] = small.solved(part.ids[order], alpha[places])
-            bias.append(0.0)
             continue
         own = alpha[places] if start is not None else None
         dual = make(part, asked.upper[part.ids], None)
-        state = blockws.solve(dual, own, tol=TOL, bias=not in_pairs, max_rounds=MOST_ROUNDS)
+        state = blockws.solve(dual, own, tol=TOL, bias=asked.task.has_bias, max_rounds=MOST_ROUNDS)
         alpha[places] = state.alpha
-        bias.append(state.bias)
-    return alpha, np.array(bias)
+        bias[part.number] = state.bias
+    return alpha, bias
 
 
 class _ByClass:
     """Pairs of classes, each of which is one block; where rows are few, all share the kernel values of all rows."""
 
-    def __init__(self, kernel: Kernel, rows: Rows, asked: Asked) -> None:
+    def __init__(self, kernel: Kernel, rows: Rows, asked: Asked, squared: bool) -> None:
         self._kernel, self._rows, self._codes, self._upper = kernel, rows, asked.targets.codes, asked.upper
+        self._squared = squared
         self._by_class = np.argsort(self._codes, kind="stable")
         self._place = np.empty(len(rows), np.intp)
         self._place[self._by_class] = np.arange(len(rows))
@@ -264,12 +272,16 @@ class _ByClass:
         Q = self._signed(ids, int(np.count_nonzero(self._codes[ids] == self._codes[ids[0]])))
         if not np.isfinite(Q[0]).all():
             raise ConfigError("kernel values are beyond float32")
-        upper = self._upper[ids].astype(np.float32)
+        bound = self._upper[ids]
+        if self._squared:
+            bound, ridge = squared_terms(bound)
+            Q = ridged(Q, ridge)
+        upper = bound.astype(np.float32)
         a = np.minimum(a.astype(np.float32), upper)
         g = (Q @ a - np.float32(1)) if a.any() else np.full(len(Q), -1.0, np.float32)
         size = min(blockws.SUBBLOCK, len(Q)), MOST_SUBBLOCKS
         block_descent(Q, g, a, upper, None, np.float32(TOL), size)
-        return np.clip(a, 0.0, self._upper[ids])
+        return np.clip(a, 0.0, bound)
 
     def _signed(self, ids: np.ndarray, first: int) -> np.ndarray:
         """K of these rows, negative between the first ones and the others."""
@@ -306,15 +318,17 @@ def losses(
     """
     alpha, bias = found
     weights = of_held.upper / of_held.upper.mean()
-    if asked.task.in_pairs:
-        k, support = len(asked.targets.classes), np.flatnonzero(alpha.any(axis=1))
+    task, k = asked.task, len(asked.targets.classes)
+    if task.in_pairs:
+        support = np.flatnonzero(alpha.any(axis=1))
         coef = pair_coefficients(alpha[support], asked.targets.codes[support], k)
-        values = kernel.apply(held, rows.take(support), coef)
-        return weights * (vote(values, k).argmax(axis=1) != of_held.targets.codes)
-    [part] = asked.task.subproblems(asked.targets)
-    coef = part.coefficients(alpha[part.places])
-    support = np.flatnonzero(coef)
-    values = kernel.apply(held, rows.take(support), coef[support]) + bias[0]
+    else:
+        sums = sums_of(task, asked.targets, alpha)
+        support = np.flatnonzero(sums.any(axis=1))
+        coef = sums[support]
+    values = joined(kernel.apply(held, rows.take(support), coef) + bias, k, pairwise=task.in_pairs)
+    if task.has_classes:
+        return weights * (task.codes(values, np.empty(0)) != of_held.targets.codes)
     t = _numbers(of_held)
     mean = float(np.average(t, weights=weights))
     spread = float(np.average((t - mean) ** 2, weights=weights))
@@ -322,7 +336,7 @@ def losses(
 
 
 def _numbers(asked: Asked) -> np.ndarray:
-    """(m,) the numbers that rows of task regress are learned by: half of epsilon + t less epsilon - t."""
+    """(m,) the scaled numbers that rows of task regress are learned by: half of epsilon + t less epsilon - t."""
     linear = asked.targets.linear
     assert linear is not None  # of a task without pairs
     return 0.5 * (linear[:, 1] - linear[:, 0])

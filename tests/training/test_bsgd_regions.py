@@ -14,7 +14,6 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import MemoryLimitError
 from streamsvm.models.learner import BudgetLearner, BudgetOptions
-from streamsvm.tasks.pairs import signs
 from streamsvm.train import plan, train_in_memory
 from streamsvm.training import bsgd as recipe
 from streamsvm.training.bsgd_regions import Regions, regions, shares_of_time
@@ -52,7 +51,7 @@ def test_every_row_is_in_its_region_once(is_sparse, seen, monkeypatch):
         here = np.flatnonzero(own == p)
         assert max(len(rows) for rows, _, _ in turns) <= 100
         np.testing.assert_array_equal(np.concatenate([rows.dense() for rows, _, _ in turns]), X[here])
-        np.testing.assert_array_equal(np.concatenate([codes for _, codes, _ in turns]), y[here])
+        np.testing.assert_array_equal(np.concatenate([Y for _, Y, _ in turns])[:, 0], 2 * y[here] - 1)
         np.testing.assert_allclose(np.concatenate([weight for _, _, weight in turns]), weights[here])
 
 
@@ -64,12 +63,12 @@ def test_a_region_is_learnt_as_if_it_were_all(k, seen):
     [(made, windows)] = seen
     for p, turns in enumerate(windows):
         rows = np.concatenate([rows.dense() for rows, _, _ in turns])
-        codes = np.concatenate([codes for _, codes, _ in turns])
+        Y = np.concatenate([Y for _, Y, _ in turns])
         own = BudgetOptions(1 / (5.0 * len(rows)), 30, bias=True)
         learner = BudgetLearner(model.header.kernel, 3, len(model.bias[0]), own)
         for epoch in range(2):
             order = np.random.default_rng([0, recipe.SHUFFLE, epoch, 0, p]).permutation(len(rows))
-            learner.learn(Rows(rows[order]), signs(codes[order], k))
+            learner.learn(Rows(rows[order]), Y[order])
         here = slice(*model.bounds[p : p + 2])
         coef, bias = learner.coefficients()
         np.testing.assert_array_equal(model.support.X[here], learner.supports().X)

@@ -59,9 +59,18 @@ def assert_same(found: LocalModel, expected: LocalModel) -> None:
         (2, "dense", {}, True),
         (3, "dense", {"scale": "standard", "dcsvm": {"part_metric": 1}}, False),
         (3, "csr", {"holdout": 100, "class_weight": "balanced"}, True),
+        (3, "dense", {"C": 1.0, "nu": 0.02}, True),
+        (2, "dense", {"dcsvm": {"loss": "squared"}}, False),
         (2, "csr", {"rows": 500, "dcsvm": {"clustering": "kernel", "combine": "committee"}}, False),
     ],
-    ids=["dense", "part metrics", "sparse, rows kept out", "kernel k-means of some rows"],
+    ids=[
+        "dense",
+        "part metrics",
+        "sparse, rows kept out",
+        "nu",
+        "squared losses",
+        "kernel k-means of some rows",
+    ],
 )
 def test_the_model_is_that_of_fit(k, layout, more, streams, tmp_path, monkeypatch):
     if streams:

@@ -1,0 +1,72 @@
+"""Rows that a fit does not learn from: they tell how well its model decides, and how far off it may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from streamsvm.config import FitConfig
+from streamsvm.data.finite import require_finite
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
+from streamsvm.models.intervals import rank, rows_needed
+
+SHARE, MOST = 5, 10_000  # one of so many rows tells of intervals, and so many at most
+MORE = 5  # a fifth more do, where the coverage then is nearer to what is asked for
+
+
+@dataclass(frozen=True)
+class KeptOut:
+    """Rows as stored, (h, d), that a fit does not learn from.
+
+    codes, y (h,): their classes' numbers, and labels. ids: of those that are in the store of the fit, rising.
+    """
+
+    ids: np.ndarray
+    rows: Rows
+    codes: np.ndarray
+    y: np.ndarray
+
+
+def by_chance(store: Store, rows: int, seed: int) -> np.ndarray:
+    """Rising ids of rows to be kept out. Raises ConfigError where these are too many."""
+    require_holdout(store, rows)
+    return np.sort(np.random.default_rng([seed, 26]).choice(store.n, rows, replace=False))
+
+
+def kept_out(store: Store, ids: np.ndarray, codes: np.ndarray) -> KeptOut:
+    """These rows, codes (h,) their classes' numbers. Raises DataError."""
+    rows = store.take(ids)
+    require_finite(store, rows, ids)
+    return KeptOut(ids, rows, codes, store.labels_at(ids))
+
+
+def require_holdout(store: Store, rows: int) -> None:
+    """Raises ConfigError where so many rows cannot be kept out."""
+    if rows > store.n // 2:
+        raise ConfigError(f"holdout is {rows}, expected at most half of the {store.n} rows")
+
+
+def rows_of_intervals(store: Store, config: FitConfig) -> int:
+    """How many rows tell of intervals: as many as are asked for, else a share. Raises ConfigError for too few."""
+    assert config.interval is not None  # or nobody asks
+    least, found = rows_needed(config.interval), f"interval is {config.interval:g}"
+    rows = config.holdout
+    if rows and rows < least:
+        raise ConfigError(f"{found}, which needs {least:,} rows that are kept out; found holdout {rows:,}")
+    if least > store.n // 2:
+        raise ConfigError(
+            f"{found}, which needs {least:,} rows that are kept out, at most half of all; found {store.n:,} rows: give "
+            "a lower level"
+        )
+    about = max(min(store.n // SHARE, MOST), least)
+    most = max(about, min(about + about // MORE, MOST, store.n // 2))
+    return rows or min(range(about, most + 1), key=partial(_excess, config.interval))
+
+
+def _excess(level: float, rows: int) -> float:
+    """How far the coverage by so many rows is above the level on average, to rounding."""
+    return round(rank(level, rows) / (rows + 1) - level, 9)

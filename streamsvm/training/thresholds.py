@@ -1,0 +1,160 @@
+"""A threshold on the decision values of two classes, chosen for a purpose by rows that no model of them learned from.
+
+As in scikit-learn's TunedThresholdClassifierCV, but that the decision values of all folds are counted together, where
+it takes the mean of a score over the folds, and that every cut between two of them is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.metrics import ScoreCounts
+from streamsvm.models import Header
+from streamsvm.models.calibration import Calibration
+from streamsvm.options.wish import Wish
+from streamsvm.training.expected import DRAWS, Z
+
+MOST_ROWS = 1 << 19  # of the bootstrap
+MOST_ENTRIES, LEAST_DRAWS = 100_000_000, 40  # rows that are drawn in all; samples of them
+SCORES = ("precision", "recall", "f1", "balanced_accuracy")
+CURVE = 100  # points that a report draws
+Told = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What was made of decision values of held-out rows: probabilities, a threshold; None where nobody asks.
+
+    by: these rows, see `probabilities.by_parts`.
+    """
+
+    calibration: Calibration | None = None
+    threshold: Told | None = None
+    by: Mapping[str, Any] | None = None
+
+
+def chosen(wish: Wish, positive: np.ndarray, f: np.ndarray, weight: np.ndarray | None, seed: int) -> Told:
+    """The threshold that does best at what is wished for: rows whose decision value is above it are positive.
+
+    positive, f (h,): of rows that were held out, each of which counts as many as its weight. Returns `value`; whether
+    what was wished for is `met`, else it is the nearest to it; the scores there, of these `rows`; those to `expected`
+    of new ones, see `_expected`; and a `curve` of (recall, precision). Raises DataError where a class has no rows.
+    """
+    weight = np.ones(len(f)) if weight is None else np.asarray(weight, np.float64)
+    counts = ScoreCounts()
+    counts.add(positive, f, weight)
+    cuts, hits, falls = counts.above_cuts()
+    if not len(cuts) or hits[-1] == 0 or falls[-1] == 0:
+        raise DataError(
+            f"a threshold for {wish} needs held-out rows of both classes, found one only: hold out more"
+        )
+    place = _best(wish, hits, falls)
+    there = scores(hits, falls)
+    own = {name: float(values[place]) for name, values in there.items()}
+    met = wish.least is None or own[wish.score] >= wish.least
+    shown = np.unique(np.append(np.linspace(0, len(cuts) - 1, CURVE).astype(np.intp), place))
+    return {
+        "wish": str(wish),
+        "value": float(cuts[place]),
+        "met": met,
+        **own,
+        "rows": len(f),
+        "expected": _expected(wish, positive, f, weight, seed),
+        "curve": np.stack([there["recall"], there["precision"]], axis=1)[shown].tolist(),
+    }
+
+
+def scores(hits: np.ndarray, falls: np.ndarray) -> dict[str, np.ndarray]:
+    """The SCORES, (s,) each, of thresholds with so many positive and negative rows above; the last has all."""
+    recall, spared = hits / hits[-1], 1 - falls / falls[-1]
+    with np.errstate(invalid="ignore"):
+        precision = np.where(hits > 0, hits / (hits + falls), 0.0)
+    f1 = 2 * hits / (hits + falls + hits[-1])
+    return dict(zip(SCORES, (precision, recall, f1, (recall + spared) / 2), strict=True))
+
+
+def _best(wish: Wish, hits: np.ndarray, falls: np.ndarray) -> int:
+    """Which of falling thresholds; of equally good ones the highest."""
+    there = scores(hits, falls)
+    own = there[wish.score]
+    if wish.least is not None:
+        other = there["recall" if wish.score == "precision" else "precision"]
+        own = np.where(own >= wish.least, 1 + other, own)
+    return int(np.argmax(own))
+
+
+def _expected(
+    wish: Wish, positive: np.ndarray, f: np.ndarray, weight: np.ndarray, seed: int
+) -> dict[str, dict[str, float]]:
+    """What new rows will score, and the ends of an interval for 19 of 20 tests of as many new rows.
+
+    The best threshold of many looks better than it is: by as much, in the mean, as one that is chosen in a bootstrap
+    sample scores higher there than on all rows (Efron 1983). Of more than MOST_ROWS rows these, by chance. Empty where
+    samples are of one class.
+    """
+    rng = np.random.default_rng([seed, 28])
+    if len(f) > MOST_ROWS:
+        some = rng.choice(len(f), MOST_ROWS, replace=False)
+        positive, f, weight = positive[some], f[some], weight[some]
+    order = np.argsort(-f, kind="stable")
+    ends = np.flatnonzero(np.append(np.diff(f[order]) != 0, True))  # the last row of each value
+    sides = np.stack([positive, ~positive])[:, order] * weight[order]
+    above = np.cumsum(sides, axis=1)[:, ends]
+    place = _best(wish, *above)
+    own, found = _at(above, place), []
+    for drawn in _samples(len(f), rng):
+        inside = np.cumsum(sides * drawn, axis=1)[:, ends]
+        if inside[:, -1].all():
+            best = _best(wish, *inside)
+            found.append([_at(inside, best) - _at(above, best), _at(inside, place)])
+    if not found:
+        return {}
+    optimism, scattered = np.mean(found, axis=0)[0], np.std(found, axis=0)[1]
+    told = {}
+    for name, score, error in zip(SCORES, own - optimism, Z * scattered, strict=True):
+        low, mean, high = np.clip([score - error, score, score + error], 0.0, 1.0).tolist()
+        told[name] = {"score": mean, "low": low, "high": high}
+    return told
+
+
+def _samples(h: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """How often each of h rows was drawn, sample by sample."""
+    for _ in range(min(DRAWS, max(LEAST_DRAWS, MOST_ENTRIES // h))):
+        yield np.bincount(rng.integers(0, h, h), minlength=h)
+
+
+def _at(above: np.ndarray, place: int) -> np.ndarray:
+    """The SCORES (4,) at one of falling thresholds, (2, s) positive and negative rows above which there are."""
+    return np.array([values[0] for values in scores(*above[:, [place, -1]]).values()])
+
+
+def with_threshold(header: Header, told: Told) -> Header:
+    """The header of a model that decides at this threshold, and keeps what is told of it in its certificate."""
+    return replace(
+        header, threshold=told["value"], certificate=(header.certificate or {}) | {"threshold": told}
+    )
+
+
+def unmet(told: Told | None) -> str | None:
+    """What to tell of a threshold that is not what was asked for; None where it is, or where there is none."""
+    if told is None or told["met"]:
+        return None
+    wish = Wish.of(told["wish"])
+    return (
+        f"threshold {wish}: no threshold on {told['rows']:,} held-out rows reaches it; the model decides at "
+        f"{told['value']:.6g}, the nearest, with {wish.score} {told[wish.score]:.4f} "
+        f"(recall {told['recall']:.4f})"
+    )
+
+
+def require_two(n_classes: int) -> None:
+    """Raises ConfigError for a number of classes that no single threshold tells apart."""
+    if n_classes > 2:
+        raise ConfigError(
+            f"threshold: found {n_classes} classes, expected two; give --positive LABEL to tell one from the rest"
+        )
