@@ -11,13 +11,19 @@ from streamsvm.parallel.imports import uncollected
 if TYPE_CHECKING:
     from streamsvm.data.store import Store as Store
     from streamsvm.estimators.admm_hss import HSSSVC as HSSSVC
+    from streamsvm.estimators.admm_hss_svr import HSSSVR as HSSSVR
     from streamsvm.estimators.alfpgm import ALFPGMSVC as ALFPGMSVC
     from streamsvm.estimators.alfpgm import ALFPGMSVR as ALFPGMSVR
     from streamsvm.estimators.auto import AutoSVC as AutoSVC
     from streamsvm.estimators.budgeted import BudgetedSVC as BudgetedSVC
+    from streamsvm.estimators.budgeted_svr import BudgetedSVR as BudgetedSVR
     from streamsvm.estimators.cutting_plane import CuttingPlaneRanker as CuttingPlaneRanker
     from streamsvm.estimators.cutting_plane import CuttingPlaneSVC as CuttingPlaneSVC
+    from streamsvm.estimators.cutting_plane_oneclass import CuttingPlaneOneClassSVM as CuttingPlaneOneClassSVM
+    from streamsvm.estimators.cutting_plane_svr import CuttingPlaneSVR as CuttingPlaneSVR
+    from streamsvm.estimators.dconeclass import DCOneClassSVM as DCOneClassSVM
     from streamsvm.estimators.dcsvm import DCSVC as DCSVC
+    from streamsvm.estimators.dcsvr import DCSVR as DCSVR
     from streamsvm.models.files import load_model as load_model
     from streamsvm.train import graph_of as graph_of
 
@@ -32,11 +38,17 @@ __all__ = [
     "ALFPGMSVC",
     "ALFPGMSVR",
     "AutoSVC",
+    "DCOneClassSVM",
     "DCSVC",
+    "DCSVR",
     "HSSSVC",
+    "HSSSVR",
     "BudgetedSVC",
+    "BudgetedSVR",
+    "CuttingPlaneOneClassSVM",
     "CuttingPlaneRanker",
     "CuttingPlaneSVC",
+    "CuttingPlaneSVR",
     "Store",
     "__version__",
     "graph_of",

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamsvm.config import build_config
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import StoreClassifier
+from streamsvm.estimators.base import StoreClassifier, StoreEstimator
 from streamsvm.estimators.searched import SEARCH, asked
 from streamsvm.train import train_path
 
@@ -31,7 +31,44 @@ HSS_OPTIONS = (
 )
 
 
-class HSSSVC(StoreClassifier):
+class HSSPath(StoreEstimator):
+    """A model for each C, of which one predicts."""
+
+    C: float | Sequence[float] | str
+    tol: float
+
+    def choose(self, C: float) -> Self:
+        """Lets the model of this C predict. Raises ValueError where there is none."""
+        check_is_fitted(self, "path_")
+        if C not in self.path_:
+            raise ValueError(f"C={C} is not on the path; expected one of {', '.join(map(str, self.path_))}")
+        self.C_, self.model_, report = C, self.path_[C], self.reports_[C]
+        self.objective_, self.dual_gap_, self.n_iter_ = report["objective"], report["gap"], report["steps"]
+        return self
+
+    def _learn(self, store: Any, config: Any, *sinks: Any) -> dict[str, Any]:
+        Cs = () if "C" in config.search.chosen else self._Cs()
+        found = self._heard(partial(train_path, store, config, Cs), store, *sinks)
+        self.path_ = {report["C"]: model for model, report in found}
+        self.reports_ = {report["C"]: report for _, report in found}
+        report = self.choose(max(self.path_)).reports_[self.C_]
+        self._tell_choices(report)
+        return report
+
+    def _Cs(self) -> list[float]:
+        """The values of C, each checked by the configuration. Raises ConfigError."""
+        values = list(np.ravel(np.asarray(self.C, dtype=object)))
+        if not values or len(set(values)) < len(values):
+            raise ConfigError(f"C: found {self.C!r}, expected one number above 0, or several different ones")
+        return [build_config((type(self).__name__, {"C": C})).C for C in values]
+
+    def _values(self) -> dict[str, Any]:
+        options = {name: getattr(self, name) for name in HSS_OPTIONS}
+        C = SEARCH if "C" in asked(self) else self._Cs()[0]
+        return {"solver": "admm-hss", "C": C, "tol": self.tol, "admm_hss": options}
+
+
+class HSSSVC(HSSPath, StoreClassifier):
     """Support vector classification with a bias, for one C or a whole path of them at about the same cost.
 
     Minimises 1/2 a'YKYa - sum_i a_i over 0 <= a_i <= C_i, y'a = 0, as `SVC` does, approximately: the kernel matrix is
@@ -53,6 +90,7 @@ class HSSSVC(StoreClassifier):
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
+    threshold : as in `DCSVC`
     metric : {"none", "diagonal", "full", "search"}, default="none"
         Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
         kernel, C and gamma where these are at their defaults. It is kept where held-out rows are decided better.
@@ -137,6 +175,7 @@ class HSSSVC(StoreClassifier):
         tol: float = 1e-3,
         class_weight: Any = None,
         probability: bool | str = False,
+        threshold: str | None = None,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
@@ -168,6 +207,7 @@ class HSSSVC(StoreClassifier):
         self.tol = tol
         self.class_weight = class_weight
         self.probability = probability
+        self.threshold = threshold
         self.metric = metric
         self.metric_params = metric_params
         self.search_params = search_params
@@ -198,33 +238,3 @@ class HSSSVC(StoreClassifier):
         """
         self._train(X, y, sample_weight)
         return self
-
-    def choose(self, C: float) -> Self:
-        """Lets the model of this C predict. Raises ValueError where there is none."""
-        check_is_fitted(self, "path_")
-        if C not in self.path_:
-            raise ValueError(f"C={C} is not on the path; expected one of {', '.join(map(str, self.path_))}")
-        self.C_, self.model_, report = C, self.path_[C], self.reports_[C]
-        self.objective_, self.dual_gap_, self.n_iter_ = report["objective"], report["gap"], report["steps"]
-        return self
-
-    def _learn(self, store: Any, config: Any, *sinks: Any) -> dict[str, Any]:
-        Cs = () if "C" in config.search.chosen else self._Cs()
-        found = self._heard(partial(train_path, store, config, Cs), store, *sinks)
-        self.path_ = {report["C"]: model for model, report in found}
-        self.reports_ = {report["C"]: report for _, report in found}
-        report = self.choose(max(self.path_)).reports_[self.C_]
-        self._tell_choices(report)
-        return report
-
-    def _Cs(self) -> list[float]:
-        """The values of C, each checked by the configuration. Raises ConfigError."""
-        values = list(np.ravel(np.asarray(self.C, dtype=object)))
-        if not values or len(set(values)) < len(values):
-            raise ConfigError(f"C: found {self.C!r}, expected one number above 0, or several different ones")
-        return [build_config((type(self).__name__, {"C": C})).C for C in values]
-
-    def _values(self) -> dict[str, Any]:
-        options = {name: getattr(self, name) for name in HSS_OPTIONS}
-        C = SEARCH if "C" in asked(self) else self._Cs()[0]
-        return {"solver": "admm-hss", "C": C, "tol": self.tol, "admm_hss": options}

@@ -8,16 +8,15 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import StoreClassifier, StoreEstimator
-from streamsvm.estimators.support_vectors import SupportVectors, given_rows
-from streamsvm.models import KernelModel
-from streamsvm.predict import decisions_of
+from streamsvm.estimators.base import StoreClassifier, StoreEstimator, StoreRegressor
+from streamsvm.estimators.dcsvm import multiclass_of
+from streamsvm.estimators.support_vectors import RegressionVectors, SupportVectors
+from streamsvm.models import ExpansionModel, KernelModel
 
 ALFPGM_OPTIONS = (
     "pairs",
@@ -98,8 +97,8 @@ class _ALFPGM(StoreEstimator):
 class ALFPGMSVC(_ALFPGM, SupportVectors, StoreClassifier):
     """Support vector classification with a bias, exactly LIBSVM's problem, many pairs at a time; for code with `SVC`.
 
-    Minimises 1/2 a'Qa - e'a over 0 <= a_i <= C_i, y'a = 0 for each pair of classes (Aregbesola and Griva 2022). Rows
-    have to fit in memory; `DCSVC` reads them from disk.
+    Minimises 1/2 a'Qa - e'a over 0 <= a_i <= C_i, y'a = 0 for each pair of classes, or each class and the rest
+    (Aregbesola and Griva 2022). It is fastest on rows that fit in memory.
 
     Parameters
     ----------
@@ -111,9 +110,13 @@ break_ties, random_state : as in `SVC`
         and more. Nothing is random.
     kernel_params : dict or None, default=None
         Further options of the kernel: {"nu": 2.5} of matern, 0.5, 1.5 (default) or 2.5.
+    multi_class : {"ovo", "ovr"}, default="ovo"
+        Of more than two classes: a problem for each pair, as `SVC`, or for each class against the rest, of which the
+        largest decision value wins; see `DCSVC` for the attributes then.
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
+    threshold : as in `DCSVC`
     metric, metric_params, search_params, scale, memory_limit, n_jobs, client, verbose : as in `DCSVC`
         C, kernel, gamma, scale and metric may be "search".
     pairs : int, default=500
@@ -136,10 +139,10 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         n_iter_ counts working sets.
     chosen_, expected_, metric_ : dict
         Where something is "search", or with a metric: as in `DCSVC`.
-    model_ : KernelModel
+    model_ : KernelModel or, with multi_class "ovr", ExpansionModel
         The trained model; `save` writes it, `streamsvm.load_model` reads it.
     objective_, dual_gap_ : float
-        Dual objective, and primal minus dual objective, summed over pairs.
+        Dual objective, and primal minus dual objective, summed over problems.
 
     Examples
     --------
@@ -165,12 +168,14 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         cache_size: float = 200,
         class_weight: Any = None,
         probability: bool | str = False,
+        threshold: str | None = None,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         max_iter: int = -1,
         decision_function_shape: str = "ovr",
         break_ties: bool = False,
+        multi_class: str = "ovo",
         random_state: Any = None,
         pairs: int = 500,
         subproblem: str = "pairs",
@@ -196,12 +201,14 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         self.cache_size = cache_size
         self.class_weight = class_weight
         self.probability = probability
+        self.threshold = threshold
         self.metric = metric
         self.metric_params = metric_params
         self.search_params = search_params
         self.max_iter = max_iter
         self.decision_function_shape = decision_function_shape
         self.break_ties = break_ties
+        self.multi_class = multi_class
         self.random_state = random_state
         self.pairs = pairs
         self.subproblem = subproblem
@@ -226,6 +233,10 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
             raise ValueError(
                 f"decision_function_shape is {self.decision_function_shape!r}, expected 'ovr' or 'ovo'"
             )
+        if self.decision_function_shape == "ovo" and self.multi_class == "ovr":
+            raise ValueError(
+                "decision_function_shape is 'ovo', and multi_class 'ovr' has no decisions of pairs"
+            )
         self._train(X, y, sample_weight)
         return self
 
@@ -242,11 +253,6 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         if self.break_ties and self.decision_function_shape == "ovo":
             raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
         return super().predict(X)
-
-    @property
-    def intercept_(self) -> np.ndarray:
-        model, _ = self._exact_model()
-        return model.intercept if len(self.classes_) == 2 else -model.intercept
 
     def _learn(self, store: Any, config: Any, *sinks: Any) -> dict[str, Any]:
         report = super()._learn(store, config, *sinks)
@@ -268,12 +274,15 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         return self.classes_
 
     def _coefficients(self) -> np.ndarray:
-        model: KernelModel = self.model_
+        model: KernelModel | ExpansionModel = self.model_
+        if isinstance(model, ExpansionModel):
+            return model.coef
         return model.coefficients if len(self.classes_) == 2 else -model.coefficients
 
     def _values(self) -> dict[str, Any]:
         values = super()._values()
-        return values | {"alfpgm": values["alfpgm"] | {"break_ties": self.break_ties}}
+        own = {"alfpgm": values["alfpgm"] | {"break_ties": self.break_ties}}
+        return values | own | {"multiclass": multiclass_of(self.multi_class)}
 
 
 def _of_pairs(model: KernelModel, rows: Rows) -> np.ndarray:
@@ -281,11 +290,13 @@ def _of_pairs(model: KernelModel, rows: Rows) -> np.ndarray:
     return -model.binary_decisions(rows)
 
 
-class ALFPGMSVR(RegressorMixin, _ALFPGM):
+class ALFPGMSVR(_ALFPGM, RegressionVectors, StoreRegressor):
     """Epsilon support vector regression, exactly LIBSVM's problem, many pairs at a time; for code with `SVR`.
 
     f(x) = sum_i (a_i - a*_i) K(x_i, x) + b, whose errors beyond epsilon cost C each. Parameters and attributes are
-    those of `SVR` and, below them, of `ALFPGMSVC`.
+    those of `SVR` and, below them, of `ALFPGMSVC`. With `scale_targets` C, epsilon and tol are in units of y less its
+    mean over its deviation, as in `DCSVR`, and answers in those of y. `interval`, as in `DCSVR`, makes
+    `predict_interval`.
 
     Examples
     --------
@@ -308,6 +319,8 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         tol: float = 1e-3,
         C: float | str = 1.0,
         epsilon: float = 0.1,
+        scale_targets: bool = False,
+        interval: float | None = None,
         shrinking: bool = True,
         cache_size: float = 200,
         max_iter: int = -1,
@@ -335,6 +348,8 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         self.tol = tol
         self.C = C
         self.epsilon = epsilon
+        self.scale_targets = scale_targets
+        self.interval = interval
         self.shrinking = shrinking
         self.cache_size = cache_size
         self.max_iter = max_iter
@@ -363,38 +378,10 @@ class ALFPGMSVR(RegressorMixin, _ALFPGM):
         self._told(store, self._learn(store, config))
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
-        """(n,) values."""
-        return self._answers(X, decisions_of)
-
-    @property
-    def support_(self) -> np.ndarray:
-        return self._fitted().ids
-
-    @property
-    def support_vectors_(self) -> np.ndarray | sparse.csr_array:
-        model = self._fitted()
-        return given_rows(model.support, model.header)
-
-    @property
-    def dual_coef_(self) -> np.ndarray:
-        return self._fitted().coef.T
-
-    @property
-    def intercept_(self) -> np.ndarray:
-        return self._fitted().intercept
-
-    @property
-    def n_support_(self) -> np.ndarray:
-        return np.array([len(self._fitted().ids)], np.int32)
-
-    def _fitted(self) -> Any:
-        check_is_fitted(self)
-        return self.model_
-
     def _coefficients(self) -> np.ndarray:
         return self._fitted().coef
 
     def _values(self) -> dict[str, Any]:
         values = super()._values()
-        return values | {"task": "regress", "alfpgm": values["alfpgm"] | {"epsilon": self.epsilon}}
+        own = {name: getattr(self, name) for name in ("epsilon", "scale_targets", "interval")}
+        return values | {"task": "regress"} | own

@@ -26,6 +26,7 @@ class AutoSVC(StoreClassifier):
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits, by what was chosen. `predict_proba` is there then, and `predict`
         gives the class of the largest probability. True: sigmoid.
+    threshold : as in `DCSVC`
     search_params : dict or None, default=None
         How it is chosen: {"trials": 20} is the most steps of the search; with it time decides nothing, and the same
         random_state chooses the same. {"sample": 20000} is the rows that are chosen by. {"scoring":
@@ -82,6 +83,7 @@ class AutoSVC(StoreClassifier):
         *,
         class_weight: Any = None,
         probability: bool | str = False,
+        threshold: str | None = None,
         search_params: dict[str, Any] | None = None,
         random_state: Any = None,
         memory_limit: int | str | None = None,
@@ -92,6 +94,7 @@ class AutoSVC(StoreClassifier):
         self.time_budget = time_budget
         self.class_weight = class_weight
         self.probability = probability
+        self.threshold = threshold
         self.search_params = search_params
         self.random_state = random_state
         self.memory_limit = memory_limit

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
@@ -39,7 +39,7 @@ from streamsvm.progress.shown import shown
 from streamsvm.train import train_in_memory
 
 T = TypeVar("T")
-CHOICES = ("metric_", "chosen_", "expected_")  # attributes of a fit that chooses
+CHOICES = ("metric_", "chosen_", "expected_", "threshold_")  # attributes of a fit that chooses
 
 
 class StoreEstimator(CallbackSupport, BaseEstimator):
@@ -54,6 +54,7 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
     client: Any = None
     verbose: int
     probability: bool | str = False
+    threshold: str | None = None
     metric: str = "none"
     metric_params: dict[str, Any] | None = None
     search_params: dict[str, Any] | None = None
@@ -77,6 +78,8 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
             self.metric_, self.chosen_ = report["metric"], chosen(self.model_)
         if "expected" in report:
             self.expected_ = report["expected"]
+        if "threshold" in report:
+            self.threshold_ = report["threshold"]
 
     def _heard(self, fit: Callable[[Events], T], store: Store, *sinks: Sink) -> T:
         """What a fit of the store returns. Its warnings are Python's, its progress is shown as `verbose` says."""
@@ -146,7 +149,10 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
             "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
             "memory_limit": self.memory_limit,
             "threads": threads(self.n_jobs),
-            "probability": {"method": given if isinstance(given, str) else "sigmoid" if given else None},
+            "probability": {
+                "method": given if isinstance(given, str) else "sigmoid" if given else None,
+                "threshold": self.threshold,
+            },
         }
 
     def _kernel_values(self) -> dict[str, Any]:
@@ -214,8 +220,8 @@ def _probable(model: Any, rows: Rows) -> np.ndarray:
 
 
 def _wants_probabilities(estimator: StoreClassifier) -> bool:
-    if not estimator.probability:
-        raise AttributeError("predict_proba is there with probability=True only")
+    if not estimator._is_probable:
+        raise AttributeError(f"predict_proba is there with {estimator._probable_with} only")
     return True
 
 
@@ -223,6 +229,12 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
     """A classifier over `train`."""
 
     class_weight: Any
+    _probable_with = "probability=True"
+
+    @property
+    def _is_probable(self) -> bool:
+        """Whether it has, or will have, probabilities."""
+        return bool(self.probability)
 
     def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink) -> dict[str, Any]:
         """Checks, trains, and returns the report."""
@@ -240,14 +252,16 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         return self._answers(X, decisions_of)
 
     def predict(self, X: Any) -> np.ndarray:
-        """(n,) labels, with `probability` the most probable ones. A Store is read block by block; of a dask array the
-        answer is one, too, here and in all that follows."""
+        """(n,) labels: with `threshold` by decision values above it, else with `probability` the most probable ones.
+
+        A Store is read block by block; of a dask array the answer is one, too, here and in all that follows.
+        """
         check_is_fitted(self)
         return self._answers(X, partial(labels_of, self.classes_))
 
     @available_if(_wants_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, n_classes) probabilities, the largest that of `predict`; with `probability` only."""
+        """(n, n_classes) probabilities, the largest that of `predict` without `threshold`; with `probability` only."""
         return self._answers(X, _probable)
 
     @available_if(_wants_probabilities)
@@ -276,6 +290,34 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
 
     def _config_weight(self, weight: Any) -> Any:
         return build_config((type(self).__name__, {"class_weight": weight})).class_weight
+
+
+def _ends(level: float | None, model: Any, rows: Rows) -> np.ndarray:
+    return model.intervals.around(model.decision_function(rows), level)
+
+
+def _wants_intervals(estimator: StoreRegressor) -> bool:
+    if estimator.interval is None:
+        raise AttributeError("predict_interval is there with interval=0.9, or another level, only")
+    return True
+
+
+class StoreRegressor(RegressorMixin, StoreEstimator):
+    """A regressor over `train`."""
+
+    interval: float | None
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(n,) values."""
+        return self._answers(X, decisions_of)
+
+    @available_if(_wants_intervals)
+    def predict_interval(self, X: Any, level: float | None = None) -> np.ndarray:
+        """(n, 2) lower and upper ends of intervals that y is in with a chance of at least `level`, else of `interval`;
+        with `interval` only. Raises ModelError, a ValueError, for a level that the rows kept out do not tell of."""
+        check_is_fitted(self)
+        self.model_.intervals.half_width(level)
+        return self._answers(X, partial(_ends, level))
 
 
 def threads(n_jobs: int | None) -> int:

@@ -62,6 +62,7 @@ class BudgetedSVC(StoreClassifier):
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
+    threshold : as in `DCSVC`
     metric : {"none", "diagonal", "full", "search"}, default="none"
         Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
         gamma where at its default. It is kept where held-out rows are decided better.
@@ -134,6 +135,7 @@ class BudgetedSVC(StoreClassifier):
         average: bool = False,
         class_weight: Any = None,
         probability: bool | str = False,
+        threshold: str | None = None,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
@@ -159,6 +161,7 @@ class BudgetedSVC(StoreClassifier):
         self.average = average
         self.class_weight = class_weight
         self.probability = probability
+        self.threshold = threshold
         self.metric = metric
         self.metric_params = metric_params
         self.search_params = search_params
@@ -191,6 +194,8 @@ class BudgetedSVC(StoreClassifier):
             raise ConfigError(f"{searched[0]} needs all rows: use fit first, and partial_fit from then on")
         if self.probability:
             raise ConfigError("probability needs all rows: use fit, or streamsvm.online.BSGDClassifier")
+        if self.threshold is not None:
+            raise ConfigError("threshold needs rows that nothing learns from: use fit, without partial_fit")
         if first and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit.")
         X, y = self._checked(X, y, reset=first)
@@ -231,7 +236,7 @@ class BudgetedSVC(StoreClassifier):
         if k < 2:
             raise ValueError(f"The number of classes has to be greater than one; got {k} class")
         prepared = prepare(store, config, Engine(threads(self.n_jobs)), Events(warn), targets=targets)
-        options = BudgetOptions.of(config.bsgd, config.C, STREAM_ROWS)
+        options = BudgetOptions.of(config, prepared.task, STREAM_ROWS)
         self._learner = BudgetLearner(prepared.kernel, store.d, n_columns(k), options)
         header = replace(prepared.header(), fingerprint="")  # other rows are to come
         self.model_, self.classes_ = BudgetModel.of(header, self._learner), targets.classes

@@ -16,10 +16,9 @@ from streamsvm.predict import decisions_of
 from streamsvm.tasks import task_of
 
 
-class _Linear(StoreEstimator):
-    """What the two share: parameters of the solver, and what it found."""
+class LinearEstimator(StoreEstimator):
+    """What all of these share: parameters of the solver, and what it found."""
 
-    C: float | str
     tol: float
     method: str
     landmarks: int | None
@@ -36,18 +35,39 @@ class _Linear(StoreEstimator):
 
     def _values(self) -> dict[str, Any]:
         options = {"method": self.method, "landmarks": self.landmarks, "passes": self.max_passes}
-        return {"solver": "cutting-plane", "C": self.C, "tol": self.tol, "cutting_plane": options}
+        return {"solver": "cutting-plane", "tol": self.tol, "cutting_plane": options}
 
 
-class CuttingPlaneSVC(_Linear, StoreClassifier):
+class WithIntercept(LinearEstimator):
+    """Of losses of single rows, weighed by C, with a constant."""
+
+    C: float | str
+    fit_intercept: bool
+    intercept_scaling: float
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        return self.model_.intercept
+
+    def _values(self) -> dict[str, Any]:
+        values = super()._values() | {"C": self.C}
+        values["cutting_plane"]["bias"] = self.intercept_scaling if self.fit_intercept else 0.0
+        return values
+
+
+class CuttingPlaneSVC(WithIntercept, StoreClassifier):
     """Linear support vector classification in a few passes over the rows, of any number.
 
     Minimises 1/2 |w|^2 + sum_i C_i max(0, 1 - y_i w'x_i), as `LinearSVC` with loss="hinge" does, by cutting planes
     (Joachims 2006, whose C is n times this one) with the line search of Franc and Sonnenburg 2009. More than two
-    classes: each against the rest, all in the same passes.
+    classes: each against the rest, all in the same passes. With loss="logistic" it is `LogisticRegression`, but that
+    the constant is regularised.
 
     Parameters
     ----------
+    loss : {"hinge", "logistic"}, default="hinge"
+        Logistic is log(1 + exp(-y_i w'x_i)): 1 / (1 + exp(-f)) is the probability of a class against the rest, which
+        makes `predict_proba`, of more than two classes over their sum.
     C : float or "search", default=1.0
         Weight of the losses, times class and sample weights.
     kernel : {"linear", "rbf", "laplacian", "matern", "cauchy", "poly"}, default="linear"
@@ -68,8 +88,9 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
     max_passes : int, default=1000
         Most passes over the rows.
     probability : bool, "sigmoid" or "isotonic", default=False
-        Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
-        largest probability. True: sigmoid.
+        Cross-validate to calibrate: five more fits. `predict_proba` is there then, as it is with loss="logistic", and
+        `predict` gives the class of the largest probability. True: sigmoid.
+    threshold : as in `DCSVC`
     metric : {"none", "diagonal", "full", "search"}, default="none"
         Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
         C and gamma where these are at their defaults. It is kept where held-out rows are decided better.
@@ -125,6 +146,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
     def __init__(
         self,
         *,
+        loss: str = "hinge",
         C: float | str = 1.0,
         kernel: str = "linear",
         gamma: float | str = "scale",
@@ -138,6 +160,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         method: str = "ocas",
         class_weight: Any = None,
         probability: bool | str = False,
+        threshold: str | None = None,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
@@ -149,6 +172,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         client: Any = None,
         verbose: int = 0,
     ) -> None:
+        self.loss = loss
         self.C = C
         self.kernel = kernel
         self.gamma = gamma
@@ -162,6 +186,7 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         self.method = method
         self.class_weight = class_weight
         self.probability = probability
+        self.threshold = threshold
         self.metric = metric
         self.metric_params = metric_params
         self.search_params = search_params
@@ -181,17 +206,19 @@ class CuttingPlaneSVC(_Linear, StoreClassifier):
         self._found(self._train(X, y, sample_weight))
         return self
 
+    _probable_with = "probability=True or loss='logistic'"
+
     @property
-    def intercept_(self) -> np.ndarray:
-        return self.model_.intercept
+    def _is_probable(self) -> bool:
+        return super()._is_probable or self.loss == "logistic"
 
     def _values(self) -> dict[str, Any]:
-        values = super()._values()
-        values["cutting_plane"]["bias"] = self.intercept_scaling if self.fit_intercept else 0.0
-        return values | {"task": "classify"}
+        values = super()._values() | {"task": "classify"}
+        values["cutting_plane"]["loss"] = self.loss
+        return values
 
 
-class CuttingPlaneRanker(_Linear):
+class CuttingPlaneRanker(LinearEstimator):
     """Linear ranking: rows of higher labels shall score higher, within queries or over all rows.
 
     Minimises 1/2 |w|^2 + C n mean over pairs of max(0, 1 - w'(x_i - x_j)), the pairs being the rows i and j of one
@@ -306,7 +333,7 @@ memory_limit, n_jobs, client, verbose :
         return 1.0 - swapped
 
     def _values(self) -> dict[str, Any]:
-        return super()._values() | {"task": "ordinal"}
+        return super()._values() | {"task": "ordinal", "C": self.C}
 
     @property
     def thresholds_(self) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from streamsvm.errors import ConfigError
 from streamsvm.estimators.base import StoreClassifier
 from streamsvm.estimators.support_vectors import SupportVectors
 from streamsvm.events import Event, Phase, Record, Round
@@ -27,9 +28,9 @@ DCSVM_OPTIONS = (
 class DCSVC(SupportVectors, StoreClassifier):
     """Support vector classification by divide and conquer, exact or with early prediction.
 
-    Each pair of classes gives one problem, min 1/2 a'Qa - e'a, 0 <= a_i <= C_i, with Q_ij = y_i y_j K(x_i, x_j):
-    the dual of an SVM without a bias term (Hsieh, Si and Dhillon 2014). `SVC` has a bias; with kernels that
-    can express a constant, as rbf, the two agree closely.
+    Each pair of classes, or each class and the rest, gives one problem, min 1/2 a'Qa - e'a, 0 <= a_i <= C_i, with
+    Q_ij = y_i y_j K(x_i, x_j): the dual of an SVM without a bias term (Hsieh, Si and Dhillon 2014). With
+    `fit_intercept` there is the constraint y'a = 0, too: then it is the problem of `SVC`, to the same `tol`.
 
     Parameters
     ----------
@@ -49,13 +50,28 @@ class DCSVC(SupportVectors, StoreClassifier):
         and "exact" means nothing; fit raises an error.
     kernel_params : dict or None, default=None
         Further options of the kernel: {"nu": 2.5} of matern, 0.5, 1.5 (default) or 2.5.
+    fit_intercept : bool, default=False
+        Add a constant to each decision function; in an early model each part has its own.
+    loss : {"hinge", "squared_hinge"}, default="hinge"
+        Of a row, times its C: xi = max(0, 1 - y f(x)), or xi^2, whose dual has no bound C but Q + I / 2C.
+    multi_class : {"ovo", "ovr"}, default="ovo"
+        Of more than two classes: a problem for each pair, which vote, or for each class against the rest, of which the
+        largest decision value wins.
+    nu : float or None, default=None
+        Makes nu-SVC, the problem of `NuSVC`, in place of C and with a constant always: an upper bound of the share of
+        rows beyond the margin, a lower one of that of support vectors. At most twice the share of its smaller side.
     tol : float, default=1e-3
-        Largest violation of the KKT conditions at the end. Kernel values are float32: far below 1e-5 is out of reach.
+        Largest violation of the KKT conditions at the end; with `fit_intercept` LIBSVM's m - M, twice that. Kernel
+        values are float32: far below 1e-5 is out of reach.
     class_weight : dict, "balanced", "search" or None, default=None
         Factors on C by class, above 0; "balanced" is n_samples / (n_classes * count).
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
+    threshold : str or None, default=None
+        Decide at a threshold other than 0, of two classes, chosen for "f1", "balanced_accuracy", "precision=0.9" (the
+        most recall with at least that precision) or "recall=0.9", by cross-validation: five more fits. Precision,
+        recall and F1 are those of classes_[1]. `decision_function` stays.
     metric : {"none", "diagonal", "full", "search"}, default="none"
         Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
         kernel, C and gamma where these are at their defaults. It is kept where held-out rows are decided better.
@@ -111,7 +127,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, where X has names that are all strings.
-    model_ : KernelModel or LocalModel
+    model_ : KernelModel, LocalModel or, with multi_class "ovr", ExpansionModel
         The trained model; `save` writes it, `streamsvm.load_model` reads it.
     chosen_ : dict
         Where something is "search", or with a metric: what was chosen, under the names of parameters.
@@ -121,16 +137,22 @@ class DCSVC(SupportVectors, StoreClassifier):
     metric_ : dict
         Then, too: how it was chosen, the score on held-out rows and that without a metric, the columns that count, and
         each step.
+    threshold_ : dict
+        With `threshold`: its value, the scores there on held-out rows, and those to expect of new ones.
     objective_, dual_gap_ : float
-        Dual objective, and primal minus dual objective, summed over pairs (and parts).
+        Dual objective, and primal minus dual objective, summed over problems (and parts).
     n_iter_ : int
-        Block rounds of the solver on the whole problem, over all pairs; 0 for an early model.
+        Block rounds of the solver on the whole problem, over all problems; 0 for an early model.
     support_ : ndarray of shape (n_SV,)
-        Rows of X that are support vectors, class by class. This and the next three: exact models only.
+        Rows of X that are support vectors, class by class. This and the next four: exact models only. With multi_class
+        "ovr" they are in the order of X, dual_coef_ has a row and intercept_ a number for each class against the rest
+        (of two classes for the second), and n_support_ counts the support vectors of each of these problems.
     support_vectors_ : {ndarray, csr_array} of shape (n_SV, n_features_in_)
         Support vectors, class by class, as float32 (or uint8, as given).
     dual_coef_ : ndarray of shape (n_classes - 1, n_SV)
         Signed dual coefficients, as `SVC` lays them out.
+    intercept_ : ndarray of shape (n_classes * (n_classes - 1) / 2,)
+        Constants of pairs of classes, in the order and with the signs of `SVC`; 0 without `fit_intercept`.
     n_support_ : ndarray of shape (n_classes,)
         Support vectors of each class.
 
@@ -153,9 +175,14 @@ class DCSVC(SupportVectors, StoreClassifier):
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
+        fit_intercept: bool = False,
+        loss: str = "hinge",
+        multi_class: str = "ovo",
+        nu: float | None = None,
         tol: float = 1e-3,
         class_weight: Any = None,
         probability: bool | str = False,
+        threshold: str | None = None,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
@@ -185,9 +212,14 @@ class DCSVC(SupportVectors, StoreClassifier):
         self.degree = degree
         self.coef0 = coef0
         self.kernel_params = kernel_params
+        self.fit_intercept = fit_intercept
+        self.loss = loss
+        self.multi_class = multi_class
+        self.nu = nu
         self.tol = tol
         self.class_weight = class_weight
         self.probability = probability
+        self.threshold = threshold
         self.metric = metric
         self.metric_params = metric_params
         self.search_params = search_params
@@ -225,10 +257,30 @@ class DCSVC(SupportVectors, StoreClassifier):
     def _values(self) -> dict[str, Any]:
         return {
             "C": self.C,
+            "nu": self.nu,
             "tol": self.tol,
-            "dcsvm": {name: getattr(self, name) for name in DCSVM_OPTIONS},
+            "dcsvm": {name: getattr(self, name) for name in DCSVM_OPTIONS}
+            | {"bias": self.fit_intercept, "loss": loss_of(self.loss, "hinge", "squared_hinge")},
+            "multiclass": multiclass_of(self.multi_class),
             "cache_size": f"{self.cache_size}MiB",
         }
+
+
+def loss_of(found: str, linear: str, squared: str) -> str:
+    """The option that this parameter is. Raises ConfigError unless it is one of the names."""
+    return one_of("loss", found, {linear: "linear", squared: "squared"})
+
+
+def multiclass_of(found: str) -> str:
+    """The option that multi_class is. Raises ConfigError unless it is one of its names."""
+    return one_of("multi_class", found, {"ovo": "pairs", "ovr": "rest"})
+
+
+def one_of(parameter: str, found: Any, names: dict[str, str]) -> str:
+    """The value of an option by that of a parameter. Raises ConfigError for one without."""
+    if not isinstance(found, str) or found not in names:
+        raise ConfigError(f"{parameter}: found {found!r}, expected {' or '.join(map(repr, names))}")
+    return names[found]
 
 
 class _RoundCounter:

@@ -9,7 +9,9 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from streamsvm.data.rows import Rows
-from streamsvm.models import Header, KernelModel
+from streamsvm.models import ExpansionModel, Header, KernelModel
+
+BY_PART = "an early model has support vectors by part, in model_.part(p); fit with early=False"
 
 
 def given_rows(rows: Rows, header: Header) -> np.ndarray | sparse.csr_array:
@@ -24,7 +26,8 @@ def given_rows(rows: Rows, header: Header) -> np.ndarray | sparse.csr_array:
 
 
 class SupportVectors:
-    """Attributes of an estimator whose `model_` is a KernelModel. Raises AttributeError for any other."""
+    """Attributes of an estimator whose `model_` is a KernelModel, or an ExpansionModel of classes against the rest.
+    Raises AttributeError for any other."""
 
     model_: Any
     classes_: np.ndarray
@@ -42,6 +45,8 @@ class SupportVectors:
     @property
     def dual_coef_(self) -> np.ndarray:
         model, order = self._exact_model()
+        if isinstance(model, ExpansionModel):
+            return model.coef.T
         alpha, codes = model.alpha[order], model.codes[order]
         if len(self.classes_) == 2:
             return np.where(codes == 1, 1.0, -1.0) * alpha.T
@@ -50,15 +55,56 @@ class SupportVectors:
         return np.where(is_first, 1.0, -1.0) * alpha.T
 
     @property
+    def intercept_(self) -> np.ndarray:
+        model, _ = self._exact_model()
+        return -model.intercept if model.is_pairwise and len(self.classes_) > 2 else model.intercept
+
+    @property
     def n_support_(self) -> np.ndarray:
         model, _ = self._exact_model()
+        if isinstance(model, ExpansionModel):
+            return np.count_nonzero(model.coef, axis=0).astype(np.int32)
         return np.bincount(model.codes, minlength=len(self.classes_)).astype(np.int32)
 
-    def _exact_model(self) -> tuple[KernelModel, np.ndarray]:
-        """The model, and its support vectors' order class by class."""
+    def _exact_model(self) -> tuple[KernelModel | ExpansionModel, np.ndarray]:
+        """The model, and its support vectors' order class by class, where each has a class."""
         check_is_fitted(self)
+        if isinstance(self.model_, ExpansionModel):
+            return self.model_, np.arange(self.model_.n_support)
         if not isinstance(self.model_, KernelModel):
-            raise AttributeError(
-                "an early model has support vectors by part, in model_.part(p); fit with early=False"
-            )
+            raise AttributeError(BY_PART)
         return self.model_, np.argsort(self.model_.codes, kind="stable")
+
+
+class RegressionVectors:
+    """Attributes of an estimator whose `model_` is an ExpansionModel of one column, as `SVR` has them. Raises
+    AttributeError for any other."""
+
+    model_: Any
+
+    @property
+    def support_(self) -> np.ndarray:
+        return self._fitted().ids
+
+    @property
+    def support_vectors_(self) -> np.ndarray | sparse.csr_array:
+        model = self._fitted()
+        return given_rows(model.support, model.header)
+
+    @property
+    def dual_coef_(self) -> np.ndarray:
+        return self._fitted().coef.T
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        return self._fitted().intercept
+
+    @property
+    def n_support_(self) -> np.ndarray:
+        return np.array([len(self._fitted().ids)], np.int32)
+
+    def _fitted(self) -> ExpansionModel:
+        check_is_fitted(self)
+        if not isinstance(self.model_, ExpansionModel):
+            raise AttributeError(BY_PART)
+        return self.model_

@@ -194,6 +194,7 @@ class TestCommandLine:
         write(tmp_path / "s", Rows(X.astype(np.float32)), y, step=50)
         where = ("--store", tmp_path / "s", "--model", tmp_path / "m")
         how = ("--solver", "alfpgm", "--task", "regress", "--C", 100, "--no-search")
+        how += ("--set", "scale_targets=false")
         assert self.run("fit", *where, *how) == 0
         assert self.run("evaluate", *where, "--json") == 0
         result = json.loads(capfd.readouterr().out.splitlines()[-1])
@@ -227,7 +228,7 @@ def config(**values):
     ("values", "message"),
     [
         ({"task": "rank"}, "goes with solver cutting-plane alone"),
-        ({"task": "regress", "solver": "dcsvm"}, "goes with solver alfpgm alone"),
+        ({"task": "ordinal", "solver": "admm-hss"}, "goes with solver cutting-plane alone"),
         ({"task": "regress", "positive": "a"}, "knows no classes"),
     ],
 )
@@ -239,7 +240,7 @@ def test_tasks_and_solvers_that_do_not_agree(values, message):
 def test_too_little_memory_is_said_before_the_start(tmp_path):
     store = write(tmp_path / "s", Rows(np.ones((4, 2), np.float32)), np.arange(4) % 2)
     with pytest.raises(
-        MemoryLimitError, match=r"solver alfpgm needs and dcsvm does not: give at least \d+ MiB"
+        MemoryLimitError, match=r"solver alfpgm, which holds vectors of all rows: give at least \d+ MiB"
     ):
         plan(store, config(memory_limit="1MiB"))
 

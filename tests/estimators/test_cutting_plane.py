@@ -14,6 +14,7 @@ from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_approximation import Nystroem as SklearnNystroem
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC, LinearSVC
@@ -114,6 +115,53 @@ class TestObjective:
         none = CuttingPlaneSVC(C=0.1, tol=1e-6, fit_intercept=False).fit(X + 3, y)
         assert none.intercept_.tolist() == [0.0]
         assert free.objective_ < held_back.objective_ < none.objective_
+
+
+class TestLogistic:
+    @pytest.mark.parametrize("k", [2, 3])
+    def test_probabilities_are_liblinears(self, k):
+        X, y = data(k)
+        ours, alone = CuttingPlaneSVC(C=0.5, loss="logistic", tol=1e-7).fit(X, y), []
+        for c in range(1, 2) if k == 2 else range(k):
+            peer = LogisticRegression(C=0.5, solver="liblinear", tol=1e-8).fit(X, y == c)
+            alone.append(peer.predict_proba(X)[:, 1])
+        p = np.column_stack(alone)
+        expected = np.hstack([1 - p, p]) if k == 2 else p / p.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(ours.predict_proba(X), expected, atol=2e-3)
+        np.testing.assert_array_equal(ours.predict(X), ours.predict_proba(X).argmax(axis=1))
+
+    def test_they_are_in_the_file_without_other_fits(self, tmp_path):
+        X, y = data()
+        report = train(
+            Store.from_arrays(X, y), config(cutting_plane={"loss": "logistic"}), model_path=tmp_path / "m"
+        )
+        assert "folds" not in plan(Store.from_arrays(X, y), config(cutting_plane={"loss": "logistic"}))
+        assert report["n_support"] == len(y)
+        model = load_model(tmp_path / "m")
+        p = 1 / (1 + np.exp(-model.decision_function(X)))
+        np.testing.assert_allclose(model.predict_proba(X)[:, 1], p)
+
+    def test_folds_that_are_asked_for_make_them_instead(self):
+        X, y = data()
+        folded = CuttingPlaneSVC(loss="logistic", probability="isotonic", random_state=0).fit(X, y)
+        assert len(np.unique(folded.predict_proba(X))) < len(y) / 2
+
+    def test_weights_count_as_repetitions(self):
+        X, y = data()
+        weight = np.random.default_rng(1).integers(0, 4, len(y))
+        weighted = CuttingPlaneSVC(loss="logistic", tol=1e-6).fit(X, y, sample_weight=weight)
+        repeated = CuttingPlaneSVC(loss="logistic", tol=1e-6).fit(
+            np.repeat(X, weight, axis=0), np.repeat(y, weight)
+        )
+        assert weighted.objective_ == pytest.approx(repeated.objective_, rel=2e-6)
+
+    def test_it_is_of_classes(self):
+        X, y = data(3)
+        for task in ("ordinal", "regress"):
+            with pytest.raises(ConfigError, match=f"which is of classes; found task '{task}'"):
+                train_in_memory(
+                    Store.from_arrays(X, y), config(task=task, cutting_plane={"loss": "logistic"})
+                )
 
 
 class TestRanker:
@@ -219,12 +267,14 @@ def test_defaults_are_those_of_the_configuration():
         assert (given["C"], given["tol"]) == (fit.C, fit.tol)
         names = ("method", "landmarks", "max_passes")
         assert [given[name] for name in names] == [options.method, options.landmarks, options.passes]
+        assert given.get("loss", options.loss) == options.loss
 
 
 @pytest.mark.parametrize(
     ("options", "match"),
     [
         ({"method": "newton"}, "method: found 'newton'"),
+        ({"loss": "squared"}, "loss: found 'squared'"),
         ({"kernel": "rbf"}, "solver is 'cutting-plane', which is linear"),
         ({"landmarks": 100}, "landmarks go with kernels to approximate; found kernel.name 'linear'"),
         ({"landmarks": 0, "kernel": "rbf"}, "landmarks: found 0"),

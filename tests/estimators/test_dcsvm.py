@@ -19,7 +19,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 from streamsvm import DCSVC, Store, load_model
 from streamsvm.config import DCSVMConfig, FitConfig, KernelConfig
-from streamsvm.events import Rounds
+from streamsvm.data.rows import Rows
+from streamsvm.progress.approach import Rounds
 
 # SVC fails the same two, for the same reasons: models agree within tol, the check asks for 1e-9
 AS_SVC = {
@@ -36,7 +37,13 @@ def test_scikit_learn_checks(estimator, check):
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [DCSVC(early=True, **DIVIDED), DCSVC(**DIVIDED, clustering="kernel"), DCSVC(probability=True)],
+    [
+        DCSVC(early=True, **DIVIDED),
+        DCSVC(**DIVIDED, clustering="kernel"),
+        DCSVC(probability=True),
+        DCSVC(loss="squared_hinge"),
+        DCSVC(multi_class="ovr"),
+    ],
     expected_failed_checks=lambda _: AS_SVC | ROUNDED,
 )
 def test_scikit_learn_checks_of_variants(estimator, check):
@@ -67,13 +74,14 @@ def test_defaults_are_those_of_the_configuration():
     homes |= dict.fromkeys(("kernel_params", "metric_params", "search_params", "client"))
     homes |= {"cache_size": FitConfig().cache_size >> 20}
     expected = homes | {name: getattr(FitConfig(), name) for name in ("C", "tol", "class_weight", "scale")}
-    expected |= {"probability": FitConfig().probability.method is not None}
+    asked = FitConfig().probability
+    expected |= {"probability": asked.method is not None, "threshold": asked.threshold}
     expected |= {"kernel": KernelConfig().name} | {
         n: getattr(KernelConfig(), n) for n in ("gamma", "degree", "coef0")
     }
-    expected |= DCSVMConfig().model_dump(include=set(given))
-    assert given == expected
-    assert set(DCSVMConfig.model_fields) <= set(given)
+    own = {DCSVMConfig.parameters.get(n, n): value for n, value in DCSVMConfig().model_dump().items()}
+    assert FitConfig().multiclass == "pairs"
+    assert given == expected | own | {"loss": "hinge", "nu": FitConfig().nu, "multi_class": "ovo"}
 
 
 @pytest.mark.parametrize(
@@ -92,6 +100,7 @@ def test_defaults_are_those_of_the_configuration():
         ({"memory_limit": "much"}, "memory_limit: "),
         ({"random_state": "x"}, "cannot be used to seed"),
         ({"levels": 1, "early_level": 2}, "early_level is 2, expected at most levels, 1"),
+        ({"early": True, "fit_intercept": True, "combine": "naive"}, "would their constants"),
     ],
 )
 def test_parameters_are_checked_when_fitting(options, match):
@@ -99,6 +108,39 @@ def test_parameters_are_checked_when_fitting(options, match):
     with pytest.raises(ValueError, match=match):
         estimator.fit(*data())
     assert not hasattr(estimator, "classes_")
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("weighed", [False, True])
+@pytest.mark.parametrize("options", [{}, DIVIDED | {"children": 3}], ids=["whole", "divided"])
+def test_with_an_intercept_it_is_the_problem_of_svc(k, weighed, options):
+    X, y = data(k)
+    weight = np.random.default_rng(1).uniform(0.2, 3, len(X)) if weighed else None
+    same = {"gamma": 0.5, "C": 3.0, "tol": 1e-4}
+    ours = DCSVC(**same, **options, fit_intercept=True, random_state=0).fit(X, y, weight)
+    theirs = SVC(**same, decision_function_shape="ovo").fit(X, y, weight)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=2e-3)
+    if k == 2:
+        np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=2e-3)
+    assert np.mean(ours.predict(X) == theirs.predict(X)) > 0.99
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_parts_of_an_early_model_have_intercepts_of_their_own(k):
+    """Each is the problem of `SVC` over the rows of its part."""
+    X, y = data(k, 600)
+    same = {"gamma": 0.5, "C": 3.0, "tol": 1e-4}
+    ours = DCSVC(**same, **DIVIDED, early=True, fit_intercept=True, random_state=0).fit(X, y)
+    parts = ours.model_.partition.assign(Rows(X))
+    assert len(ours.model_.present) > 2
+    for part, present in enumerate(ours.model_.present):
+        here = parts == part
+        if not present.all():
+            continue
+        theirs = SVC(**same, decision_function_shape="ovo").fit(X[here], y[here])
+        sign = 1 if k == 2 else -1
+        np.testing.assert_allclose(ours.model_.bias[part], sign * theirs.intercept_, atol=3e-3)
+        assert np.mean(ours.predict(X[here]) == theirs.predict(X[here])) > 0.97
 
 
 @pytest.mark.parametrize("k", [2, 3])

@@ -1,0 +1,47 @@
+"""What estimators of outliers share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import OutlierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from streamsvm.data.store import Store
+from streamsvm.estimators.base import StoreEstimator, labels_of
+from streamsvm.predict import decisions_of
+from streamsvm.private.sklearn import check_sample_weight
+
+
+class OutlierDetector(OutlierMixin, StoreEstimator):
+    """Learns from rows alone; `offset_` is what its values are above the scores of rows."""
+
+    offset_: float
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """(n,) f(x), below 0 of outliers."""
+        return self._answers(X, decisions_of)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """(n,) f(x) + offset_, the larger the more like the rows that were learned from."""
+        return self.decision_function(X) + self.offset_
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(n,) 1 of inliers, -1 of outliers."""
+        check_is_fitted(self)
+        return self._answers(X, _labels)
+
+    def _rows(self, X: Any, sample_weight: Any) -> Store:
+        if isinstance(X, Store):
+            if sample_weight is not None:
+                raise ValueError("X is a Store, which brings its own sample_weight; found it given as well")
+            return self._store(X, reset=True)
+        X = self._checked(X, "no_validation", reset=True)[0]
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, X)
+        return Store.from_arrays(X, sample_weight=sample_weight, feature_names=self._names())
+
+
+def _labels(model: Any, rows: Any) -> np.ndarray:
+    return labels_of(model.classes, model, rows)
