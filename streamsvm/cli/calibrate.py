@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from streamsvm.cli.flags import WISH, section_flag, section_layers
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
@@ -23,7 +23,10 @@ from streamsvm.cli.options import (
     require_model_place,
 )
 from streamsvm.cli.output import emit, progress
+from streamsvm.cli.told import threshold as shown
+from streamsvm.config import ProbabilityConfig, validated
 from streamsvm.runs.phases import usage_so_far
+from streamsvm.storage.paths import place_of
 
 
 def calibrate(
@@ -33,10 +36,22 @@ def calibrate(
         typer.Option("--store", help="Rows and labels that the model was not trained on.", metavar="STORE"),
     ],
     method: Annotated[
-        Literal["sigmoid", "isotonic"], typer.Option("--method", help="Isotonic needs many rows.")
-    ] = "sigmoid",
+        Literal["sigmoid", "isotonic"] | None,
+        typer.Option(
+            "--method", help="Isotonic needs many rows; else sigmoid, or none with --threshold alone."
+        ),
+    ] = None,
+    threshold: Annotated[
+        Any, section_flag(ProbabilityConfig, "--threshold", metavar=WISH, parser=str)
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Where the model with probabilities goes; else in its place.")
+        Any,
+        typer.Option(
+            "--out",
+            parser=place_of,
+            help="Where the model with probabilities goes; else in its place.",
+            metavar="MODEL",
+        ),
     ] = None,
     force: ForceModel = False,
     x: XName = None,
@@ -47,7 +62,9 @@ def calibrate(
     performance_report: PerformanceReport = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add probabilities to a model, in place of those it may have."""
+    """Add probabilities or a threshold to a model, in place of those it may have."""
+    given = section_layers(ProbabilityConfig, {"method": method, "threshold": threshold})
+    asked = validated(ProbabilityConfig, *(given or [("--method", {"method": "sigmoid"})]))
     with importing():
         from streamsvm.models.files import load_model, save_model
         from streamsvm.training.probabilities import held_out
@@ -59,7 +76,9 @@ def calibrate(
         progress() as events,
         engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
     ):
-        calibrated, n = held_out(load_model(model), rows, method, engine=tasks, events=events)
+        calibrated, n = held_out(load_model(model), rows, asked, engine=tasks, events=events)
         save_model(calibrated, target)
-    facts = {"model": str(target), "method": method, "n": n}
-    emit(facts | usage_so_far(), as_json=as_json, title="Calibrated")
+    told = (calibrated.header.certificate or {}).get("threshold") if asked.threshold else None
+    facts = {"model": str(target), "method": asked.method, "n": n} | ({"threshold": told} if told else {})
+    facts |= usage_so_far()
+    emit(facts, as_json=as_json, title="Calibrated", rows=facts | (shown(told) if told else {}))

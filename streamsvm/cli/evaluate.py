@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,8 +21,9 @@ from streamsvm.cli.options import (
 )
 from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress
 from streamsvm.runs.phases import usage_so_far
+from streamsvm.storage.paths import place_of
 
-CURVES = ("roc", "precision_recall")  # for reports, too long for people
+CURVES = ("roc", "precision_recall", "points", "coverages", "decisions")  # for reports, too long for people
 
 
 def evaluate(
@@ -36,8 +36,13 @@ def evaluate(
     wait_for_scheduler: WaitForScheduler = None,
     performance_report: PerformanceReport = None,
     run_dir: Annotated[
-        Path | None,
-        typer.Option("--run-dir", help="The run that made the model: its report shows the scores too."),
+        Any,
+        typer.Option(
+            "--run-dir",
+            parser=place_of,
+            help="The run that made the model: its report shows the scores too.",
+            metavar="DIR",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamsvm.cli.flags import (
+    WISH,
     MemoryLimit,
     SchedulerFlag,
     SetOption,
@@ -43,6 +44,7 @@ from streamsvm.errors import ConfigError, CorruptDataError
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.search.bare import completed
 from streamsvm.storage.human import number_or_text
+from streamsvm.storage.paths import Place, place_of
 
 if TYPE_CHECKING:
     from streamsvm.data.store import Store
@@ -67,12 +69,17 @@ def fit(
     solver: Annotated[Any, flag("--solver", "solver", SOLVER)] = None,
     task: Annotated[Any, flag("--task", "task", SOLVER)] = None,
     C: Annotated[Any, flag("--C", "C", SOLVER)] = None,
+    nu: Annotated[Any, flag("--nu", "nu", SOLVER)] = None,
     tol: Annotated[Any, flag("--tol", "tol", SOLVER)] = None,
+    interval: Annotated[Any, flag("--interval", "interval", SOLVER)] = None,
     early: Annotated[bool | None, flag("--early", "dcsvm.early", SOLVER)] = None,
     budget: Annotated[Any, flag("--budget", "bsgd.budget", SOLVER)] = None,
     merge: Annotated[Any, flag("--merge", "bsgd.merge", SOLVER)] = None,
     epochs: Annotated[Any, flag("--epochs", "bsgd.epochs", SOLVER)] = None,
     probability: Annotated[Any, flag("--probability", "probability.method", SOLVER)] = None,
+    threshold: Annotated[
+        Any, flag("--threshold", "probability.threshold", SOLVER, metavar=WISH, parser=str)
+    ] = None,
     seed: Annotated[Any, flag("--seed", "seed", SOLVER)] = None,
     kernel: Annotated[Any, flag("--kernel", "kernel.name", KERNEL)] = None,
     gamma: Annotated[
@@ -93,25 +100,36 @@ def fit(
         ),
     ] = False,
     model: Annotated[
-        Path | None,
+        Any,
         typer.Option(
             "--model",
+            parser=place_of,
             help="Where the model goes; else next to the store, as STORE.model.zarr.",
             metavar="MODEL",
             rich_help_panel=RUN,
         ),
     ] = None,
     config: Annotated[
-        Path | None,
+        Any,
         typer.Option(
-            "--config", help="A TOML file, or a model to repeat.", metavar="FILE", rich_help_panel=RUN
+            "--config",
+            parser=place_of,
+            help="A TOML file, or a model to repeat.",
+            metavar="FILE",
+            rich_help_panel=RUN,
         ),
     ] = None,
     set_: SetOption = None,
     memory_limit: MemoryLimit = None,
     run_dir: Annotated[
-        Path | None,
-        typer.Option("--run-dir", help="Folder for events and state.", metavar="DIR", rich_help_panel=RUN),
+        Any,
+        typer.Option(
+            "--run-dir",
+            parser=place_of,
+            help="Folder for events and state.",
+            metavar="DIR",
+            rich_help_panel=RUN,
+        ),
     ] = None,
     checkpoint_every: Annotated[
         Any, flag("--checkpoint-every", "checkpoint_every", RUN, metavar="SECONDS|'N steps'", parser=str)
@@ -191,7 +209,7 @@ def fit(
     typer.echo(f"next: streamsvm evaluate --model {shlex.quote(str(model))} --store TEST_STORE")
 
 
-def _words(store: str, model: Path, x: str | None, y: str | None) -> list[str]:
+def _words(store: str, model: Place, x: str | None, y: str | None) -> list[str]:
     """The words of a command that fits the same store into the same model."""
     named = [("--x", x), ("--y", y), ("--model", str(model))]
     return [
@@ -230,13 +248,13 @@ def _draw(graph: Path, report: dict[str, Any], store: str) -> None:
     write_plot(graph_picture(report["graph"], report["seconds_by_phase"], title), graph)
 
 
-def given_layers(flags: dict[str, Any], config: Path | None, sets: list[str]) -> list[Layer]:
+def given_layers(flags: dict[str, Any], config: Place | None, sets: list[str]) -> list[Layer]:
     """What a file, then flags, then `--set` give. Raises ConfigError."""
     return [*([read_layer(config)] if config else []), *flag_layers(flags), *map(parse_set, sets)]
 
 
 @contextmanager
-def hint_to_resume(run_dir: Path | None, has_kept: Callable[[Path], bool]) -> Iterator[None]:
+def hint_to_resume(run_dir: Place | None, has_kept: Callable[[Any], bool]) -> Iterator[None]:
     """Says, where a run is interrupted that has kept something to go on from, how."""
     try:
         yield

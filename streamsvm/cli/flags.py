@@ -12,6 +12,7 @@ from streamsvm.cli.options import CLUSTER, RUN
 from streamsvm.config import Layer, Options, field_values, option_field, option_names, option_values
 from streamsvm.storage.human import human_bytes, number_or_text
 
+WISH = "f1|balanced_accuracy|precision=P|recall=R"  # what a threshold is chosen for
 _OPTIONS: dict[str, str] = {}  # by the name of a command's parameter
 
 

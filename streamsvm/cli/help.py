@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from typer.core import TyperCommand
+
+from streamsvm.storage.paths import was_url
 
 OTHERS = "Options"  # those of no group
 MOST_NAMES = 3  # a share of the width, one in so many, that names get beside their texts
@@ -13,7 +16,10 @@ KINDS = {"<int>": "N", "<int range>": "N", "<float>": "NUMBER", "<float range>":
 
 
 class Command(TyperCommand):
-    """A command whose help has a section for each group, and whose switches say that they take no value."""
+    """A command whose help has a section for each group, and whose switches say that they take no value.
+
+    Files that can be of this machine alone are no URLs.
+    """
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """What has to be given, by name."""
@@ -38,7 +44,13 @@ class Command(TyperCommand):
             if name in switches and value.lower() in ("true", "false"):
                 what = "give it alone" if value.lower() == "true" else "leave it out"
                 ctx.fail(f"{name} is a switch, found {name} {value}; {what}")
-        return super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, args)
+        for param in self.params:
+            given = ctx.params.get(param.name)
+            if isinstance(given, Path) and was_url(given):
+                own = param.opts[0] if param.param_type_name == "option" else param.metavar
+                ctx.fail(f"{own}: found a URL, expected a path of this machine; copy it there, or from there")
+        return rest
 
 
 def _name(param: Any, shown: str, ctx: Any) -> str:

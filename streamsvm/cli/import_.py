@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from streamsvm.cli.options import AsJson, ForceModel, require_model_place
 from streamsvm.cli.output import emit, progress
+from streamsvm.storage.paths import place_of
 
 
 def import_(
     source: Annotated[Path, typer.Argument(help="A model file of LIBSVM.", metavar="FILE")],
-    model: Annotated[Path, typer.Option("--model", help="Model to write.", metavar="MODEL")],
+    model: Annotated[Any, typer.Option("--model", parser=place_of, help="Model to write.", metavar="MODEL")],
     ranges: Annotated[
         Path | None, typer.Option("--range", help="Scaling of svm-scale -s, for rows as they are.")
     ] = None,

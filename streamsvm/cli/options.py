@@ -13,6 +13,7 @@ from streamsvm.cli.imports import importing
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events
 from streamsvm.storage.human import parse_time
+from streamsvm.storage.paths import Place, place_of
 
 if TYPE_CHECKING:
     from streamsvm.config import FitConfig
@@ -29,7 +30,9 @@ DATA, KERNEL, SOLVER, CHOICE, RUN, CLUSTER = (
 )  # groups of options in the help
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
-ModelIn = Annotated[Path, typer.Option("--model", help="A model written by fit.", metavar="MODEL")]
+ModelIn = Annotated[
+    Any, typer.Option("--model", parser=place_of, help="A model written by fit.", metavar="MODEL")
+]
 ForceModel = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
 XName = Annotated[
     str | None,
@@ -125,26 +128,22 @@ def open_store(url: str, x: str | None = None, y: str | None = None) -> Store:
         from streamsvm.data.store import Store
         from streamsvm.models.files import is_model
 
-    if is_model(Path(url)):
+    if is_model(place_of(url)):
         raise DataError(f"{url}: found a model, expected a store of rows; a model is given by --model")
     names: dict[str, Any] = {name: value for name, value in (("x", x), ("y", y)) if value is not None}
     return Store.open(url, **names)
 
 
-def model_beside(store: str) -> Path:
+def model_beside(store: str) -> Place:
     """Where a model goes that is given no place: next to its store, `data.zarr` -> `data.model.zarr`."""
-    from streamsvm.storage.atomic import local_path
-
-    path = local_path(store)
-    if path is None:
-        raise ConfigError(f"--model is missing: models live on a local disk, and {store} is elsewhere")
+    path = place_of(store)
     if path.name in ("", ".."):  # a store may be the folder at hand
         path = path.resolve()
     return path.with_suffix(".model.zarr")
 
 
 def require_model_place(
-    model: Path,
+    model: Place,
     *,
     force: bool,
     option: str = "--model",
@@ -154,10 +153,9 @@ def require_model_place(
 
     of: what a run that is resumed makes its model of; that model may be there.
     """
-    from streamsvm.models.files import is_model, require_local
+    from streamsvm.models.files import is_model
     from streamsvm.storage.place import require_place
 
-    require_local(model)
     if of is not None and not force and is_model(model):
         from streamsvm.train import is_made_by
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,16 +20,28 @@ from streamsvm.cli.options import (
 )
 from streamsvm.cli.output import emit, progress
 from streamsvm.runs.phases import usage_so_far
+from streamsvm.storage.paths import place_of
 
 
 def predict(
     model: ModelIn,
     store: Annotated[str, typer.Option("--store", help="Rows to predict, as they are.", metavar="STORE")],
-    out: Annotated[Path, typer.Option("--out", help="Name ending in .csv, .npy or .zarr.")],
+    out: Annotated[
+        Any,
+        typer.Option("--out", parser=place_of, help="Name ending in .csv, .npy or .zarr.", metavar="FILE"),
+    ],
     decision: Annotated[
         bool, typer.Option("--decision", help="Decision values too (.npy: instead).")
     ] = False,
     proba: Annotated[bool, typer.Option("--proba", help="Probabilities too (.npy: instead).")] = False,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            "--interval",
+            help="Chance of intervals, else the fit's, if it made any (.npy: instead).",
+            metavar="LEVEL",
+        ),
+    ] = None,
     x: XName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
@@ -41,13 +52,13 @@ def predict(
     """Write the predicted label of every row, block by block."""
     with importing():
         from streamsvm.models.files import load_model
-        from streamsvm.predict import write_predictions
+        from streamsvm.predict import Wanted, write_predictions
 
     rows = open_store(store, x)
     with (
         progress() as events,
         engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
     ):
-        wanted = {"decision": decision, "proba": proba}
-        write_predictions(load_model(model), rows, out, **wanted, engine=tasks, events=events)
+        also = Wanted(decision, proba, interval)
+        write_predictions(load_model(model), rows, out, also, engine=tasks, events=events)
     emit({"out": str(out), "n": rows.n, **usage_so_far()}, as_json=as_json, title="Predictions")

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from streamsvm.cli.options import AsJson
 from streamsvm.cli.output import emit
 from streamsvm.runs.phases import usage_so_far
+from streamsvm.storage.paths import place_of
 
 
 def report(
     runs: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(help="Run directories, by fit --run-dir, stream or tune.", metavar="RUN_DIR"),
     ],
-    out: Annotated[Path, typer.Option("--out", help="Where the HTML page goes.", metavar="FILE")],
+    out: Annotated[
+        Any,
+        typer.Option("--out", parser=place_of, help="Where the HTML page goes.", metavar="FILE"),
+    ],
     plots: Annotated[
         Path | None, typer.Option("--plots", help="A folder for each plot as PNG and SVG.", metavar="DIR")
     ] = None,
@@ -28,7 +32,7 @@ def report(
     from streamsvm.report.read import read_run
     from streamsvm.storage.atomic import whole_file
 
-    read = [read_run(folder) for folder in runs]
+    read = [read_run(place_of(folder)) for folder in runs]
     shown = contents(read)
     with whole_file(out) as file:
         file.write(page(read, shown).encode("utf-8", errors="replace"))

@@ -8,6 +8,8 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
+from inspect import signature
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,20 +21,27 @@ from streamsvm.cli.output import progress, spoken
 from streamsvm.config import parse_set
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
 from streamsvm.storage.human import number_or_text
+from streamsvm.storage.paths import Place, place_of
 
 if TYPE_CHECKING:
-    from streamsvm.online import BSGDClassifier
     from streamsvm.online.pipe import Lines, Parse, Stream, Teller
 
 Given = dict[str, tuple[str, Any]]  # parameter of the learner -> (as it was given, its value)
 SETTABLE = {f"kernel.{name}": name for name in ("gamma", "degree", "coef0")}
 SETTABLE |= {"kernel.name": "kernel", "kernel.nu": "kernel_params"}
+SETTABLE |= {"epsilon": "epsilon", "nu": "nu"}
 SETTABLE |= {f"bsgd.{name}": name for name in ("lam", "budget", "merge", "strategy", "bias", "average")}
 
 
 def stream(
     model: Annotated[
-        Path, typer.Option("--model", help="The snapshot: gone on from where it is there.", metavar="MODEL")
+        Any,
+        typer.Option(
+            "--model",
+            parser=place_of,
+            help="The snapshot: gone on from where it is there.",
+            metavar="MODEL",
+        ),
     ],
     input_: Annotated[
         str, typer.Option("--input", help="A file of events; - is stdin.", metavar="FILE")
@@ -45,6 +54,14 @@ def stream(
     on_error: Annotated[
         Literal["skip", "stop"], typer.Option("--on-error", help="What a bad line does.")
     ] = "skip",
+    task: Annotated[
+        str | None,
+        typer.Option(
+            "--task",
+            help="What a new stream learns: classify (the default), regress, or oneclass, which needs no label.",
+            metavar="TASK",
+        ),
+    ] = None,
     scale: Annotated[
         Literal["none", "standard"] | None,
         typer.Option("--scale", help="Of a new stream: standardise as it goes (the default)."),
@@ -77,7 +94,8 @@ def stream(
         list[str] | None,
         typer.Option(
             "--set",
-            help="Another option of a new stream: kernel.name, .degree, .coef0, .nu, bsgd.strategy, .bias, .average.",
+            help="Another option of a new stream: kernel.name, .degree, .coef0, .nu, bsgd.strategy, .bias, .average, "
+            "epsilon, nu.",
             metavar="NAME=VALUE",
         ),
     ] = None,
@@ -85,7 +103,10 @@ def stream(
         bool, typer.Option("--force", help="Begin a new stream, in place of a model that is there.")
     ] = False,
     run_dir: Annotated[
-        Path | None, typer.Option("--run-dir", help="Folder for what report and top show.")
+        Any,
+        typer.Option(
+            "--run-dir", parser=place_of, help="Folder for what report and top show.", metavar="DIR"
+        ),
     ] = None,
 ) -> None:
     """Predict, then learn, event by event; one JSON line out for each line in.
@@ -95,7 +116,12 @@ def stream(
     """
     flags = {"gamma": gamma, "lam": lam, "budget": budget, "merge": merge}
     given = _given(flags | {"max_features": max_features, "max_classes": max_classes}, set_ or [])
-    new = _learner(given)
+    make = partial(_learner, task or "classify", given)
+
+    from streamsvm.storage.place import found_at
+
+    if force or found_at(model) is None:
+        make()  # so that bad options are told before anything is written
     if input_ != "-" and not Path(input_).is_file():
         raise NotFoundError(f"--input {input_}: no such file")
     if force:
@@ -104,10 +130,12 @@ def stream(
     from streamsvm.online.pipe import Lines, Stream, events
 
     with _alone(model):
-        is_new = force or not model.exists()
-        state = Stream.open(model, lambda: new, scale=scale != "none", label=label, anew=force)
+        is_new = force or found_at(model) is None
+        state = Stream.open(model, make, scale=scale != "none", label=label, anew=force)
         if not is_new:
-            _require_same(state, given if scale is None else given | {"scale": (f"--scale {scale}", scale)})
+            named = {"task": task, "scale": scale}
+            flags = {name: (f"--{name} {value}", value) for name, value in named.items() if value is not None}
+            _require_same(state, given | flags)
         if state.events:
             typer.echo(f"going on after event {state.events}, the last of {model}", err=True)
         with _source(input_) as descriptor, _told(state, run_dir, input_) as tell:
@@ -119,7 +147,7 @@ def stream(
                 sys.stdout.flush()
             finally:  # what was learnt is kept where nobody reads the answers any more, or their disk is full
                 state.save()
-    if state.events and not state.learner.n_labels:
+    if state.events and not state.learner.n_seen:
         typer.echo(f"warning: no event had a label {label!r}; nothing was learnt, no model written", err=True)
     typer.echo(json.dumps(state.summary()), err=True)
     if status:
@@ -156,16 +184,26 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
             yield f"{before}{name}", value
 
 
-def _learner(given: Given) -> BSGDClassifier:
-    from streamsvm.online import BSGDClassifier
+def _learner(task: str, given: Given) -> Any:
+    """A new learner. Raises ConfigError, for a task that is not learnt online, or options that this one has not."""
+    from streamsvm.online import LEARNERS
 
-    return BSGDClassifier(**{name: value for name, (_, value) in given.items()})
+    if task not in LEARNERS:
+        raise ConfigError(f"--task {task}: expected one of {', '.join(LEARNERS)}")
+    for name, (said, _) in given.items():
+        if name not in signature(LEARNERS[task]).parameters:
+            raise ConfigError(f"{said}: a stream of task {task} has no such option; leave it out")
+    return LEARNERS[task](**{name: value for name, (_, value) in given.items()})
 
 
 def _require_same(state: Stream, given: Given) -> None:
     """Options of a stream that is gone on with are those it has; bounds may change. Raises ConfigError."""
     learner = state.learner
     for name, (said, value) in given.items():
+        if name not in ("task", "scale") and name not in signature(type(learner)).parameters:
+            raise ConfigError(
+                f"{said}: the stream of {state.path} has task {learner.task}, and no such option"
+            )
         if name in ("max_features", "max_classes"):
             learner.allow(**{name: value})
             continue
@@ -178,7 +216,7 @@ def _require_same(state: Stream, given: Given) -> None:
 
 
 @contextmanager
-def _alone(model: Path) -> Iterator[None]:
+def _alone(model: Place) -> Iterator[None]:
     """Keeps a second stream from the same model. Raises StorageError."""
     from streamsvm.storage.atomic import storage_errors
     from streamsvm.storage.locks import InUse, locked
@@ -187,12 +225,16 @@ def _alone(model: Path) -> Iterator[None]:
         with storage_errors(str(model)):
             model.parent.mkdir(parents=True, exist_ok=True)
             try:
-                held.enter_context(locked(model.with_name(f"{model.name}.lock")))
+                held.enter_context(locked(model.with_name(f"{model.name}.lock"), _warn))
             except InUse as owner:
                 raise StorageError(
                     f"{model} is in use by {owner}; wait until that has ended, or take another --model"
                 ) from None
         yield
+
+
+def _warn(message: str) -> None:
+    typer.echo(f"warning: {message}", err=True)
 
 
 @contextmanager
@@ -229,7 +271,7 @@ def _run(
 
 
 @contextmanager
-def _told(state: Stream, run_dir: Path | None, source: str) -> Iterator[Teller]:
+def _told(state: Stream, run_dir: Place | None, source: str) -> Iterator[Teller]:
     """Who tells of the stream: a bar where stderr is a terminal that the answers do not go to; the run directory."""
     from streamsvm.events import Events
     from streamsvm.online.pipe import Teller

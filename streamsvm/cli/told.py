@@ -35,9 +35,20 @@ def tell(report: Report, config: FitConfig, again: Sequence[str]) -> None:
         print_table(_title(report), [], list(choices(report, config).items()))
         print_table(heading(metric["scoring"]).capitalize(), [], list(scores(report).items()))
     rows = {NAMES.get(name, name): _plain(value) for name, value in report.items() if name not in said}
+    rows |= threshold(report["threshold"]) if "threshold" in report else {}
     emit(report, as_json=False, title="Trained", rows=rows | {"seconds": times(report)})
     if report.get("config"):
         typer.echo(f"repeat: {shlex.join([*again, '--config', report['config'], '--force'])}")
+
+
+def threshold(told: Report) -> dict[str, str]:
+    """The one that was chosen, and what to expect of it: on new rows, or where these are too few on those that told."""
+    names = ("precision", "recall", "f1", "balanced_accuracy")
+    found = {name: told["expected"].get(name, {"score": told[name]})["score"] for name in names}
+    scores = ", ".join(f"{heading(name)} {percent(score)}" for name, score in found.items())
+    where = "new rows" if told["expected"] else "the rows that told"
+    text = f"{told['value']:.6g} for {told['wish']}, by {told['rows']:,} held-out rows"
+    return {"threshold": text, f"there, on {where}": scores}
 
 
 def _plain(value: Any) -> Any:

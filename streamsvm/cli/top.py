@@ -7,7 +7,6 @@ import time
 from collections import deque
 from dataclasses import fields
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,6 +29,7 @@ from streamsvm.events import (
 from streamsvm.kernels.table import has_gamma
 from streamsvm.report.values import table
 from streamsvm.storage.human import heading, human, human_bytes
+from streamsvm.storage.paths import Place, place_of
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -56,7 +56,9 @@ NUMBERS = (
 
 
 def top(
-    run_dir: Annotated[Path, typer.Argument(help="A folder by --run-dir.", metavar="RUN_DIR")],
+    run_dir: Annotated[
+        Any, typer.Argument(parser=place_of, help="A folder by --run-dir.", metavar="RUN_DIR")
+    ],
     once: Annotated[bool, typer.Option("--once", help="Print what is known now, and end.")] = False,
     interval: Annotated[float, typer.Option("--interval", help="Seconds between looks.", min=0.1)] = 1.0,
 ) -> None:
@@ -93,7 +95,7 @@ def _follow(watch: Watch, tail: Tail, console: Console, interval: float) -> None
 class Watch:
     """What is known of a run from its records so far; `frame` draws it."""
 
-    def __init__(self, run_dir: Path, console: Console) -> None:
+    def __init__(self, run_dir: Place, console: Console) -> None:
         self._run_dir, self._console = run_dir, console
         self.is_running, self._is_taking = True, False
         self._begin()

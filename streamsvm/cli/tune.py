@@ -15,6 +15,7 @@ from streamsvm.cli.options import RUN, AsJson, ForceModel, XName, YName, open_st
 from streamsvm.cli.output import emit, emit_table, progress
 from streamsvm.errors import ConfigError
 from streamsvm.search.bare import completed
+from streamsvm.storage.paths import place_of
 
 TABLE, PICTURE = (".csv", ".json", ".zarr"), (".png", ".svg")
 
@@ -23,19 +24,26 @@ def tune(
     context: typer.Context,
     store: Annotated[str, typer.Option("--store", help="Rows and labels to train on.", metavar="STORE")],
     config: Annotated[
-        Path | None,
+        Any,
         typer.Option(
             "--config",
+            parser=place_of,
             help="A TOML file: options, and what to try in a table [tune]; else what fit would choose.",
             metavar="FILE",
         ),
     ] = None,
     model: Annotated[
-        Path | None,
-        typer.Option("--model", help="Train the best on all rows; the model goes here.", metavar="MODEL"),
+        Any,
+        typer.Option(
+            "--model",
+            parser=place_of,
+            help="Train the best on all rows; the model goes here.",
+            metavar="MODEL",
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The table as a file.", metavar="FILE.csv|.json|.zarr")
+        Any,
+        typer.Option("--out", parser=place_of, help="The table as a file.", metavar="FILE.csv|.json|.zarr"),
     ] = None,
     heat_map: Annotated[
         Path | None,
@@ -48,9 +56,10 @@ def tune(
     set_: SetOption = None,
     memory_limit: MemoryLimit = None,
     run_dir: Annotated[
-        Path | None,
+        Any,
         typer.Option(
             "--run-dir",
+            parser=place_of,
             help="Folder for events, scores and the table.",
             metavar="DIR",
             rich_help_panel=RUN,

@@ -1,4 +1,4 @@
-"""LIBSVM's model files as models: c_svc, nu_svc, epsilon_svr and nu_svr; every kernel that has a name in both.
+"""LIBSVM's model files as models: c_svc, nu_svc, epsilon_svr, nu_svr, one_class; kernels that have a name in both.
 
 Nothing is made by what the file claims of its size: memory is a small multiple of the file.
 """
@@ -26,10 +26,12 @@ from streamsvm.exchange.svm_scale import MOST_FEATURES, read_range
 from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.kernels.table import kernel_row
 from streamsvm.models import ExpansionModel, Header, KernelModel, LinearModel
+from streamsvm.tasks import task_of
 from streamsvm.tasks.pairs import n_pairs
 
 Imported = KernelModel | ExpansionModel | LinearModel
-CLASSIFIERS, REGRESSIONS = ("c_svc", "nu_svc"), ("epsilon_svr", "nu_svr")
+CLASSIFIERS = ("c_svc", "nu_svc")
+OTHERS = {"epsilon_svr": "regress", "nu_svr": "regress", "one_class": "oneclass"}  # tasks of one column
 KEYS = (
     "svm_type",
     "kernel_type",
@@ -88,19 +90,19 @@ def _feature_names(path: Path, features: int | None, least: int) -> Names:
 
 def _model(svm: SVM, scaling: Scaling, names: Path | None) -> Imported:
     alike = len(svm.labels) <= 2  # one sum over all support vectors
-    is_regression = svm.svm_type in REGRESSIONS
-    if is_regression:
-        header, task = Header(svm.kernel, scaling, np.empty(0)), "regress"
+    task = OTHERS.get(svm.svm_type)
+    if task is not None:
+        header = Header(svm.kernel, scaling, np.array(task_of(task).own_classes))
     else:
         # LIBSVM's first class of two is where decision values are positive, ours is the second
         numbers = np.array(svm.labels[::-1] if alike else svm.labels)
-        header, task = Header(svm.kernel, scaling, _named(numbers, names) if names else numbers), "classify"
+        header = Header(svm.kernel, scaling, _named(numbers, names) if names else numbers)
     if alike and svm.kernel.is_linear:  # w itself, in float64: its inner products may cancel
         X: Any = svm.support.X
         X.resize((len(svm.support), header.d))
-        return LinearModel(header, X.T.astype(np.float64) @ svm.coef, -svm.rho, task)
+        return LinearModel(header, X.T.astype(np.float64) @ svm.coef, -svm.rho, task or "classify")
     support, ids = _with_layout(svm.support, header.d), np.full(len(svm.support), -1)
-    if is_regression:
+    if task is not None:
         return ExpansionModel(header, support, svm.coef, -svm.rho, ids, task)
     codes = np.repeat(np.arange(len(svm.labels)), svm.counts)
     alpha, intercept = signed(svm.coef, codes), svm.rho
@@ -193,9 +195,9 @@ def read_svm(path: Path) -> tuple[SVM, list[str]]:
         lines = enumerate(file, 1)
         header = _Header(path)
         header.read(lines)
-        svm_type = header.one_of("svm_type", (*CLASSIFIERS, *REGRESSIONS))
+        svm_type = header.one_of("svm_type", (*CLASSIFIERS, *OTHERS))
         kernel, k = _kernel(header), header.numbers("nr_class", 1, int)[0]
-        if svm_type in REGRESSIONS:
+        if svm_type in OTHERS:
             labels, counts, k = [], [], 2
         elif k < 2:
             raise header.bad(header.words["nr_class"][0], f"found nr_class {k}, expected two or more")

@@ -39,7 +39,7 @@ class SVM:
     A pair (i, j) sums column j - 1 of the support vectors of class i and column i of those of class j.
     """
 
-    svm_type: str  # c_svc, or epsilon_svr: one column, no labels
+    svm_type: str  # c_svc, nu_svc; or epsilon_svr, nu_svr and one_class: one column, no labels
     kernel: Kernel
     support: Rows  # by class
     coef: np.ndarray  # (s, k - 1)
@@ -74,6 +74,10 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
         features = out.with_name(f"{out.name}.names.json")
         texts[features] = iter([json.dumps(model.feature_names) + "\n"])
         notes.append(f"LIBSVM's features have no names: feature 1 is the first of those in {features}")
+    if model.header.threshold is not None:
+        notes.append(
+            f"decision values are less the threshold, {model.header.threshold:.9g}, as LIBSVM's is 0"
+        )
     if len(svm.labels) > 2:
         notes.append(
             "equal votes are the first class's in LIBSVM, and a pair's value is positive for its first class"
@@ -103,26 +107,23 @@ def _numbers(classes: np.ndarray) -> tuple[int, ...] | None:
 def _svm(model: Any, expanded: Expansion, numbers: Any) -> SVM:
     kernel, labels = expanded.kernel, tuple(numbers)
     support, coef, intercept = expanded.support, expanded.coef, expanded.intercept
-    task = task_of(model.task)
-    if not task.has_labels:
-        return SVM(task.libsvm_type, kernel, support, coef, -intercept)
+    task, config = task_of(model.task), model.header.config or {}
+    svm_type = task.libsvm_type if config.get("nu") is None else task.libsvm_nu_type
+    if not (task.has_labels and task.has_classes):
+        return SVM(svm_type, kernel, support, coef, -intercept)
     if expanded.compact is not None and len(labels) > 2:
         alpha, codes = expanded.compact.alpha, expanded.compact.codes
         order = np.argsort(codes, kind="stable")
         counts = np.bincount(codes, minlength=len(labels)).tolist()
         compact = signed(alpha.astype(np.float32), codes)
-        return SVM(
-            task.libsvm_type, kernel, support.take(order), compact[order], intercept, labels, tuple(counts)
-        )
+        return SVM(svm_type, kernel, support.take(order), compact[order], intercept, labels, tuple(counts))
     coef, intercept = task.against_rest(coef, intercept, model.thresholds)
     if len(labels) == 2:
-        coef, intercept = coef[:, -1:], intercept[-1:]
+        coef, intercept = coef[:, -1:], intercept[-1:] - (model.header.threshold or 0.0)
         is_first = coef[:, 0] > 0
         order, n_first = np.argsort(~is_first, kind="stable"), int(np.count_nonzero(is_first))
         counts = (n_first, len(coef) - n_first)
-        return SVM(
-            task.libsvm_type, kernel, support.take(order), coef[order], -intercept, labels[::-1], counts
-        )
+        return SVM(svm_type, kernel, support.take(order), coef[order], -intercept, labels[::-1], counts)
     return _against_the_rest(kernel, support, coef, intercept, labels)
 
 

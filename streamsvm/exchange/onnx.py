@@ -49,7 +49,7 @@ def onnx_model(model: Any) -> ModelProto:
     graph = Graph()
     routes = model.as_routes()
     if routes is not None:
-        _require_room(int(routes.bounds[-1]), model.d, routes.one_sided.shape[1])
+        _require_room(int(routes.bounds[-1]), model.d, routes.intercept.shape[1])
         decisions = routed(graph, _scaled(graph, routes.scaling), routes)
     else:
         decisions = _sums(graph, model)
@@ -145,8 +145,8 @@ def _votes(graph: Graph, decisions: str, k: int) -> str:
 
 def _codes(graph: Graph, values: str, model: Any, one_column: bool) -> str:
     """(N,) positions in the classes, as `codes_of`."""
-    if one_column:  # how many thresholds are below: 0 alone for two classes
-        thresholds = graph.constant(task_of(model.task).cuts(model.thresholds))
+    if one_column:  # how many thresholds are below: one alone for two classes
+        thresholds = graph.constant(model.cuts)
         above = graph.cast(graph.op("Greater", values, thresholds), np.int64)
         return graph.op("ReduceSum", above, graph.constant([1]), keepdims=0)
     ties_broken = getattr(model, "break_ties", True)

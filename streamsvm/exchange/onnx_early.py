@@ -28,7 +28,7 @@ def routed(graph: Graph, x: str, model: Routes) -> str:
         graph.double(support),
         graph.double(coef),
         graph.constant(bounds),
-        graph.constant(model.one_sided),
+        graph.constant(model.intercept),
         *([] if model.weights is None else [graph.constant(model.weights)]),
     ]
     distinct = graph.op("Unique", graph.op("Reshape", parts, graph.constant([-1])))
@@ -54,7 +54,7 @@ def _body(
     outer: Graph, x: str, parts: str, distinct: str, constants: list[str], kernel: Kernel
 ) -> GraphProto:
     """One part: its rows, their kernel values with its support rows, and what they add to the decisions."""
-    support, coef, bounds, one_sided, *weights = constants
+    support, coef, bounds, intercept, *weights = constants
     graph = outer.body()
     step, going, so_far = (graph.name(kind) for kind in ("step", "going", "so_far"))
     part = graph.op("Gather", distinct, graph.op("Unsqueeze", step, graph.constant([0])))
@@ -68,7 +68,7 @@ def _body(
     for own in weights:
         x = graph.op("Mul", x, graph.op("Gather", own, part))
     values = graph.op("MatMul", kernel.onnx(graph, x, rows), alphas)
-    values = graph.op("Add", values, graph.op("Gather", one_sided, part))
+    values = graph.op("Add", values, graph.op("Gather", intercept, part))
     places = graph.op("Unsqueeze", here, graph.constant([1]))
     after = graph.op("ScatterND", so_far, places, values, reduction="add")
     graph.called("go_on", going)

@@ -105,8 +105,8 @@ def _together(routes: Routes, asked: list[int]) -> Expansion:
     parts = [routes.part(p) for p in asked]
     support, coef = concat([rows for rows, _ in parts]), np.concatenate([coef for _, coef in parts])
     share = 1.0 / len(asked)
-    one_sided = routes.one_sided[asked].mean(axis=0)
-    return Expansion(routes.kernel, routes.scaling, support, coef * share, one_sided)
+    intercept = routes.intercept[asked].mean(axis=0)
+    return Expansion(routes.kernel, routes.scaling, support, coef * share, intercept)
 
 
 def _of_class(model: Model, sums: Expansion, code: int) -> Decision:

@@ -95,6 +95,6 @@ def explain_rows(
 
 def _class(model: Model, decision: Decision, code: int) -> Any:
     """The class that a decision above 0 speaks for; None where there are none."""
-    if not model.learned.in_pairs:
+    if not model.learned.speaks_for_classes:
         return None
     return model.classes[1 if decision.columns.shape[1] == 1 else code].item()

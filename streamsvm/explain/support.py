@@ -74,7 +74,7 @@ def _raw(decision: Decision, j: int) -> np.ndarray | None:
 
 def _label(model: Model, coef: np.ndarray) -> Any:
     """The class that the coefficients (columns,) of a row speak for; None where none of them speaks for one."""
-    if not model.learned.in_pairs:
+    if not model.learned.speaks_for_classes:
         return None
     if (
         len(coef) > 1 and not model.is_pairwise

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,8 +16,10 @@ from streamsvm.errors import NotFoundError
 from streamsvm.events import Done, Event, Failed, Record, Started
 from streamsvm.report.values import Row, table, table_rows
 from streamsvm.runs.directory import EVALUATION, EVENTS, RESULT, TUNE, require_run
+from streamsvm.runs.lines import lines_of
 from streamsvm.runs.records import number, parse
 from streamsvm.solvers.catalogue import renamed, renamed_option
+from streamsvm.storage.paths import Place
 
 E = TypeVar("E", bound=Event)
 T = TypeVar("T")
@@ -83,11 +84,11 @@ class Run:
         return ""
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Place) -> Run:
     """The run in a directory. Raises NotFoundError where nothing of a run is there."""
     require_run(folder)
     names = (EVENTS, RESULT, EVALUATION, TUNE)
-    if not any((folder / name).is_file() for name in names):
+    if not any((folder / name).exists() for name in names):
         raise NotFoundError(f"{folder}: found none of {', '.join(names)}, expected the directory of a run")
     notes: list[str] = []
     result, evaluation, tune = (_json(folder / name, notes) for name in (RESULT, EVALUATION, TUNE))
@@ -152,7 +153,7 @@ def _with(config: Row, trial: Row) -> Row:
     return merged
 
 
-def _json(path: Path, notes: list[str]) -> Any:
+def _json(path: Place, notes: list[str]) -> Any:
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -162,20 +163,17 @@ def _json(path: Path, notes: list[str]) -> Any:
         return {}
 
 
-def _records(path: Path) -> Iterator[Record[Event]]:
+def _records(path: Place) -> Iterator[Record[Event]]:
     """Those of the file, their time going on where another process went on."""
-    if not path.is_file():
-        return
     before, offset = 0.0, 0.0
-    with path.open("rb") as file:
-        for line in file:
-            if (record := parse(line)) is None:
-                continue
-            t, event = record
-            if t + offset < before and (isinstance(event, Started) or before - offset - t > 1):
-                offset = before - t
-            before = max(before, t + offset)
-            yield Record(t + offset, event)
+    for line in lines_of(path):
+        if (record := parse(line)) is None:
+            continue
+        t, event = record
+        if t + offset < before and (isinstance(event, Started) or before - offset - t > 1):
+            offset = before - t
+        before = max(before, t + offset)
+        yield Record(t + offset, event)
 
 
 def _last_run(records: Iterable[Record[Event]]) -> list[Record[Event]]:

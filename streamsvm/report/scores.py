@@ -1,4 +1,4 @@
-"""How good a model is, as plots, from `evaluation.json` and `tune.json`."""
+"""How good a model is, as plots, from `evaluation.json` and `tune.json`; its threshold from `result.json`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamsvm.report.drawing import MUTED, WIDTH, finish, new, plot
+from streamsvm.report.drawing import ALERT, MUTED, WIDTH, finish, new, plot
 from streamsvm.report.plots import Line, cells, draw_lines
 from streamsvm.report.read import Run, columns, matrix
-from streamsvm.report.values import table_rows
+from streamsvm.report.values import table, table_rows
+from streamsvm.runs.records import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,6 +45,19 @@ def roc(runs: Sequence[Run]) -> Figure | None:
 def precision_recall(runs: Sequence[Run]) -> Figure | None:
     """Precision over recall, threshold by threshold."""
     return _curves(runs, "precision_recall", "recall", "precision", None)
+
+
+@plot
+def threshold(run: Run) -> Figure | None:
+    """Precision over recall of held-out rows, and the threshold that was chosen, of a fit that chose one."""
+    told = table(run.result.get("threshold"))
+    points, place = matrix(told.get("curve"), 2), [number(told.get(name)) for name in ("recall", "precision")]
+    if points is None or not len(points) or None in place:
+        return None
+    figure, axes = new(3.6, xlabel="recall", ylabel="precision", xlim=(-0.01, 1.01), ylim=(-0.01, 1.03))
+    draw_lines(axes, [(run.name, *points.T)])
+    axes.plot([place[0]], [place[1]], "o", color=ALERT, ms=7)
+    return figure
 
 
 def _curves(

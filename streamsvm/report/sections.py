@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamsvm.events import Compressed, Failed, LevelSolved, Memory, Planned, SupportCompared, Warned
 from streamsvm.kernels.table import has_gamma
-from streamsvm.report import chosen, metric, plots, scores
+from streamsvm.report import chosen, metric, numbers, plots, scores
 from streamsvm.report.heat_map import axes_of, heat_map
 from streamsvm.report.hss import rank_blocks
 from streamsvm.report.parts import Facts, Lines, Part, Section, Table, each, known, one
@@ -71,6 +71,7 @@ def _results(run: Run) -> Row:
         "converged": _yes_or_no(result.get("converged")),
         "accuracy": next((told[k] for told, k in measured if told.get(k) is not None), None),
         "roc_auc": score.get("roc_auc"),
+        "r2": score.get("r2"),
         "n_support": result.get("n_support"),
         "objective": number(result.get("objective")),
         "gap": number(result.get("gap")),
@@ -271,6 +272,39 @@ def calibration(runs: Sequence[Run]) -> Iterator[Part]:
     yield from one("calibration", "Reliability", caption, scores.calibration(runs))
 
 
+def threshold(runs: Sequence[Run]) -> Iterator[Part]:
+    for run in runs:
+        told = table(run.result.get("threshold"))
+        expected = table(told.get("expected"))
+        rows = [
+            {"score": name, "at the threshold": told.get(name), "on new rows": number(own.get("score"))}
+            | {end: number(own.get(end)) for end in ("low", "high")}
+            for name, own in ((name, table(own)) for name, own in expected.items())
+        ]
+        if rows:
+            of = f"{human('value', told.get('value'))}, for {told.get('wish')}, by {told.get('rows')} held-out rows"
+            yield Table(f"Threshold: {of}" + ("" if len(runs) == 1 else f": {run.name}"), known(rows))
+    caption = "Of rows that the model did not learn from, threshold by threshold; the point is the one it decides at."
+    yield from each(runs, "threshold", "Precision and recall of held-out rows", caption, scores.threshold)
+
+
+def predictions(runs: Sequence[Run]) -> Iterator[Part]:
+    told = [(run, facts) for run in runs if (facts := numbers.facts(run))]
+    if len(runs) == 1 and told:
+        yield Facts(told[0][1])
+    elif told:
+        yield Table("", known([{"run": run.name} | facts for run, facts in told]))
+    band = "Dashed: intervals, where there are any."
+    whole = f"Dotted: where both are equal. {band}"
+    yield from each(runs, "predicted", "Predictions against labels", whole, numbers.predicted)
+    yield from each(runs, "residual", "Residuals", f"Label less prediction. {band}", numbers.residuals)
+    yield from each(runs, "histogram", "How large residuals are", band, numbers.histogram)
+    share = "Share of the rows of evaluate inside intervals of each level; dotted: what levels promise."
+    yield from one("coverage", "Coverage", share, numbers.coverage(runs))
+    below = "Rows of evaluate by decision value; below 0 they are told outliers."
+    yield from each(runs, "decisions", "Decision values", below, numbers.decisions)
+
+
 def columns(runs: Sequence[Run]) -> Iterator[Part]:
     several = len(runs) > 1
     learned = [(run, facts) for run in runs if (facts := metric.facts(run))]
@@ -330,7 +364,9 @@ SECTIONS = (
     Section("budget", "Budget", budget),
     Section("cost", "Time and memory", cost),
     Section("scores", "Scores", score),
+    Section("threshold", "Threshold", threshold),
     Section("calibration", "Calibration", calibration),
+    Section("predictions", "Predictions", predictions),
     Section("columns", "What the columns count for", columns),
     Section("tune", "Tuning", tune),
     Section("warnings", "Warnings", warnings),

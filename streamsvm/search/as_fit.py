@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 from streamsvm.config import FitConfig, build_config
@@ -15,6 +14,8 @@ from streamsvm.models.files import read_attrs
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.runs.directory import TUNE, end_with, recorded, write_result
 from streamsvm.runs.phases import Phases, searched_s, usage_so_far, used_s
+from streamsvm.storage.paths import Place
+from streamsvm.tasks import is_searched
 from streamsvm.train import Run, end_of, planned, run_facts, train, with_task
 
 PARAMS = ("scale", "kernel.name", "kernel.gamma", "C", "metric.kind", "dcsvm.early")
@@ -24,8 +25,8 @@ def tune_as_fit(
     store: Store,
     config: FitConfig,
     *,
-    model_path: Path | None = None,
-    run_dir: Path | None = None,
+    model_path: Place | None = None,
+    run_dir: Place | None = None,
     resume: bool = False,
     events: Events = heard,
 ) -> dict[str, Any]:
@@ -35,6 +36,8 @@ def tune_as_fit(
     """
     began, start = time.perf_counter(), used_s()
     config = with_task(config, store)
+    if not is_searched(str(config.task)):
+        raise ConfigError(f"nothing is chosen for task {config.task}: give a table [tune] of what to try")
     if not config.search.chosen:
         raise ConfigError("nothing is left out: give fewer options, or a table [tune] of those to try")
     if model_path is not None:

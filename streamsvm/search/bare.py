@@ -54,7 +54,7 @@ def _solver(values: Mapping[str, Any]) -> list[Layer]:
 def _search(values: Mapping[str, Any], config: FitConfig) -> dict[str, Any]:
     """The table [search] of what can be chosen for a configuration; and of a metric, where one may be learned."""
     task = config.task or default_task(config.solver, has_queries=False)
-    names = left_out(values) if is_searched(task) else ()
+    names = left_out(values) if is_searched(task) and config.nu is None else ()
     if kernel_row(config.kernel.name).is_linear and "kernel" not in names:
         names = tuple(name for name in names if name not in ("metric", "gamma"))
     metric = {"metric": {"kind": "diagonal"}} if "metric" in names else {}

@@ -29,25 +29,25 @@ from streamsvm.solvers.blockws import BlockSolver
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.solvers.lockstep import BLOCK, WHOLE, Lockstep, LockstepState
 from streamsvm.solvers.loop import is_late
-from streamsvm.tasks import task_of
+from streamsvm.tasks import task_for
 from streamsvm.tasks.base import Subproblem
-from streamsvm.tasks.pairs import vote
+from streamsvm.tasks.pairs import joined
 from streamsvm.train import Run, planned, progress_of, with_task
 from streamsvm.training.base import Fit
 
 COLUMN_BYTES = 100  # of a row in one fold: what a round makes of it
-STATE_BYTES = 16  # and what is kept of each pair
+STATE_BYTES = 16  # and what is kept of each problem that it is in
 
 
 def can_share(store: Store, config: FitConfig, folds: int) -> bool:
     """Whether the folds of this configuration can be one problem; a metric is each fold's own."""
     if config.metric.kind != "none":
         return False
-    if config.workers or config.scheduler or not task_of(str(with_task(config, store).task)).in_pairs:
+    if config.workers or config.scheduler:
         return False
-    fit = fit_class(config.solver)
+    fit, task = fit_class(config.solver), task_for(with_task(config, store))
     return fit.shares_folds(store.n, config) and (
-        has_own_way(fit) or _fit_at_a_time(store, config, folds) >= 1
+        has_own_way(fit) or (task.has_classes and _fit_at_a_time(store, config, folds) >= 1)
     )
 
 
@@ -58,9 +58,10 @@ def has_own_way(fit: type[Fit]) -> bool:
 
 def _fit_at_a_time(store: Store, config: FitConfig, folds: int) -> int:
     """Groups whose rows, vectors and kernel values fit in memory side by side."""
-    pairs_of_a_row = 1 if config.positive else len(store.classes.values) - 1
-    rows_bytes = (2 + pairs_of_a_row) * store.nbytes * (1 if store.is_sparse else 4 / store.dtype.itemsize)
-    vector_bytes = store.n * folds * (COLUMN_BYTES + STATE_BYTES * pairs_of_a_row)
+    k = 2 if config.positive else len(store.classes.values)
+    columns = task_for(config).coefficients(k)
+    rows_bytes = (2 + columns) * store.nbytes * (1 if store.is_sparse else 4 / store.dtype.itemsize)
+    vector_bytes = store.n * folds * (COLUMN_BYTES + STATE_BYTES * columns)
     gram_bytes = 4 * min(store.n, WHOLE) ** 2
     free = (config.memory_limit or free_bytes()) - process_bytes()
     return max(0, int(free / (rows_bytes + vector_bytes + gram_bytes)))
@@ -146,7 +147,7 @@ def _solved(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> 
     parts = [_Part(fit, rows, part, weights, kept) for part in fit.task.subproblems(fit.targets)]
     for point, C in Cs.items():
         decisions = np.stack([part.decisions(solver, C, fold_of) for part in parts], axis=1)
-        yield point, decisions[:, 0] if k == 2 else vote(decisions, k)
+        yield point, joined(decisions, k, pairwise=fit.task.in_pairs)
 
 
 class _Part:

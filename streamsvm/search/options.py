@@ -71,7 +71,15 @@ class TuneConfig(Options):
     folds: Annotated[Whole, Field(ge=2, description="Parts of the rows, each held out once")] = 5
     scoring: Annotated[
         Literal[
-            "accuracy", "balanced_accuracy", "f1_macro", "roc_auc", "r2", "ndcg", "neg_mean_absolute_error"
+            "accuracy",
+            "balanced_accuracy",
+            "f1_macro",
+            "roc_auc",
+            "r2",
+            "neg_mean_absolute_error",
+            "neg_mean_squared_error",
+            "neg_root_mean_squared_error",
+            "ndcg",
         ]
         | None,
         Field(description="What is compared, larger is better; else by the task"),
@@ -84,6 +92,10 @@ class TuneConfig(Options):
     ] = 3
     smallest_rows: Annotated[
         Count, Field(description="Of halving: rows of the first round; else so that the last one has all")
+    ] = None
+    rows: Annotated[
+        Count,
+        Field(description="Rows by chance that points are compared on; else all, but 2,000,000 at most"),
     ] = None
     time_budget: Annotated[
         Annotated[float, BeforeValidator(parse_seconds)] | None,

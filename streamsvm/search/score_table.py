@@ -7,7 +7,6 @@ import io
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,17 +19,18 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, StorageError
 from streamsvm.events import Events, Warned
 from streamsvm.runs.checkpoints import identity, require_own
-from streamsvm.runs.records import JsonLines
+from streamsvm.runs.lines import Lines, lines_of, opened_lines, remove_lines
 from streamsvm.search.fold_by_fold import Outcome
 from streamsvm.search.options import Point, TuneConfig
 from streamsvm.storage.atomic import Target, whole_file
 from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.paths import Place
 
 SCORES = "scores.jsonl"
 RESULTS = "streamsvm_tune"  # group attribute of a table as zarr
 
 
-def has_scores(run_dir: Path) -> bool:
+def has_scores(run_dir: Place) -> bool:
     """Whether a search has kept scores to go on from."""
     return len(_lines(run_dir / SCORES)) > 1
 
@@ -43,7 +43,7 @@ class Kept:
 
     def __init__(
         self,
-        run_dir: Path | None,
+        run_dir: Place | None,
         store: Store,
         options: TuneConfig,
         points: list[tuple[Point, FitConfig]],
@@ -51,7 +51,7 @@ class Kept:
         events: Events,
     ) -> None:
         self.scores: dict[tuple[int, int, float], Outcome] = {}
-        self._file: JsonLines | None = None
+        self._file: Lines | None = None
         if run_dir is None:
             return
         path = run_dir / SCORES
@@ -66,9 +66,9 @@ class Kept:
             message = f"{run_dir} holds the scores of an earlier search, which this one replaces"
             why = "its folds were dealt in another way" if resume else "--resume would go on from them"
             events(Warned(f"{message}; {why}"))
-            path.unlink()
+            remove_lines(path)
             known = []
-        self._file = JsonLines(path)
+        self._file = opened_lines(path, every_s=0.0)
         if not known:
             self._file({"event": "search", "identity": own, "folds": DEALT_BY})
         for line in known[1:]:
@@ -85,42 +85,41 @@ class Kept:
             self._file.close()
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def _lines(path: Place) -> list[dict[str, Any]]:
     """The whole lines of a file; a last one that a kill has torn is not one."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     found = []
-    for line in lines:
+    for line in lines_of(path):
         with suppress(ValueError):
-            found += [json.loads(line)] if line.endswith("\n") else []
+            found += [json.loads(line)] if line.endswith(b"\n") else []
     return found
 
 
-def write_records(records: Sequence[dict[str, Any]], out: Path) -> None:
+def write_records(records: Sequence[dict[str, Any]], out: Place) -> None:
     """The table as .csv, .json (a list of objects) or .zarr (an array for each column), whole or not at all."""
     writers = {".csv": _write_csv, ".json": _write_json, ".zarr": _write_zarr}
     require_suffix("--out", out, *writers)
     writers[out.suffix](records, out)
 
 
-def require_suffix(option: str, path: Path, *suffixes: str) -> None:
+def require_suffix(option: str, path: Place, *suffixes: str) -> None:
     """Raises ConfigError where the name ends in none of these."""
     if path.suffix not in suffixes:
         expected = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]]) if len(suffixes) > 1 else suffixes[0]
         raise ConfigError(f"{option} {path}: expected a name ending in {expected}")
 
 
-def require_free(option: str, path: Path) -> None:
+def require_free(option: str, path: Place) -> None:
     """Raises StorageError where a table or picture would take the place of a folder; files are replaced."""
     if path.is_dir():
         raise StorageError(f"{option} {path}: found a folder, which is not replaced; take another {option}")
 
 
-def _write_json(records: Sequence[dict[str, Any]], out: Path) -> None:
+def _write_json(records: Sequence[dict[str, Any]], out: Place) -> None:
     with whole_file(out) as file:
         file.write((json.dumps(jsonable(records), indent=1) + "\n").encode())
 
 
-def _write_csv(records: Sequence[dict[str, Any]], out: Path) -> None:
+def _write_csv(records: Sequence[dict[str, Any]], out: Place) -> None:
     flat = [_flat(record) for record in records]
     with whole_file(out) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
         writer = csv.DictWriter(text, list(flat[0]), lineterminator="\n")
@@ -128,7 +127,7 @@ def _write_csv(records: Sequence[dict[str, Any]], out: Path) -> None:
         writer.writerows(flat)
 
 
-def _write_zarr(records: Sequence[dict[str, Any]], out: Path) -> None:
+def _write_zarr(records: Sequence[dict[str, Any]], out: Place) -> None:
     target = Target(str(out), overwrite=False)
     with target.errors(), ExitStack() as cleanup:
         cleanup.callback(target.discard)

@@ -7,16 +7,15 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.folds import make_folds
+from streamsvm.data.folds import COMPARED, drawn, make_folds
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.events import Events, heard
+from streamsvm.events import Events, Warned, heard
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.runs.directory import TUNE, end_with, recorded, write_result
 from streamsvm.runs.phases import usage_so_far, used_s
@@ -25,11 +24,13 @@ from streamsvm.search.folds_together import all_along_C, can_share
 from streamsvm.search.options import Point, TuneConfig
 from streamsvm.search.score_table import Kept
 from streamsvm.solvers.loop import is_late
-from streamsvm.tasks import task_of
+from streamsvm.storage.paths import Place
+from streamsvm.tasks import task_for
 from streamsvm.train import run_facts, train, with_task
 from streamsvm.training.advice import uneven_columns
 from streamsvm.training.prepare import first_rows
 
+MOST_ROWS = 2_000_000  # that points are compared on, unless somebody asks for more
 REFIT = ("n", "d", "n_support", "objective", "gap", "gamma", "converged", "model")  # of its report
 
 
@@ -38,8 +39,8 @@ def tune(
     options: TuneConfig,
     points: list[tuple[Point, FitConfig]],
     *,
-    model_path: Path | None = None,
-    run_dir: Path | None = None,
+    model_path: Place | None = None,
+    run_dir: Place | None = None,
     resume: bool = False,
     events: Events = heard,
 ) -> dict[str, Any]:
@@ -57,7 +58,9 @@ def tune(
         stack.enter_context(compiling_told(told))
         _advise(store, [config for _, config in points], told)
         until = None if options.time_budget is None else time.time() - start[0] + options.time_budget
-        search = _Search(store, options, points, kept, told, until)
+        search = _Search(
+            _compared(store, options, points[0][1].seed, told), options, points, kept, told, until
+        )
         order, records = search.ranked()
         if run_dir is not None:
             write_result(run_dir, TUNE, records)
@@ -74,6 +77,28 @@ def tune(
     if run_dir is not None:
         end_with(run_dir, events, _result(found, config, start[0]))
     return found
+
+
+def _compared(store: Store, options: TuneConfig, seed: int, events: Events) -> Store:
+    """The rows that points are compared on, or whole queries. Folds have an entry for each of them."""
+    most = options.rows or MOST_ROWS
+    if store.n <= most:
+        return store
+    rng = np.random.default_rng([seed, COMPARED])
+    if store.qid is None:
+        ids = drawn(store.n, most, rng)
+    else:
+        _, groups = np.unique(store.qid, return_inverse=True)
+        place = rng.permutation(int(groups.max()) + 1)  # of queries, in an order by chance
+        count = int(np.searchsorted(np.cumsum(np.bincount(place[groups])), most, side="right"))
+        ids = np.flatnonzero(place[groups] < max(count, 1))
+    if options.rows is None:
+        events(
+            Warned(
+                f"points are compared on {len(ids):,} of {store.n:,} rows by chance; tune.rows asks for more"
+            )
+        )
+    return store.subset(ids)
 
 
 def _advise(store: Store, configs: list[FitConfig], events: Events) -> None:
@@ -107,7 +132,11 @@ class _Search:
         self.until = until
         self.store, self.options, self.points, self.kept, self.events = store, options, points, kept, events
         base = points[0][1]
-        task = task_of(str(with_task(base, store).task))
+        task = task_for(with_task(base, store))
+        if not store.has_y:
+            raise ConfigError(
+                f"{store.url or 'the data'} has no labels, and points are compared by what they say of them"
+            )
         self.scoring = options.scoring or task.scoring
         self.folds = make_folds(store, options.folds, task.is_stratified, base.seed, positive=base.positive)
 

@@ -58,8 +58,8 @@ def test_a_shell_completes_commands():
         (["fti"], "No such command 'fti'. Did you mean 'fit'? (see streamsvm --help)"),
         (["fit"], "Missing option '--store' (see streamsvm fit --help)"),
         (
-            ["fit", "--store", "s3://bucket/s"],
-            "--model is missing: models live on a local disk, and s3://bucket/s is elsewhere",
+            ["export", "--model", "m", "--format", "libsvm", "--out", "s3://bucket/m.svm"],
+            "--out: found a URL, expected a path of this machine; copy it there, or from there",
         ),
         (
             ["fit", "--store", "s", "--model", "m", "--resume"],

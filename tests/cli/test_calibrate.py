@@ -131,3 +131,29 @@ def test_snapshots_of_a_stream_bring_their_probabilities(tmp_path, capfd):
     proba = model.predict_proba(rows)
     assert model.predict(rows).tolist() == model.labels(model.decision_function(rows)).tolist()
     assert set(model.classes[proba.argmax(axis=1)]) == {"yes", "no"}
+
+
+def test_a_threshold_of_fit_or_calibrate_is_what_evaluate_judges(tmp_path, capfd):
+    stores = [made(tmp_path, name, seed, ("ant", "bee")) for seed, name in enumerate(("train", "test"))]
+    how = ("--no-search", "--gamma", 1, "--set", "holdout=120", "--threshold", "recall=0.95")
+    fit = ("fit", "--store", stores[0], "--model", tmp_path / "m", *how)
+    assert run(*fit, "--run-dir", tmp_path / "run") == 0
+    assert " for recall=0.95, by 120 held-out rows" in capfd.readouterr().out
+    told = json.loads((tmp_path / "run" / "result.json").read_text())["threshold"]
+    assert load_model(tmp_path / "m").header.threshold == told["value"]
+    of = ("--model", tmp_path / "m", "--store", stores[1])
+    bee = evaluated(capfd, *of)["per_class"][1]
+    assert bee["recall"] == pytest.approx(0.95, abs=0.06)
+    capfd.readouterr()
+    assert run("calibrate", *of, "--threshold", "precision=0.95", "--out", tmp_path / "other", "--json") == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["method"] is None
+    there = evaluated(capfd, "--model", tmp_path / "other", "--store", stores[1])
+    assert there["per_class"][1]["precision"] == found["threshold"]["precision"] >= 0.95  # the rows that told
+    assert "brier" not in there
+    assert run("calibrate", *of, "--threshold", "f3") == 2
+    assert capfd.readouterr().err.startswith(
+        "error: --threshold: found 'f3', expected f1, balanced_accuracy,"
+    )
+    assert run(*fit, "--force", "--solver", "dcsvm", "--task", "oneclass") == 2
+    assert "error: " in capfd.readouterr().err

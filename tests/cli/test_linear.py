@@ -93,11 +93,11 @@ def test_ranks_and_two_classes_with_queries(text, tmp_path, capfd):
     ("options", "said"),
     [
         (("--kernel", "rbf"), "solver is 'cutting-plane', which is linear"),
-        (
-            ("--kernel", "linear", "--task", "regress"),
-            "task is 'regress', which goes with solver alfpgm alone",
-        ),
         (("--kernel", "linear", "--set", "cutting_plane.landmarks=5"), "landmarks go with kernels to approx"),
+        (
+            ("--kernel", "linear", "--task", "ordinal", "--set", "cutting_plane.loss=logistic"),
+            "cutting_plane.loss is read by task classify only, found task ordinal",
+        ),
     ],
 )
 def test_bad_options_are_one_line(text, tmp_path, capfd, options, said):

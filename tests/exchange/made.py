@@ -114,7 +114,8 @@ def local_model(
     present = rng.random((len(sizes), k)) < 0.7
     weights = rng.uniform(0.3, 2, (len(sizes), D)) if weighed else None
     tree = Partition(nodes, children)
-    return LocalModel(header, tree, bounds, present, arrays, "nearest", neighbours, weights)
+    bias = rng.normal(size=(len(sizes), k * (k - 1) // 2))
+    return LocalModel(header, tree, bounds, present, arrays, "nearest", neighbours, weights, bias)
 
 
 def local_budget_model(kernel: str, k: int, scale: str = "none") -> LocalBudgetModel:

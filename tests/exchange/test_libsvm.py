@@ -7,16 +7,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cases import labelled
 from exchange.libsvm_twin import Twin
 from exchange.made import KERNELS, SUMS, D, local_model, model_of, raw_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamsvm.config import build_config
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
 from streamsvm.errors import ModelError, StorageError
 from streamsvm.exchange.libsvm_read import import_libsvm
 from streamsvm.exchange.libsvm_write import write_libsvm
 from streamsvm.exchange.svm_scale import read_range
 from streamsvm.models import KernelModel
+from streamsvm.train import train_in_memory
 
 SCALES = ("none", "minmax", "maxabs")
 
@@ -129,6 +134,21 @@ def test_libsvm_itself_loads_the_file(kind, k, tmp_path):
     np.testing.assert_allclose(labels, expected.predict(rows), atol=1e-5)
 
 
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_nu_names_the_file(k, tmp_path):
+    """k 1: a regression."""
+    X, y = labelled(max(2, k))
+    config = {"nu": 0.65, "kernel": {"gamma": 0.5}, "task": "classify" if k > 1 else "regress"}
+    store = Store.from_arrays(X, y if k > 1 else X[:, 0] * X[:, 1])
+    model, rows = train_in_memory(store, build_config(("test", config)))[0], Rows(X[:40])
+    out, _, _ = exported(model, tmp_path)
+    svm = Twin(out, X.shape[1])
+    assert svm.head["svm_type"] == ["nu_svc" if k > 1 else "nu_svr"]
+    expected = ours_as_pairs(model, rows)
+    assert_close(svm.decisions(rows.X.astype(float)).reshape(expected.shape), expected)
+    assert_close(ours_as_pairs(import_libsvm(out, features=X.shape[1]), rows), expected)
+
+
 def test_sparse_rows_stay_sparse(tmp_path):
     model = model_of("kernel", "linear", 3, "maxabs", is_sparse=True)
     out, ranges, _ = exported(model, tmp_path)
@@ -178,6 +198,15 @@ def test_labels_that_are_no_integers_are_numbered(labels, k, numbers, tmp_path):
 def test_the_second_class_is_written_first(tmp_path):
     out = exported(model_of("expansion", labels="int"), tmp_path)[0]
     assert Twin(out, D).head["label"] == ["1", "-1"]
+
+
+def test_a_threshold_is_in_the_constant(tmp_path):
+    plain, rows = model_of("kernel", labels="int"), raw_rows()
+    middle = float(np.mean(np.sort(plain.decision_function(rows))[[3, 4]]))
+    model = replace(plain, header=replace(plain.header, threshold=middle))
+    [note] = write_libsvm(model, tmp_path / "m")["notes"]
+    assert f"less the threshold, {middle:.9g}" in note
+    assert Twin(tmp_path / "m", D).predict(rows.X.astype(float)).tolist() == model.predict(rows).tolist()
 
 
 def test_notes_say_what_the_file_cannot(tmp_path):

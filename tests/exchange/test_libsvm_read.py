@@ -140,7 +140,7 @@ def test_too_few_features_are_told(tmp_path):
 @pytest.mark.parametrize(
     ("text", "old", "new", "message"),
     [
-        (THREE, "c_svc", "one_class", "line 1: found svm_type 'one_class', supported are c_svc, nu_svc"),
+        (THREE, "c_svc", "svdd", "line 1: found svm_type 'svdd', supported are c_svc, nu_svc"),
         (
             THREE,
             "rbf",

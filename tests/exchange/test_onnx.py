@@ -55,6 +55,15 @@ def test_sums(kind, kernel, k, scale):
     assert_same(model_of(kind, kernel, k, scale, seed=k), raw_rows())
 
 
+@pytest.mark.parametrize("kind", ["kernel", "linear"])
+def test_labels_of_a_threshold(kind):
+    plain, rows = model_of(kind, k=2, labels="text"), raw_rows()
+    middle = float(np.mean(np.sort(plain.decision_function(rows))[[3, 4]]))
+    model = replace(plain, header=replace(plain.header, threshold=middle))
+    assert np.count_nonzero(model.predict(rows) == model.classes[1]) == len(rows) - 4
+    assert_same(model, rows)
+
+
 @pytest.mark.parametrize("kernel", GRAPHS)
 def test_sparse_support(kernel):
     assert_same(model_of("kernel", kernel, 3, "maxabs", is_sparse=True), raw_rows())

@@ -80,7 +80,7 @@ def check(text):
 def test_a_full_page_is_whole_and_needs_nothing_else(tmp_path):
     ids, text = shown(told.everything(tmp_path / "run"))
     checker = check(text)
-    assert len(ids) == 14
+    assert len(ids) == 15
     assert set(ids) <= set(checker.ids)
     assert not re.search(r"https?:|@import|src=", text)
     assert text.count("<svg ") >= 14
@@ -106,6 +106,7 @@ def test_a_full_page_is_whole_and_needs_nothing_else(tmp_path):
         (("cost",), [], {"result": told.RESULT}),
         (("chosen", "columns"), [], {"result": told.METRIC}),
         (("scores",), [], {"evaluation": told.EVALUATION}),
+        (("threshold",), [], {"result": told.THRESHOLD}),
         (("calibration", "scores"), [], {"evaluation": {"accuracy": 1.0} | told.RELIABILITY}),
         (("tune",), [], {"tune": told.TUNE}),
         (("warnings",), told.WARNING, {}),
@@ -161,7 +162,7 @@ def test_several_runs_side_by_side(tmp_path):
     (other / "tune.json").unlink()  # whose best trial has another C
     ids, text = shown(one, other)
     checker = check(text)
-    assert len(ids) == 14
+    assert len(ids) == 15
     for name in ("run (1)", "run (2)", "64", "2 runs", "accuracy"):
         assert name in checker.text
     table = text[text.index('id="summary"') : text.index('id="convergence"')]

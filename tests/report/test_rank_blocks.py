@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from streamsvm.data.rows import Rows
+from streamsvm.hss.budget import HSSOptions
 from streamsvm.hss.compress import Tolerances
-from streamsvm.hss.kernel_matrix import HSSOptions, approximate
+from streamsvm.hss.kernel_matrix import approximate
 from streamsvm.kernels.distance import RBF
 from streamsvm.parallel.engine import Engine
 from streamsvm.report.drawing import write_plot

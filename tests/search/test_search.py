@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 from streamsvm import DCSVC, Store, load_model, unread
 from streamsvm.config import validated
-from streamsvm.data.folds import make_folds
+from streamsvm.data.folds import COMPARED, drawn, make_folds
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned
 from streamsvm.search import search as searches
@@ -44,9 +44,10 @@ def by_point(found):
         ({"solver": "dcsvm"}, 0.0),
         ({"solver": "dcsvm", "class_weight": {"a": 3.0}, "tol": 1e-5}, 0.0),
         ({"solver": "alfpgm"}, 0.0),
+        ({"solver": "alfpgm", "multiclass": "rest"}, 0.0),
         ({"solver": "admm-hss", "hss": {"leaf": 50, "rtol": 1e-6, "atol": 1e-6, "iterations": 300}}, 0.02),
     ],
-    ids=["dcsvm", "weights", "alfpgm", "admm-hss"],
+    ids=["dcsvm", "weights", "alfpgm", "against the rest", "admm-hss"],
 )
 def test_folds_as_bounds_and_fit_by_fit_give_the_same_scores(base, apart, classes):
     rows = store(classes)
@@ -54,6 +55,35 @@ def test_folds_as_bounds_and_fit_by_fit_give_the_same_scores(base, apart, classe
     assert shared.keys() == plain.keys()
     for point, scores in plain.items():
         np.testing.assert_allclose(shared[point], scores, atol=apart + 1e-12)
+
+
+@pytest.mark.parametrize("columns", [{}, {"qid": np.arange(300) // 7}], ids=["rows", "queries"])
+@pytest.mark.parametrize("asked", [False, True])
+def test_of_many_rows_some_are_compared_and_the_model_is_of_all(asked, columns, monkeypatch, tmp_path):
+    rows, told = store(**columns), list[str]()
+    if not asked:
+        monkeypatch.setattr(searches, "MOST_ROWS", 120)
+    more = {"tune": {"rows": 120}} if asked else {}
+    events = Events(lambda record: told.append(record.event))
+    found = searched(rows, {"solver": "dcsvm"}, **more, model_path=tmp_path / "m", events=events)
+    assert all(113 <= record["rows"] <= 120 for record in found["results"])
+    assert found["refit"]["n"] == 300
+    said = [event.message for event in told if isinstance(event, Warned) and "tune.rows" in event.message]
+    assert len(said) == (0 if asked else 1)
+    ids = drawn(300, 120, np.random.default_rng([0, COMPARED]))
+    if not columns:
+        assert by_point(found) == by_point(searched(rows.subset(ids), {"solver": "dcsvm"}))
+
+
+def test_numbers_by_chance_are_different_and_rise():
+    for n, count in ((10, 10), (10, 6), (1000, 1), (10**12, 5000)):
+        ids = drawn(n, count, np.random.default_rng(0))
+        assert len(ids) == count == len(np.unique(ids))
+        assert ids[0] >= 0
+        assert ids[-1] < n
+        assert np.all(np.diff(ids) > 0)
+    many = np.concatenate([drawn(20, 5, np.random.default_rng(seed)) for seed in range(2000)])
+    assert np.abs(np.bincount(many) / 500 - 1).max() < 0.2
 
 
 def test_the_same_as_a_scikit_learn_search():
