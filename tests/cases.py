@@ -32,18 +32,42 @@ def small(name: str) -> dict[str, Any]:
     return {"solver": name, section_of(name): SMALL.get(name, {})} | dict(ChainMap(*needs))
 
 
+BUDGETED = {"solver": "bsgd", "bsgd": SMALL["bsgd"]}
 SOLVERS: dict[str, dict[str, Any]] = {
     **{name: small(name) for name in solver_names()},
     "dcsvm early": {"dcsvm": EARLY},
     "landmarks": {"solver": "cutting-plane", "cutting_plane": {"landmarks": 40}},
+    "logistic": {
+        "solver": "cutting-plane",
+        "kernel": {"name": "linear"},
+        "cutting_plane": {"loss": "logistic"},
+    },
 }
-VARIANTS = {  # each with another kind of model, all but the first of early prediction
+VARIANTS = {  # each with another kind of model, all but the first five of early prediction
+    "a bias": {"dcsvm": SMALL["dcsvm"] | {"bias": True}},
+    "squared losses": {"dcsvm": SMALL["dcsvm"] | {"loss": "squared"}},
+    "nu": {"C": 1.0, "nu": 0.3, "dcsvm": SMALL["dcsvm"]},
+    "against the rest": {"multiclass": "rest", "dcsvm": SMALL["dcsvm"]},
     "one learner": {"solver": "bsgd", "bsgd": {"budget": 30, "epochs": 2}},
     "kernel k-means": {"dcsvm": EARLY | {"part_rows": 60, "clustering": "kernel"}},
     "several parts": {"dcsvm": EARLY | {"part_rows": 60, "neighbours": 3}},
     "committee": {"dcsvm": EARLY | {"combine": "committee"}},
+    "a bias, early": {"dcsvm": EARLY | {"part_rows": 60, "bias": True}},
     "part metrics": {"dcsvm": EARLY | {"part_metric": 1}},
+    "against the rest, early": {"multiclass": "rest", "dcsvm": EARLY | {"part_rows": 60, "bias": True}},
 }
+WITHOUT_LABELS = {  # that labels change nothing in
+    "one class": {"task": "oneclass", "nu": 0.1, "dcsvm": SMALL["dcsvm"]},
+    "one class, early": {"task": "oneclass", "nu": 0.1, "dcsvm": EARLY},
+    "one class on a budget": {"task": "oneclass", "nu": 0.1} | BUDGETED,
+    "one class by planes": {
+        "task": "oneclass",
+        "nu": 0.1,
+        "solver": "cutting-plane",
+        "cutting_plane": {"landmarks": 40},
+    },
+}
+SHARES = {"one class on a budget": 0.04}  # how far that of outliers may be from nu; else 0.015
 GAPS = {
     "dcsvm": 1e-2,
     "dcsvm early": 0.5,
@@ -61,13 +85,14 @@ PAGES = {  # sections of a report beside summary and warnings, and plots beside 
     ),
     "cutting-plane": ({"convergence", "planes", "cost"}, {"objective", "gap", "planes"}),
     "landmarks": ({"convergence", "planes", "cost"}, {"objective", "gap", "planes"}),
+    "logistic": ({"convergence", "planes", "cost"}, {"objective", "gap", "planes"}),
 }
 PLAIN = ({"cost"}, set[str]())  # of a solver whose fit tells of its progress alone
 
 
 def config(name: str, **values: Any) -> FitConfig:
     """A solver's small configuration, with other values over it."""
-    case = (SOLVERS | VARIANTS)[name]
+    case = (SOLVERS | VARIANTS | WITHOUT_LABELS)[name]
     kernel = {} if case.get("kernel") else {"kernel": {"gamma": 0.5}}
     return build_config(("test", {"C": 5.0, "threads": 2} | kernel), ("solver", case), ("own", values))
 
@@ -86,8 +111,12 @@ COMPRESSED = {"C": [0.5, 5.0], "gamma": 0.5, "leaf": 100, "iterations": 20, "pol
 PROBABLE = {
     "exact, probable": DCSVC(C=5.0, gamma=0.5, probability=True, random_state=0),
     "early, probable": DCSVC(C=5.0, gamma=0.5, probability="isotonic", random_state=0, early=True, **DIVIDED),
+    "against the rest, early, probable": DCSVC(
+        C=5.0, gamma=0.5, probability=True, random_state=0, multi_class="ovr", early=True, **DIVIDED
+    ),
     "budgeted, probable": BudgetedSVC(gamma=0.5, budget=30, probability=True, random_state=0),
     "linear, planes, probable": CuttingPlaneSVC(probability=True, random_state=0),
+    "linear, logistic": CuttingPlaneSVC(loss="logistic", tol=1e-5),
     "compressed, probable": HSSSVC(**COMPRESSED, probability=True, random_state=0),
     "many pairs, probable": ALFPGMSVC(C=5.0, gamma=0.5, probability=True),
 }
@@ -101,6 +130,8 @@ ESTIMATORS = {
     ),
     "early, several parts": DCSVC(C=5.0, gamma=0.5, random_state=0, early=True, neighbours=3, **DIVIDED),
     "committee": DCSVC(C=5.0, gamma=0.5, random_state=0, early=True, combine="committee", **DIVIDED),
+    "against the rest": DCSVC(C=5.0, gamma=0.5, random_state=0, multi_class="ovr", **DIVIDED),
+    "many pairs, against the rest": ALFPGMSVC(C=5.0, gamma=0.5, pairs=20, multi_class="ovr"),
     "poly": DCSVC(kernel="poly", degree=2, gamma=0.3, coef0=1.0, random_state=0),
     "linear": DCSVC(kernel="linear", random_state=0),
     "budgeted": BudgetedSVC(C=5.0, gamma=0.5, budget=30, epochs=2, random_state=0),

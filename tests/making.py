@@ -7,9 +7,13 @@ import pytest
 from scipy import sparse
 
 from streamsvm.data.beside import Values
+from streamsvm.data.pass_cache import HeldSamples
 from streamsvm.data.rows import Rows
+from streamsvm.data.samples import MemorySamples
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
+from streamsvm.parallel.engine import Engine
+from streamsvm.problems.passes import Passes
 
 # checks of scikit-learn that hold to 1e-5, not to 1e-7: some BLAS rounds float32 products of a row alone in another way
 ROUNDED = {"check_methods_subset_invariance": "float32 kernel values"}
@@ -46,6 +50,13 @@ class Beside:
 
     def read(self, start: int, stop: int) -> tuple[np.ndarray, ...]:
         return tuple(column[start:stop] for column in self.columns)
+
+
+def passes_over(X: np.ndarray, *beside: np.ndarray, bias: float = 0.0) -> Passes:
+    """Passes over rows in memory, with what is beside them."""
+    samples = MemorySamples(Rows(X.astype(np.float32)))
+    held = HeldSamples(samples, 1 << 30, lambda: pytest.fail("no folder"), Beside(*beside))
+    return Passes(held, Engine(2), bias)
 
 
 def refuse_whole_columns(patch: pytest.MonkeyPatch) -> None:

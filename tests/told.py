@@ -89,6 +89,17 @@ EVALUATION = {
     "precision_recall": [[0.75, 0.75], [1, 0.5]],
 }
 RELIABILITY = {"reliability": [{"confidence": i / 5, "frequency": i / 5, "count": 9} for i in range(5)]}
+THRESHOLD = {
+    "threshold": {
+        "wish": "f1",
+        "value": 0.25,
+        "met": True,
+        "rows": 90,
+        **dict.fromkeys(("precision", "recall", "f1", "balanced_accuracy"), 0.75),
+        "expected": {"f1": {"score": 0.7, "low": 0.6, "high": 0.8}},
+        "curve": [[0.5, 1.0], [0.75, 0.75], [1.0, 0.5]],
+    }
+}
 METRIC = {
     "metric": {
         "kind": "diagonal",
@@ -141,5 +152,10 @@ def everything(folder: Path, **more: Any) -> Path:
     """A run that has something for every section."""
     records = [*LEVELS, *ROUNDS, *WORKING, *STEPS, *HSS, *WINDOWS, *SUPPORT, *MEMORY, *WARNING]
     return write_run(
-        folder, records, result=RESULT | METRIC, evaluation=EVALUATION | RELIABILITY, tune=TUNE, **more
+        folder,
+        records,
+        result=RESULT | METRIC | THRESHOLD,
+        evaluation=EVALUATION | RELIABILITY,
+        tune=TUNE,
+        **more,
     )

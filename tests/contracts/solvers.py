@@ -21,7 +21,9 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.problems.dual import KernelColumns, MatrixDual
 from streamsvm.problems.hinge_risk import HingeRisk
 from streamsvm.problems.passes import Passes
-from streamsvm.solvers.admm import ADMM, ADMMState
+from streamsvm.problems.row_risk import AgainstRest
+from streamsvm.problems.squared import SquaredDual
+from streamsvm.solvers.admm import ADMM, ADMMState, Columns
 from streamsvm.solvers.alfpgm import ALFPGM, ALFPGMState
 from streamsvm.solvers.blockws import BlockSolver, BlockState
 from streamsvm.solvers.budget.state import NANOSECONDS
@@ -29,6 +31,7 @@ from streamsvm.solvers.cutting_plane import BundleState, CuttingPlane
 from streamsvm.solvers.dcsvm import DCSVM, DCSVMState, Division, PartSolution, support_of
 from streamsvm.solvers.in_turn import InTurn, InTurnState
 from streamsvm.solvers.lockstep import Lockstep, LockstepState
+from streamsvm.solvers.threshold import Thresholds
 
 TOL = 1e-3
 N, PARTS = 240, 4
@@ -65,6 +68,17 @@ def some(ids: np.ndarray) -> MatrixDual:
     return MatrixDual(kernel_matrix()[np.ix_(ids, ids)], y[ids], upper[ids])
 
 
+def squared() -> SquaredDual:
+    return SquaredDual(dual())
+
+
+def apart() -> MatrixDual:
+    """nu-SVC."""
+    problem = dual()
+    problem.linear, problem.nu = 0.0, 0.3
+    return problem
+
+
 def best(upper: np.ndarray, ids: np.ndarray | slice = slice(None)) -> float:
     """The least objective of the rows with these bounds."""
     Q, C = signed()[ids][:, ids], upper[ids]
@@ -86,6 +100,10 @@ class Halves:
     """Two subproblems, of the even rows and of the odd ones."""
 
     shape: tuple[int, int] = (N, 1)
+    count: int = 2
+
+    def which(self, number: int) -> int:
+        return number
 
     def places(self, number: int) -> tuple[np.ndarray, np.ndarray] | None:
         ids = np.arange(number, N, 2)
@@ -100,10 +118,14 @@ class One:
     """One subproblem."""
 
     ids: np.ndarray
+    count: int = 1
 
     @property
     def shape(self) -> tuple[int, int]:
         return len(self.ids), 1
+
+    def which(self, number: int) -> int:
+        return number
 
     def places(self, number: int) -> tuple[np.ndarray, np.ndarray] | None:
         everything = np.arange(len(self.ids))
@@ -124,18 +146,29 @@ class Quarters:
     """Rows divided by their first two features; 4 parts at level 2, 2 at level 1."""
 
     shape: tuple[int, int] = (N, 1)
+    has_bias: bool = False
+    count: int = 1
 
     def divide(self, level: int, start: np.ndarray | None) -> Division:
         return Division(level, np.bincount(quarters(level)), 0.5, {"axes": np.arange(level)})
 
-    def parts(self, first: int, division: Division, start: np.ndarray | None) -> list[PartSolution]:
-        return [self._part(n, division, start) for n in range(first, min(first + 2, division.n_parts))]
+    def parts(
+        self, first: int, division: Division, start: np.ndarray | None, thresholds: Thresholds | None
+    ) -> list[PartSolution]:
+        own = range(first, min(first + 2, division.n_parts))
+        return [self._part(number, division, start, thresholds) for number in own]
 
-    def _part(self, number: int, division: Division, start: np.ndarray | None) -> PartSolution:
+    def excess(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return data()[1] @ alpha, np.count_nonzero(alpha, axis=0)
+
+    def _part(
+        self, number: int, division: Division, start: np.ndarray | None, thresholds: Thresholds | None
+    ) -> PartSolution:
         ids = np.flatnonzero(quarters(division.level) == number)
-        solver = BlockSolver(TOL, 32)
-        begun = None if start is None else start[ids, 0]
-        state = solver.solve(some(ids), solver.init(some(ids), begun))
+        solver = BlockSolver(TOL, 32, self.has_bias and thresholds is None)
+        begun = np.zeros(len(ids)) if start is None else start[ids, 0]
+        bias = 0.0 if thresholds is None else float(thresholds.bias[0])
+        state = solver.solve(some(ids), solver.at_bias(some(ids), begun, bias))
         own = support_of(state.alpha[:, None])
         objective = 0.5 * float(state.alpha @ (state.gradient - 1.0))
         return PartSolution(ids[own], state.alpha[own, None], len(own), objective, 0.0)
@@ -154,12 +187,17 @@ class Crowded(Quarters):
         return None
 
 
+def two_columns() -> Columns:
+    """Classification with two values of C."""
+    y, upper = np.tile(data()[1][:, None], 2), np.full((N, 2), 1.0) * [0.5, 2.0]
+    return Columns(y, np.where(y < 0, -upper, 0.0), np.where(y > 0, upper, 0.0))
+
+
 @dataclass
 class Inverse:
     """Two columns, and (K + beta I)^-1 by whole matrices."""
 
-    y: np.ndarray = field(default_factory=lambda: np.tile(data()[1][:, None], 2))
-    upper: np.ndarray = field(default_factory=lambda: np.full((N, 2), 1.0) * [0.5, 2.0])
+    columns: Columns = field(default_factory=two_columns)
 
     def solve(self, beta: float, V: np.ndarray) -> np.ndarray:
         return np.linalg.solve(kernel_matrix() + beta * np.eye(N), V)
@@ -169,7 +207,7 @@ def planes() -> HingeRisk:
     X, y, upper = data()
     beside = Beside((y > 0).astype(int), upper)
     held = HeldSamples(MemorySamples(Rows(X)), 1 << 30, lambda: pytest.fail("all rows are held"), beside)
-    return HingeRisk(Passes(held, Engine(1), 1.0), 2)
+    return HingeRisk(Passes(held, Engine(1), 1.0), AgainstRest(2))
 
 
 @dataclass(frozen=True)
@@ -213,11 +251,31 @@ def is_close(found: float, expected: float) -> None:
     assert abs(found - expected) <= 1e-4 * abs(expected)
 
 
-def is_optimal_with_bias(state: BlockState) -> None:
-    (_, y, upper), a = data(), state.alpha
+def is_optimal_with_bias(state: Any) -> None:
+    (_, y, upper), a = data(), np.ravel(state.alpha if isinstance(state, BlockState) else state.start)
     assert abs(y @ a) <= 1e-9 * upper.sum()
-    f = reference.levels(signed(), a, upper, y)
-    assert f[0] - f[1] <= 1.1 * TOL
+    m, M = reference.levels(signed(), a, upper, y)
+    assert m - M <= 1.1 * TOL
+    bias = float(np.ravel(state.bias)[0])
+    assert min(m, M) - 1.1 * TOL <= bias <= max(m, M) + 1.1 * TOL
+
+
+def squares_are_optimal(state: BlockState) -> None:
+    upper = data()[2]
+    ridge = np.divide(0.5, upper, out=np.zeros(N), where=upper > 0)
+    bounds = np.where(upper > 0, np.inf, 0.0)
+    assert np.all((state.alpha >= 0) & (state.alpha <= bounds))
+    assert reference.kkt_violation(signed() + np.diag(ridge), state.alpha, bounds) <= 1.1 * TOL
+
+
+def signs_are_optimal(state: BlockState) -> None:
+    (_, y, upper), a, g = data(), state.alpha, signed() @ state.alpha
+    assert np.all((a >= 0) & (a <= upper))
+    for own, threshold in ((y > 0, state.margin - state.bias), (y < 0, state.margin + state.bias)):
+        assert a[own].sum() == pytest.approx(0.15 * upper.sum())
+        least, most = g[own & (a < upper)].min(), g[own & (a > 0)].max()
+        assert most - least <= 1.1 * TOL
+        assert least - 1.1 * TOL <= threshold <= most + 1.1 * TOL
 
 
 def columns_are_optimal(state: LockstepState) -> None:
@@ -247,11 +305,11 @@ def levels_and_whole(state: DCSVMState) -> None:
 
 def residuals_are_small(state: ADMMState) -> None:
     assert state.residual <= TOL
-    problem = Inverse()
+    of, y = two_columns(), data()[1]
     for c in range(2):
-        y, upper = problem.y[:, c], problem.upper[:, c]
+        upper = of.upper[:, c] - of.lower[:, c]
         a, _ = reference.solve_dual_with_bias(signed(), upper, y)
-        found = reference.dual_objective(signed(), state.z[:, c])
+        found = reference.dual_objective(signed(), y * state.z[:, c])
         assert abs(found / reference.dual_objective(signed(), a) - 1) <= 1e-2
 
 
@@ -286,6 +344,8 @@ SMALL = BlockSolver(TOL, 32)
 CASES = {
     "block": of(SMALL, dual, BlockState, is_optimal),
     "block, with a bias": of(BlockSolver(TOL, 32, True), dual, BlockState, is_optimal_with_bias),
+    "block, squared losses": of(SMALL, squared, BlockState, squares_are_optimal),
+    "block, signs apart": of(BlockSolver(TOL, 32, True, True), apart, BlockState, signs_are_optimal),
     "lockstep": of(Lockstep(SMALL, whole=60), Folds, LockstepState, columns_are_optimal),
     "in turn": Case(
         InTurn(TOL),
@@ -295,6 +355,12 @@ CASES = {
         halves_are_optimal,
     ),
     "dcsvm": of(DCSVM(TOL, 2), Quarters, DCSVMState, levels_and_whole),
+    "dcsvm, with a bias": of(
+        DCSVM(TOL, 2, has_bias=True), partial(Quarters, has_bias=True), DCSVMState, is_optimal_with_bias
+    ),
+    "dcsvm, a bias that parts share": of(
+        DCSVM(TOL, 2, has_bias=True, shares_bias=True), Quarters, DCSVMState, is_optimal_with_bias
+    ),
     "dcsvm, not refined": of(DCSVM(TOL, 2, refine=False), Quarters, DCSVMState, levels_and_whole),
     "dcsvm, not enough memory to refine": of(DCSVM(TOL, 2), Crowded, DCSVMState, levels_and_whole),
     "dcsvm, early": of(DCSVM(TOL, 2, early=1), Quarters, DCSVMState, parts_are_optimal),

@@ -37,7 +37,7 @@ def asked(solver: str, name: str) -> FitConfig:
 
 def goes(solver: str, name: str) -> bool:
     is_linear = KERNELS[name].is_linear
-    return not (solver == "cutting-plane" and not is_linear) and not (solver == "landmarks" and is_linear)
+    return is_linear if solver in ("cutting-plane", "logistic") else not (solver == "landmarks" and is_linear)
 
 
 PAIRS = [(solver, name) for solver in SOLVERS for name in DEFINITE if goes(solver, name)]

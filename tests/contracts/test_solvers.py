@@ -21,7 +21,8 @@ from streamsvm.kernels.distance import Matern
 from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.parallel.engine import Engine
-from streamsvm.problems.dual import DualQP, KernelDual, StreamedDual
+from streamsvm.problems.dual import DualQP, KernelDual
+from streamsvm.problems.streamed import StreamedDual
 from streamsvm.solvers import blockws, loop
 
 MOST_STEPS = 3000

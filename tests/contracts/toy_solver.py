@@ -123,12 +123,13 @@ class ToySVC(StoreClassifier):
         gamma: Any = 0.5,
         steps: int = 20_000,
         probability: bool = False,
+        threshold: str | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
         self.C, self.kernel, self.gamma, self.steps = C, kernel, gamma, steps
-        self.probability, self.random_state = probability, random_state
+        self.probability, self.threshold, self.random_state = probability, threshold, random_state
         self.n_jobs, self.verbose = n_jobs, verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> ToySVC:

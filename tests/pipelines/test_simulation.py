@@ -107,7 +107,7 @@ def test_a_record_grows_with_its_rows():
     large = grown((less, more), more, 64_000)
     assert large == grown((less, more), more, 64_000)
     assert (large.parts, large.leader_bytes) == (4096, 1e6 + 64_000)
-    assert divided(4096) == [1, 64]
+    assert divided(4096) == [(1, 64), (64, 48)]
     counts = [(stage.name, len(stage.tasks)) for stage in large.stages]
     round_of = [
         ("take", 640),
@@ -118,9 +118,9 @@ def test_a_record_grows_with_its_rows():
         ("assign", 640),
     ]
     assert counts == [("moments", 640), *round_of, ("take", 640), ("regroup", 5), ("level 3", 4096)]
-    assert _block_rows(10**9) == 8 * _block_rows(10**6)  # of 16 MiB, not of 2
+    assert _block_rows(10**9) == 16 * _block_rows(10**6)  # of 32 MiB, not of 2
     assert large.stages[0].gap_s == pytest.approx(1.0)
     assert large.stages[3].sent == pytest.approx(64 * 1000)
-    assert divided(64) == [1]
-    assert divided(256) == [1, 64]
+    assert divided(64) == [(1, 64)]
+    assert divided(256) == [(1, 64), (64, 3)]
     assert len(divided(10**6)) == 4
