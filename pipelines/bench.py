@@ -229,10 +229,12 @@ def options(config: str, **dcsvm: Any) -> dict[str, Any]:
     return {**plain, "dcsvm": dcsvm}
 
 
-def contestants(config: str, *, early: bool = False, libsvm: bool = True) -> list[Solver]:
-    """streamsvm, exact and on demand early, and its peers."""
+def contestants(config: str, *, bias: bool = False, early: bool = False, libsvm: bool = True) -> list[Solver]:
+    """streamsvm, exact and on demand with a bias or early, and its peers."""
     exact = options(config)
     solvers = [Solver("streamsvm", "streamsvm", exact)]
+    if bias:
+        solvers.append(Solver("streamsvm, bias", "streamsvm", options(config, bias=True)))
     if early:
         solvers.append(Solver("streamsvm, early", "streamsvm", options(config, early=True, levels=1)))
     solvers.append(Solver("scikit-learn-intelex", "intelex", exact))

@@ -1,4 +1,4 @@
-"""How exact is exact: an objective against LIBSVM's without its bias, and a duality gap in float64.
+"""How exact is exact: an objective against LIBSVM's with its bias and without, and a duality gap in float64.
 
     python reference.py TRAIN.npz OPTIONS ROWS
 
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from fit_worker import load
 from sklearn.metrics.pairwise import pairwise_kernels
-from sklearn.svm import SVR
+from sklearn.svm import SVC, SVR
 
 from streamsvm import Store
 from streamsvm.config import build_config
@@ -49,8 +49,22 @@ def libsvm_without_bias(X: np.ndarray, y: np.ndarray, options: dict[str, Any]) -
     return signed[:n]
 
 
+def libsvm_with_bias(X: np.ndarray, y: np.ndarray, options: dict[str, Any]) -> tuple[np.ndarray, float]:
+    """(n,) y_i alpha_i, and b."""
+    solver = SVC(kernel="precomputed", C=options["C"], tol=1e-5, cache_size=2000)
+    solver.fit(gram(X, X, options["kernel"]), y)
+    signed = np.zeros(len(y))
+    signed[solver.support_] = solver.dual_coef_[0]
+    return signed, float(solver.intercept_[0])
+
+
 def certificate(
-    S: np.ndarray, signed: np.ndarray, X: np.ndarray, y: np.ndarray, options: dict[str, Any]
+    S: np.ndarray,
+    signed: np.ndarray,
+    X: np.ndarray,
+    y: np.ndarray,
+    options: dict[str, Any],
+    bias: float = 0.0,
 ) -> dict[str, float]:
     """Dual objective 1/2 a'Qa - e'a of support rows S (s, d) with y_i alpha_i (s,), and its gap on X, y; float64."""
     C, kernel = options["C"], options["kernel"]
@@ -58,7 +72,7 @@ def certificate(
     for i in range(0, len(S), BLOCK_ROWS):
         squared += float(signed[i : i + BLOCK_ROWS] @ (gram(S[i : i + BLOCK_ROWS], S, kernel) @ signed))
     for i in range(0, len(X), BLOCK_ROWS):
-        f = gram(X[i : i + BLOCK_ROWS], S, kernel) @ signed
+        f = gram(X[i : i + BLOCK_ROWS], S, kernel) @ signed + bias
         loss += float(np.maximum(0, 1 - y[i : i + BLOCK_ROWS] * f).sum())
     dual = 0.5 * squared - float(np.abs(signed).sum())
     return {"objective": dual, "gap": 0.5 * squared + C * loss + dual}
@@ -70,7 +84,10 @@ def ours(X: np.ndarray, y: np.ndarray, options: dict[str, Any]) -> dict[str, flo
     assert isinstance(model, KernelModel)
     S, signed = model.support.dense(), model.alpha[:, 0] * np.where(model.codes == 1, 1.0, -1.0)
     scaled = model.header.scaling.apply(Rows(X)).dense()
-    return {"reported": report["objective"], **certificate(S, signed, scaled, y, options)}
+    return {
+        "reported": report["objective"],
+        **certificate(S, signed, scaled, y, options, float(model.intercept[0])),
+    }
 
 
 def main() -> None:
@@ -81,7 +98,10 @@ def main() -> None:
     signed = libsvm_without_bias(X[few], y[few], options)
     libsvm = certificate(X[few], signed, X[few], y[few], options)
     whole, tight = ours(X, y, options), ours(X, y, {**options, "tol": TIGHT})
+    biased = ours(X[few], y[few], {**options, "dcsvm": {**options.get("dcsvm", {}), "bias": True}})
+    signed, b = libsvm_with_bias(X[few], y[few], options)
     result = {"rows": len(y[few]), "subset": subset, "libsvm": libsvm, "whole": whole, "tight": tight}
+    result |= {"biased": biased, "libsvm_biased": certificate(X[few], signed, X[few], y[few], options, b)}
     sys.stdout.write(json.dumps(result) + "\n")
 
 

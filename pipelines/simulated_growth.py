@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 from statistics import mean
+from typing import NamedTuple
 
 import numpy as np
 from measure import Failed
@@ -16,10 +17,20 @@ from streamsvm.data.regroup import file_bytes
 from streamsvm.data.samples import StoreSamples
 from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
+from streamsvm.parallel.cluster import REDUCED_A_SLOT
 
-MOST_CENTRES, SAMPLED = 64, 1000  # `kernels/division.py`: of one k-means, and rows that it sees
-# of k-means, of a pass, of rows picked from blocks, of files of rows by part
-CENTRES, ASSIGN, PICK, REGROUP = "centres", "assign", "take", "regroup"
+MOST_CENTRES, SAMPLED, OF_A_CENTRE = (
+    64,
+    1000,
+    64,
+)  # `kernels/division.py`: of one k-means, and rows that it sees: in all, for each
+MOST_LEAVES, MANY_SLOTS = 16, 100  # of a task that fits centres; as on so many threads
+POWER = 0.7  # of rows and centres, by which k-means grows: 64 parts took 0.15 s at 3 centres, 2.1 at 10, 5.5 at 38
+# of k-means, of a pass, of rows picked from blocks, of files of rows by part, of the parts of as many rows whatever n
+CENTRES, ASSIGN, PICK, REGROUP, BOUND = "centres", "assign", "take", "regroup", "taken"
+MOMENTS = (
+    "scale"  # of blocks, merged: three tasks for some neighbours, those of as many slots as centres have
+)
 LEAF_BYTES = 4  # of a leaf in what a block's task tells of the rows in each
 SEED = 0
 
@@ -31,17 +42,22 @@ def grown(leads: tuple[Record, Record], more: Record, n: int) -> Record:
     before, rounds, after = _parted(more.stages)
     merge, in_all = _block_rows(n) / _block_rows(more.n), round(more.parts * factor)
     had, wanted = divided(more.parts)[: len(rounds)], divided(in_all)
+    of_centres = [next(stage for stage in own if stage.name == CENTRES) for own in rounds[: len(had)]]
     larger = _file_rows(n, in_all) / _file_rows(more.n, more.parts)
-    stages = [_many(stage, factor, SAMPLED, rng, merge) for stage in before]
-    for number, parts in enumerate(wanted):
-        like = min(len(had) - 1, number)
-        for stage in rounds[like]:
-            is_of_parts = stage.name == CENTRES
-            times, own = (parts / had[like], 1.0) if is_of_parts else (factor, merge)
-            many = _many(stage, times, SAMPLED * parts, rng, own)
+    stages = [
+        _many(stage, factor, SAMPLED, rng, _fewer(stage, n, factor) if stage.name == MOMENTS else merge)
+        for stage in before
+    ]
+    leaves = [*(own.parts for own in wanted), in_all]
+    for number, own in enumerate(wanted):
+        for stage in rounds[min(len(had) - 1, number)]:
+            if stage.name == CENTRES:
+                stages.append(_fitted(dict(zip(had, of_centres, strict=True)), own))
+                continue
+            many = _many(stage, factor, SAMPLED * own.parts, rng, merge)
             if stage.name == ASSIGN:
-                leaves = [*wanted, in_all][number + 1]
-                many = replace(many, received=max(many.received, LEAF_BYTES * leaves * len(many.tasks)))
+                received = LEAF_BYTES * leaves[number + 1] * len(many.tasks)
+                many = replace(many, received=max(many.received, received))
             stages.append(many)
     late = [stage for own in rounds[len(had) :] for stage in own]  # of few parts, that are too large still
     stages += [_many(stage, factor, math.inf, rng, merge) for stage in late]
@@ -82,6 +98,34 @@ def _parted(stages: list[Stage]) -> tuple[list[Stage], list[list[Stage]], list[S
     return stages[:first], rounds, stages[ends[-1] :]
 
 
+class Round(NamedTuple):
+    """Parts that a round divides, and centres of each."""
+
+    parts: int
+    centres: int
+
+    @property
+    def work(self) -> float:
+        """Of k-means, for a part: `POWER` of rows and centres."""
+        rows = SAMPLED if self.parts == 1 else min(SAMPLED, OF_A_CENTRE * self.centres)
+        return float(rows * self.centres) ** POWER
+
+
+def _fitted(had: dict[Round, Stage], own: Round) -> Stage:
+    """The centres of a round, by those of the round that is most like it."""
+    like = min(had, key=lambda round: abs(math.log(own.work / round.work)))
+    stage = had[like]
+    if like == own:
+        return stage
+    together = max(1, min(MOST_LEAVES, own.parts // (4 * MANY_SLOTS)))
+    of_a_leaf = [sum(values) / like.parts for values in zip(*stage.tasks, strict=True)]
+    cpu_s, *moved = (together * value for value in of_a_leaf)
+    task = Task(cpu_s * own.work / like.work, *moved)
+    bytes_of = own.parts / like.parts
+    tasks = [task] * math.ceil(own.parts / together)
+    return replace(stage, tasks=tasks, sent=stage.sent * bytes_of, received=stage.received * bytes_of)
+
+
 def _block_rows(n: int) -> int:
     """Of a block of so many of these rows, or as many as fill one."""
     blocks = Store.from_arrays(np.broadcast_to(np.float32(0), (max(n, 1 << 20), COLUMNS))).blocks()
@@ -98,12 +142,21 @@ def _file_rows(n: int, parts: int) -> float:
 
 def _many(stage: Stage, times: float, most: float, rng: np.random.Generator, merge: float = 1.0) -> Stage:
     """Of so many times the tasks; of those that pick rows, at most so many. merge: how many of them are one."""
+    if stage.name == BOUND:
+        return stage
     had = len(stage.tasks)
     wanted = min(had * times, most if stage.name == PICK else math.inf)
     count = max(1, round(wanted / merge))
     sent, received = stage.sent * wanted / had, stage.received * wanted / had
     tasks = [Task(*(merge * value for value in task)) for task in stretched(stage.tasks, count, rng)]
     return replace(stage, tasks=tasks, sent=sent, received=received)
+
+
+def _fewer(stage: Stage, n: int, times: float) -> float:
+    """How many tasks of a reduction over blocks are one, of so many times the rows, n: as of `ClusterEngine`."""
+    blocks = math.ceil(n / _block_rows(n))
+    together = 1 << max(0, (blocks // (REDUCED_A_SLOT * MANY_SLOTS)).bit_length() - 1)
+    return len(stage.tasks) * times / (3 * math.ceil(blocks / together))
 
 
 def _kind(name: str) -> str:
@@ -123,11 +176,11 @@ def _gap(record: Record, name: str) -> float:
     return _means(record, "gap_s")[_kind(name)]
 
 
-def divided(n_parts: int) -> list[int]:
-    """Parts that each round of `kernels.division.partition` divides, where all of a round are as large."""
-    found, parts, centres = [1], min(n_parts, MOST_CENTRES), 0
-    while n_parts > 2 * parts:  # a part is at most twice an even share
-        found.append(parts)
-        centres = min(max(2, math.ceil(0.75 * n_parts / parts)), MOST_CENTRES)
-        parts *= centres
+def divided(n_parts: int) -> list[Round]:
+    """Rounds of `kernels.division.partition`, where all parts of a round are as large."""
+    found = [Round(1, min(n_parts, MOST_CENTRES))]
+    while n_parts > 2 * (
+        parts := found[-1].parts * found[-1].centres
+    ):  # a part is at most twice an even share
+        found.append(Round(parts, min(max(2, math.ceil(0.75 * n_parts / parts)), MOST_CENTRES)))
     return found
