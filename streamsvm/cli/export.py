@@ -26,7 +26,7 @@ def export(
 
     loaded = load_model(model)
     facts = _writer(format)(loaded, out)
-    if loaded.header.calibration is not None:
+    if loaded.header.calibration is not None and format == "libsvm":
         facts["notes"].append("probabilities are left out: labels are those of decision values")
     for note in facts["notes"]:
         typer.echo(note, err=True)

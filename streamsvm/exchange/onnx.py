@@ -1,8 +1,9 @@
 """Models as ONNX graphs of plain operators. Sums and distances are float64: exact where the float32 kernel values of
 `decision_function` are not, by 2^-24 gamma |x|^2 of each coefficient.
 
-Input "X", float32 (N, d), rows as they are. Outputs "label" (N,) and "scores", what `decision_function` says, float32
-(N,) or (N, k); of a ranking or a regression "scores" alone. Metadata "feature_names": a JSON list, where it has any.
+Input "X", float32 (N, d), rows as they are. Outputs "label" (N,); "scores", what `decision_function` says, float32 (N,)
+or (N, k); of a calibrated model "probabilities", float32 (N, k). Of a ranking or a regression "scores" alone. Metadata
+"feature_names": a JSON list, where it has any.
 
 Not ai.onnx.ml's SVMClassifier: onnxruntime sums it in float32, it takes longer, and it has no words for routes or for
 classes against the rest.
@@ -24,6 +25,7 @@ from streamsvm.errors import ModelError
 from streamsvm.exchange.expansion import expansion
 from streamsvm.exchange.onnx_early import routed
 from streamsvm.exchange.onnx_graph import Graph
+from streamsvm.exchange.onnx_probabilities import probabilities
 from streamsvm.storage.atomic import whole_file
 from streamsvm.tasks import task_of
 from streamsvm.tasks.pairs import n_pairs
@@ -50,10 +52,10 @@ def onnx_model(model: Any) -> ModelProto:
     routes = model.as_routes()
     if routes is not None:
         _require_room(int(routes.bounds[-1]), model.d, routes.intercept.shape[1])
-        decisions = routed(graph, _scaled(graph, routes.scaling), routes)
+        decisions, part = routed(graph, _scaled(graph, routes.scaling), routes)
     else:
-        decisions = _sums(graph, model)
-    outputs = _outputs(graph, decisions, model)
+        decisions, part = _sums(graph, model), None
+    outputs = _outputs(graph, decisions, part, model)
     inputs = [helper.make_tensor_value_info("X", TensorProto.FLOAT, ["N", model.d])]
     built = helper.make_graph(graph.nodes, "streamsvm", inputs, outputs, graph.constants)
     opsets = [helper.make_opsetid("", OPSET)]
@@ -105,8 +107,8 @@ def _scaled(graph: Graph, scaling: Scaling) -> str:
     return graph.cast(graph.cast(x, np.float32), np.float64)
 
 
-def _outputs(graph: Graph, decisions: str, model: Any) -> list[Any]:
-    """The last nodes, and what comes out of them."""
+def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list[Any]:
+    """The last nodes, and what comes out of them. part: the one that each row falls into, of a model of parts."""
     k, task = len(model.classes), task_of(model.task)
     by_votes = model.is_pairwise and k > 2
     one_column = not by_votes and task.columns(k) == 1
@@ -117,10 +119,16 @@ def _outputs(graph: Graph, decisions: str, model: Any) -> list[Any]:
     outputs = [helper.make_tensor_value_info("scores", TensorProto.FLOAT, shape)]
     if not task.has_labels:
         return outputs
+    if (calibration := model.header.calibration) is not None:
+        p = probabilities(graph, calibration, decisions, part, k, pairwise=model.is_pairwise)
+        graph.called("probabilities", graph.cast(p, np.float32))
+        outputs.append(helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", k]))
+    if calibration is None or calibration.method == "stream" or model.header.threshold is not None:
+        codes = _codes(graph, values, model, one_column)
+    else:
+        codes = graph.op("ArgMax", p, axis=1, keepdims=0)
     classes = model.classes if model.classes.dtype.kind in "Uf" else model.classes.astype(np.int64)
-    graph.called(
-        "label", graph.op("Gather", graph.constant(classes), _codes(graph, values, model, one_column))
-    )
+    graph.called("label", graph.op("Gather", graph.constant(classes), codes))
     label = TYPES[model.classes.dtype.kind]
     return [helper.make_tensor_value_info("label", label, ["N"]), *outputs]
 

@@ -20,8 +20,8 @@ from streamsvm.kernels.kmeans import Centres, Partition
 from streamsvm.models.shapes import Routes
 
 
-def routed(graph: Graph, x: str, model: Routes) -> str:
-    """(N, pairs) decision values of scaled rows x."""
+def routed(graph: Graph, x: str, model: Routes) -> tuple[str, str]:
+    """(N, pairs) decision values of scaled rows x, and (N,) the part that each falls into."""
     parts = _route(graph, x, model.partition, model.neighbours)
     support, coef, bounds = _support(model)
     outer = [
@@ -36,7 +36,8 @@ def routed(graph: Graph, x: str, model: Routes) -> str:
     body = _body(graph, x, parts, distinct, outer, model.kernel)
     total = graph.op("Loop", graph.op("Size", distinct), graph.constant(np.array(True)), start, body=body)
     m = graph.cast(graph.op("Shape", parts, start=1), np.float64)
-    return graph.op("Div", total, m)
+    own = graph.op("Gather", parts, graph.constant(0), axis=1)
+    return graph.op("Div", total, m), own
 
 
 def _support(model: Routes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ from streamsvm.exchange.onnx import onnx_model, write_onnx
 from streamsvm.kernels.kmeans import Partition
 from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.models import KernelModel
+from streamsvm.models.calibration import Calibration
 
 SCALES = ("none", "minmax", "maxabs")
 
@@ -197,3 +198,67 @@ def test_written_whole_or_not_at_all(tmp_path):
     with pytest.raises(ModelError):
         write_onnx(replace(local_model("rbf", 2), combine="naive"), tmp_path / "no.onnx")
     assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def points_of(method, problems, seed=0):
+    """Maps of random numbers; of a stream as `OnlineCalibration` keeps them."""
+    rng = np.random.default_rng(seed)
+    if method == "sigmoid":
+        return Calibration.of(method, list(rng.normal(size=(problems, 1, 2))))
+    if method == "isotonic":
+        sizes = [1, 2, *rng.integers(3, 9, problems)][:problems]
+        maps = [np.sort(rng.random((2, n)) * [[4], [0.9]] + [[-2], [0.05]]).T for n in sizes]
+        return Calibration.of(method, maps)
+    columns = 1 if problems == 1 or method == "of its own" else problems
+    size = np.full((problems, 1), 0.7)
+    return Calibration.of(
+        "stream", list(np.hstack([rng.normal(size=(problems, columns + 1)), size])[:, None])
+    )
+
+
+def columns_of(model):
+    return model.binary_decisions(raw_rows(1)).shape[1]
+
+
+def assert_probable(model, rows, calibration, **more):
+    model = replace(model, header=replace(model.header, calibration=calibration, **more))
+    assert_same(model, rows)
+    np.testing.assert_allclose(
+        run(onnx_model(model), rows.X)["probabilities"], model.predict_proba(rows), rtol=0, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+@pytest.mark.parametrize(
+    ("kind", "k"), [("kernel", 2), ("kernel", 3), ("kernel", 4), ("linear", 3), ("budget", 4)]
+)
+def test_probabilities(kind, k, method):
+    model = model_of(kind, k=k)
+    assert_probable(model, raw_rows(200), points_of(method, columns_of(model)))
+
+
+@pytest.mark.parametrize("method", ["of all", "of its own"])
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_probabilities_of_streams(method, k):
+    model = model_of("budget", k=k)
+    assert_probable(model, raw_rows(200), points_of(method, columns_of(model)))
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("neighbours", [1, 2])
+def test_probabilities_of_parts(k, neighbours):
+    model = local_model("rbf", k, neighbours=neighbours)
+    problems, rng = 1 if k == 2 else 3, np.random.default_rng(1)
+    calibration = points_of("sigmoid", problems)
+    by_part = rng.normal(size=(model.n_parts, problems, 2))
+    assert_probable(model, raw_rows(200), replace(calibration, by_part=by_part))
+
+
+def test_a_threshold_is_before_probabilities():
+    assert_probable(model_of("kernel"), raw_rows(), points_of("sigmoid", 1), threshold=0.3)
+
+
+def test_pairs_that_are_sure_have_probabilities():
+    """Of 0 and 1 to rounding, also in circles."""
+    model, steep = model_of("kernel", k=4), np.tile([[[1e4, 0.0]]], (6, 1, 1))
+    assert_probable(model, raw_rows(200), Calibration.of("sigmoid", list(steep)))
