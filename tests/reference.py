@@ -271,6 +271,16 @@ class BSGD:
     def _hinge(self, x, y, f, eta) -> np.ndarray:
         return np.where(y * f < 1, y * eta, 0)
 
+    def _logistic(self, x, y, f, eta) -> np.ndarray:
+        """Steps below a half of eta are that or nothing, by a number that belongs to the step (splitmix64)."""
+        z, most = self.t * 0x9E3779B97F4A7C15, 1 << 64
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+            z %= most
+            z = (z ^ (z >> shift)) * factor
+        chance = (z % most >> 11) / 2**53
+        size = 1 / (1 + np.exp(y * f))
+        return y * eta * np.where(size >= 0.5, size, 0.5 * (0.5 * chance < size))
+
     def _epsilon(self, x, y, f, eta) -> np.ndarray:
         """The step that ends where the loss does: f moves by step times K(x, x), and 1 of a bias."""
         own = kernel_matrix(self.kernel, x[None], x[None])[0, 0] + self.use_bias

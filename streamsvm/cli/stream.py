@@ -30,7 +30,9 @@ Given = dict[str, tuple[str, Any]]  # parameter of the learner -> (as it was giv
 SETTABLE = {f"kernel.{name}": name for name in ("gamma", "degree", "coef0")}
 SETTABLE |= {"kernel.name": "kernel", "kernel.nu": "kernel_params"}
 SETTABLE |= {"epsilon": "epsilon", "nu": "nu"}
-SETTABLE |= {f"bsgd.{name}": name for name in ("lam", "budget", "merge", "strategy", "bias", "average")}
+SETTABLE |= {
+    f"bsgd.{name}": name for name in ("lam", "budget", "merge", "strategy", "loss", "bias", "average")
+}
 
 
 def stream(
@@ -94,8 +96,8 @@ def stream(
         list[str] | None,
         typer.Option(
             "--set",
-            help="Another option of a new stream: kernel.name, .degree, .coef0, .nu, bsgd.strategy, .bias, .average, "
-            "epsilon, nu.",
+            help="Another option of a new stream: kernel.name, .degree, .coef0, .nu, bsgd.strategy, .loss, .bias, "
+            ".average, epsilon, nu.",
             metavar="NAME=VALUE",
         ),
     ] = None,

@@ -229,12 +229,13 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
     """A classifier over `train`."""
 
     class_weight: Any
+    loss = "hinge"
     _probable_with = "probability=True"
 
     @property
     def _is_probable(self) -> bool:
         """Whether it has, or will have, probabilities."""
-        return bool(self.probability)
+        return bool(self.probability) or self.loss == "logistic"
 
     def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink) -> dict[str, Any]:
         """Checks, trains, and returns the report."""

@@ -16,6 +16,7 @@ from streamsvm.estimators.base import StoreClassifier, threads, warn
 from streamsvm.estimators.searched import asked
 from streamsvm.events import Events
 from streamsvm.models import BudgetModel
+from streamsvm.models.calibration import Calibration
 from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.parallel.engine import Engine
 from streamsvm.tasks.base import Targets
@@ -23,14 +24,14 @@ from streamsvm.tasks.pairs import n_columns, signs
 from streamsvm.training.prepare import prepare
 from streamsvm.training.weights import row_weights
 
-BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
+BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "loss", "average")
 STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambda = 1 / (n C)
 
 
 class BudgetedSVC(StoreClassifier):
     """Kernel classification by stochastic gradient descent with at most `budget` support vectors.
 
-    Minimises lambda/2 |w|^2 + mean hinge loss, lambda = 1 / (n C), one row at a time; where the budget is full,
+    Minimises lambda/2 |w|^2 + mean loss, lambda = 1 / (n C), one row at a time; where the budget is full,
     `merge` support vectors become one (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018). More than two
     classes: each against the rest, on one support set.
 
@@ -53,6 +54,9 @@ class BudgetedSVC(StoreClassifier):
         Passes of `fit` over the rows, each in another order.
     lam : float or None, default=None
         lambda itself. None: 1 / (n C), and in `partial_fit`, where n is not known, 1e-4 / C.
+    loss : {"hinge", "logistic"}, default="hinge"
+        Logistic is log(1 + exp(-y f)): 1 / (1 + exp(-f)) is the probability of a class against the rest, which makes
+        `predict_proba`, of more than two classes over their sum.
     fit_intercept : bool, default=False
         Learn a constant too, regularised like the rest.
     average : bool, default=False
@@ -60,8 +64,8 @@ class BudgetedSVC(StoreClassifier):
     class_weight : dict, "balanced", "search" or None, default=None
         Factors on the loss by class.
     probability : bool, "sigmoid" or "isotonic", default=False
-        Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
-        largest probability. True: sigmoid.
+        Cross-validate to calibrate: five more fits. `predict_proba` is there then, as it is with loss="logistic", and
+        `predict` gives the class of the largest probability. True: sigmoid.
     threshold : as in `DCSVC`
     metric : {"none", "diagonal", "full", "search"}, default="none"
         Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
@@ -131,6 +135,7 @@ class BudgetedSVC(StoreClassifier):
         strategy: str = "sequence",
         epochs: int = 1,
         lam: float | None = None,
+        loss: str = "hinge",
         fit_intercept: bool = False,
         average: bool = False,
         class_weight: Any = None,
@@ -157,6 +162,7 @@ class BudgetedSVC(StoreClassifier):
         self.strategy = strategy
         self.epochs = epochs
         self.lam = lam
+        self.loss = loss
         self.fit_intercept = fit_intercept
         self.average = average
         self.class_weight = class_weight
@@ -218,6 +224,8 @@ class BudgetedSVC(StoreClassifier):
         self.model_ = BudgetModel.of(self.model_.header, self._learner)
         return self
 
+    _probable_with = "probability=True or loss='logistic'"
+
     @property
     def support_vectors_(self) -> np.ndarray:
         return self.model_.support.X
@@ -238,7 +246,8 @@ class BudgetedSVC(StoreClassifier):
         prepared = prepare(store, config, Engine(threads(self.n_jobs)), Events(warn), targets=targets)
         options = BudgetOptions.of(config, prepared.task, STREAM_ROWS)
         self._learner = BudgetLearner(prepared.kernel, store.d, n_columns(k), options)
-        header = replace(prepared.header(), fingerprint="")  # other rows are to come
+        calibration = Calibration.logistic(n_columns(k)) if self.loss == "logistic" else None
+        header = replace(prepared.header(calibration=calibration), fingerprint="")  # other rows are to come
         self.model_, self.classes_ = BudgetModel.of(header, self._learner), targets.classes
 
     def _codes(self, y: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -208,10 +208,6 @@ class CuttingPlaneSVC(WithIntercept, StoreClassifier):
 
     _probable_with = "probability=True or loss='logistic'"
 
-    @property
-    def _is_probable(self) -> bool:
-        return super()._is_probable or self.loss == "logistic"
-
     def _values(self) -> dict[str, Any]:
         values = super()._values() | {"task": "classify"}
         values["cutting_plane"]["loss"] = self.loss

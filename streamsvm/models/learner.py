@@ -77,7 +77,8 @@ class BudgetOptions:
     def of(cls, config: FitConfig, task: Task, n: int, unit: float = 1.0) -> BudgetOptions:
         """lambda is 1 / (n C) where the options name none, C 1 of a task that reads none. unit: of targets; lambda and
         epsilon of the options are in theirs."""
-        o, loss = config.bsgd, task.loss
+        o = config.bsgd
+        loss: Loss = o.loss if task.has_probabilities else task.loss
         C = config.C if task.reads_labels else 1.0
         lam = unit * (o.lam if o.lam is not None else 1.0 / (n * C))
         own = config.epsilon / unit, task.nu(config) or 0.0, LONGEST.get(loss, 0.0)
@@ -337,7 +338,7 @@ class BudgetLearner:
         """
         scale = 1 / (self.options.lam * self.t) if self.t else 0.0
         likely = (Y.T * scale * (F + self.bias[:, None]) < LIKELY).any(axis=0)
-        ids = np.flatnonzero(likely | (not self.is_rbf or self.options.loss != "hinge"))
+        ids = np.flatnonzero(likely | (not self.is_rbf or self.options.loss not in ("hinge", "logistic")))
         entries = np.full(len(block), -1)
         entries[ids] = np.arange(len(ids))
         V = np.empty((len(ids), len(block)), np.float32)

@@ -104,6 +104,21 @@ class OnlineCalibration:
         return np.diagonal(self.W) if wide else self.W[:, 0], self.W[:, -1]
 
 
+class LogOdds:
+    """Probabilities of a logistic loss, whose decisions are logarithms of odds: nothing is learnt beside it."""
+
+    def __call__(self, decisions: np.ndarray) -> np.ndarray:
+        columns = decisions.shape[1]
+        return self.calibration(columns).probabilities(decisions, max(2, columns), pairwise=False)
+
+    def learn(self, decisions: np.ndarray, codes: np.ndarray) -> None: ...
+
+    def calibration(self, columns: int) -> Calibration:
+        return Calibration.logistic(columns)
+
+    def to_state(self) -> None: ...
+
+
 @nb.njit(nogil=True, cache=True)
 def _size(running):
     return np.sqrt(running[0] / running[1]) if running[0] > 0 else 1.0

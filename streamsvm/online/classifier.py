@@ -13,7 +13,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.models import BudgetModel
-from streamsvm.online.calibration import OnlineCalibration
+from streamsvm.online.calibration import LogOdds, OnlineCalibration
 from streamsvm.online.door import MOST_FEATURES, BudgetDoor, is_doubled
 from streamsvm.online.labels import Labels
 from streamsvm.tasks.pairs import n_columns
@@ -27,7 +27,7 @@ MOST_CLASSES = 256
 class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
     """Kernel SVM on a budget of support vectors, learnt online by stochastic gradient descent.
 
-    Minimises lambda/2 |w|^2 + mean hinge loss in steps of 1 / (lambda t); where the budget is full, `merge` support
+    Minimises lambda/2 |w|^2 + mean loss in steps of 1 / (lambda t); where the budget is full, `merge` support
     vectors become one (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018). Several classes: each against
     the rest on one support set; labels and features may turn up at any time. Memory and time of an event are constant.
 
@@ -66,6 +66,9 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
     class_weight
         {label: weight}, above 0, of the loss of an event; 1 for others. What an error costs that takes this label for
         another. Probabilities count all events alike, but the largest is that of the label that is predicted.
+    loss
+        "hinge", beside which probabilities are learnt; or "logistic", log(1 + exp(-y f)), whose decisions f are the
+        logarithms of odds of a label against the rest, those of weighted events.
 
     Examples
     --------
@@ -95,16 +98,17 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         max_classes: int = MOST_CLASSES,
         kernel_params: dict[str, Any] | None = None,
         class_weight: Mapping[Hashable, float] | None = None,
+        loss: str = "hinge",
     ) -> None:
         self.lam, self.gamma, self.kernel, self.degree, self.coef0 = lam, gamma, kernel, degree, coef0
         self.budget, self.merge, self.strategy, self.bias = budget, merge, strategy, bias
         self.classes, self.average = classes, average
         self.max_features, self.max_classes = max_features, max_classes
-        self.kernel_params, self.class_weight = kernel_params, class_weight
+        self.kernel_params, self.class_weight, self.loss = kernel_params, class_weight, loss
         self._labels = Labels(classes or (), max_classes, closed=classes is not None)
         self._weights = _by_text(class_weight, None if classes is None else self._labels)
         self._begin({"max_features": 1, "max_classes": 2}, n_columns(len(self._labels)))
-        self._calibration = OnlineCalibration()
+        self._calibration: OnlineCalibration | LogOdds = OnlineCalibration() if loss == "hinge" else LogOdds()
 
     @property
     def _multiclass(self) -> bool:
@@ -225,7 +229,8 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         learner._labels = Labels(
             stream.get("labels", model.classes.tolist()), learner.max_classes, closed=False
         )
-        learner._calibration = OnlineCalibration.from_state(stream.get("calibration"))
+        if learner.loss == "hinge":
+            learner._calibration = OnlineCalibration.from_state(stream.get("calibration"))
         return learner
 
     def _learn_rows(self, rows: Rows, codes: np.ndarray) -> None:

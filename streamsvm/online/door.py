@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 VANISHED = 50.0  # gamma |a - b|^2 from which a kernel value is nothing, e^-50
 SOONEST = 128  # events before one looks whether kernel values vanish
 MOST_FEATURES = 65_536
-DESCENT = ("lam", "budget", "merge", "strategy", "bias", "average")  # options of the section of bsgd
+DESCENT = ("lam", "budget", "merge", "strategy", "loss", "bias", "average")  # options of the section of bsgd
 OWN = ("epsilon", "nu")  # of the configuration itself
 
 

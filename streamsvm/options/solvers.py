@@ -90,6 +90,10 @@ class BSGDConfig(SolverOptions):
     ] = "sequence"
     epochs: Annotated[Whole, Field(ge=1, description="Passes over the rows")] = 1
     lam: Annotated[Annotated[Real, Field(gt=0)] | None, Field(description="lambda; else 1 / (n C)")] = None
+    loss: Annotated[
+        Literal["hinge", "logistic"],
+        Field(description="Of classes: hinge, or logistic, which makes probabilities by itself"),
+    ] = "hinge"
     bias: Annotated[bool, Field(description="Learn a constant too, regularised like the rest")] = False
     average: Annotated[
         bool, Field(description="Decide by the mean of all steps weighted by t, not the last")
@@ -133,10 +137,6 @@ class CuttingPlaneConfig(SolverOptions):
     ] = 1.0
     passes: Annotated[Whole, Field(ge=1, description="Most passes over the rows")] = 1000
     landmarks: Annotated[Count, Field(description="Rows by which a kernel is approximated (Nystroem)")] = None
-
-    @property
-    def is_logistic(self) -> bool:
-        return self.loss == "logistic"
 
     def require(self, kernel: KernelConfig) -> None:
         is_linear = kernel_row(kernel.name).is_linear

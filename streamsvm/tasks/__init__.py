@@ -36,7 +36,9 @@ UNREAD = (
 )  # of rows without labels, which have no errors
 _TASKS = {
     "classify": Row(
-        "streamsvm.tasks.classify:Classify", ("nu", "multiclass", "cutting_plane.loss"), searched=True
+        "streamsvm.tasks.classify:Classify",
+        ("nu", "multiclass", "bsgd.loss", "cutting_plane.loss"),
+        searched=True,
     ),
     "oneclass": Row("streamsvm.tasks.oneclass:OneClass", ("nu",), unread=UNREAD),
     "ordinal": Row("streamsvm.tasks.ordinal:Ordinal"),

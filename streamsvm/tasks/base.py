@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streamsvm.tasks.scores import Judge, Scores
 
 LABEL = "label"
-Loss = Literal["hinge", "epsilon", "support"]
+Loss = Literal["hinge", "logistic", "epsilon", "support"]
 
 
 @dataclass(frozen=True)

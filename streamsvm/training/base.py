@@ -24,6 +24,7 @@ from streamsvm.events import Events, HeldOut, Warned
 from streamsvm.metrics import shown
 from streamsvm.models import files
 from streamsvm.models.base import Header
+from streamsvm.models.calibration import Calibration
 from streamsvm.models.intervals import Intervals
 from streamsvm.models.kernel import KernelModel
 from streamsvm.options.search import BALANCED
@@ -31,6 +32,7 @@ from streamsvm.options.wish import Wish
 from streamsvm.parallel.engine import Engine, several
 from streamsvm.runs.checkpoints import ROWS, SCRATCH, Checkpoints
 from streamsvm.runs.phases import Phases
+from streamsvm.solvers.catalogue import section_of
 from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import Place, URLPath, remove_tree
 from streamsvm.tasks.base import Targets, Units
@@ -195,6 +197,19 @@ class Fit(ABC):
             raise ConfigError(
                 f"nu is {self.config.nu:g}, which solver {self.config.solver} reads of one class alone; leave it out"
             )
+
+    def odds(self, loss: str) -> Calibration | None:
+        """Probabilities of decisions that are logarithms of odds, as those of a logistic loss are; None of another.
+
+        Raises ConfigError where the task has none.
+        """
+        if loss != "logistic":
+            return None
+        if not self.task.has_probabilities:
+            raise ConfigError(
+                f"{section_of(self.config.solver)}.loss is {loss!r}, which is of classes; found task {self.task.name!r}"
+            )
+        return Calibration.logistic(self.task.columns(len(self.classes)))
 
     @abstractmethod
     def plan(self) -> dict[str, Any]:

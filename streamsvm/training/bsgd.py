@@ -72,6 +72,7 @@ class BSGDFit(Fit):
         super().__init__(prepared, context)
         store, config = prepared.store, prepared.config
         self.require_no_choice_of_nu()
+        self.calibration = self.odds(config.bsgd.loss)
         self.units, is_scaled = self._units()
         # C and epsilon are in units of the labels, or of scaled ones already
         self.options = BudgetOptions.of(config, self.task, store.n, 1.0 if is_scaled else self.units.scale)
@@ -134,7 +135,7 @@ class BSGDFit(Fit):
         self.learners = [self._learner(replace(self.options, lam=lam)) for lam in lams.tolist()]
 
     def _model(self) -> BudgetModel | LocalBudgetModel:
-        header = self.prepared.header()
+        header = self.prepared.header(calibration=self.calibration)
         if self.regions is None:
             return BudgetModel.of(header, self.learners[0], task=self.task.name)
         return LocalBudgetModel.of(header, self.regions.partition, self.learners, self.task.name)

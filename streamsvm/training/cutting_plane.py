@@ -17,11 +17,10 @@ from streamsvm.config import FitConfig
 from streamsvm.data.gather import gather
 from streamsvm.data.pass_cache import PASS_BYTES, Columns, HeldSamples
 from streamsvm.data.samples import Samples, StoreSamples
-from streamsvm.errors import ConfigError, DataError
+from streamsvm.errors import DataError
 from streamsvm.events import Step
 from streamsvm.kernels.nystroem import Nystroem, NystroemSamples
 from streamsvm.models import Header, LinearModel
-from streamsvm.models.calibration import Calibration
 from streamsvm.parallel.memory import free_bytes, process_bytes, require_memory
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.problems.hinge_risk import HingeRisk
@@ -88,10 +87,7 @@ class CuttingPlaneFit(Fit):
         store, config = prepared.store, prepared.config
         self.options = config.cutting_plane
         self.require_no_choice_of_nu()
-        if self.options.is_logistic and not self.task.has_probabilities:
-            raise ConfigError(
-                f"cutting_plane.loss is {self.options.loss!r}, which is of classes; found task {self.task.name!r}"
-            )
+        self.calibration = self.odds(self.options.loss)
         self.columns = self.task.columns(len(self.classes))
         self.samples = StoreSamples(store, self.scaling)
         self.limit_bytes = config.memory_limit or free_bytes()
@@ -119,7 +115,7 @@ class CuttingPlaneFit(Fit):
             n_support = risk.support(W, known)
         return Solution(
             self._linear_model(
-                state, features, passes.bias, self.prepared.header(calibration=self._calibration)
+                state, features, passes.bias, self.prepared.header(calibration=self.calibration)
             ),
             state.objective,
             state.objective - state.bound,
@@ -229,11 +225,7 @@ class CuttingPlaneFit(Fit):
 
     @property
     def _row_risk(self) -> type[RowRisk]:
-        return LogisticRisk if self.options.is_logistic else HingeRisk
-
-    @property
-    def _calibration(self) -> Calibration | None:
-        return Calibration.logistic(self.columns) if self.options.is_logistic else None
+        return HingeRisk if self.calibration is None else LogisticRisk
 
     @property
     def _pieces(self) -> Pieces:

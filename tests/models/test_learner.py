@@ -15,6 +15,7 @@ from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.inner import Linear, Poly
 from streamsvm.models.learner import BudgetLearner, BudgetOptions, together
 from streamsvm.solvers.budget import merge
+from streamsvm.solvers.budget.losses import LOGISTIC, chance_of, pull
 from streamsvm.solvers.budget.state import EVENTS, STEPS, SUPPORTS
 
 WIDE = RBF(0.1)  # so wide that merged points are near: between far ones a tie decides
@@ -75,20 +76,23 @@ LOSSES = {
     "epsilon": {"epsilon": 0.1},
     "epsilon, steps bounded": {"epsilon": 0.1, "longest": 2.0, "average": True},
     "support": {"nu": 0.3},
+    "logistic": {"bias": True},
+    "logistic, three columns": {"average": True},
 }
 
 
 @pytest.mark.parametrize("strategy", ["sequence", "remove"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_steps_of_other_losses_are_those_of_the_twin(loss, strategy):
-    rows, Y = stream(150)
-    own = LOSSES[loss] | {"loss": loss.partition(",")[0], "bias": loss == "epsilon"}
+    columns = 3 if "three" in loss else 1
+    rows, Y = stream(150, columns)
+    own = {"bias": loss == "epsilon"} | LOSSES[loss] | {"loss": loss.partition(",")[0]}
     if "epsilon" in own:
         Y = rows.X[:, :1].astype(np.float64) ** 2 + 0.1 * weights(150)[:, None]
     elif "nu" in own:
         Y = np.ones((150, 1))
-    ours, weight = learner(strategy=strategy, **own), weights(150)
-    twin = twin_of(ours, 1)
+    ours, weight = learner(columns, strategy=strategy, **own), weights(150)
+    twin = twin_of(ours, columns)
     vars(twin).update({name: value for name, value in own.items() if name in ("epsilon", "nu")})
     twin.loss, twin.first = ours.options.loss, ours.options.first
     expected = np.array([twin.learn(*step) for step in zip(rows.X, Y, weight, strict=True)])
@@ -101,6 +105,22 @@ def test_steps_of_other_losses_are_those_of_the_twin(loss, strategy):
         K = reference.kernel_matrix(WIDE, rows.X, twin.S)
         np.testing.assert_allclose(WIDE.apply(rows, ours.supports(), A), K @ twin.mean, atol=5e-3 * scale)
     assert ours.stats().degradation == pytest.approx(twin.lost, rel=5e-2)
+
+
+@given(st.floats(-1000, 1000), st.sampled_from([-1.0, 1.0]))
+def test_pulls_of_the_logistic_loss_are_its_slope_on_average(f, y):
+    n = 4000
+    chances = (np.arange(n) + 0.5) / n
+    found = np.mean([pull.py_func(LOGISTIC, y, f, 0.0, 0.0, chance) for chance in chances])
+    assert found == pytest.approx(y / (1 + np.exp(min(y * f, 500))), abs=1 / n)
+
+
+def test_chances_of_steps_are_evenly_spread():
+    with np.errstate(over="ignore"):  # which it counts on
+        found = np.sort([chance_of.py_func(step) for step in range(2000)])
+    assert (
+        np.abs(found - (np.arange(2000) + 0.5) / 2000).max() < 1.36 / 2000**0.5
+    )  # Kolmogorov and Smirnov, 5 %
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -38,6 +38,7 @@ MODELS = {
     "default": BSGDClassifier(lam=1e-3, budget=20),
     "gradient": BSGDClassifier(lam=1e-3, budget=20, merge=5, strategy="gradient", bias=True),
     "linear": BSGDClassifier(kernel="linear", lam=1e-2, budget=20, strategy="remove"),
+    "logistic": BSGDClassifier(lam=1e-3, budget=20, loss="logistic"),
     "poly": BSGDClassifier(kernel="poly", degree=2, coef0=1.0, lam=1e-1, budget=20, strategy="project"),
 }
 LABELS = {"bool": [False, True], "int": [7, -1, 0], "str": ["a", "b", "c"]}
@@ -119,10 +120,12 @@ def test_the_same_rows_through_partial_fit_give_the_same_model():
 
 
 @pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
-@pytest.mark.parametrize("copy", ["saved", "pickled"])
-def test_a_saved_learner_goes_on_bit_by_bit(labels, copy, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "copy"), [("default", "saved"), ("default", "pickled"), ("logistic", "saved")]
+)
+def test_a_saved_learner_goes_on_bit_by_bit(labels, name, copy, tmp_path):
     stream = events(300, labels)
-    straight, first = MODELS["default"].clone(), MODELS["default"].clone()
+    straight, first = MODELS[name].clone(), MODELS[name].clone()
     for x, y in stream:
         straight.learn_one(x, y)
     for x, y in stream[:150]:
@@ -253,6 +256,7 @@ def test_a_bad_event_is_told_and_changes_nothing(case):
         ({"lam": 0.0}, "lam: found 0.0"),
         ({"max_classes": 1}, "max_classes: found 1, expected a whole number at least 2"),
         ({"strategy": "swap"}, "BSGDClassifier: strategy: found 'swap'"),
+        ({"loss": "squared"}, "BSGDClassifier: loss: found 'squared', expected 'hinge' or 'logistic'"),
     ],
 )
 def test_bad_options_are_told_when_made(options, message):
@@ -331,12 +335,28 @@ def test_calibration_of_many_events_stays_finite():
     assert np.abs(calibration(F[-1000:]) - p[-1000:]).mean() < 0.02
 
 
+@pytest.mark.parametrize("name", ["Phishing", "Bananas", "ImageSegments"])
+def test_probabilities_of_a_logistic_loss_are_those_of_its_decisions(name):
+    """Log loss is below that of one that knows no more than how often it is right."""
+    found = list(islice(getattr(datasets, name)(), 3000))
+    model = BSGDClassifier(lam=1e-3, loss="logistic")
+    p, codes, labels = progressive(found, model)
+    odds = 1 / (1 + np.exp(-model.decision_one(found[0][0])))
+    expected = odds / odds.sum() if len(odds) > 1 else [1 - odds[0], odds[0]]
+    np.testing.assert_allclose(list(model.predict_proba_one(found[0][0]).values()), expected)
+    scores, wrong = ProbabilityScores(len(labels)), np.mean(np.argmax(p, axis=1) != codes)
+    scores.add(codes, p)
+    entropy = -(wrong * np.log(wrong / (len(labels) - 1)) + (1 - wrong) * np.log(1 - wrong))
+    assert scores.result()["log_loss"] < entropy
+
+
 @pytest.mark.parametrize("k", [2, 3, 20])
-def test_a_snapshot_has_the_probabilities_of_its_stream(k, tmp_path):
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_a_snapshot_has_the_probabilities_of_its_stream(loss, k, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3)).astype(np.float32)
     y = np.minimum((k * rng.beta(2, 2, 400) + (X[:, 0] > 0)).astype(int), k - 1)
-    model = BSGDClassifier(lam=1e-3, gamma=0.5, budget=30, classes=range(k))
+    model = BSGDClassifier(lam=1e-3, gamma=0.5, budget=30, classes=range(k), loss=loss)
     rows = [dict(zip("abc", x, strict=True)) for x in X.tolist()]
     learn(model, list(zip(rows, y.tolist(), strict=True)))
     save_model(model.to_model(), tmp_path / "m")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-HINGE, EPSILON, SUPPORT = range(3)
-LOSSES = {"hinge": HINGE, "epsilon": EPSILON, "support": SUPPORT}
+HINGE, EPSILON, SUPPORT, LOGISTIC = range(4)
+LOSSES = {"hinge": HINGE, "epsilon": EPSILON, "support": SUPPORT, "logistic": LOGISTIC}
+LEAST_PULL = 0.5  # of the logistic loss, see `pull`
 
 VALUED = ("epsilon", "support")  # losses that judge values: rows without one are right
 
@@ -15,6 +16,8 @@ def values(loss: str, Y: np.ndarray, f: np.ndarray, epsilon: float) -> np.ndarra
     """The losses of decisions f against targets Y, of one shape. Of "support" without the term -nu rho."""
     if loss == "epsilon":
         return np.maximum(np.abs(Y - f) - epsilon, 0)
+    if loss == "logistic":
+        return np.logaddexp(0, -Y * f)
     return np.maximum((loss == "hinge") - Y * f, 0)
 
 
@@ -28,15 +31,28 @@ def right(loss: str, Y: np.ndarray, f: np.ndarray, losses: np.ndarray) -> np.nda
 
 
 @nb.njit(nogil=True, forceinline=True)
-def pull(loss, y, f, epsilon, reach):
+def pull(loss, y, f, epsilon, reach, chance):
     """The step of a row with target y and decision f, in units of its weight and of the step size: in [-1, 1].
 
-    hinge max(0, 1 - yf); support max(0, rho - f'), f = f' - rho. epsilon max(0, |y - f| -
-    epsilon): the step ends where the loss does, which takes reach times the error, see `steps`.
+    hinge max(0, 1 - yf); support max(0, rho - f'), f = f' - rho. epsilon max(0, |y - f| - epsilon): the step ends where
+    the loss does, which takes reach times the error, see `steps`. logistic log(1 + exp(-yf)) pulls every row: so that
+    not all become supports, a small pull is LEAST_PULL or nothing, by a chance in [0, 1), and right on average.
     """
     if loss == EPSILON:
         beyond = abs(y - f) - epsilon
         return np.sign(y - f) * min(beyond * reach, 1.0) if beyond > 0 else 0.0
     if loss == SUPPORT:
         return 1.0 if f < 0 else 0.0
+    if loss == LOGISTIC:
+        size = 1 / (1 + np.exp(min(y * f, 500.0)))
+        return y * (max(size, LEAST_PULL) if chance * LEAST_PULL < size else 0.0)
     return y if y * f < 1 else 0.0
+
+
+@nb.njit(nogil=True, forceinline=True)
+def chance_of(step):
+    """A number in [0, 1) that depends on the step alone (the finaliser of splitmix64, Steele, Lea and Flood 2014)."""
+    z = np.uint64(step + 1) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) / 9007199254740992.0

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamsvm.private.numba import stale_with
 from streamsvm.solvers.budget import losses, merge, project, state, values
-from streamsvm.solvers.budget.losses import EPSILON, SUPPORT, pull
+from streamsvm.solvers.budget.losses import EPSILON, LOGISTIC, SUPPORT, chance_of, pull
 from streamsvm.solvers.budget.merge import partners, unite
 from streamsvm.solvers.budget.project import project_on_others
 from streamsvm.solvers.budget.state import (
@@ -77,13 +77,14 @@ def _ask(s, m, i, o, delta):
     bias, weight, passed = s.bias, m.weight[i], s.counts[STEPS] + o.first
     scale = 1 / (o.lam * passed) if passed > 0 else 0.0
     violated, reach = False, 0.0
+    chance = chance_of(s.counts[STEPS]) if o.loss == LOGISTIC else 0.0
     if o.loss == EPSILON and weight > 0:
         own = 1.0 if o.is_rbf else max(np.float64(m.V[m.entries[i], i]), 1e-12)
         reach = o.lam * (passed + 1) / (weight * (own + o.bias))
     for c in range(len(delta)):
         f = scale * (m.F[c, i] + bias[c])
         m.decisions[i, c] = f
-        delta[c] = weight * pull(o.loss, m.Y[i, c], f, o.epsilon, reach)
+        delta[c] = weight * pull(o.loss, m.Y[i, c], f, o.epsilon, reach, chance)
         if o.loss == SUPPORT:
             if passed == 0:
                 delta[c] = weight  # nothing is there that it could be inside
