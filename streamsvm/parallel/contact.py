@@ -17,6 +17,7 @@ from distributed import Client
 
 from streamsvm.errors import ClusterError
 from streamsvm.events import Events, Joined, Warned
+from streamsvm.parallel.sizes import aligned
 from streamsvm.private.distributed import gather, run, scatter, silent, wait
 
 T = TypeVar("T")
@@ -150,7 +151,7 @@ class Contact:
 
     def results(self, futures: list[Any]) -> list[Any]:
         """Of tasks that have ended well, fetched at once."""
-        return gather(self.client, futures, MOVE_S)
+        return aligned(gather(self.client, futures, MOVE_S))
 
     def result(self, future: Any) -> Any:
         """Of a task. Raises what it raised."""
@@ -159,7 +160,7 @@ class Contact:
         patience = MOVE_S
         while True:
             try:
-                return future.result(timeout=patience)
+                return aligned(future.result(timeout=patience))
             except TimeoutError:
                 if future.status == "error":  # it is the task's own
                     raise

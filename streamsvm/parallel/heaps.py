@@ -25,8 +25,10 @@ def few_heaps() -> None:
 
 def in_worker(fn: Callable[..., Any], *args: Any) -> Any:
     """fn(*args), a task, in a worker that keeps memory from one task to the next."""
+    from streamsvm.parallel.sizes import aligned  # commands begin here, and load no numpy yet
+
     _keep_memory()
-    return fn(*args)
+    return fn(*map(aligned, args))
 
 
 @lru_cache(maxsize=1)

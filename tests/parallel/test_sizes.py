@@ -1,0 +1,72 @@
+"""Values that were sent: their arrays begin where numpy multiplies as it does where they were made."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from streamsvm.data.rows import Rows
+from streamsvm.parallel.sizes import Weighed, aligned
+
+
+@dataclass(frozen=True)
+class Held(Weighed):
+    given: Any
+
+
+def sent(value: Any, offset: int) -> Any:
+    """As dask's workers get it: arrays out of one message, in which they begin anywhere."""
+    buffers: list[pickle.PickleBuffer] = []
+    data, received = pickle.dumps(value, protocol=5, buffer_callback=buffers.append), []
+    for buffer in buffers:
+        raw = buffer.raw()
+        message = np.empty(raw.nbytes + 64, np.uint8)
+        start = -message.ctypes.data % 64 + offset
+        message[start : start + raw.nbytes] = raw
+        received.append(message[start : start + raw.nbytes].data)
+    return pickle.loads(data, buffers=received)
+
+
+def arrays(value: Any) -> list[np.ndarray]:
+    if isinstance(value, np.ndarray):
+        return [value]
+    if isinstance(value, dict | list | tuple):
+        return [
+            array for own in (value.values() if isinstance(value, dict) else value) for array in arrays(own)
+        ]
+    return arrays(vars(value)) if hasattr(value, "__dict__") else []
+
+
+A = np.arange(12.0).reshape(4, 3)
+VALUES = {
+    "an array": A,
+    "of float32": A.astype(np.float32),
+    "in a tuple": (1, A, [A, "a"]),
+    "by name": {"a": A, 3: None},
+    "sparse": sparse.csr_array(A),
+    "rows": Held(Rows(A)),
+    "sparse rows": Held({0: Rows(sparse.csr_array(A))}),
+}
+
+
+@pytest.mark.parametrize("offset", [0, 1, 4, 8])
+@pytest.mark.parametrize("name", VALUES)
+def test_arrays_are_aligned_where_they_arrive(name, offset):
+    found = aligned(sent(VALUES[name], offset))
+    assert type(found) is type(VALUES[name])
+    pairs = list(zip(arrays(found), arrays(VALUES[name]), strict=True))
+    assert pairs
+    for own, expected in pairs:
+        assert own.flags.aligned
+        np.testing.assert_array_equal(own, expected)
+
+
+def test_what_is_aligned_stays_where_it_is():
+    found = sent(Held(A), 8)
+    assert aligned(found.given) is found.given
+    assert not sent(A, 1).flags.aligned  # or the tests above would test nothing
