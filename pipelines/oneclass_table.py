@@ -164,8 +164,8 @@ ITEMS = {"exact": exact, "early": early}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--only", type=_listed(ITEMS), default=list(ITEMS), metavar="ITEM[,ITEM...]")
-    parser.add_argument("--peers", type=_listed(PEERS), default=list(PEERS), metavar="PEER[,PEER...]")
+    parser.add_argument("--only", type=listed(ITEMS), default=list(ITEMS), metavar="ITEM[,ITEM...]")
+    parser.add_argument("--peers", type=listed(PEERS), default=list(PEERS), metavar="PEER[,PEER...]")
     parser.add_argument(
         "--nu",
         type=lambda text: [float(nu) for nu in text.split(",")],
@@ -175,7 +175,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, metavar="N")
 
 
-def _listed(known: dict[str, Any]) -> Any:
+def listed(known: dict[str, Any]) -> Any:
     def chosen(text: str) -> list[str]:
         unknown = [name for name in text.split(",") if name not in known]
         if unknown:

@@ -24,7 +24,7 @@ from streamsvm.tasks.pairs import n_columns, signs
 from streamsvm.training.prepare import prepare
 from streamsvm.training.weights import row_weights
 
-BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "loss", "average")
+BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
 STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambda = 1 / (n C)
 
 
@@ -268,5 +268,5 @@ class BudgetedSVC(StoreClassifier):
         return self._config_weight(dict(zip(label_texts(classes).tolist(), given, strict=True)))
 
     def _values(self) -> dict[str, Any]:
-        options = {name: getattr(self, name) for name in BSGD_OPTIONS}
+        options = {name: getattr(self, name) for name in ("loss", *BSGD_OPTIONS)}
         return {"solver": "bsgd", "C": self.C, "bsgd": options | {"bias": self.fit_intercept}}

@@ -53,11 +53,21 @@ def test_onnx_file_as_json(trained, tmp_path, capfd):
     assert label.tolist() == loaded.predict(rows).tolist()
 
 
-@pytest.mark.parametrize("format", ["onnx", "libsvm"])
-def test_probabilities_are_left_out_and_that_is_said(trained, tmp_path, capfd, format):
+def test_probabilities_are_left_out_and_that_is_said(trained, tmp_path, capfd):
     model, _ = trained("m.zarr", probability={"method": "sigmoid"})
-    assert run("export", "--model", model, "--format", format, "--out", tmp_path / "m") == 0
+    assert run("export", "--model", model, "--format", "libsvm", "--out", tmp_path / "m") == 0
     assert "probabilities are left out: labels are those of decision values" in capfd.readouterr().err
+
+
+def test_a_graph_has_the_probabilities(trained, tmp_path, capfd):
+    model, X = trained("m.zarr", probability={"method": "sigmoid"})
+    assert run("export", "--model", model, "--format", "onnx", "--out", tmp_path / "m") == 0
+    assert not capfd.readouterr().err
+    session = onnxruntime.InferenceSession(tmp_path / "m", providers=["CPUExecutionProvider"])
+    label, p = session.run(["label", "probabilities"], {"X": X})
+    loaded = load_model(model)
+    np.testing.assert_allclose(p, loaded.predict_proba(X), rtol=0, atol=1e-6)
+    assert label.tolist() == loaded.predict(X).tolist()
 
 
 def test_libsvm_file_and_back(trained, tmp_path, capfd):

@@ -41,6 +41,7 @@ RECIPES = {
     "calibration": ("calibration_table.py",),
     "interval": ("interval_table.py",),
     "oneclass": ("oneclass_table.py", "--nu", "0.1"),
+    "svr": ("svr_table.py",),
     "tune": ("tune_table.py",),
     "covtype": ("covtype.py",),
     "ranking": ("ranking.py",),
@@ -280,6 +281,13 @@ def test_outliers_are_compared_with_other_detectors(tables):
     assert float(exact[0]["objective"]) == pytest.approx(float(exact[1]["objective"]), rel=1e-4)
     assert all(row["outliers"] == pytest.approx(0.1, abs=0.05) for row in (*exact[:2], *early[:2]))
     assert all(float(row["ROC area"]) > 0.7 for row in early)
+
+
+@pytest.mark.slow  # as others of this file
+def test_regressions_are_compared_with_libsvms(tables):
+    exact, early = tables("svr").values()
+    assert float(exact[0]["objective"]) == pytest.approx(float(exact[1]["objective"]), rel=1e-4)
+    assert all(float(row["R2"]) > 0.5 for row in (*exact, *early))
 
 
 @pytest.mark.slow
