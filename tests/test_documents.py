@@ -154,6 +154,7 @@ def test_the_readme_can_be_followed_in_an_empty_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.slow  # a page of commands
 def test_the_tutorial_can_be_followed(ended):
     assert (ended / "new-labels.csv").read_text().startswith("label,decision\nyes,")
 

@@ -128,6 +128,7 @@ def test_beyond_the_division_all_grows_with_the_rows():
     ],
     ids=lambda options: options.get("solver", "dcsvm"),
 )
+@pytest.mark.slow  # small fits by every solver
 def test_every_solver_is_measured_on_small_fits_that_have_all_classes(options):
     config = build_config(("test", options))
     found = measure(data(), config, 60.0)

@@ -43,6 +43,7 @@ def evaluated(capfd, *args):
     return json.loads(capfd.readouterr().out)
 
 
+@pytest.mark.slow  # several commands
 def test_fit_with_probabilities_then_predict_and_evaluate(tmp_path, train, test, capfd):
     how = ("--no-search", "--gamma", 1, "--probability", "isotonic", "--set", "probability.folds=3")
     assert run("fit", "--store", train, "--model", tmp_path / "m", *how, "--json") == 0

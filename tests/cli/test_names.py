@@ -121,6 +121,7 @@ def test_what_ingest_like_makes_of_another_order_is_right(folder, tmp_path):
     assert (tmp_path / "a.out.csv").read_bytes() == (folder / "a.out.csv").read_bytes()
 
 
+@pytest.mark.slow  # several commands
 def test_rows_without_names_are_predicted_with_one_warning(folder, tmp_path, capfd):
     store = Store.open(folder / "a.zarr")
     np.save(tmp_path / "x.npy", store.read(0, store.n).X)

@@ -75,6 +75,7 @@ def test_a_store_gives_the_model_of_numpy(name, layout, tmp_path):
 
 
 @pytest.mark.parametrize("name", SEARCHED)
+@pytest.mark.slow  # searches
 def test_scikit_learn_searches_over_it(name):
     X, y = labelled("two")
     classifies = name not in ("ALFPGMSVR", "HSSSVR", "CuttingPlaneRanker")

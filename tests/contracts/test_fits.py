@@ -88,7 +88,7 @@ MADE = {step.kind for step in STEPS}
 
 
 @pytest.mark.filterwarnings("ignore:.*holds no whole state")
-@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("share", [0.6, *(pytest.param(one, marks=pytest.mark.slow) for one in (0.3, 0.9))])
 def test_interrupted_and_resumed_it_is_the_same(name, share, stores, whole, tmp_path):
     """After a share of the steps of an undisturbed fit; what else is told depends on the clock and what is compiled."""
     _, folder, told = whole(name)
@@ -138,6 +138,7 @@ def test_a_page_tells_of_the_fit(name, stores, whole, capsys):
     assert {section.id for section, _ in contents([scored])} >= {"scores"}
 
 
+@pytest.mark.slow  # as many fits as steps
 def test_stopped_after_every_step_it_is_the_same(name, tmp_path):
     X, y = (array[:200] for array in labelled(2))
     store = write(tmp_path / "store", Rows(X), y, step=100, chunk_rows=100)

@@ -66,6 +66,7 @@ def states(name: str) -> list[dict[str, np.ndarray]]:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.slow  # as many solves as steps
 def test_every_step_goes_on_from_a_saved_state_as_if_nothing_had_been(name):
     """To the last bit, by a solver and a problem that know of nothing before."""
     case, expected = CASES[name], states(name)

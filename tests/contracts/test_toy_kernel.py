@@ -34,6 +34,7 @@ def test_the_command_line_and_its_help_know_it(store):
 
 
 @pytest.mark.parametrize("solver", ["dcsvm", "alfpgm", "admm-hss", "bsgd", "cutting-plane"])
+@pytest.mark.slow  # processes, which import a kernel of others
 def test_dry_run_of_every_solver_plans_and_pilots(store, solver):
     more = {
         "bsgd": ["--set", "bsgd.strategy=remove"],
@@ -70,6 +71,7 @@ def test_a_run_goes_on_and_is_reported(trained, store, tmp_path):
     assert "toy, gamma" in (tmp_path / "r.html").read_text()
 
 
+@pytest.mark.slow  # a process, which imports a kernel of others
 def test_estimators_and_streams_take_it():
     TOY.says(
         """

@@ -101,6 +101,7 @@ def test_interrupted_and_resumed_it_is_the_same(name, share, store, whole, tmp_p
     np.testing.assert_array_equal(decisions(tmp_path), decisions(folder))
 
 
+@pytest.mark.slow  # as many fits as steps
 def test_stopped_after_every_step_it_is_the_same(name, store, whole, tmp_path):
     assert train_by_single_steps(store, small(name), tmp_path / "model", tmp_path / "run") > 3
     np.testing.assert_array_equal(decisions(tmp_path), decisions(whole(name)[1]))

@@ -44,6 +44,7 @@ def whole(store: Store) -> np.ndarray:
 
 
 @pytest.mark.parametrize("suffix", PACKERS)
+@pytest.mark.slow  # a process that packs each file
 def test_packed_svmlight(tmp_path, suffix):
     text = b"+1 1:0.5 3:-2e-1\n# a comment\n\n-1 2:1 # doc:7\n-1.0\t1:.25\r\n+1"
     store = load(put(tmp_path / f"a.svm{suffix}", PACKERS[suffix](text)))

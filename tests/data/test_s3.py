@@ -46,6 +46,7 @@ def url(request, server):
     return there
 
 
+@pytest.mark.slow  # a server of objects
 def test_written_and_read_whole(url):
     store, (X, y) = Store.open(url), rows()
     np.testing.assert_array_equal(store.read(0, 300).dense(), X.dense())
@@ -128,6 +129,7 @@ def test_a_bucket_that_is_not_there_is_said_before_any_work(server, way):
         ask[way]()
 
 
+@pytest.mark.slow  # a server of objects
 def test_models_are_written_and_replaced(server):
     place, X = place_of("s3://bucket/models/m.zarr"), np.eye(3, dtype=np.float32)
     model = train_in_memory(Store.from_arrays(X, [0, 1, 1]), config("bsgd"), events=ignore)[0]

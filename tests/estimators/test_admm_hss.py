@@ -55,6 +55,7 @@ def libsvm_objective(svm: SVC, X: np.ndarray, gamma: float) -> float:
 class TestAgainstLIBSVM:
     @pytest.mark.parametrize("definite", [True, False])
     @pytest.mark.parametrize("landmarks", [0, 100])
+    @pytest.mark.slow  # many steps
     def test_a_fine_compression_and_many_steps_reach_its_solution(self, definite, landmarks):
         X, y = two_moons()
         svm = SVC(C=10, gamma=2, tol=1e-5).fit(X, y)

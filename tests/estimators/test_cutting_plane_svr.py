@@ -77,6 +77,7 @@ def test_landmarks_learn_curves():
 
 
 @pytest.mark.parametrize("landmarks", [None, 40])
+@pytest.mark.slow  # many passes
 def test_nothing_of_each_row_is_held_and_resumed_it_is_the_same(landmarks, tmp_path, monkeypatch):
     X, y = data(500)
     kernel = {"name": "linear"} if landmarks is None else {"name": "rbf", "gamma": 0.3}

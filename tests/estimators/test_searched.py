@@ -36,6 +36,7 @@ def data(n: int = 200, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else getattr(value, "__name__", "HSSSVC"),
 )
+@pytest.mark.slow  # searches
 def test_what_is_search_is_chosen_and_nothing_else(estimator, names):
     X, y = data()
     svm = estimator(random_state=0).set_params(**dict.fromkeys(names, "search")).fit(X, y)

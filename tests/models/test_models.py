@@ -61,7 +61,10 @@ class TestSaved:
             np.testing.assert_array_equal(again[name], array)
 
 
-@pytest.mark.parametrize("scale", ["none", "minmax", "standard", "maxabs"])
+@pytest.mark.parametrize(
+    "scale",
+    ["none", "standard", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("minmax", "maxabs"))],
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_scaling_is_kept(kind, scale, tmp_path):
     model, rows, _ = trained(kind, "dense", 2, scale)

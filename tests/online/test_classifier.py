@@ -59,8 +59,7 @@ def events(n: int, labels: list, seed: int = 0) -> list[tuple[dict, object]]:
             name,
             check,
             id=f"{name}-{check.__name__}-{number}",
-            marks=[pytest.mark.slow]
-            * (name != "default" and check.__name__ == "check_bounded_memory_growth"),
+            marks=[pytest.mark.slow] * (name != "default"),
         )
         for name, model in MODELS.items()
         for number, check in enumerate(yield_checks(model))

@@ -161,6 +161,7 @@ def test_units_of_targets_do_not_matter():
 
 
 @pytest.mark.parametrize("name", ["trump", "chicks", "friedman", "friedman, drifting"])
+@pytest.mark.slow  # thousands of events through several learners
 def test_errors_are_below_those_of_rivers_regressors(name):
     """On streams of its own, each learner as it comes."""
     data = {

@@ -76,6 +76,7 @@ def test_a_frozen_worker_gets_no_data_for_ever(monkeypatch):
 
 
 @pytest.mark.parametrize("where", ["worker", "scheduler"])
+@pytest.mark.slow  # clusters of processes
 def test_a_package_that_is_not_there_is_named(where, tmp_path):
     (tmp_path / "numba.py").write_text("raise ModuleNotFoundError('No module named numba')")
     lacks = {"env" if where == "worker" else "of_scheduler": path(tmp_path)}
@@ -85,6 +86,7 @@ def test_a_package_that_is_not_there_is_named(where, tmp_path):
             open_cluster(address, None, None)
 
 
+@pytest.mark.slow  # a cluster of processes
 def test_a_package_that_a_task_lacks_is_named():
     with running(env=path(), of_scheduler=path()) as (_, address, _, _):
         engine = open_cluster(address, None, None)

@@ -52,6 +52,7 @@ def idx(path, values):
 
 @pytest.mark.parametrize("start", [0, 37, N, 5 * N + 11, 1 << 40])
 @pytest.mark.parametrize("step", [1, 17])
+@pytest.mark.slow  # deformed images
 def test_a_row_depends_on_its_number_alone(digits, start, step):
     X, y = digits().rows(start, start + 70)
     again = digits()

@@ -168,6 +168,7 @@ def quickly(folder, *words):
     )
 
 
+@pytest.mark.slow  # processes
 def test_a_quick_run_writes_results_and_tables_and_goes_on_from_them(tmp_path, capsys, monkeypatch):
     quickly(tmp_path, "--sets", "breast_cancer")
     kept = (tmp_path / "out" / "results.jsonl").read_text(encoding="utf-8")
@@ -190,6 +191,7 @@ def test_a_quick_run_writes_results_and_tables_and_goes_on_from_them(tmp_path, c
     assert "### Mean ranks" in capsys.readouterr().out
 
 
+@pytest.mark.slow  # processes
 def test_regression_and_many_classes(tmp_path):
     quickly(tmp_path, "--sets", "diabetes,iris", "--peers", "streamsvm,LinearSVC")
     kept = (tmp_path / "out" / "results.jsonl").read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
@@ -31,6 +32,7 @@ def block(m: int, d: int, dtype: str, layout: str, seed: int) -> tuple[Rows, np.
     layout=st.sampled_from(["dense", "csr", "csr, 64 bit"]),
     seed=st.integers(0, 99),
 )
+@pytest.mark.slow  # many matrices
 def test_both_products_are_numpys(m, d, k, dtype, layout, seed):
     rows, X = block(m, d, dtype, layout, seed)
     rng = np.random.default_rng(seed)

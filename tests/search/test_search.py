@@ -49,6 +49,7 @@ def by_point(found):
     ],
     ids=["dcsvm", "weights", "alfpgm", "against the rest", "admm-hss"],
 )
+@pytest.mark.slow  # a fit for each fold and value
 def test_folds_as_bounds_and_fit_by_fit_give_the_same_scores(base, apart, classes):
     rows = store(classes)
     shared, plain = (by_point(searched(rows, base, tune={"share": share})) for share in (True, False))

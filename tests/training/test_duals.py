@@ -67,6 +67,7 @@ def test_folds_are_not_solved_as_those_of_other_duals(name):
 
 
 @every
+@pytest.mark.slow  # fits over files
 def test_rows_in_files_give_the_same_model(name, monkeypatch, tmp_path):
     X, y = data(name)
     monkeypatch.setattr("streamsvm.training.memory_plan.stay_in_memory", lambda *_: False)
@@ -78,6 +79,7 @@ def test_rows_in_files_give_the_same_model(name, monkeypatch, tmp_path):
 
 
 @every
+@pytest.mark.slow  # as many fits as steps
 def test_stopped_after_every_step_it_is_the_same(name, tmp_path):
     X, y = data(name, 150, k=2)
     store = write(tmp_path / "s.zarr", Rows(X), y, step=100, chunk_rows=100)

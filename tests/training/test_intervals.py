@@ -116,6 +116,7 @@ def test_the_graph_of_a_fit_tells_the_same_intervals(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["dcsvm", "dcsvm early", "one learner"])
+@pytest.mark.slow  # several fits each
 def test_a_resumed_fit_keeps_the_same_rows_out(name, tmp_path):
     store = write(tmp_path / "s", Rows(numbers()[0]), numbers()[1], step=100, chunk_rows=70)
     own = options(name, checkpoint_every="1 step")

@@ -56,6 +56,7 @@ def fitted(X: Any, y: np.ndarray, **options: Any) -> tuple[Any, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["dcsvm", "dcsvm early", "alfpgm", "admm-hss", "bsgd", "landmarks"])
+@pytest.mark.slow  # a search for each solver
 def test_every_solver_decides_better_by_the_columns_that_count(name):
     there = Store.from_arrays(*noisy())
     plain, _ = train_in_memory(there, config(name), ignore)
@@ -152,6 +153,7 @@ def test_columns_in_any_unit_need_no_scaling():
 @pytest.mark.parametrize(
     "case", ["constant", "one column", "wide", "few rows", "one class in the sample", "uint8"]
 )
+@pytest.mark.slow  # searches
 def test_odd_data_are_learned_from_all_the_same(case):
     X, y = noisy()
     if case == "constant":

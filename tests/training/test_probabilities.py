@@ -53,6 +53,7 @@ def trained(name: str, k: int, method: str | None = "sigmoid") -> Any:
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("name", NAMES)
 class TestModels:
+    @pytest.mark.slow  # a fit for each fold, twice
     def test_cross_validation_is_that_of_plain_loops(self, name, k):
         X, y = data(k)
         fold = make_folds(store(k), 3, True, 0).of

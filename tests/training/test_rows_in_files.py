@@ -102,6 +102,7 @@ def stopped(fit: Any, parts: int) -> None:
 
 
 @pytest.mark.parametrize("way", ["streamed", "held", "a part is damaged", "the rows' parts are damaged"])
+@pytest.mark.slow  # fits over files
 def test_a_fit_that_was_killed_goes_on(way, streamed, tmp_path):
     """From the parts that are solved; what is damaged is made again, and said."""
     there, told = store(tmp_path), list[str]()

@@ -102,6 +102,7 @@ def test_scores_that_lost_bits_keep_their_side(monkeypatch):
         assert (np.count_nonzero(f[::2] > cut), np.count_nonzero(f[1::2] > cut)) == (above, below)
 
 
+@pytest.mark.slow  # many draws
 def test_expected_scores_are_those_of_new_rows():
     """The best of many cuts on few rows looks better than it is: the mean over many samples is what new rows score."""
     rng, looks, expected, new = np.random.default_rng(2), [], [], []
