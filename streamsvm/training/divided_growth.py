@@ -55,11 +55,11 @@ class DividedGrowth(Growth):
 def parts_levels(n: int, config: FitConfig) -> int:
     """Levels of parts of a fit of n rows; 0 where they are one part.
 
-    As many variables, not rows, make a part. nu is about the share of support vectors: a small one makes parts of early
-    fits larger, which take no longer then, and divide fewer of the clouds whose edges they tell.
+    As many variables, not rows, make a part. nu is about the share of support vectors: a small one makes parts larger,
+    which take no longer then, and divide fewer of the clouds whose edges they tell.
     """
     options, task = config.dcsvm, task_for(config)
-    nu = task.nu(config) if options.early else None
+    nu = task.nu(config)
     share = 1.0 if nu is None else min(1.0, 2 * nu)
     return options.levels or default_levels(
         max(1, round(n * task.variables * share)), options.children, early=options.early
