@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from streamsvm.cli.flags import class_weights
 from streamsvm.cli.options import require_model_place
 from streamsvm.cli.output import progress, spoken
 from streamsvm.config import parse_set
@@ -92,6 +93,15 @@ def stream(
         int | None,
         typer.Option("--max-classes", help="Most labels; events of later ones are bad lines (256).", min=2),
     ] = None,
+    class_weight: Annotated[
+        Any,
+        typer.Option(
+            "--class-weight",
+            parser=class_weights,
+            help="What an error costs that takes this label for another, of a new stream (1).",
+            metavar="LABEL=WEIGHT[,...]",
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -116,7 +126,7 @@ def stream(
     Every answer carries the event's number and the event of the last snapshot. A stream taken up again goes on after
     its snapshot: a file is read from there on, on stdin the next event is expected.
     """
-    flags = {"gamma": gamma, "lam": lam, "budget": budget, "merge": merge}
+    flags = {"gamma": gamma, "lam": lam, "budget": budget, "merge": merge, "class_weight": class_weight}
     given = _given(flags | {"max_features": max_features, "max_classes": max_classes}, set_ or [])
     make = partial(_learner, task or "classify", given)
 

@@ -575,3 +575,21 @@ def test_other_tasks_from_the_command_line(task, tmp_path):
     assert "and no such option" in said("--max-classes", "3")[1]
     assert "has no such option" in said("--task", "classify", "--force", "--set", "nu=0.1")[1]
     assert "expected one of classify, oneclass, regress" in said("--task", "rank", "--force")[1]
+
+
+@pytest.mark.slow  # several processes of the command
+def test_weights_of_labels_from_the_command_line(tmp_path):
+    text, plain, weighted = "\n".join(lines(300)), tmp_path / "plain", tmp_path / "weighted"
+    _, answers, _ = command(plain, text)
+    status, more, _ = command(weighted, text, "--class-weight", "up=20,down=1")
+    assert status == 0
+    ups = [sum(answer["prediction"] == "up" for answer in said) for said in (answers, more)]
+    assert ups[1] > ups[0]
+    assert load_model(weighted).header.config["class_weight"] == {"up": 20.0, "down": 1.0}
+    assert command(weighted, text, "--class-weight", "up=20,down=1")[0] == 0
+    status, _, told = command(weighted, text, "--class-weight", "up=2")
+    assert status == 2
+    assert "has class_weight {'up': 20.0, 'down': 1.0}, and goes on with it" in told
+    status, _, told = command(tmp_path / "other", text, "--class-weight", "balanced")
+    assert status == 2
+    assert "a stream has not all rows to count" in told
