@@ -36,6 +36,11 @@ def _sigmoid(graph: Graph, u: str) -> str:
 def _against_rest(graph: Graph, p: str, k: int) -> str:
     if k == 2:
         return graph.op("Concat", graph.op("Sub", graph.constant(np.float64(1)), p), p, axis=1)
+    return _shares(graph, p)
+
+
+def _shares(graph: Graph, p: str) -> str:
+    """Of each row's sum."""
     return graph.op("Div", p, graph.op("ReduceSum", p, graph.constant([1])))
 
 
@@ -76,7 +81,7 @@ def _coupled(graph: Graph, p: str, k: int) -> str:
         system = graph.op("Where", graph.constant(np.arange(k)[:, None] == i), row, rest)
     found = graph.op("Squeeze", graph.op("Gather", system, graph.constant([k]), axis=2), graph.constant([2]))
     found = graph.op("Max", found, graph.constant(np.float64(0)))
-    return graph.op("Div", found, graph.op("ReduceSum", found, axis))
+    return _shares(graph, found)
 
 
 def _of_stream(graph: Graph, calibration: Calibration, f: str) -> str:
@@ -103,8 +108,7 @@ def _of_stream(graph: Graph, calibration: Calibration, f: str) -> str:
             z = graph.op("MatMul", u, graph.constant(slopes.T))
         z = graph.op("Add", z, graph.constant(offsets))
         z = graph.op("Sub", z, graph.op("ReduceMax", z, axis))
-        p = graph.op("Exp", graph.op("Max", z, graph.constant(-LARGEST_EXPONENT)))
-        p = _against_rest(graph, p, k=3)
+        p = _shares(graph, graph.op("Exp", graph.op("Max", z, graph.constant(-LARGEST_EXPONENT))))
         winners = graph.op("ArgMax", f, axis=1, keepdims=0)
     return _with_decisions(graph, p, winners, k)
 
