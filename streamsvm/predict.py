@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -118,32 +119,43 @@ class Wanted:
         return [name for name, is_given in given.items() if is_given]
 
 
+class Beside(Protocol):
+    """Columns that go beside the answers to rows, taken in their order."""
+
+    def take(self, rows: int) -> Mapping[str, np.ndarray]: ...
+
+
 def write_predictions(
     model: Predictor,
     store: Store,
-    out: Place,
+    out: Place | None,
     also: Wanted = Wanted(),
     *,
     engine: Engine,
     events: Events = heard,
+    beside: Beside | None = None,
 ) -> None:
-    """Writes the label of every row to `out`, whole or not at all.
+    """Writes the label of every row to `out`, whole or not at all; None: to stdout, as CSV.
 
+    beside: columns that come first, of CSV.
     .csv: a header, then label and, with `decision`, the decision values, with `proba` a column `probability_LABEL` for
     each class; .zarr: arrays `label`, `decision`, `probability`; .npy: one array, the labels, or else the decision
     values or probabilities. A ranking has a `score` in place of the label, a regression a `value`; a model with
     intervals also `lower` and `upper`, of level `interval`, else of the fit's; of a .npy with `interval` they are the
     one array, (n, 2). Raises ConfigError, ModelError where there are no probabilities or intervals, StorageError.
     """
-    writers = {".csv": _write_csv, ".npy": _write_npy, ".zarr": _write_zarr}
-    if out.suffix not in writers:
+    writers: dict[str, Callable[..., None]] = {".csv": _write_csv, ".npy": _write_npy, ".zarr": _write_zarr}
+    suffix = ".csv" if out is None else out.suffix
+    if suffix not in writers:
         raise ConfigError(f"--out {out}: expected a name ending in .csv, .npy or .zarr")
-    if out.suffix == ".npy" and len(also.flags) > 1:
+    if beside is not None and suffix != ".csv":
+        raise ConfigError(f"--out {out}: columns are kept in a .csv alone")
+    if suffix == ".npy" and len(also.flags) > 1:
         found = " and ".join(also.flags)
         raise ConfigError(f"--out {out}: holds one array; found {found}, expected one of them")
     if also.proba:
         model.require_probabilities()
-    has_ends = task_of(model.task).has_intervals and model.intervals is not None and out.suffix != ".npy"
+    has_ends = task_of(model.task).has_intervals and model.intervals is not None and suffix != ".npy"
     intervals = model.require_intervals() if has_ends or also.interval is not None else None
     if intervals is not None:
         intervals.half_width(also.interval)  # before any work, whether it can be told
@@ -156,11 +168,12 @@ def write_predictions(
             wanted["probability"] = p
         if intervals is not None:
             ends = intervals.around(values, also.interval)
-            wanted |= {"interval": ends} if out.suffix == ".npy" else dict(zip(ENDS, ends.T, strict=True))
-        return {answer: model.labels(values, p), **wanted}
+            wanted |= {"interval": ends} if suffix == ".npy" else dict(zip(ENDS, ends.T, strict=True))
+        kept = {} if beside is None else beside.take(len(values))
+        return {**kept, answer: model.labels(values, p), **wanted}
 
     blocks = predict_blocks(model, store, engine=engine, ask=answers_of, events=events)
-    writers[out.suffix](out, store.n, (block(*answers) for _, _, answers in blocks), model.classes)
+    writers[suffix](out, store.n, (block(*answers) for _, _, answers in blocks), model.classes)
 
 
 def evaluate(
@@ -194,15 +207,22 @@ def assess(
     return scores.result(with_curves=with_curves)
 
 
-def _write_csv(out: Place, n: int, blocks: Iterator[Block], classes: np.ndarray) -> None:
+def _write_csv(out: Place | None, n: int, blocks: Iterator[Block], classes: np.ndarray) -> None:
+    if out is None:
+        _write_lines(sys.stdout, blocks, classes)
+        return
     with whole_file(out) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
-        writer = csv.writer(text, lineterminator="\n")
-        for i, block in enumerate(blocks):
-            if i == 0:
-                names = (_names(column, values, classes) for column, values in block.items())
-                writer.writerow(chain.from_iterable(names))
-            columns = [column for values in block.values() for column in np.atleast_2d(values.T).tolist()]
-            writer.writerows(zip(*columns, strict=True))
+        _write_lines(text, blocks, classes)
+
+
+def _write_lines(text: IO[str], blocks: Iterator[Block], classes: np.ndarray) -> None:
+    writer = csv.writer(text, lineterminator="\n")
+    for i, block in enumerate(blocks):
+        if i == 0:
+            names = (_names(column, values, classes) for column, values in block.items())
+            writer.writerow(chain.from_iterable(names))
+        columns = [column for values in block.values() for column in np.atleast_2d(values.T).tolist()]
+        writer.writerows(zip(*columns, strict=True))
 
 
 def _names(column: str, values: np.ndarray, classes: np.ndarray) -> list[str]:

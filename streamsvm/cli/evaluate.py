@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from streamsvm.cli.given import FileIn, FormatFlag, HeaderFlag, LabelFlag, given_rows
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
@@ -17,7 +18,6 @@ from streamsvm.cli.options import (
     XName,
     YName,
     engine,
-    open_store,
 )
 from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress
 from streamsvm.runs.phases import usage_so_far
@@ -28,7 +28,13 @@ CURVES = ("roc", "precision_recall", "points", "coverages", "decisions")  # for 
 
 def evaluate(
     model: ModelIn,
-    store: Annotated[str, typer.Option("--store", help="Rows and labels to test on.", metavar="STORE")],
+    file: FileIn = None,
+    store: Annotated[
+        str | None, typer.Option("--store", help="Rows and labels to test on.", metavar="STORE")
+    ] = None,
+    label: LabelFlag = None,
+    format: FormatFlag = None,
+    header: HeaderFlag = None,
     x: XName = None,
     y: YName = None,
     workers: Workers = None,
@@ -46,7 +52,12 @@ def evaluate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model: accuracy, precision and recall by class, confusion, ROC AUC; probabilities where it has any."""
+    """Score a model: accuracy, precision and recall by class, confusion, ROC AUC; probabilities where it has any.
+
+    \b
+    streamsvm evaluate --model model.zarr --store test.zarr
+    streamsvm evaluate --model model.zarr test.csv
+    """
     with importing():
         from streamsvm.models.files import load_model
         from streamsvm.predict import evaluate as score
@@ -54,17 +65,18 @@ def evaluate(
 
     if run_dir is not None:
         require_run(run_dir)
-    rows = open_store(store, x, y)
+    loaded, read = load_model(model), {"label": label, "format": format, "header": header}
     with (
         progress() as events,
+        given_rows(file, store, read, loaded.layout, events, x, y) as rows,
         engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
     ):
-        result = score(load_model(model), rows, engine=tasks, with_curves=run_dir is not None, events=events)
+        result = score(loaded, rows.store, engine=tasks, with_curves=run_dir is not None, events=events)
     result |= usage_so_far()
     if run_dir is not None:
-        write_result(run_dir, EVALUATION, {"model": model, "store": store, **result})
+        write_result(run_dir, EVALUATION, {"model": model, "store": rows.name, **result})
     result = {name: value for name, value in result.items() if name not in CURVES}
-    emit(result, as_json=as_json, title=f"{model} on {store}", rows=_headline(result))
+    emit(result, as_json=as_json, title=f"{model} on {rows.name}", rows=_headline(result))
     if not as_json and "per_class" in result:
         emit_table("By class", result["per_class"])
         if len(result["classes"]) <= MOST_CLASSES_IN_A_TABLE:

@@ -21,6 +21,15 @@ from streamsvm.cli.flags import (
     flag,
     flag_layers,
 )
+from streamsvm.cli.given import (
+    FormatFlag,
+    HeaderFlag,
+    IgnoreFlag,
+    LabelFlag,
+    QidFlag,
+    file_options,
+    required_store,
+)
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     CHOICE,
@@ -40,6 +49,7 @@ from streamsvm.cli.options import (
 from streamsvm.cli.output import emit, progress
 from streamsvm.cli.told import tell
 from streamsvm.config import FitConfig, Layer, parse_set, read_layer
+from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.errors import ConfigError, CorruptDataError
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.search.bare import completed
@@ -52,10 +62,24 @@ if TYPE_CHECKING:
 
 def fit(
     context: typer.Context,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Rows in files, in place of a store: CSV, parquet and what else ingest reads; a store is made "
+            "of them, beside them or where --store says, and used again while they do not change; - for stdin.",
+            metavar="[FILE]...",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
     store: Annotated[
-        str,
+        str | None,
         typer.Option("--store", help="Rows and labels to train on.", metavar="STORE", rich_help_panel=DATA),
-    ],
+    ] = None,
+    label: LabelFlag = None,
+    ignored: IgnoreFlag = None,
+    format: FormatFlag = None,
+    header: HeaderFlag = None,
+    qid: QidFlag = None,
     scale: Annotated[Any, flag("--scale", "scale", DATA)] = None,
     positive: Annotated[
         str | None, flag("--positive", "positive", DATA, metavar="L[,L...]", parser=str)
@@ -171,6 +195,7 @@ def fit(
     """Train a model. Options that are left out are chosen from the data.
 
     \b
+    streamsvm fit sales.csv --label returned
     streamsvm fit --store train.zarr
     streamsvm fit --store train.zarr --time-budget 2m --kernel rbf
     streamsvm fit --store train.zarr --no-search --scale minmax --C 10 --early
@@ -178,6 +203,8 @@ def fit(
     resolved = completed(given_layers(context.params, config, set_ or []), searches=not no_search)
     if resume and run_dir is None:
         raise ConfigError("--resume needs the --run-dir of the interrupted run")
+    read = {"label": label, "ignore": ignored, "format": format, "header": header, "qid": qid}
+    store = _made(files, store, file_options(read)) if files else required_store(store, read)
     if dry_run:
         _print_plan(open_store(store, x, y), resolved, pilot, as_json)
         return
@@ -206,7 +233,20 @@ def fit(
         emit(report, as_json=True, title="Trained")
         return
     tell(report, resolved, _words(store, model, x, y))
-    typer.echo(f"next: streamsvm evaluate --model {shlex.quote(str(model))} --store TEST_STORE")
+    following, rows = ("predict", "FILE") if files else ("evaluate", "--store TEST_STORE")
+    typer.echo(f"next: streamsvm {following} --model {shlex.quote(str(model))} {rows}")
+
+
+def _made(files: list[str], store: str | None, options: IngestOptions) -> str:
+    """The store that files become, or became before."""
+    with importing():
+        from streamsvm.data.ingest.given import store_of
+
+    with progress() as events:
+        found, was_there = store_of(files, store, options, events)
+    told = "has its rows, as it was read before" if was_there else "has its rows now"
+    typer.echo(f"{files[0]}: {found} {told}", err=True)
+    return found
 
 
 def _words(store: str, model: Place, x: str | None, y: str | None) -> list[str]:

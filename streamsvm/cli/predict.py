@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from streamsvm.cli.given import FileIn, FormatFlag, HeaderFlag, given_rows, kept_columns
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
@@ -16,20 +17,32 @@ from streamsvm.cli.options import (
     Workers,
     XName,
     engine,
-    open_store,
 )
 from streamsvm.cli.output import emit, progress
+from streamsvm.errors import ConfigError
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.storage.paths import place_of
 
 
 def predict(
     model: ModelIn,
-    store: Annotated[str, typer.Option("--store", help="Rows to predict, as they are.", metavar="STORE")],
+    file: FileIn = None,
+    store: Annotated[
+        str | None, typer.Option("--store", help="Rows to predict, as they are.", metavar="STORE")
+    ] = None,
     out: Annotated[
         Any,
-        typer.Option("--out", parser=place_of, help="Name ending in .csv, .npy or .zarr.", metavar="FILE"),
-    ],
+        typer.Option(
+            "--out",
+            parser=place_of,
+            help="Name ending in .csv, .npy or .zarr; else CSV on stdout.",
+            metavar="FILE",
+        ),
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option("--keep", help="Columns of FILE that go beside the answers.", metavar="COL[,COL...]"),
+    ] = None,
     decision: Annotated[
         bool, typer.Option("--decision", help="Decision values too (.npy: instead).")
     ] = False,
@@ -42,6 +55,8 @@ def predict(
             metavar="LEVEL",
         ),
     ] = None,
+    format: FormatFlag = None,
+    header: HeaderFlag = None,
     x: XName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
@@ -49,16 +64,28 @@ def predict(
     performance_report: PerformanceReport = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the predicted label of every row, block by block."""
+    """Write the predicted label of every row, block by block.
+
+    \b
+    streamsvm predict --model model.zarr --store test.zarr --out answers.csv
+    streamsvm predict --model model.zarr new.csv --keep id > answers.csv
+    """
+    if out is None and as_json:
+        raise ConfigError("--json prints one object on stdout, as answers would be; name a file with --out")
+    if keep is not None and file is None:
+        raise ConfigError("--keep is of a FILE's columns, found none")
     with importing():
         from streamsvm.models.files import load_model
         from streamsvm.predict import Wanted, write_predictions
 
-    rows = open_store(store, x)
+    loaded, read = load_model(model), {"format": format, "header": header}
     with (
         progress() as events,
+        given_rows(file, store, read, loaded.layout, events, x, label="none") as rows,
+        kept_columns(rows, keep, read, loaded.layout) as beside,
         engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
     ):
         also = Wanted(decision, proba, interval)
-        write_predictions(load_model(model), rows, out, also, engine=tasks, events=events)
-    emit({"out": str(out), "n": rows.n, **usage_so_far()}, as_json=as_json, title="Predictions")
+        write_predictions(loaded, rows.store, out, also, engine=tasks, events=events, beside=beside)
+    if out is not None:
+        emit({"out": str(out), "n": rows.store.n, **usage_so_far()}, as_json=as_json, title="Predictions")

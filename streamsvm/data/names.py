@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import zarr
 
+from streamsvm.data.layout import Layout
 from streamsvm.errors import DataError, ModelError
 from streamsvm.storage.checked_array import CheckedArray
 
@@ -117,6 +118,11 @@ class Named(ABC):
 
     @property
     def feature_names(self) -> Names | None:
+        return None
+
+    @property
+    def layout(self) -> Layout | None:
+        """How its training rows came out of files, where they did: what other files are read like."""
         return None
 
     def columns_in(self, store: Store) -> tuple[np.ndarray | None, str | None]:

@@ -23,6 +23,7 @@ from streamsvm.data.beside import (
 from streamsvm.data.chosen import Chosen
 from streamsvm.data.kept import Kept
 from streamsvm.data.labels import Classes, alike, counted
+from streamsvm.data.layout import Layout
 from streamsvm.data.names import Names, names_in_attrs, names_of, names_of_others, numbers_of
 from streamsvm.data.opening import open_group, open_source
 from streamsvm.data.rows import Rows, concat
@@ -349,6 +350,11 @@ class Store(Weighed):
             elif self.url is not None:
                 names = names_of_others(open_group(self.url), self._names["x"], self.d)
         return names if names and len(names) == self.d else None
+
+    @property
+    def layout(self) -> Layout | None:
+        """How its rows came out of files, where `ingest` made it."""
+        return Layout.of(self.d, self.dtype, self.is_sparse, self.attrs)
 
     def fingerprint(self) -> str:
         """32 hex digits from shape, dtype, columns, labels and the first rows: cheap, tells data sets apart."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from streamsvm.data.finite import require_finite
 from streamsvm.data.labels import encode
+from streamsvm.data.layout import Layout
 from streamsvm.data.names import Named, Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
@@ -44,6 +45,7 @@ class Header(Weighed):
         None  # beyond which a decision value is the second class's; None: see `Model.codes_of`
     )
     intervals: Intervals | None = None
+    layout: Layout | None = None  # how the training rows came out of files, where they did
 
     @property
     def d(self) -> int:
@@ -63,6 +65,8 @@ class Header(Weighed):
             arrays["feature_names"] = np.array(self.feature_names)
         if self.threshold is not None:
             attrs["threshold"] = self.threshold
+        if self.layout is not None:
+            attrs["layout"] = self.layout.to_attrs()
         for part in (self.calibration, self.intervals):
             if part is not None:
                 more = part.to_state()
@@ -86,6 +90,8 @@ class Header(Weighed):
             threshold=None if threshold is None else float(threshold),
             intervals=Intervals.from_state(arrays, attrs),
         )
+        if "layout" in attrs:
+            header = replace(header, layout=Layout.from_attrs(header.d, attrs["layout"]))
         if names is not None and len(names) != header.d:
             raise ValueError(f"found {len(names)} feature names, expected {header.d}")
         return header
@@ -117,6 +123,10 @@ class Model(Named, Weighed, ABC):
     def feature_names(self) -> Names | None:
         """(d,) of the columns of raw rows, where the training rows had any."""
         return self.header.feature_names
+
+    @property
+    def layout(self) -> Layout | None:
+        return self.header.layout
 
     @property
     def d(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from streamsvm.data.layout import Layout
 from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.models.base import Header, Model, known_task
@@ -53,6 +54,10 @@ class BudgetModel(Model):
     @property
     def by_name(self) -> bool:  # type: ignore[override]
         return self.stream is not None
+
+    @property
+    def layout(self) -> Layout | None:
+        return self.header.layout if self.stream is None else None  # streams have columns of their own
 
     @property
     def feature_names(self) -> Names | None:

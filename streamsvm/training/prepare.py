@@ -153,6 +153,7 @@ class Prepared:
             dict(certificate or {}),
             calibration,
             self.store.feature_names,
+            layout=(self.whole or self.store).layout,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ import numpy as np
 from streamsvm.data.ingest.block import Block, OpenStream, cast, labels_of
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.streams import Stream, detect_format, open_raw
+from streamsvm.data.layout import Layout
 from streamsvm.data.rows import Rows
-from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -27,9 +28,10 @@ class ArrayReader:
     """
 
     dense_below = 0.0
+    unused: AbstractSet[str] = frozenset()
 
     def __init__(
-        self, options: IngestOptions, like: Store | None, format_: str, open_stream: OpenStream = Stream
+        self, options: IngestOptions, like: Layout | None, format_: str, open_stream: OpenStream = Stream
     ) -> None:
         self._open = open_stream
         self._options, self._format = options, format_

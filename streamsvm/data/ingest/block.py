@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -37,6 +38,7 @@ class Reader(Protocol):
 
     dense_below: float  # fraction of non-zeros under which a CSR store is made, unless told otherwise
     dtype: np.dtype  # of features in the store
+    unused: AbstractSet[str]  # columns of tables that rows to be like do not have
 
     def blocks(self, path: str) -> Iterator[Block]:
         """The samples of a source, in blocks of bounded memory. Raises DataError naming file and row."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from functools import partial
@@ -17,13 +17,15 @@ from scipy import sparse
 from streamsvm.data.ingest.block import Block, Reader
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.spool import Shuffler, Spool
-from streamsvm.data.ingest.streams import Stream, detect_format, source_bytes
+from streamsvm.data.ingest.streams import TABLES, Stream, detect_format, source_bytes
+from streamsvm.data.layout import Layout
 from streamsvm.data.moments import merge, moments_of
+from streamsvm.data.names import listed
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.events import Events, ignore
+from streamsvm.events import Events, Warned, ignore
 from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import local_path
 from streamsvm.storage.place import require_place
@@ -36,16 +38,20 @@ def ingest(
     store_url: str | os.PathLike[str],
     options: IngestOptions | None = None,
     events: Events = ignore,
+    *,
+    like: Layout | None = None,
+    attrs: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Reads data files, one after the other, into a new store (with `split`, two); returns a summary.
 
+    like: what rows are to be laid out like, in place of the store that the options name. attrs: more of the store's.
     Each file is read once. Where the width, the categories or the order of the rows are only known at its end,
     rows wait in an unnamed temporary file next to the store. Raises DataError naming file and line, NotFoundError,
     ConfigError, and StorageError; then no store is left behind.
     """
     start = time.perf_counter()
     paths = [os.fspath(s) for s in sources]
-    options, like = _with_like(options or IngestOptions())
+    options, like = _with_like(options or IngestOptions(), like)
     for option, url in (("--store", os.fspath(store_url)), ("--test-store", options.test_store)):
         if url is not None:
             require_place(option, url, "a store", force=options.force)
@@ -58,10 +64,15 @@ def ingest(
             stack.enter_context(compiling_told(events))
         blocks, n = _arrange(reader, paths, options, os.fspath(store_url), stack)
         layout = _layout(reader, options, like)
-        attrs = {**reader.attrs(), "format": format_, "sources": [os.path.basename(p) for p in paths]}
-        writers = _writers(os.fspath(store_url), options, n, layout, attrs, stack)
+        own = {"format": format_, "sources": [os.path.basename(p) for p in paths]}
+        kept = {**reader.attrs(), **own, **(attrs or {})}
+        writers = _writers(os.fspath(store_url), options, n, layout, kept, stack)
         _fill(reader, blocks, writers, layout)
         reader.finish()
+    if reader.unused:
+        events(
+            Warned(f"{paths[0]}: left out {listed(sorted(reader.unused))}: not among the columns to be like")
+        )
     summary = {"store": os.fspath(store_url), "rows": writers[0][0].n, "features": layout["d"]}
     if options.test_store is not None:
         summary |= {"test_store": options.test_store, "test_rows": writers[1][0].n}
@@ -74,10 +85,12 @@ def ingest(
     return summary
 
 
-def _with_like(options: IngestOptions) -> tuple[IngestOptions, Store | None]:
-    if options.like is None:
+def _with_like(options: IngestOptions, like: Layout | None) -> tuple[IngestOptions, Layout | None]:
+    if options.like is not None:
+        store = Store.open(options.like)
+        like = store.layout or Layout(store.d, store.dtype, store.is_sparse)
+    if like is None:
         return options, None
-    like = Store.open(options.like)
     return options.model_copy(update={"dtype": options.dtype or like.dtype.name}), like
 
 
@@ -90,9 +103,9 @@ def _format(paths: list[str], options: IngestOptions) -> str:
             f"the sources have different formats ({', '.join(sorted(formats))}); ingest one at a time"
         )
     format_ = formats.pop()
-    table = format_ in ("csv", "tsv", "parquet")
-    if not table and (options.label or options.qid):
-        raise ConfigError(f"--label and --qid name columns of a table; {format_} has none")
+    table = format_ in TABLES
+    if not table and (options.label not in (None, "none") or options.qid or options.ignore):
+        raise ConfigError(f"--label, --qid and --ignore name columns of a table; {format_} has none")
     if options.labels and format_ not in ("npy", "npz", "idx"):
         raise ConfigError(f"--labels is for npy, npz and idx sources; {format_} has its labels inside")
     return format_
@@ -102,12 +115,12 @@ def _progress(events: Events, total: int, path: str) -> Stream:
     return Stream(path, lambda done: events.progress("ingest", min(done, total), total, source=path))
 
 
-def _reader(format_: str, options: IngestOptions, like: Store | None, open_stream: Any) -> Reader:
+def _reader(format_: str, options: IngestOptions, like: Layout | None, open_stream: Any) -> Reader:
     if format_ == "svmlight":
         from streamsvm.data.ingest.svmlight import SvmlightReader
 
         return SvmlightReader(options, like, open_stream)
-    if format_ in ("csv", "tsv", "parquet"):
+    if format_ in TABLES:
         from streamsvm.data.ingest.tables import TableReader
 
         return TableReader(options, like, format_, open_stream)
@@ -142,7 +155,7 @@ def _arrange(
     return iter(spool), spool.n
 
 
-def _layout(reader: Reader, options: IngestOptions, like: Store | None) -> dict[str, Any]:
+def _layout(reader: Reader, options: IngestOptions, like: Layout | None) -> dict[str, Any]:
     """d, dtype and is_sparse of the store to write."""
     if options.dense is not None:
         is_sparse = not options.dense

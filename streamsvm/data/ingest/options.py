@@ -33,6 +33,10 @@ def _text(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
+def _listed(value: Any) -> Any:
+    return tuple(value.split(",")) if isinstance(value, str) else value
+
+
 Place = Annotated[str, BeforeValidator(_text)] | None
 
 
@@ -56,6 +60,9 @@ class IngestOptions(Options):
     qid: Annotated[
         str | None, Field(description="Query id column of a table; svmlight files have `qid:`")
     ] = None
+    ignore: Annotated[
+        tuple[str, ...], BeforeValidator(_listed), Field(description="Columns of a table to leave out")
+    ] = ()
     dense: Annotated[bool | None, Field(description="Dense or CSR rows; else by density")] = None
     dtype: Annotated[
         Literal["uint8", "float32", "float64"] | None,

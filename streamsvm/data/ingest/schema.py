@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,7 +85,7 @@ class Schema:
         return {"columns": columns, "label": self.label}
 
     @classmethod
-    def from_attrs(cls, attrs: dict[str, Any]) -> Schema:
+    def from_attrs(cls, attrs: Mapping[str, Any]) -> Schema:
         """The schema that `to_attrs` wrote, frozen. Raises DataError where the store was made from no table."""
         if "columns" not in attrs:
             raise DataError(

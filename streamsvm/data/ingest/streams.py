@@ -31,6 +31,7 @@ _SUFFIXES = {
     ".svmlight": "svmlight",
     ".idx": "idx",
 }
+TABLES = ("csv", "tsv", "parquet")
 _IDX = re.compile(rb"\0\0[\x08\x09\x0b-\x0e][\x01-\x05]", re.DOTALL)
 _MAGIC = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "npz"}
 _SVMLIGHT = re.compile(rb"[-+.\w]+(\s+qid:\d+)?(\s+\d+:\S+)*\s*(#.*)?")
@@ -107,6 +108,12 @@ def _unpack(opener: Any, raw: IO[bytes]) -> Any:
 def source_bytes(path: str) -> int:
     """The size of a source as stored, 0 where that cannot be told."""
     return os.path.getsize(path) if os.path.exists(path) else 0
+
+
+def is_data_name(name: str) -> bool:
+    """Whether its last suffix is one of data files, or of packed ones."""
+    suffix = PurePosixPath(name).suffix.lower()
+    return suffix in _PACKED or suffix in _SUFFIXES
 
 
 def detect_format(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 import numba
@@ -11,9 +12,9 @@ import numpy as np
 from streamsvm.data.ingest.block import Block, OpenStream
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.streams import Stream
+from streamsvm.data.layout import Layout
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import csr
-from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 
 _WHAT = {
@@ -42,8 +43,9 @@ class SvmlightReader:
     """Reads svmlight. Indices start at 0 if any index of any source is 0, else at 1."""
 
     dense_below = 0.25
+    unused: AbstractSet[str] = frozenset()
 
-    def __init__(self, options: IngestOptions, like: Store | None, open_stream: OpenStream = Stream) -> None:
+    def __init__(self, options: IngestOptions, like: Layout | None, open_stream: OpenStream = Stream) -> None:
         self._options, self._open = options, open_stream
         self.dtype = options.feature_dtype()
         self._known_d = None if like is None else like.d

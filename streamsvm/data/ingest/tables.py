@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from typing import Any
 
@@ -16,10 +17,11 @@ import pyarrow.parquet as pq
 from streamsvm.data.ingest.block import Block, OpenStream, cast
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.schema import Schema, match, new_schema
-from streamsvm.data.ingest.streams import Stream, open_raw
+from streamsvm.data.ingest.streams import TABLES, Stream, detect_format, open_raw
+from streamsvm.data.layout import Layout
+from streamsvm.data.names import listed
 from streamsvm.data.rows import Rows
-from streamsvm.data.store import Store
-from streamsvm.errors import DataError
+from streamsvm.errors import ConfigError, DataError
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -35,39 +37,50 @@ class TableReader:
     dense_below = 0.05
 
     def __init__(
-        self, options: IngestOptions, like: Store | None, format_: str, open_stream: OpenStream = Stream
+        self, options: IngestOptions, like: Layout | None, format_: str, open_stream: OpenStream = Stream
     ) -> None:
         self._open_stream = open_stream
         self._options, self._format = options, format_
         self.dtype = options.feature_dtype()
         self._schema = None if like is None else Schema.from_attrs(like.attrs)
         self._has_label: bool | None = None
+        self.unused: AbstractSet[str] = set()
+        ignored = () if like is None else like.attrs.get("ignored", ())
+        self._ignored = {*options.ignore, *ignored}
         self._n, self._nnz = 0, 0
 
     def blocks(self, path: str) -> Iterator[Block]:
         line = 1 + (self._format != "parquet" and self._options.header)
         try:
-            with closing(self._table(path)) as table:
+            with closing(table_of(path, self._format, self._options, self._open_stream)) as table:
                 for batch in self._batches(path, table):
                     yield self._block(batch, path, line)
                     line += batch.num_rows
         except pa.ArrowInvalid as error:
             raise DataError(_arrow_message(path, error)) from error
 
-    def _table(self, path: str) -> _Csv | _Parquet:
-        if self._format == "parquet":
-            return _Parquet(path, self._options)
-        return _Csv(path, self._options, "\t" if self._format == "tsv" else ",", self._open_stream)
-
     def _batches(self, path: str, table: _Csv | _Parquet) -> Batches:
-        kinds = {name: kind for name, kind in table.kinds().items() if name not in table.row_numbers()}
+        left_out = self._left_out(path, table)
+        kinds = {name: kind for name, kind in table.kinds().items() if name not in left_out}
         if self._options.qid is not None and self._options.qid not in kinds:
             raise DataError(f"{path} has no column {self._options.qid!r} for the query id")
         if self._schema is None:
             self._schema = new_schema(path, kinds, self._options)
         self._label = self._match(path, self._schema, kinds)
         forced = {f.name: "number" if f.categories is None else "text" for f in self._schema.features}
-        return table.batches({**kinds, **forced}, self._number_type())
+        wanted = [*forced, *filter(None, (self._label, self._options.qid))]
+        for name in wanted:
+            if kinds[name] not in ("number", "text"):
+                raise DataError(f"{path}: column {name!r} holds {kinds[name]}; expected numbers or text")
+        return table.batches({name: {**kinds, **forced}[name] for name in wanted}, self._number_type())
+
+    def _left_out(self, path: str, table: _Csv | _Parquet) -> set[str]:
+        """Row numbers, and columns that are to be left out, all of which have to be there. Raises DataError."""
+        names = [*table.kinds()]
+        missing = [name for name in self._options.ignore if name not in names]
+        if missing and self._schema is None:
+            raise DataError(f"{path} has no column {missing[0]!r} to leave out; it has {listed(names)}")
+        return table.row_numbers() | self._ignored
 
     def _match(self, path: str, schema: Schema, kinds: dict[str, str]) -> str | None:
         label = match(path, schema, set(kinds))
@@ -77,10 +90,11 @@ class TableReader:
             raise DataError(f"{path} has no label column {schema.label!r}, but the sources before it have")
         self._has_label = label is not None
         extra = set(kinds) - {f.name for f in schema.features} - {label, self._options.qid}
-        if extra:
+        if extra and not schema.frozen:
             raise DataError(
                 f"{path} has an unexpected column {min(extra)!r}; all sources need the same columns"
             )
+        self.unused = self.unused | (extra - {schema.label})
         return label
 
     def _number_type(self) -> pa.DataType:
@@ -144,7 +158,17 @@ class TableReader:
     def attrs(self) -> dict[str, Any]:
         assert self._schema is not None
         has_names = self._options.header or self._format == "parquet"  # else Arrow's own, by position
-        return self._schema.to_attrs() | ({} if has_names else {"header": False})
+        ignored = {"ignored": sorted(self._ignored)} if self._ignored else {}
+        return self._schema.to_attrs() | ignored | ({} if has_names else {"header": False})
+
+
+def table_of(
+    path: str, format_: str, options: IngestOptions, open_stream: OpenStream = Stream
+) -> _Csv | _Parquet:
+    """A file of one of the formats of tables."""
+    if format_ == "parquet":
+        return _Parquet(path, options)
+    return _Csv(path, options, "\t" if format_ == "tsv" else ",", open_stream)
 
 
 class _Csv:
@@ -165,7 +189,9 @@ class _Csv:
         read = pa.csv.ReadOptions(
             use_threads=False, block_size=block_bytes, autogenerate_column_names=not header
         )
-        convert = pa.csv.ConvertOptions(column_types=types)
+        convert = pa.csv.ConvertOptions(
+            column_types=types, include_columns=None if types is None else [*types]
+        )
         self._streams.append(self._open(self._path))
         return pa.csv.open_csv(self._streams[-1], read, self._parse, convert)
 
@@ -196,23 +222,14 @@ class _Parquet:
 
     def kinds(self) -> dict[str, str]:
         _require_different(self._path, self._file.schema_arrow.names)
-        return {f.name: self._kind(f) for f in self._file.schema_arrow}
-
-    def _kind(self, column: pa.Field) -> str:
-        t = column.type
-        value = t.value_type if pa.types.is_dictionary(t) else t
-        if pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value):
-            return "text"
-        if _is_number(t):
-            return "number"
-        raise DataError(f"{self._path}: column {column.name!r} holds {t}; expected numbers or text")
+        return {f.name: _parquet_kind(f.type) for f in self._file.schema_arrow}
 
     def row_numbers(self) -> set[str]:
         index = (self._file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
         return {name for name in index if isinstance(name, str)}
 
     def batches(self, kinds: dict[str, str], number: pa.DataType) -> Batches:
-        rows = max(1, self._options.block_bytes // (8 * len(kinds)))
+        rows = max(1, self._options.block_bytes // (8 * max(1, len(kinds))))
         try:
             yield from self._file.iter_batches(batch_size=rows, columns=[*kinds], use_threads=False)
         except OSError as error:
@@ -226,6 +243,51 @@ def _require_different(path: str, names: list[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(f"{path} has two columns named {twice[0]!r}; expected different names")
+
+
+def _parquet_kind(t: pa.DataType) -> str:
+    """`number`, `text`, or the name of what else it is."""
+    value = t.value_type if pa.types.is_dictionary(t) else t
+    if pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value):
+        return "text"
+    return "number" if _is_number(t) else str(t)
+
+
+class KeptColumns:
+    """Columns of a table as it has them, text that goes beside the answers to its rows."""
+
+    def __init__(self, path: str, names: Sequence[str], options: IngestOptions) -> None:
+        """Raises ConfigError where the file is no table, DataError where it has no such column."""
+        format_ = options.format or detect_format(path)
+        if format_ not in TABLES:
+            raise ConfigError(f"{path}: columns to keep are of a table, found {format_}")
+        table = table_of(path, format_, options)
+        missing = [name for name in names if name not in table.kinds()]
+        if missing:
+            table.close()
+            raise DataError(f"{path} has no column {missing[0]!r} to keep; it has {listed([*table.kinds()])}")
+        self._names, self._table = names, table
+        self._batches = table.batches(dict.fromkeys(names, "text"), pa.string())
+        self._rest: pa.RecordBatch | None = None
+
+    def take(self, rows: int) -> dict[str, np.ndarray]:
+        """Those of so many rows more, by name."""
+        pieces: list[pa.RecordBatch] = []
+        while rows:
+            batch = self._rest or next(self._batches)
+            piece, rest = batch.slice(0, rows), batch.slice(rows)
+            self._rest = rest if rest.num_rows else None
+            rows -= piece.num_rows
+            pieces.append(piece)
+        return {name: np.concatenate([_as_written(p.column(name)) for p in pieces]) for name in self._names}
+
+    def close(self) -> None:
+        self._table.close()
+
+
+def _as_written(column: pa.Array) -> np.ndarray:
+    texts = [text or "" for text in column.cast(pa.string()).to_pylist()]
+    return np.array(texts, dtype=object)
 
 
 def _is_text(t: pa.DataType) -> bool:

@@ -1,0 +1,37 @@
+"""How rows came out of files, as far as rows of other files have to come out the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from streamsvm.parallel.sizes import Weighed
+
+KEPT = ("columns", "label", "ignored", "header", "first_index", "format")  # of a store's attributes
+
+
+@dataclass(frozen=True)
+class Layout(Weighed):
+    """d features of this dtype, CSR or dense; attrs: columns with their categories, the label, where indices start."""
+
+    d: int
+    dtype: np.dtype
+    is_sparse: bool
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, d: int, dtype: np.dtype, is_sparse: bool, attrs: Mapping[str, Any]) -> Layout | None:
+        """Of a store with these attributes; None where `ingest` did not make it."""
+        own = {name: attrs[name] for name in KEPT if name in attrs}
+        return cls(d, dtype, is_sparse, own) if "format" in own else None
+
+    def to_attrs(self) -> dict[str, Any]:
+        return {"dtype": self.dtype.name, "is_sparse": self.is_sparse, **self.attrs}
+
+    @classmethod
+    def from_attrs(cls, d: int, attrs: Mapping[str, Any]) -> Layout:
+        own = {name: attrs[name] for name in KEPT if name in attrs}
+        return cls(d, np.dtype(attrs["dtype"]), bool(attrs["is_sparse"]), own)

@@ -1,0 +1,170 @@
+"""Files in place of stores: `fit FILE`, `predict FILE`, `evaluate FILE`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from streamsvm import Store, load_model
+from streamsvm.cli.app import app, exit_status
+
+COLUMNS = ("id", "colour", "size", "returned")
+FIT = ("--label", "returned", "--ignore", "id", "--no-search", "--gamma", 1)
+
+
+def run(*args):
+    return exit_status(lambda: app([*map(str, args)], standalone_mode=False))
+
+
+def rows_of(n, seed=0):
+    rng = np.random.default_rng(seed)
+    colours, sizes = rng.choice(["red", "blue", "gr,een"], n), rng.normal(size=n).round(3)
+    said = np.where((colours == "red") ^ (sizes > 0), "yes", "no")
+    return [[f"r{i}", c, s, y] for i, (c, s, y) in enumerate(zip(colours, sizes, said, strict=True))]
+
+
+def write(path, rows, columns=COLUMNS):
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerows([columns, *rows])
+    return path
+
+
+@pytest.fixture
+def sales(tmp_path):
+    return write(tmp_path / "sales.csv", rows_of(200))
+
+
+@pytest.fixture
+def new(tmp_path):
+    return write(tmp_path / "new.csv", rows_of(60, seed=1))
+
+
+@pytest.fixture
+def model(sales, tmp_path):
+    assert run("fit", sales, *FIT) == 0
+    return tmp_path / "sales.model.zarr"
+
+
+def answers(*args, capsys):
+    capsys.readouterr()
+    assert run("predict", *args) == 0
+    return [*csv.DictReader(io.StringIO(capsys.readouterr().out))]
+
+
+def test_answers_to_a_file_are_those_to_a_store_like_the_training_store(model, sales, new, tmp_path, capsys):
+    found = answers("--model", model, new, "--keep", "id,colour", "--decision", capsys=capsys)
+    assert [row["id"] for row in found] == [f"r{i}" for i in range(60)]
+    assert [row["colour"] for row in found] == [row[1] for row in rows_of(60, seed=1)]
+    assert run("ingest", new, "--like", tmp_path / "sales.zarr", "--store", tmp_path / "new.zarr") == 0
+    out = tmp_path / "a.csv"
+    own = ("--model", model, "--store", tmp_path / "new.zarr", "--out", out)
+    assert run("predict", *own, "--decision") == 0
+    with out.open() as file:
+        assert [(r["label"], r["decision"]) for r in csv.DictReader(file)] == [
+            (r["label"], r["decision"]) for r in found
+        ]
+
+
+def test_columns_come_in_any_order_and_others_are_told(model, tmp_path, capsys):
+    rows = rows_of(30, seed=1)
+    plain = answers("--model", model, write(tmp_path / "a.csv", rows), "--decision", capsys=capsys)
+    turned = [[size, "?", colour] for _, colour, size, _ in rows]
+    other = write(tmp_path / "b.csv", turned, ("size", "what", "colour"))
+    assert answers("--model", model, other, "--decision", capsys=capsys) == plain
+    assert run("predict", "--model", model, other, "--out", tmp_path / "o.csv") == 0
+    assert f"{other}: left out 'what': not among the columns to be like" in capsys.readouterr().err
+
+
+def test_parquet_and_packed_and_piped_rows_have_the_same_answers(model, new, tmp_path, capsys, monkeypatch):
+    plain = answers("--model", model, new, "--decision", capsys=capsys)
+    pq.write_table(pa.csv.read_csv(new), tmp_path / "new.parquet")
+    assert answers("--model", model, tmp_path / "new.parquet", "--decision", capsys=capsys) == plain
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(new.read_bytes())))
+    assert answers("--model", model, "-", "--decision", capsys=capsys) == plain
+
+
+def test_a_file_is_scored(model, new, capsys):
+    capsys.readouterr()
+    assert run("evaluate", "--model", model, new, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] > 0.9
+
+
+def test_a_store_is_used_again_until_its_file_changes(model, sales, tmp_path, capsys):
+    store = tmp_path / "sales.zarr"
+    made = store.stat().st_mtime_ns
+    assert Store.open(store).n == 200
+    capsys.readouterr()
+    assert run("fit", sales, *FIT, "--force") == 0
+    assert "as it was read before" in capsys.readouterr().err
+    assert store.stat().st_mtime_ns == made
+    write(sales, rows_of(201))
+    assert run("fit", sales, *FIT, "--force") == 0
+    assert Store.open(store).n == 201
+    assert run("fit", sales, "--label", "returned", "--no-search", "--gamma", 1, "--force") == 0
+    assert Store.open(store).d > 201  # with the ids
+
+
+def test_a_store_of_others_is_not_replaced(sales, new, tmp_path, capsys):
+    assert run("ingest", new, "--label", "returned", "--ignore", "id", "--store", tmp_path / "sales.zarr") == 0
+    assert run("fit", sales, *FIT) == 2
+    assert "found a store that was not made of" in capsys.readouterr().err
+    assert run("fit", sales, *FIT, "--store", tmp_path / "other.zarr", "--model", tmp_path / "m") == 0
+    assert load_model(tmp_path / "m").layout.attrs["ignored"] == ["id"]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["fit"], "found no rows, expected a FILE, or --store STORE"),
+        (["fit", "--store", "s", "--label", "y"], "--label is of a file, found a store; leave it out"),
+        (["fit", "-", "--label", "y"], "-: rows from stdin have no place beside them; give one with --store"),
+        (["fit", "no.csv", "--label", "y"], "no.csv does not exist; expected a data file"),
+        (["fit", "sales.csv", "--label", "nope"], "sales.csv has no column 'nope' for the label"),
+        (["fit", "sales.csv", "--ignore", "nope"], "sales.csv has no column 'nope' to leave out; it has 'id'"),
+        (["predict", "--model", "sales.model.zarr"], "found no rows, expected a FILE, or --store STORE"),
+        (
+            ["predict", "--model", "sales.model.zarr", "new.csv", "--store", "s"],
+            "found new.csv and --store s, expected one of them",
+        ),
+        (
+            ["predict", "--model", "sales.model.zarr", "new.csv", "--json"],
+            "--json prints one object on stdout, as answers would be; name a file with --out",
+        ),
+        (
+            ["predict", "--model", "sales.model.zarr", "new.csv", "--keep", "x"],
+            "new.csv has no column 'x' to keep; it has 'id', 'colour', 'size', 'returned'",
+        ),
+        (
+            ["predict", "--model", "sales.model.zarr", "new.csv", "--keep", "id", "--out", "o.npy"],
+            "--out o.npy: columns are kept in a .csv alone",
+        ),
+        (
+            ["predict", "--model", "sales.model.zarr", "--store", "sales.zarr", "--keep", "id"],
+            "--keep is of a FILE's columns, found none",
+        ),
+        (["evaluate", "--model", "sales.model.zarr", "new.csv", "--y", "y"], "--y is of a store, found a file"),
+        (["evaluate", "--model", "sales.model.zarr", "few.csv"], "few.csv lacks column 'colour'; expected"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(model, new, tmp_path, args, message, capsys, monkeypatch):
+    write(tmp_path / "few.csv", [[1]], ("size",))
+    monkeypatch.chdir(tmp_path)
+    before = {*os.listdir()}
+    capsys.readouterr()
+    assert run(*args) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: ")
+    assert "\n" not in error
+    assert message in error
+    assert {*os.listdir()} == before
