@@ -42,6 +42,9 @@ class Predictor(Judge, Protocol):
     @property
     def intervals(self) -> Intervals | None: ...
 
+    @property
+    def takes_gaps(self) -> bool: ...
+
     def columns_in(self, store: Store) -> tuple[np.ndarray | None, str | None]: ...
 
     def decision_function(self, rows: Rows) -> np.ndarray: ...
@@ -96,7 +99,7 @@ def _asked(
     block: tuple[int, int],
 ) -> Any:
     rows = store.read(*block)
-    require_finite(store, rows, block[0])
+    require_finite(store, rows, block[0], gaps=model.takes_gaps)
     return ask(model, rows.arranged(columns, model.d))
 
 

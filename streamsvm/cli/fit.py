@@ -81,6 +81,7 @@ def fit(
     header: HeaderFlag = None,
     qid: QidFlag = None,
     scale: Annotated[Any, flag("--scale", "scale", DATA)] = None,
+    gaps: Annotated[Any, flag("--gaps", "gaps", DATA)] = None,
     positive: Annotated[
         str | None, flag("--positive", "positive", DATA, metavar="L[,L...]", parser=str)
     ] = None,
@@ -233,8 +234,8 @@ def fit(
         emit(report, as_json=True, title="Trained")
         return
     tell(report, resolved, _words(store, model, x, y))
-    following, rows = ("predict", "FILE") if files else ("evaluate", "--store TEST_STORE")
-    typer.echo(f"next: streamsvm {following} --model {shlex.quote(str(model))} {rows}")
+    command, of = ("predict", "FILE") if files else ("evaluate", "--store TEST_STORE")
+    typer.echo(f"next: streamsvm {command} --model {shlex.quote(str(model))} {of}")
 
 
 def _made(files: list[str], store: str | None, options: IngestOptions) -> str:

@@ -1,4 +1,4 @@
-"""What every reader asks of the rows: finite numbers."""
+"""What every reader asks of the rows: finite numbers, and NaN only where something takes its place."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from streamsvm.data.store import Store
 
 
-def first_nonfinite(rows: Rows, start: int = 0) -> tuple[int, int, float] | None:
-    """(row, column, value) of the first NaN or infinity of a block whose first row is row `start`, or None."""
+def first_nonfinite(rows: Rows, start: int = 0, *, gaps: bool = False) -> tuple[int, int, float] | None:
+    """(row, column, value) of the first NaN or infinity of a block whose first row is row `start`, or None.
+
+    gaps: NaN is well.
+    """
     if rows.X.dtype.kind != "f":
         return None
     entries = rows.X if isinstance(rows.X, np.ndarray) else rows.X.data
@@ -22,7 +25,7 @@ def first_nonfinite(rows: Rows, start: int = 0) -> tuple[int, int, float] | None
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(np.add.reduce(entries, axis=None)):
             return None
-    bad = np.flatnonzero(~np.isfinite(entries))
+    bad = np.flatnonzero(np.isinf(entries) if gaps else ~np.isfinite(entries))
     if not len(bad):
         return None
     at = int(bad[0])
@@ -33,16 +36,20 @@ def first_nonfinite(rows: Rows, start: int = 0) -> tuple[int, int, float] | None
     return start + row, int(rows.X.indices[at]), float(rows.X.data[at])
 
 
-def require_finite(store: Store, rows: Rows, at: int | np.ndarray) -> None:
-    """Raises DataError naming chunk, row and column where rows of a store hold NaN or infinity.
+def require_finite(store: Store, rows: Rows, at: int | np.ndarray, *, gaps: bool = False) -> None:
+    """Raises DataError naming chunk, row and column where rows of a store hold infinity, or NaN but for `gaps`.
 
     at: the number of the first row of a block, or those of all rows, (m,).
     """
-    bad = first_nonfinite(rows)
-    if bad is not None:
-        place, column, value = bad
-        store, row = store.origin(int(at[place]) if isinstance(at, np.ndarray) else at + place)
-        raise DataError(
-            f"{store.url or 'X'}: row {row}, column {column} (chunk {row // store.chunk_rows}) is {value}; "
-            f"expected finite numbers: correct the source and ingest it again"
-        )
+    bad = first_nonfinite(rows, gaps=gaps)
+    if bad is None:
+        return
+    place, column, value = bad
+    store, row = store.origin(int(at[place]) if isinstance(at, np.ndarray) else at + place)
+    answer = "correct the source and ingest it again"
+    if np.isnan(value):
+        answer = "fill it in, or fit with --gaps mean (or median, most_frequent)"
+    raise DataError(
+        f"{store.url or 'X'}: row {row}, column {column} (chunk {row // store.chunk_rows}) is {value}; "
+        f"expected finite numbers: {answer}"
+    )

@@ -16,6 +16,7 @@ from streamsvm.storage.checked_array import CheckedArray, whole_metadata
 
 FOLDER = "statistics"
 COLUMNS, LABELS = ("min", "max", "mean", "std"), ("labels", "counts")
+GAPS = "missing"  # rows without a value, where columns have such
 
 
 def write_kept(group: zarr.Group, moments: Moments | None, classes: Classes | None) -> None:
@@ -24,8 +25,9 @@ def write_kept(group: zarr.Group, moments: Moments | None, classes: Classes | No
         return
     folder = group.create_group(FOLDER)
     if moments is not None:
-        spread = np.sqrt(moments.m2 / moments.n)
-        for name, values in zip(COLUMNS, (moments.low, moments.high, moments.mean, spread), strict=True):
+        spread = np.sqrt(moments.m2 / np.maximum(moments.there, 1))
+        own = dict(zip(COLUMNS, (moments.low, moments.high, moments.mean, spread), strict=True))
+        for name, values in (own if moments.gaps is None else own | {GAPS: moments.gaps}).items():
             array = create_array(folder, name, shape=values.shape, chunks=values.shape, dtype=np.float64)
             array[:] = values
     if classes is not None:
@@ -44,11 +46,12 @@ class Kept:
         self._name = f"'{FOLDER}' of {group.store_path}"
 
     def columns(self) -> dict[str, np.ndarray] | None:
-        """min, max, mean and std of each feature, (d,) float64 each."""
+        """min, max, mean and std of each feature, (d,) float64 each; and, where rows have gaps, how many: `missing`."""
         with whole_metadata(self._name):
             if not self._has(COLUMNS):
                 return None
-            return {name: self._array(name).all() for name in COLUMNS}
+            names = (*COLUMNS, GAPS) if self._has((GAPS,)) else COLUMNS
+            return {name: self._array(name).all() for name in names}
 
     def classes(self) -> Classes | None:
         with whole_metadata(self._name):

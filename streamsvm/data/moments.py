@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -14,13 +14,34 @@ from streamsvm.parallel.sizes import Weighed
 
 @dataclass(frozen=True)
 class Moments(Weighed):
-    """Statistics of n rows, per feature, all (d,) float64: lowest, highest, mean, and m2 = sum (x - mean)^2."""
+    """Statistics of n rows, per feature, all (d,) float64: lowest, highest, mean, and m2 = sum (x - mean)^2.
+
+    gaps (d,): how many rows have NaN there; the others are what the statistics are of. None: no row anywhere. fill
+    (d,): what counts as the value of those that had.
+    """
 
     n: int
     low: np.ndarray
     high: np.ndarray
     mean: np.ndarray
     m2: np.ndarray
+    gaps: np.ndarray | None = None
+    fill: np.ndarray | None = None
+
+    @property
+    def there(self) -> np.ndarray | int:
+        """Rows that have a value, of each feature, or of all alike."""
+        return self.n if self.gaps is None else self.n - self.gaps
+
+    def filled(self, fill: np.ndarray) -> Moments:
+        """With these values (d,) where there were none."""
+        if self.gaps is None:
+            return replace(self, fill=fill)
+        delta, share = fill - self.mean, self.gaps / self.n
+        low = np.minimum(self.low, np.where(self.gaps > 0, fill, np.inf))
+        high = np.maximum(self.high, np.where(self.gaps > 0, fill, -np.inf))
+        m2 = self.m2 + delta**2 * self.there * share
+        return Moments(self.n, low, high, self.mean + delta * share, m2, fill=fill)
 
 
 def moments_of(rows: Rows) -> Moments:
@@ -34,20 +55,40 @@ def moments_of(rows: Rows) -> Moments:
 
 def _dense(X: np.ndarray) -> Moments:
     mean = X.mean(axis=0)
+    if np.isnan(mean.sum()):
+        return _of_there(X)
     low, high = X.min(axis=0), X.max(axis=0)
     X -= mean
     return Moments(len(X), low, high, mean, np.einsum("ij,ij->j", X, X))
 
 
+def _of_there(X: np.ndarray) -> Moments:
+    """Of dense rows with gaps. A feature without any value has the mean 0, and ends that any value moves."""
+    is_there = ~np.isnan(X)
+    n_there = is_there.sum(axis=0)
+    low = np.where(is_there, X, np.inf).min(axis=0)
+    high = np.where(is_there, X, -np.inf).max(axis=0)
+    mean = np.where(is_there, X, 0.0).sum(axis=0) / np.maximum(n_there, 1)
+    deviations = np.where(is_there, X - mean, 0.0)
+    m2 = np.einsum("ij,ij->j", deviations, deviations)
+    return Moments(len(X), low, high, mean, m2, len(X) - n_there)
+
+
 def _sparse(X: Any) -> Moments:
+    """An entry that is not stored is 0, one that is stored as NaN a gap."""
     n, d = X.shape
-    data = X.data.astype(np.float64)
-    stored = np.bincount(X.indices, minlength=d)
-    mean = np.bincount(X.indices, weights=data, minlength=d) / n
-    deviations = (data - mean[X.indices]) ** 2
-    m2 = np.bincount(X.indices, weights=deviations, minlength=d) + (n - stored) * mean**2
-    low, high = X.min(axis=0).toarray().astype(np.float64), X.max(axis=0).toarray().astype(np.float64)
-    return Moments(n, low, high, mean, m2)
+    is_there = ~np.isnan(X.data)
+    gaps = None if is_there.all() else np.bincount(X.indices[~is_there], minlength=d)
+    data, indices = X.data[is_there].astype(np.float64), X.indices[is_there]
+    stored = np.bincount(indices, minlength=d)
+    n_there = n if gaps is None else n - gaps
+    mean = np.bincount(indices, weights=data, minlength=d) / np.maximum(n_there, 1)
+    deviations = (data - mean[indices]) ** 2
+    m2 = np.bincount(indices, weights=deviations, minlength=d) + (n_there - stored) * mean**2
+    low, high = (end(axis=0).toarray().astype(np.float64) for end in (X.nanmin, X.nanmax))
+    if gaps is not None:
+        low[gaps == n], high[gaps == n] = np.inf, -np.inf
+    return Moments(n, low, high, mean, m2, gaps)
 
 
 def variance(moments: Moments, offset: Any = 0.0, scale: Any = 1.0) -> float:
@@ -58,12 +99,14 @@ def variance(moments: Moments, offset: Any = 0.0, scale: Any = 1.0) -> float:
 
 def merge(a: Moments, b: Moments) -> Moments:
     """The statistics of the rows of a and b together (Chan, Golub and LeVeque 1979)."""
-    n = a.n + b.n
-    delta = b.mean - a.mean
+    n, delta = a.n + b.n, b.mean - a.mean
+    gaps = None if a.gaps is None and b.gaps is None else np.asarray(n - (a.there + b.there))
+    there = np.maximum(a.there + b.there, 1)
     return Moments(
         n,
         np.minimum(a.low, b.low),
         np.maximum(a.high, b.high),
-        a.mean + delta * (b.n / n),
-        a.m2 + b.m2 + delta**2 * (a.n * b.n / n),
+        a.mean + delta * (b.there / there),
+        a.m2 + b.m2 + delta**2 * (a.there * b.there / there),
+        gaps,
     )

@@ -121,6 +121,11 @@ class Named(ABC):
         return None
 
     @property
+    def takes_gaps(self) -> bool:
+        """Whether rows may have missing values."""
+        return False
+
+    @property
     def layout(self) -> Layout | None:
         """How its training rows came out of files, where they did: what other files are read like."""
         return None

@@ -63,7 +63,7 @@ class StoreSamples(Weighed):
 
     def read(self, start: int, stop: int) -> Rows:
         rows = self.store.read(start, stop)
-        require_finite(self.store, rows, start)
+        require_finite(self.store, rows, start, gaps=self.scaling.fill is not None)
         return self._scaled(rows)
 
     def take(self, ids: np.ndarray) -> Rows:

@@ -26,13 +26,15 @@ class Scaling(Weighed):
     minmax maps each feature to [0, 1], standard to mean 0 and variance 1, maxabs to [-1, 1], robust to median 0 and
     quartiles as far apart as those of a normal distribution of variance 1.
     A constant feature becomes 0 (under maxabs only one that is 0 throughout). A metric, where one was learned, then
-    maps x' to the columns that count, see `Metric`.
+    maps x' to the columns that count, see `Metric`. fill (d,): what is put in the place of NaN, before all else; None:
+    rows have no NaN.
     """
 
     kind: str
     offset: np.ndarray
     scale: np.ndarray
     metric: Metric | None = None
+    fill: np.ndarray | None = None
 
     @classmethod
     def none(cls, d: int) -> Scaling:
@@ -41,7 +43,7 @@ class Scaling(Weighed):
     @property
     def is_none(self) -> bool:
         """Whether rows stay what they are."""
-        return self.kind == "none" and self.metric is None
+        return self.kind == "none" and self.metric is None and self.fill is None
 
     @property
     def width(self) -> int:
@@ -52,6 +54,7 @@ class Scaling(Weighed):
         """The scaled rows as float32 (computed in float64 only where float32 would cancel)."""
         if self.is_none:
             return rows.astype(np.float32)
+        rows = self.filled(rows)
         if isinstance(rows.X, np.ndarray):
             return Rows(self._apply_dense(rows.X))
         if np.any(self.offset):
@@ -60,6 +63,20 @@ class Scaling(Weighed):
         data = (X.data * self.scale[X.indices]).astype(np.float32)
         scaled = Rows(sparse.csr_array((data, X.indices, X.indptr), shape=X.shape))
         return scaled if self.metric is None else self.metric.of_rows(scaled)
+
+    def filled(self, rows: Rows) -> Rows:
+        """Raw rows without gaps, in float64 where there were any: so that a fill cancels as exactly as its offset."""
+        X = rows.X
+        entries = X if isinstance(X, np.ndarray) else X.data
+        if self.fill is None or entries.dtype.kind != "f" or not np.isnan(np.add.reduce(entries, axis=None)):
+            return rows
+        columns = self.fill if isinstance(X, np.ndarray) else self.fill[X.indices]
+        entries = np.where(np.isnan(entries), columns, entries)
+        return Rows(
+            entries
+            if isinstance(X, np.ndarray)
+            else sparse.csr_array((entries, X.indices, X.indptr), shape=X.shape)
+        )
 
     def _apply_dense(self, X: np.ndarray) -> np.ndarray:
         columns, offset, scale, factor = self._dense_parts
@@ -104,9 +121,10 @@ class Scaling(Weighed):
         more = np.zeros(d - len(self.offset))
         metric = self.metric
         if metric is not None:
-            fill = more if metric.is_diagonal else np.zeros((len(more), metric.width))
-            metric = Metric(np.concatenate([metric.factor, fill]))
-        return Scaling(self.kind, np.append(self.offset, more), np.append(self.scale, more), metric)
+            none = more if metric.is_diagonal else np.zeros((len(more), metric.width))
+            metric = Metric(np.concatenate([metric.factor, none]))
+        fill = None if self.fill is None else np.append(self.fill, more)
+        return Scaling(self.kind, np.append(self.offset, more), np.append(self.scale, more), metric, fill)
 
     def under(self, metric: Metric) -> Scaling:
         """Followed by a metric, in place of the one that there is."""
@@ -118,6 +136,8 @@ class Scaling(Weighed):
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         own = {"offset": self.offset, "scale": self.scale}
+        if self.fill is not None:
+            own["fill"] = self.fill
         return own if self.metric is None else own | {"metric": self.metric.factor}
 
     @classmethod
@@ -126,7 +146,8 @@ class Scaling(Weighed):
         metric = Metric(np.asarray(arrays["metric"], np.float64)) if "metric" in arrays else None
         if metric is not None and metric.d != len(offset):
             raise ValueError(f"found a metric of {metric.d} columns, expected {len(offset)}")
-        return cls(kind, offset, scale, metric)
+        fill = np.asarray(arrays["fill"], np.float64) if "fill" in arrays else None
+        return cls(kind, offset, scale, metric, fill)
 
 
 def require_zeros_kept(kind: str) -> None:
@@ -138,21 +159,25 @@ def require_zeros_kept(kind: str) -> None:
 def from_moments(kind: str, stats: Moments) -> Scaling:
     """The scaling of `kind` (neither none nor robust) that these statistics give."""
     if kind == "minmax":
-        return Scaling(kind, stats.low, _inverse(stats.high - stats.low))
+        return Scaling(kind, stats.low, _inverse(stats.high - stats.low), fill=stats.fill)
     if kind == "standard":
         # Rounding leaves a constant feature with a variance of about (eps * mean)^2: still constant.
         constant = stats.m2 <= stats.n * (np.finfo(np.float64).eps * 10 * np.abs(stats.mean)) ** 2
-        return Scaling(kind, stats.mean, np.where(constant, 0.0, _inverse(np.sqrt(stats.m2 / stats.n))))
+        scale = np.where(constant, 0.0, _inverse(np.sqrt(stats.m2 / stats.n)))
+        return Scaling(kind, stats.mean, scale, fill=stats.fill)
     peak = np.maximum(np.abs(stats.low), np.abs(stats.high))
-    return Scaling(kind, np.zeros_like(peak), _inverse(peak))
+    return Scaling(kind, np.zeros_like(peak), _inverse(peak), fill=stats.fill)
 
 
 def from_quartiles(rows: Rows, standard: Scaling) -> Scaling:
     """The robust scaling, by the quartiles of some rows; as the standard one where quartiles agree."""
-    low, middle, high = np.quantile(rows.dense().astype(np.float64), [0.25, 0.5, 0.75], axis=0)
+    low, middle, high = np.quantile(
+        standard.filled(rows).dense().astype(np.float64), [0.25, 0.5, 0.75], axis=0
+    )
     spread = (high > low) & (standard.scale > 0)
     offset = np.where(spread, middle, standard.offset)
-    return Scaling("robust", offset, np.where(spread, NORMAL * _inverse(high - low), standard.scale))
+    scale = np.where(spread, NORMAL * _inverse(high - low), standard.scale)
+    return Scaling("robust", offset, scale, fill=standard.fill)
 
 
 def _inverse(width: np.ndarray) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, reduce
 from typing import TypeVar
 
@@ -54,8 +55,9 @@ class Sketch(Store):
     def moments(self) -> Moments:
         """Of all rows as kept, else of evenly spread blocks."""
         if (kept := self.statistics) is not None:
-            spread = self.n * kept["std"] ** 2
-            return Moments(self.n, kept["min"], kept["max"], kept["mean"], spread)
+            gaps = kept.get("missing")
+            found = Moments(self.n, kept["min"], kept["max"], kept["mean"], kept["std"], gaps)
+            return replace(found, m2=found.there * kept["std"] ** 2)
         blocks = self.blocks()
         some = _spread(blocks, max(2, int(SAMPLE_BYTES / (self.nbytes / len(blocks)))))
         try:
@@ -73,7 +75,7 @@ class Sketch(Store):
         """The first rows; where they cannot be read, the lowest, highest and mean values of the columns."""
         try:
             rows = self.read(0, min(self.n, FIRST_ROWS))
-            require_finite(self, rows, 0)
+            require_finite(self, rows, 0, gaps=True)
             return rows
         except CorruptDataError as error:
             self.guessed.append(f"the first rows are not known: {_brief(error)}")
@@ -93,7 +95,7 @@ class Sketch(Store):
 
     def _moments(self, block: tuple[int, int]) -> Moments:
         rows = self.read(*block)
-        require_finite(self, rows, block[0])
+        require_finite(self, rows, block[0], gaps=True)
         return moments_of(rows)
 
 

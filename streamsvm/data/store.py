@@ -337,8 +337,13 @@ class Store(Weighed):
 
     @cached_property
     def statistics(self) -> dict[str, np.ndarray] | None:
-        """min, max, mean and std of each feature, (d,) float64 each, where the ingest kept them."""
+        """min, max, mean and std of each feature, (d,) float64 each, and what is missing, where the ingest kept it."""
         return self._kept.columns() if self._kept and self._names["x"] == "X" else None
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether the ingest has counted missing values."""
+        return self.statistics is not None and "missing" in self.statistics
 
     @cached_property
     def feature_names(self) -> Names | None:

@@ -47,7 +47,7 @@ def check(store: Store, engine: Engine, events: Events = ignore) -> dict[str, An
 
 def _check_block(store: Store, block: tuple[int, int]) -> bool:
     """Whether the rows' indices are in order. Raises as `check`."""
-    require_finite(store, store.read(*block), block[0])
+    require_finite(store, store.read(*block), block[0], gaps=store.has_gaps)
     return store.is_canonical(*block)
 
 

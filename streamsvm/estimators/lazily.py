@@ -34,5 +34,5 @@ def _answered(block: Any, ask: Ask, like: np.ndarray, model: Any) -> np.ndarray:
 
 def _of_rows(store: Store, start: int, stop: int, ask: Ask, model: Any) -> np.ndarray:
     rows = store.read(start, stop)
-    require_finite(store, rows, start)
+    require_finite(store, rows, start, gaps=model.takes_gaps)
     return ask(model, rows)

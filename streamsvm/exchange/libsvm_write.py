@@ -64,6 +64,8 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
         ranges = out.with_name(f"{out.name}.range")
         texts[ranges] = range_lines(expanded.scaling)
         notes.append(f"rows have to be scaled first: svm-scale -r {ranges} ROWS > SCALED")
+    if model.takes_gaps:
+        notes.append("LIBSVM has no missing values: fill them as the fit did before")
     if numbers is None and svm.labels:
         names = out.with_name(f"{out.name}.labels.json")
         texts[names] = iter([json.dumps(model.classes.tolist()) + "\n"])

@@ -99,6 +99,8 @@ def _scaled(graph: Graph, scaling: Scaling) -> str:
     x = graph.cast("X", np.float64)
     if scaling.is_none:
         return x
+    if scaling.fill is not None:
+        x = graph.op("Where", graph.op("IsNaN", x), graph.constant(scaling.fill), x)
     if scaling.offset.any():
         x = graph.op("Sub", x, graph.constant(scaling.offset))
     x = graph.op("Mul", x, graph.constant(scaling.scale))

@@ -26,8 +26,8 @@ def chosen(model: Model, store: Store, ids: np.ndarray) -> Rows:
     """The raw rows of a store with these ids, in the model's columns. Raises ModelError, DataError."""
     columns, _ = model.columns_in(store)
     rows = store.take(ids)
-    require_finite(store, rows, ids)
-    return rows.arranged(columns, model.d)
+    require_finite(store, rows, ids, gaps=model.takes_gaps)
+    return model.header.scaling.filled(rows.arranged(columns, model.d))
 
 
 def support_rows(model: Model, most: int = MOST_ROWS) -> Rows | None:

@@ -125,6 +125,10 @@ class Model(Named, Weighed, ABC):
         return self.header.feature_names
 
     @property
+    def takes_gaps(self) -> bool:
+        return self.header.scaling.fill is not None
+
+    @property
     def layout(self) -> Layout | None:
         return self.header.layout
 
@@ -205,7 +209,7 @@ class Model(Named, Weighed, ABC):
         store = X if isinstance(X, Store) else Store.from_arrays(X)
         columns, _ = self.columns_in(store)
         rows = store.read(0, store.n)
-        require_finite(store, rows, 0)
+        require_finite(store, rows, 0, gaps=self.takes_gaps)
         return rows.arranged(columns, self.d)
 
     @abstractmethod

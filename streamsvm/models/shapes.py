@@ -55,7 +55,7 @@ class Expansion:
         if metric.is_diagonal:
             spread = sparse.csr_array(np.eye(metric.d, dtype=X.dtype)[metric.columns])
             kind = "metric" if scaling.kind == "none" else scaling.kind
-            scaling = Scaling(kind, scaling.offset, scaling.scale * metric.factor)
+            scaling = replace(scaling, kind=kind, scale=scaling.scale * metric.factor, metric=None)
             return replace(self, scaling=scaling, support=Rows(X @ spread))
         if not isinstance(self.kernel, InnerProducts):
             raise ModelError(
@@ -79,7 +79,8 @@ class Expansion:
         X: Any = self.support.X.astype(np.float64)
         X = sparse.csr_array(X.multiply(scale)) if self.support.is_sparse else X * scale
         intercept = self.intercept - (X @ offset) @ self.coef
-        return replace(self, scaling=Scaling.none(len(scale)), support=Rows(X), intercept=intercept)
+        scaling = replace(Scaling.none(len(scale)), fill=self.scaling.fill)
+        return replace(self, scaling=scaling, support=Rows(X), intercept=intercept)
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,7 @@ Labels = Annotated[tuple[str, ...], BeforeValidator(_labels)]
 ClassWeight = Annotated[dict[str, float] | Literal["balanced"] | None, BeforeValidator(_class_weight)]
 Every = Annotated[float | str, BeforeValidator(_every)]
 Time = Annotated[float, BeforeValidator(parse_time)]
+Gaps = Literal["mean", "median", "most_frequent", "refuse"]
 Scale = Literal["none", "minmax", "standard", "maxabs", "robust"]
 
 

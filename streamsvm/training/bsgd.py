@@ -331,7 +331,7 @@ class _Source(Weighed):
     def read(self, window: tuple[int, int], seed: list[int]) -> tuple[Rows, np.ndarray, np.ndarray]:
         """Scaled rows in a random order, what is learnt of each, and their weights."""
         rows = self.store.read(*window)
-        require_finite(self.store, rows, window[0])
+        require_finite(self.store, rows, window[0], gaps=self.scaling.fill is not None)
         shuffled = np.random.default_rng(seed).permutation(len(rows))
         rows = self.scaling.apply(rows)  # and those as stored are let go
         rows, asked = rows.take(shuffled), self.answers.read(*window)

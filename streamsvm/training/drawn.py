@@ -39,7 +39,7 @@ def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[Sample, ..
     n += held - n // HELD
     ids = prepared.drawn(n, rng)
     raw = gather(store, ids, engine)
-    require_finite(store, raw, ids)
+    require_finite(store, raw, ids, gaps=base.fill is not None)
     rows = base.apply(raw)
     asked = weighed(prepared, ids)
     order = rng.permutation(n)

@@ -40,7 +40,7 @@ def by_chance(store: Store, rows: int, seed: int) -> np.ndarray:
 def kept_out(store: Store, ids: np.ndarray, codes: np.ndarray) -> KeptOut:
     """These rows, codes (h,) their classes' numbers. Raises DataError."""
     rows = store.take(ids)
-    require_finite(store, rows, ids)
+    require_finite(store, rows, ids, gaps=True)  # as far as the others' are filled, too
     return KeptOut(ids, rows, codes, store.labels_at(ids))
 
 

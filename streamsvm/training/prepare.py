@@ -15,6 +15,7 @@ import numpy as np
 
 from streamsvm.config import FitConfig
 from streamsvm.data.finite import require_finite
+from streamsvm.data.gaps import asks_for_fill, filled
 from streamsvm.data.metric import Metric
 from streamsvm.data.moments import Moments, merge, moments_of, variance
 from streamsvm.data.rows import Rows, concat
@@ -208,7 +209,7 @@ def _parted(store: Store, config: FitConfig, task: Task) -> tuple[Store, KeptOut
 def scaled(store: Store, config: FitConfig, kind: str, moments: Moments | None, engine: Engine) -> Scaling:
     """The scaling of a kind. moments: of all rows, where the kind needs them. Raises ConfigError, DataError."""
     if kind == "none":
-        return Scaling.none(store.d)
+        return replace(Scaling.none(store.d), fill=None if moments is None else moments.fill)
     assert moments is not None  # a pass was made for them
     if kind != "robust":
         return from_moments(kind, moments)
@@ -267,25 +268,27 @@ def _looked_at(
 ) -> tuple[Rows, Moments | None]:
     """The first rows; and the moments of all of them, of the same pass, where something asks for them."""
     asks = config.scale != "none" or needs_variance(config.kernel) or config.search.chosen
-    if not asks:
+    if not (asks or asks_for_fill(store, config)):
         first = first_rows(store)
         require_finite(store, first, 0)
         return first, None
     if store.is_sparse:
         require_zeros_kept(config.scale)
     if isinstance(store, Sketch):
-        return first_rows(store), store.moments
-    shared = (engine.share(store),)
+        return first_rows(store), filled(store.moments, store, config, events)
+    shared = engine.share(store), config.gaps != "refuse"
     firsts, moments = engine.map_reduce(
         _moments, merge, store.blocks(), shared=shared, phase="scale", events=events
     )
-    return concat([rows for rows in firsts if rows is not None]), moments
+    moments = filled(moments, store, config, events)
+    first = concat([rows for rows in firsts if rows is not None])
+    return replace(Scaling.none(store.d), fill=moments.fill).filled(first), moments
 
 
-def _moments(store: Store, block: tuple[int, int]) -> tuple[Rows | None, Moments]:
+def _moments(store: Store, gaps: bool, block: tuple[int, int]) -> tuple[Rows | None, Moments]:
     """Of a block; and its rows that are among the first ones, copied, as a slice would keep the whole block."""
     rows = store.read(*block)
-    require_finite(store, rows, block[0])
+    require_finite(store, rows, block[0], gaps=gaps)
     own = min(len(rows), FIRST_ROWS - block[0])
     return (rows.take(np.arange(own)) if own > 0 else None), moments_of(rows)
 

@@ -116,7 +116,9 @@ def test_a_store_is_used_again_until_its_file_changes(model, sales, tmp_path, ca
 
 
 def test_a_store_of_others_is_not_replaced(sales, new, tmp_path, capsys):
-    assert run("ingest", new, "--label", "returned", "--ignore", "id", "--store", tmp_path / "sales.zarr") == 0
+    assert (
+        run("ingest", new, "--label", "returned", "--ignore", "id", "--store", tmp_path / "sales.zarr") == 0
+    )
     assert run("fit", sales, *FIT) == 2
     assert "found a store that was not made of" in capsys.readouterr().err
     assert run("fit", sales, *FIT, "--store", tmp_path / "other.zarr", "--model", tmp_path / "m") == 0
@@ -131,7 +133,10 @@ def test_a_store_of_others_is_not_replaced(sales, new, tmp_path, capsys):
         (["fit", "-", "--label", "y"], "-: rows from stdin have no place beside them; give one with --store"),
         (["fit", "no.csv", "--label", "y"], "no.csv does not exist; expected a data file"),
         (["fit", "sales.csv", "--label", "nope"], "sales.csv has no column 'nope' for the label"),
-        (["fit", "sales.csv", "--ignore", "nope"], "sales.csv has no column 'nope' to leave out; it has 'id'"),
+        (
+            ["fit", "sales.csv", "--ignore", "nope"],
+            "sales.csv has no column 'nope' to leave out; it has 'id'",
+        ),
         (["predict", "--model", "sales.model.zarr"], "found no rows, expected a FILE, or --store STORE"),
         (
             ["predict", "--model", "sales.model.zarr", "new.csv", "--store", "s"],
@@ -153,7 +158,10 @@ def test_a_store_of_others_is_not_replaced(sales, new, tmp_path, capsys):
             ["predict", "--model", "sales.model.zarr", "--store", "sales.zarr", "--keep", "id"],
             "--keep is of a FILE's columns, found none",
         ),
-        (["evaluate", "--model", "sales.model.zarr", "new.csv", "--y", "y"], "--y is of a store, found a file"),
+        (
+            ["evaluate", "--model", "sales.model.zarr", "new.csv", "--y", "y"],
+            "--y is of a store, found a file",
+        ),
         (["evaluate", "--model", "sales.model.zarr", "few.csv"], "few.csv lacks column 'colour'; expected"),
     ],
 )

@@ -62,11 +62,12 @@ class Reader(Protocol):
         """What the store keeps so that later data can be read the same way."""
 
 
-def cast(X: np.ndarray, dtype: np.dtype, where: str, first_row: int) -> np.ndarray:
-    """X (m, d) as dtype. Raises DataError naming row and column where a value is not finite or does not fit."""
+def cast(X: np.ndarray, dtype: np.dtype, where: str, first_row: int, *, gaps: bool = False) -> np.ndarray:
+    """X (m, d) as dtype. Raises DataError naming row and column where a value is not finite, but for NaN with gaps, or
+    does not fit."""
     with np.errstate(over="ignore", invalid="ignore"):
         out = X.astype(dtype, copy=False)
-    bad = first_nonfinite(Rows(np.atleast_2d(out)), first_row)
+    bad = first_nonfinite(Rows(np.atleast_2d(out)), first_row, gaps=gaps)
     if bad is not None:
         row, column, _ = bad
         raise DataError(

@@ -29,9 +29,9 @@ Batches = Iterator[pa.RecordBatch]
 class TableReader:
     """Reads tables with the same columns. The label is the last column unless told otherwise.
 
-    Numbers must be finite and there; text is one-hot encoded (an empty text, and with `like` one that was not seen
-    before, becomes all zeros). A first CSV column without a name, and a pandas index in parquet, are row numbers
-    and left out.
+    A number that is missing is NaN in the store; text is one-hot encoded (an empty text, and with `like` one that was
+    not seen before, becomes all zeros). A first CSV column without a name, and a pandas index in parquet, are row
+    numbers and left out.
     """
 
     dense_below = 0.05
@@ -42,6 +42,7 @@ class TableReader:
         self._open_stream = open_stream
         self._options, self._format = options, format_
         self.dtype = options.feature_dtype()
+        self._has_gaps = self.dtype != np.uint8  # which has no NaN
         self._schema = None if like is None else Schema.from_attrs(like.attrs)
         self._has_label: bool | None = None
         self.unused: AbstractSet[str] = set()
@@ -107,12 +108,12 @@ class TableReader:
         for j, feature in enumerate(schema.features):
             column = batch.column(feature.name)
             if feature.categories is None:
-                raw[:, j] = _numbers(column, path, feature.name, line)
+                raw[:, j] = _numbers(column, path, feature.name, line, gaps=self._has_gaps)
             else:
                 texts, ids = _texts(column)
                 raw[:, j] = schema.codes(feature, texts, path)[ids]
         self._count(raw, schema)
-        X = raw if schema.has_text else cast(raw, self.dtype, path, line - 1)
+        X = raw if schema.has_text else cast(raw, self.dtype, path, line - 1, gaps=self._has_gaps)
         qid = None
         if self._options.qid is not None:
             qid = _numbers(batch.column(self._options.qid), path, self._options.qid, line).astype(np.int64)
@@ -153,7 +154,7 @@ class TableReader:
 
     def encode(self, rows: Rows) -> Rows:
         assert self._schema is not None
-        return Rows(cast(self._schema.encode(rows.dense()), self.dtype, "table", 0))
+        return Rows(cast(self._schema.encode(rows.dense()), self.dtype, "table", 0, gaps=self._has_gaps))
 
     def attrs(self) -> dict[str, Any]:
         assert self._schema is not None
@@ -301,15 +302,18 @@ def _is_number(t: pa.DataType) -> bool:
     return is_a.is_integer(t) or is_a.is_floating(t) or is_a.is_boolean(t) or is_a.is_decimal(t)
 
 
-def _numbers(column: pa.Array, path: str, name: str, line: int) -> np.ndarray:
-    """(m,) finite numbers of a column whose first row is on this line. Raises DataError."""
-    if column.null_count:
+def _numbers(column: pa.Array, path: str, name: str, line: int, *, gaps: bool = False) -> np.ndarray:
+    """(m,) finite numbers of a column whose first row is on this line; gaps: NaN where one is missing. Raises
+    DataError."""
+    if column.null_count and not gaps:
         at = column.is_null().to_pylist().index(True)
         raise DataError(f"{path}:{line + at}: column {name!r} is missing; fill in a number or remove the row")
     if column.type not in (pa.float32(), pa.float64()):
         column = column.cast(pa.float64(), safe=False)
     values = _buffer(column, np.float32 if column.type == pa.float32() else np.float64)
-    bad = np.flatnonzero(~np.isfinite(values))
+    if column.null_count:
+        values = np.where(column.is_null().to_numpy(zero_copy_only=False), np.nan, values)
+    bad = np.flatnonzero(np.isinf(values) if gaps else ~np.isfinite(values))
     if len(bad):
         raise DataError(
             f"{path}:{line + bad[0]}: column {name!r} is {values[bad[0]]}; expected a finite number"

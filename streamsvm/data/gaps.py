@@ -1,0 +1,72 @@
+"""Missing values: what takes their place, learned from all rows or a sample of them, and said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import sparse
+
+from streamsvm.data.moments import Moments
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.events import Events
+
+if TYPE_CHECKING:
+    from streamsvm.config import FitConfig
+
+SAMPLE_ROWS = 1 << 17  # by chance, that tell of medians and most frequent values
+REFUSE = "refuse"
+
+
+def asks_for_fill(store: Store, config: FitConfig) -> bool:
+    """Whether columns have to be looked at for what takes the place of missing values."""
+    return config.gaps not in (None, REFUSE) or store.has_gaps
+
+
+def filled(moments: Moments, store: Store, config: FitConfig, events: Events) -> Moments:
+    """Moments of rows whose gaps are filled as is asked for; without any, and where nobody asks, as they are."""
+    has_gaps = moments.gaps is not None and bool(moments.gaps.any())
+    if config.gaps == REFUSE or not (has_gaps or config.gaps):
+        return moments
+    how = config.gaps or "mean"
+    fill = moments.mean
+    if how != "mean":
+        rng = np.random.default_rng([config.seed, 29])
+        ids = np.sort(rng.choice(store.n, min(store.n, SAMPLE_ROWS), replace=False))
+        fill = _of_sample(store.take(ids), how, fill)
+    if has_gaps and moments.gaps is not None and config.gaps is None:
+        events.advise(_told(moments.gaps / moments.n, store))
+    return moments.filled(fill)
+
+
+def _of_sample(rows: Rows, how: str, mean: np.ndarray) -> np.ndarray:
+    """(d,) the median, or the most frequent value, of each column; its mean where the sample has no value."""
+    X = rows.X if isinstance(rows.X, np.ndarray) else sparse.csc_array(rows.X)
+    fill, columns = mean.copy(), np.arange(rows.d)
+    if not isinstance(X, np.ndarray):
+        mostly_zero = 2 * np.diff(X.indptr) < len(rows)
+        fill[mostly_zero], columns = 0.0, np.flatnonzero(~mostly_zero)
+    for column in columns.tolist():
+        values = X[:, column] if isinstance(X, np.ndarray) else X[:, [column]].toarray().ravel()
+        values = values[~np.isnan(values)].astype(np.float64)
+        if len(values):
+            fill[column] = np.median(values) if how == "median" else _most_frequent(values)
+    return fill
+
+
+def _most_frequent(values: np.ndarray) -> float:
+    """The lowest one of those that are as frequent."""
+    different, counts = np.unique(values, return_counts=True)
+    return float(different[np.argmax(counts)])
+
+
+def _told(shares: np.ndarray, store: Store) -> str:
+    worst, names = int(np.argmax(shares)), store.feature_names
+    name = f"column {worst}" if names is None else repr(names[worst])
+    count = np.count_nonzero(shares)
+    columns = f"{count} columns have" if count > 1 else "a column has"
+    return (
+        f"{store.url or 'X'}: {columns} missing values, {'most ' if count > 1 else ''}{name} in {shares[worst]:.1%} of "
+        "the rows; the mean of a column takes their place: --gaps chooses median, most_frequent or refuse"
+    )
