@@ -89,13 +89,7 @@ class FitConfig(Options):
         ),
     ] = "pairs"
     scale: Annotated[Scale, Field(description="Scaling of the features, kept in the model")] = "none"
-    gaps: Annotated[
-        Gaps | None,
-        Field(
-            description="What takes the place of a missing value (NaN) of a column: its mean, median or most frequent "
-            "value, kept in the model, or nothing: refuse; else the mean where the rows have gaps"
-        ),
-    ] = None
+    gaps: Gaps = None
     holdout: Annotated[
         Whole,
         Field(ge=0, description="Rows by chance that are not learned from, and tell how the model decides"),

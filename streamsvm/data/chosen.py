@@ -25,6 +25,10 @@ class Chosen(Weighed):
         )  # about what one chunk of the store has of them
         self.nbytes = int(store.nbytes * share)
 
+    @property
+    def has_gaps(self) -> bool:
+        return self._store.has_gaps
+
     def read(self, start: int, stop: int) -> Rows:
         return self._store.take(self._ids[start:stop])
 

@@ -19,15 +19,14 @@ SAMPLE_ROWS = 1 << 17  # by chance, that tell of medians and most frequent value
 REFUSE = "refuse"
 
 
-def asks_for_fill(store: Store, config: FitConfig) -> bool:
-    """Whether columns have to be looked at for what takes the place of missing values."""
-    return config.gaps not in (None, REFUSE) or store.has_gaps
+def are_filled(store: Store, config: FitConfig) -> bool:
+    """Whether missing values are filled: where that is asked for, and where the store is known to have some."""
+    return store.has_gaps if config.gaps is None else config.gaps != REFUSE
 
 
 def filled(moments: Moments, store: Store, config: FitConfig, events: Events) -> Moments:
     """Moments of rows whose gaps are filled as is asked for; without any, and where nobody asks, as they are."""
-    has_gaps = moments.gaps is not None and bool(moments.gaps.any())
-    if config.gaps == REFUSE or not (has_gaps or config.gaps):
+    if not are_filled(store, config):
         return moments
     how = config.gaps or "mean"
     fill = moments.mean
@@ -35,7 +34,7 @@ def filled(moments: Moments, store: Store, config: FitConfig, events: Events) ->
         rng = np.random.default_rng([config.seed, 29])
         ids = np.sort(rng.choice(store.n, min(store.n, SAMPLE_ROWS), replace=False))
         fill = _of_sample(store.take(ids), how, fill)
-    if has_gaps and moments.gaps is not None and config.gaps is None:
+    if config.gaps is None and moments.gaps is not None:
         events.advise(_told(moments.gaps / moments.n, store))
     return moments.filled(fill)
 

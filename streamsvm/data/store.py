@@ -342,7 +342,9 @@ class Store(Weighed):
 
     @property
     def has_gaps(self) -> bool:
-        """Whether the ingest has counted missing values."""
+        """Whether the ingest has found missing values, in these rows or in those that they were chosen from."""
+        if isinstance(self._source, Chosen):
+            return self._source.has_gaps
         return self.statistics is not None and "missing" in self.statistics
 
     @cached_property

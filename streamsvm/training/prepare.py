@@ -15,7 +15,7 @@ import numpy as np
 
 from streamsvm.config import FitConfig
 from streamsvm.data.finite import require_finite
-from streamsvm.data.gaps import asks_for_fill, filled
+from streamsvm.data.gaps import are_filled, filled
 from streamsvm.data.metric import Metric
 from streamsvm.data.moments import Moments, merge, moments_of, variance
 from streamsvm.data.rows import Rows, concat
@@ -268,7 +268,7 @@ def _looked_at(
 ) -> tuple[Rows, Moments | None]:
     """The first rows; and the moments of all of them, of the same pass, where something asks for them."""
     asks = config.scale != "none" or needs_variance(config.kernel) or config.search.chosen
-    if not (asks or asks_for_fill(store, config)):
+    if not (asks or are_filled(store, config)):
         first = first_rows(store)
         require_finite(store, first, 0)
         return first, None
@@ -276,7 +276,7 @@ def _looked_at(
         require_zeros_kept(config.scale)
     if isinstance(store, Sketch):
         return first_rows(store), filled(store.moments, store, config, events)
-    shared = engine.share(store), config.gaps != "refuse"
+    shared = engine.share(store), are_filled(store, config)
     firsts, moments = engine.map_reduce(
         _moments, merge, store.blocks(), shared=shared, phase="scale", events=events
     )

@@ -56,7 +56,7 @@ def test_a_shell_completes_commands():
     ("args", "message"),
     [
         (["fti"], "No such command 'fti'. Did you mean 'fit'? (see streamsvm --help)"),
-        (["fit"], "Missing option '--store' (see streamsvm fit --help)"),
+        (["predict"], "Missing option '--model' (see streamsvm predict --help)"),
         (
             ["export", "--model", "m", "--format", "libsvm", "--out", "s3://bucket/m.svm"],
             "--out: found a URL, expected a path of this machine; copy it there, or from there",

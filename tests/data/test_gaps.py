@@ -96,7 +96,7 @@ def test_a_fit_is_one_of_rows_that_scikit_learn_filled(kind, is_sparse):
         {"solver": "alfpgm"},
         {"solver": "admm-hss"},
         {"dcsvm": {"early": True, "levels": 1}},
-        {"scale": "none", "gaps": "mean"},
+        {"scale": "none", "gaps": "median"},
         {"scale": "robust"},
         {"holdout": 40, "probability": {"method": "sigmoid"}},
     ],
@@ -104,14 +104,23 @@ def test_a_fit_is_one_of_rows_that_scikit_learn_filled(kind, is_sparse):
 def test_every_solver_fills_them(options):
     X, y = gapped(0)
     told = []
-    model = fitted(X, y, Events(lambda record: told.append(record.event)), **options)
+    model = fitted(X, y, Events(lambda record: told.append(record.event)), **{"gaps": "mean", **options})
     warned = [
         event.message for event in told if isinstance(event, Warned) and "missing values" in event.message
     ]
-    assert len(warned) == ("gaps" not in options)
+    assert not warned  # as nobody has to be told of what they asked for
     assert np.isfinite(model.decision_function(X)).all()
-    filled = SimpleImputer().fit(X).transform(X)
+    filled = SimpleImputer(strategy=options.get("gaps", "mean")).fit(X).transform(X)
     np.testing.assert_allclose(model.decision_function(X), model.decision_function(filled), atol=1e-5)
+
+
+def test_folds_and_intervals_know_of_the_gaps(tmp_path):
+    X, y = gapped(0)
+    store = table_of(tmp_path, X, np.nan_to_num(X).sum(axis=1))
+    model = fitted(store, None, task="regress", interval=0.9)
+    assert np.isfinite(model.predict_interval(X)).all()
+    folded = fitted(table_of(tmp_path, X, y), None, probability={"method": "sigmoid"})
+    assert np.isfinite(folded.predict_proba(X)).all()
 
 
 def test_models_of_rows_without_gaps_refuse_them_unless_asked():
@@ -126,22 +135,34 @@ def test_models_of_rows_without_gaps_refuse_them_unless_asked():
     )
     with pytest.raises(DataError, match="is inf"):
         model.decision_function(np.full((1, 4), np.inf))
-    with pytest.raises(DataError, match="is nan"):
-        fitted(X, y, gaps="refuse")
+    for own in ({}, {"gaps": "refuse"}):
+        with pytest.raises(DataError, match="is nan"):
+            fitted(X, y, **own)
+
+
+def table_of(folder, X, y):
+    """A store of a CSV file of these rows."""
+    text = "\n".join(
+        ",".join("" if np.isnan(v) else f"{v:g}" for v in row) + f",{c}" for row, c in zip(X, y, strict=True)
+    )
+    (folder / "t.csv").write_text(f"a,b,c,d,y\n{text}\n")
+    ingest([folder / "t.csv"], folder / "s", IngestOptions(force=True))
+    return Store.open(folder / "s")
 
 
 def test_a_store_knows_its_gaps_and_models_keep_their_fill(tmp_path):
     X, y = gapped(0)
-    text = "\n".join(
-        ",".join("" if np.isnan(v) else f"{v:g}" for v in row) + f",{c}" for row, c in zip(X, y, strict=True)
-    )
-    (tmp_path / "t.csv").write_text(f"a,b,c,d,y\n{text}\n")
-    ingest([tmp_path / "t.csv"], tmp_path / "s", IngestOptions())
-    store = Store.open(tmp_path / "s")
+    store = table_of(tmp_path, X, y)
     np.testing.assert_array_equal(store.statistics["missing"], np.isnan(X).sum(axis=0))
     np.testing.assert_array_equal(store.read(0, store.n).X, X.astype(np.float32))
     for own in ({}, {"scale": "none"}):  # with a pass over the rows, and without one but for the gaps
-        model = fitted(store, None, **own)
+        told = []
+        model = fitted(store, None, Events(lambda record, told=told: told.append(record.event)), **own)
+        [warned] = [event.message for event in told if isinstance(event, Warned)]
+        assert (
+            "3 columns have missing values, most 'b' in 16.7% of the rows; the mean of a column takes"
+            in warned
+        )
         again = type(model.header).from_state(*model.header.to_state())
         np.testing.assert_array_equal(again.scaling.fill, model.header.scaling.fill)
         np.testing.assert_allclose(again.scaling.fill, np.nanmean(X, axis=0))
