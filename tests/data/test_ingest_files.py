@@ -206,7 +206,7 @@ def test_many_categories_make_a_sparse_store(tmp_path):
         ("a,b,y\n1,2,u\n1,2,\n", "a.csv:3: the label .column 'y'. is missing"),
         ("a,a,y\n1,2,0\n", "two columns named 'a'"),
         ("a,b,y\n", "no samples"),
-        ("", "Empty CSV file"),
+        ("", "is empty; expected names"),
         ("y\n1\n", "no feature columns"),
     ],
 )
@@ -280,8 +280,8 @@ def test_parquet(tmp_path):
     store = load(tmp_path / "a.parquet")
     np.testing.assert_array_equal(whole(store), [[1, 1, 1, 0], [2, 0, 0, 1], [3, 1, 0, 0]])
     np.testing.assert_array_equal(store.y, [0.5, 1, 2])
-    pa.parquet.write_table(pa.table({"d": pa.array([0], pa.date32()), "y": [1]}), tmp_path / "d.parquet")
-    with pytest.raises(DataError, match="column 'd' holds date32"):
+    pa.parquet.write_table(pa.table({"d": [[0]], "y": [1]}), tmp_path / "d.parquet")
+    with pytest.raises(DataError, match="column 'd' holds list"):
         load(tmp_path / "d.parquet")
     put(tmp_path / "cut.parquet", (tmp_path / "a.parquet").read_bytes()[:-20])
     with pytest.raises(DataError, match="cut.parquet is not a whole parquet file"):

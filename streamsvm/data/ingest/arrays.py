@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ class ArrayReader:
     """
 
     dense_below = 0.0
-    unused: AbstractSet[str] = frozenset()
 
     def __init__(
         self, options: IngestOptions, like: Layout | None, format_: str, open_stream: OpenStream = Stream
@@ -123,6 +121,9 @@ class ArrayReader:
 
     def encode(self, rows: Rows) -> Rows:
         return rows
+
+    def remarks(self) -> list[str]:
+        return []
 
     def attrs(self) -> dict[str, Any]:
         return {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -38,7 +37,6 @@ class Reader(Protocol):
 
     dense_below: float  # fraction of non-zeros under which a CSR store is made, unless told otherwise
     dtype: np.dtype  # of features in the store
-    unused: AbstractSet[str]  # columns of tables that rows to be like do not have
 
     def blocks(self, path: str) -> Iterator[Block]:
         """The samples of a source, in blocks of bounded memory. Raises DataError naming file and row."""
@@ -57,6 +55,9 @@ class Reader(Protocol):
 
     def encode(self, rows: Rows) -> Rows:
         """The rows of the store for rows of a block."""
+
+    def remarks(self) -> list[str]:
+        """What a person should know of what was read."""
 
     def attrs(self) -> dict[str, Any]:
         """What the store keeps so that later data can be read the same way."""

@@ -20,7 +20,6 @@ from streamsvm.data.ingest.spool import Shuffler, Spool
 from streamsvm.data.ingest.streams import TABLES, Stream, detect_format, source_bytes
 from streamsvm.data.layout import Layout
 from streamsvm.data.moments import merge, moments_of
-from streamsvm.data.names import listed
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
@@ -69,10 +68,8 @@ def ingest(
         writers = _writers(os.fspath(store_url), options, n, layout, kept, stack)
         _fill(reader, blocks, writers, layout)
         reader.finish()
-    if reader.unused:
-        events(
-            Warned(f"{paths[0]}: left out {listed(sorted(reader.unused))}: not among the columns to be like")
-        )
+    for remark in reader.remarks():
+        events(Warned(f"{paths[0]}: {remark}"))
     summary = {"store": os.fspath(store_url), "rows": writers[0][0].n, "features": layout["d"]}
     if options.test_store is not None:
         summary |= {"test_store": options.test_store, "test_rows": writers[1][0].n}

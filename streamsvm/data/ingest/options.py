@@ -53,6 +53,9 @@ class IngestOptions(Options):
             " one, or with like the label's there"
         ),
     ] = None
+    delimiter: Annotated[
+        str | None, Field(description="What stands between columns; else what the first line has most of")
+    ] = None
     header: Annotated[bool, Field(description="Whether a CSV or TSV table begins with names")] = True
     labels: Annotated[
         Place, Field(description="File with a label for each row (idx, npy or text), for npy, npz and idx")

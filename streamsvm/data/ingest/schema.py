@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,19 +14,57 @@ from streamsvm.data.names import listed
 from streamsvm.errors import DataError
 
 MAX_CATEGORIES = 10_000
+FEW, MANY = 5, 20  # different texts that tell of numbers, and of names
+MOSTLY = 0.8
+_NUMBER = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?|[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+
+KINDS = ("number", "bool", "time", "text")
 
 
 @dataclass
 class Feature:
-    """A column of the table: a number, or text with its categories in order of appearance."""
+    """A column of the table: a number, true or false, a time in days since 1970, or text with its categories in order
+    of appearance."""
 
     name: str
-    categories: dict[str, int] | None = None
+    kind: str = "number"
+    categories: dict[str, int] = field(default_factory=dict)
 
     @property
     def width(self) -> int:
         """How many columns of the store it becomes."""
-        return 1 if self.categories is None else len(self.categories)
+        return len(self.categories) if self.kind == "text" else 1
+
+    def remark(self, n: int) -> str | None:
+        """What its texts, of n rows, look like where they are hardly categories."""
+        count = len(self.categories)
+        numbers = [text for text in self.categories if _NUMBER.fullmatch(text)]
+        if count >= FEW and len(numbers) >= MOSTLY * count:
+            other = next((text for text in self.categories if not _NUMBER.fullmatch(text)), None)
+            reason = f"text such as {other[:40]!r}" if other else f"marks in thousands, as {numbers[0]!r}"
+            return (
+                f"column {self.name!r} has numbers, but for {reason}: each of {count:,} texts became a column of 0 and "
+                "1; correct the file, or leave the value out where it is missing"
+            )
+        if count >= MANY and count > n / 2:
+            return (
+                f"column {self.name!r} has {count:,} different texts in {n:,} rows, as names do: each became a column "
+                f"of 0 and 1; leave it out with --ignore {self.name}"
+            )
+        return None
+
+    def to_attrs(self) -> dict[str, Any]:
+        own: dict[str, Any] = (
+            {"categories": [*self.categories]} if self.kind == "text" else {"kind": self.kind}
+        )
+        return {"name": self.name} | ({} if self.kind == "number" else own)
+
+    @classmethod
+    def from_attrs(cls, attrs: Mapping[str, Any]) -> Feature:
+        if "categories" in attrs:
+            return cls(attrs["name"], "text", {text: i for i, text in enumerate(attrs["categories"])})
+        return cls(attrs["name"], attrs.get("kind", "number"))
 
 
 @dataclass
@@ -46,12 +85,11 @@ class Schema:
 
     @property
     def has_text(self) -> bool:
-        return any(f.categories is not None for f in self.features)
+        return any(f.kind == "text" for f in self.features)
 
     def codes(self, feature: Feature, texts: list[str], where: str) -> np.ndarray:
         """The category number of each text, -1 for an empty or (when frozen) unseen one. Raises DataError."""
         known = feature.categories
-        assert known is not None
         if not self.frozen:
             for text in texts:
                 if text:
@@ -70,19 +108,19 @@ class Schema:
         out = np.zeros((len(raw), int(self.offsets[-1])), raw.dtype)
         for j, feature in enumerate(self.features):
             at = int(self.offsets[j])
-            if feature.categories is None:
+            if feature.kind != "text":
                 out[:, at] = raw[:, j]
             else:
                 rows = np.flatnonzero(raw[:, j] >= 0)
                 out[rows, at + raw[rows, j].astype(np.int64)] = 1
         return out
 
+    def remarks(self, n: int) -> list[str]:
+        """What texts of n rows look like that are no categories."""
+        return [remark for f in self.features if (remark := f.remark(n))]
+
     def to_attrs(self) -> dict[str, Any]:
-        columns: list[dict[str, Any]] = [{"name": f.name} for f in self.features]
-        for column, feature in zip(columns, self.features, strict=True):
-            if feature.categories is not None:
-                column["categories"] = [*feature.categories]
-        return {"columns": columns, "label": self.label}
+        return {"columns": [feature.to_attrs() for feature in self.features], "label": self.label}
 
     @classmethod
     def from_attrs(cls, attrs: Mapping[str, Any]) -> Schema:
@@ -91,20 +129,16 @@ class Schema:
             raise DataError(
                 "the store to be like was not made from a table, so it has no columns to take over"
             )
-        features = [
-            Feature(c["name"], {t: i for i, t in enumerate(c["categories"])} if "categories" in c else None)
-            for c in attrs["columns"]
-        ]
-        return cls(features, attrs.get("label"), frozen=True)
+        return cls([Feature.from_attrs(c) for c in attrs["columns"]], attrs.get("label"), frozen=True)
 
 
 def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Schema:
-    """The schema for columns of these names and kinds (`number` or `text`). Raises DataError."""
+    """The schema for columns of these names and kinds. Raises DataError."""
     label = find_label(path, [*kinds], options.label or "last")
     left = {name: kind for name, kind in kinds.items() if name not in (label, options.qid)}
     if not left:
         raise DataError(f"{path} has no feature columns besides {label!r}; expected at least one")
-    return Schema([Feature(name, {} if kind == "text" else None) for name, kind in left.items()], label)
+    return Schema([Feature(name, kind) for name, kind in left.items()], label)
 
 
 def find_label(path: str, names: list[str], wanted: str) -> str | None:

@@ -84,15 +84,12 @@ class Stream(io.RawIOBase):
             missing -= len(piece)
         return b"".join(pieces)
 
-    def first_line_bytes(self) -> int:
-        """The length of the first line, at most 64 MiB; reads up to its end."""
-        length = 0
-        while length < 64 << 20 and (piece := self.read_exactly(1 << 16)):
-            end = piece.find(b"\n")
-            if end >= 0:
-                return length + end
-            length += len(piece)
-        return length
+    def head(self) -> bytes:
+        """The first MiB, and more where the first line is longer, up to 64 MiB."""
+        head = self.read_exactly(1 << 20)
+        while b"\n" not in head and len(head) < 64 << 20 and (piece := self.read_exactly(1 << 20)):
+            head += piece
+        return head
 
     def close(self) -> None:
         self._raw.close()

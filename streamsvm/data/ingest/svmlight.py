@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 import numba
@@ -43,7 +42,6 @@ class SvmlightReader:
     """Reads svmlight. Indices start at 0 if any index of any source is 0, else at 1."""
 
     dense_below = 0.25
-    unused: AbstractSet[str] = frozenset()
 
     def __init__(self, options: IngestOptions, like: Layout | None, open_stream: OpenStream = Stream) -> None:
         self._options, self._open = options, open_stream
@@ -129,6 +127,9 @@ class SvmlightReader:
         return Rows(
             csr(X.data, X.indices - X.indices.dtype.type(self._first_index()), X.indptr, self.width())
         )
+
+    def remarks(self) -> list[str]:
+        return []
 
     def attrs(self) -> dict[str, Any]:
         return {"first_index": self._first_index()}

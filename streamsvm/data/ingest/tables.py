@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
+import pyarrow.compute
 import pyarrow.parquet as pq
 
 from streamsvm.data.ingest.block import Block, OpenStream, cast
+from streamsvm.data.ingest.dialect import decimal_point_of, delimiter_of, has_newlines_inside
 from streamsvm.data.ingest.options import IngestOptions
-from streamsvm.data.ingest.schema import Schema, match, new_schema
+from streamsvm.data.ingest.schema import KINDS, Schema, match, new_schema
 from streamsvm.data.ingest.streams import TABLES, Stream, detect_format, open_raw
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import listed
@@ -24,6 +24,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError
 
 Batches = Iterator[pa.RecordBatch]
+DAY_MS = 86_400_000.0
 
 
 class TableReader:
@@ -45,7 +46,7 @@ class TableReader:
         self._has_gaps = self.dtype != np.uint8  # which has no NaN
         self._schema = None if like is None else Schema.from_attrs(like.attrs)
         self._has_label: bool | None = None
-        self.unused: AbstractSet[str] = set()
+        self._unused: set[str] = set()
         ignored = () if like is None else like.attrs.get("ignored", ())
         self._ignored = {*options.ignore, *ignored}
         self._n, self._nnz = 0, 0
@@ -68,12 +69,25 @@ class TableReader:
         if self._schema is None:
             self._schema = new_schema(path, kinds, self._options)
         self._label = self._match(path, self._schema, kinds)
-        forced = {f.name: "number" if f.categories is None else "text" for f in self._schema.features}
-        wanted = [*forced, *filter(None, (self._label, self._options.qid))]
-        for name in wanted:
-            if kinds[name] not in ("number", "text"):
-                raise DataError(f"{path}: column {name!r} holds {kinds[name]}; expected numbers or text")
-        return table.batches({name: {**kinds, **forced}[name] for name in wanted}, self._number_type())
+        return table.batches(self._types(path, self._schema, kinds))
+
+    def _types(self, path: str, schema: Schema, kinds: dict[str, str]) -> dict[str, pa.DataType]:
+        """What the columns that are wanted are read as. Raises DataError for one that holds something else."""
+        number = pa.float32() if self.dtype == np.float32 else pa.float64()
+        own = {"number": number, "bool": pa.bool_(), "time": pa.timestamp("ms"), "text": pa.string()}
+        alike = ("number", "bool")
+        types = {}
+        for f in schema.features:
+            kind = kinds[f.name] if f.kind in alike and kinds[f.name] in alike else f.kind
+            types[f.name] = own.get(kind)
+        for name in filter(None, (self._label, self._options.qid)):
+            types[name] = pa.float64() if kinds[name] == "number" else pa.string()
+        for name, found in types.items():
+            if found is None:
+                raise DataError(
+                    f"{path}: column {name!r} holds {kinds[name]}; expected numbers, times or text"
+                )
+        return types
 
     def _left_out(self, path: str, table: _Csv | _Parquet) -> set[str]:
         """Row numbers, and columns that are to be left out, all of which have to be there. Raises DataError."""
@@ -95,23 +109,23 @@ class TableReader:
             raise DataError(
                 f"{path} has an unexpected column {min(extra)!r}; all sources need the same columns"
             )
-        self.unused = self.unused | (extra - {schema.label})
+        self._unused |= extra - {schema.label}
         return label
-
-    def _number_type(self) -> pa.DataType:
-        return pa.float32() if self.dtype == np.float32 else pa.float64()
 
     def _block(self, batch: pa.RecordBatch, path: str, line: int) -> Block:
         schema = self._schema
         assert schema is not None
-        raw = np.empty((batch.num_rows, len(schema.features)), self._number_type().to_pandas_dtype())
+        raw = np.empty(
+            (batch.num_rows, len(schema.features)), np.float32 if self.dtype == np.float32 else np.float64
+        )
         for j, feature in enumerate(schema.features):
             column = batch.column(feature.name)
-            if feature.categories is None:
-                raw[:, j] = _numbers(column, path, feature.name, line, gaps=self._has_gaps)
-            else:
+            if feature.kind == "text":
                 texts, ids = _texts(column)
                 raw[:, j] = schema.codes(feature, texts, path)[ids]
+            else:
+                values = _days(column) if feature.kind == "time" else column
+                raw[:, j] = _numbers(values, path, feature.name, line, gaps=self._has_gaps)
         self._count(raw, schema)
         X = raw if schema.has_text else cast(raw, self.dtype, path, line - 1, gaps=self._has_gaps)
         qid = None
@@ -121,7 +135,7 @@ class TableReader:
 
     def _count(self, raw: np.ndarray, schema: Schema) -> None:
         for j, feature in enumerate(schema.features):
-            text = feature.categories is not None
+            text = feature.kind == "text"
             self._nnz += int(np.count_nonzero(raw[:, j] >= 0 if text else raw[:, j]))
         self._n += len(raw)
 
@@ -129,7 +143,7 @@ class TableReader:
         if self._label is None:
             return None
         column = batch.column(self._label)
-        if not _is_text(column.type):
+        if not (_is_text(column.type) or pa.types.is_boolean(column.type)):
             return _numbers(column, path, self._label, line).astype(np.float64)
         texts, ids = _texts(column)
         values = np.array(texts, dtype=str)[ids]
@@ -156,6 +170,13 @@ class TableReader:
         assert self._schema is not None
         return Rows(cast(self._schema.encode(rows.dense()), self.dtype, "table", 0, gaps=self._has_gaps))
 
+    def remarks(self) -> list[str]:
+        found = []
+        if self._unused:
+            found.append(f"left out {listed(sorted(self._unused))}: not among the columns to be like")
+        assert self._schema is not None
+        return found if self._schema.frozen else found + self._schema.remarks(self._n)
+
     def attrs(self) -> dict[str, Any]:
         assert self._schema is not None
         has_names = self._options.header or self._format == "parquet"  # else Arrow's own, by position
@@ -173,38 +194,49 @@ def table_of(
 
 
 class _Csv:
-    """A CSV or TSV file, plain or packed. The kinds of its columns are told from its first MiB."""
+    """A CSV or TSV file, plain or packed. The kinds of its columns, and its dialect, are told from its first MiB."""
 
     def __init__(self, path: str, options: IngestOptions, delimiter: str, open_stream: OpenStream) -> None:
         self._path, self._options, self._open = path, options, open_stream
         self._streams: list[Stream] = []
-        self._parse = pa.csv.ParseOptions(delimiter=delimiter)
         with open_stream(path) as stream:
-            row_bytes = stream.first_line_bytes()
-        self._block_bytes = max(options.block_bytes, 8 * row_bytes)  # Arrow needs whole rows in two blocks
-        self._schema = self._reader(max(1 << 20, 8 * row_bytes), None).schema
+            head = stream.head()
+        if not head.strip():
+            raise DataError(
+                f"{path} is empty; expected {'names of columns, and ' if options.header else ''}rows"
+            )
+        line = head.partition(b"\n")[0]
+        own = options.delimiter or delimiter_of(path, line, delimiter)
+        self._parse = pa.csv.ParseOptions(delimiter=own, newlines_in_values=has_newlines_inside(head))
+        self._block_bytes = max(options.block_bytes, 8 * len(line))  # Arrow needs whole rows in two blocks
+        points = (".",) if own == "," else (".", ",")
+        first = max(1 << 20, 8 * len(line))
+        schemas = {point: self._reader(first, None, point).schema for point in points}
+        self._point = decimal_point_of(schemas)
+        self._schema = schemas[self._point]
         _require_different(path, self._schema.names)
 
-    def _reader(self, block_bytes: int, types: dict[str, pa.DataType] | None) -> Any:
+    def _reader(self, block_bytes: int, types: dict[str, pa.DataType] | None, decimal_point: str) -> Any:
         header = self._options.header
         read = pa.csv.ReadOptions(
             use_threads=False, block_size=block_bytes, autogenerate_column_names=not header
         )
+        columns = None if types is None else [*types]
         convert = pa.csv.ConvertOptions(
-            column_types=types, include_columns=None if types is None else [*types]
+            column_types=types, include_columns=columns, decimal_point=decimal_point
         )
         self._streams.append(self._open(self._path))
         return pa.csv.open_csv(self._streams[-1], read, self._parse, convert)
 
     def kinds(self) -> dict[str, str]:
-        return {f.name: "text" if _is_text(f.type) else "number" for f in self._schema}
+        kinds = {f.name: _kind(f.type) for f in self._schema}
+        return {name: kind if kind in KINDS else "text" for name, kind in kinds.items()}
 
     def row_numbers(self) -> set[str]:
         return {""} if self._options.header and self._schema.names[0] == "" else set()
 
-    def batches(self, kinds: dict[str, str], number: pa.DataType) -> Batches:
-        types = {name: number if kind == "number" else pa.string() for name, kind in kinds.items()}
-        yield from self._reader(self._block_bytes, types)
+    def batches(self, types: dict[str, pa.DataType]) -> Batches:
+        yield from self._reader(self._block_bytes, types, self._point)
 
     def close(self) -> None:
         for stream in self._streams:
@@ -223,16 +255,16 @@ class _Parquet:
 
     def kinds(self) -> dict[str, str]:
         _require_different(self._path, self._file.schema_arrow.names)
-        return {f.name: _parquet_kind(f.type) for f in self._file.schema_arrow}
+        return {f.name: _kind(f.type) for f in self._file.schema_arrow}
 
     def row_numbers(self) -> set[str]:
         index = (self._file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
         return {name for name in index if isinstance(name, str)}
 
-    def batches(self, kinds: dict[str, str], number: pa.DataType) -> Batches:
-        rows = max(1, self._options.block_bytes // (8 * max(1, len(kinds))))
+    def batches(self, types: dict[str, pa.DataType]) -> Batches:
+        rows = max(1, self._options.block_bytes // (8 * max(1, len(types))))
         try:
-            yield from self._file.iter_batches(batch_size=rows, columns=[*kinds], use_threads=False)
+            yield from self._file.iter_batches(batch_size=rows, columns=[*types], use_threads=False)
         except OSError as error:
             raise DataError(f"{self._path} is damaged: {_one_line(error)}") from error
 
@@ -246,12 +278,17 @@ def _require_different(path: str, names: list[str]) -> None:
         raise DataError(f"{path} has two columns named {twice[0]!r}; expected different names")
 
 
-def _parquet_kind(t: pa.DataType) -> str:
-    """`number`, `text`, or the name of what else it is."""
-    value = t.value_type if pa.types.is_dictionary(t) else t
-    if pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value):
+def _kind(t: pa.DataType) -> str:
+    """`number`, `bool`, `time`, `text`, or the name of what else it is."""
+    is_a = pa.types
+    value = t.value_type if is_a.is_dictionary(t) else t
+    if is_a.is_string(value) or is_a.is_large_string(value) or is_a.is_string_view(value):
         return "text"
-    return "number" if _is_number(t) else str(t)
+    if is_a.is_timestamp(t) or is_a.is_date(t):
+        return "time"
+    if is_a.is_boolean(t):
+        return "bool"
+    return "number" if _is_number(t) or is_a.is_null(t) else str(t)
 
 
 class KeptColumns:
@@ -268,7 +305,7 @@ class KeptColumns:
             table.close()
             raise DataError(f"{path} has no column {missing[0]!r} to keep; it has {listed([*table.kinds()])}")
         self._names, self._table = names, table
-        self._batches = table.batches(dict.fromkeys(names, "text"), pa.string())
+        self._batches = table.batches(dict.fromkeys(names, pa.string()))
         self._rest: pa.RecordBatch | None = None
 
     def take(self, rows: int) -> dict[str, np.ndarray]:
@@ -308,6 +345,8 @@ def _numbers(column: pa.Array, path: str, name: str, line: int, *, gaps: bool = 
     if column.null_count and not gaps:
         at = column.is_null().to_pylist().index(True)
         raise DataError(f"{path}:{line + at}: column {name!r} is missing; fill in a number or remove the row")
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
     if column.type not in (pa.float32(), pa.float64()):
         column = column.cast(pa.float64(), safe=False)
     values = _buffer(column, np.float32 if column.type == pa.float32() else np.float64)
@@ -319,6 +358,12 @@ def _numbers(column: pa.Array, path: str, name: str, line: int, *, gaps: bool = 
             f"{path}:{line + bad[0]}: column {name!r} is {values[bad[0]]}; expected a finite number"
         )
     return values
+
+
+def _days(column: pa.Array) -> pa.Array:
+    """Times as days since 1970."""
+    since = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+    return pa.compute.divide(since.cast(pa.float64()), DAY_MS)
 
 
 def _texts(column: pa.Array) -> tuple[list[str], np.ndarray]:
@@ -352,6 +397,8 @@ def _one_line(error: Exception) -> str:
 def _arrow_message(path: str, error: Exception) -> str:
     """Arrow's complaint, with its `Row #n` as the line it means."""
     text = _one_line(error)
+    if "invalid UTF8" in text:
+        text += "; expected UTF-8, `iconv -f LATIN1 -t UTF-8` may make it that"
     row = re.search(r"Row #(\d+): ", text)
     where = f"{path}:{row[1]}" if row else path
     return f"{where}: {text.replace(row[0], '') if row else text}"

@@ -1,0 +1,171 @@
+"""What becomes of tables as people have them: the right rows, or one line that says what is wrong."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streamsvm.cli.app import app, exit_status
+from streamsvm.data.ingest.files import ingest
+from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.data.store import Store
+from streamsvm.errors import DataError
+from streamsvm.events import Events
+
+ROWS = [("red", 0.5, "no"), ("blue", -1.25, "yes")] * 20
+PLAIN = "colour,size,y\n" + "".join(f"{c},{s},{y}\n" for c, s, y in ROWS)
+SEMICOLONS = PLAIN.replace(",", ";")
+GOOD = {
+    "as it should be": PLAIN,
+    "byte order mark": "\ufeff" + PLAIN,
+    "lines of Windows": PLAIN.replace("\n", "\r\n"),
+    "no end of line": PLAIN[:-1],
+    "semicolons": SEMICOLONS,
+    "decimal commas": SEMICOLONS.replace(".", ","),
+    "tabs": PLAIN.replace(",", "\t"),
+    "bars": PLAIN.replace(",", "|"),
+    "numbers as text": PLAIN.replace("0.5", '"0.5"').replace("-1.25", '"-1.25"'),
+    "numbers with spaces": PLAIN.replace("0.5", " 0.5"),
+    "numbers with powers": PLAIN.replace("0.5", "5e-1"),
+    "empty lines": PLAIN.replace("no\n", "no\n\n"),
+    "packed": gzip.compress(PLAIN.encode()),
+}
+BAD = {
+    "nothing": ("", "is empty; expected names of columns, and rows"),
+    "blank": ("\n\n", "is empty; expected names of columns, and rows"),
+    "names alone": ("colour,size,y\n", "has no samples; expected at least one"),
+    "names twice": ("a,a,y\n1,2,0\n", "has two columns named 'a'; expected different names"),
+    "one column": ("y\n1\n2\n", "has no feature columns besides 'y'; expected at least one"),
+    "infinity": (PLAIN + "red,inf,no\n", ":42: column 'size' is inf; expected a finite number"),
+    "too large": (PLAIN + "red,1e400,no\n", ":42: column 'size' is inf; expected a finite number"),
+    "too short": (PLAIN + "red,1\n", ":42: CSV parse error: Expected 3 columns, got 2: red,1"),
+    "too long": (PLAIN + "red,1,no,7\n", ":42: CSV parse error: Expected 3 columns, got 4: red,1,no,7"),
+    "no label": (PLAIN + "red,1,\n", ":42: the label (column 'y') is missing"),
+    "cut off": (gzip.compress(PLAIN.encode())[:-9], "is damaged or cut off: Compressed file ended before"),
+    "UTF-16": (
+        PLAIN.encode("utf-16"),
+        "found UTF-16, expected UTF-8; `iconv -f UTF-16 -t UTF-8` makes it that",
+    ),
+    "Latin-1": (
+        PLAIN.replace("red", "café").encode("latin-1"),
+        "`iconv -f LATIN1 -t UTF-8` may make it that",
+    ),
+    "Latin-1 in names": (
+        PLAIN.replace("colour", "café").encode("latin-1"),
+        ":1: found the byte b'\\xe9', which is",
+    ),
+}
+
+
+def put(folder, content):
+    path = folder / ("a.csv.gz" if content[:2] == b"\x1f\x8b" else "a.csv")
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def load(folder, content, events=None, **options):
+    path = content if hasattr(content, "exists") else put(folder, content)
+    ingest([path], folder / "s", IngestOptions(force=True, **options), events or Events())
+    return Store.open(folder / "s")
+
+
+def whole(store):
+    return store.read(0, store.n).dense()
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_the_same_rows(tmp_path, name):
+    store = load(tmp_path, GOOD[name])
+    assert store.feature_names == ("colour=red", "colour=blue", "size")
+    np.testing.assert_array_equal(whole(store), [[1, 0, 0.5], [0, 1, -1.25]] * 20)
+    assert store.labels(0, 2).tolist() == ["no", "yes"]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_one_line(tmp_path, name, capsys):
+    content, message = BAD[name]
+    path = put(tmp_path, content)
+    command = ["ingest", str(path), "--store", str(tmp_path / "s")]
+    assert exit_status(lambda: app(command, standalone_mode=False)) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith(f"error: {path}")
+    assert message in error
+    assert "\n" not in error
+    assert not (tmp_path / "s").exists()
+    with pytest.raises(DataError):
+        load(tmp_path, path)
+
+
+def test_lines_inside_values(tmp_path):
+    store = load(tmp_path, 'note,size,y\n"a\nb",1,0\n"c, d",2,1\n')
+    assert store.feature_names == ("note=a\nb", "note=c, d", "size")
+    long = "note,size,y\n" + '"a\nb",1,0\n"c",2,1\n' * 400_000
+    assert load(tmp_path, long, memory_limit=64 << 20).n == 800_000  # a value across two blocks
+
+
+def test_true_and_false_are_1_and_0_and_may_be_missing(tmp_path):
+    store = load(tmp_path, "flag,size,y\ntrue,1,0\nFALSE,2,1\n,3,1\n")
+    assert store.attrs["columns"][0] == {"name": "flag", "kind": "bool"}
+    np.testing.assert_array_equal(whole(store), [[1, 1], [0, 2], [np.nan, 3]])
+    (tmp_path / "b.csv").write_text("size,flag\n1,1\n2,0\n")
+    ingest([tmp_path / "b.csv"], tmp_path / "b", IngestOptions(like=str(tmp_path / "s")))
+    np.testing.assert_array_equal(whole(Store.open(tmp_path / "b")), [[1, 1], [0, 2]])
+
+
+def test_labels_that_are_true_or_false_are_text(tmp_path):
+    assert load(tmp_path, "a,y\n1,true\n2,false\n").classes.values.tolist() == ["false", "true"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_times_are_days_since_1970(tmp_path, suffix):
+    path = tmp_path / f"a.{suffix}"
+    times = np.array(["1970-01-02T12:00", "1969-12-31", "NaT"], "datetime64[s]")
+    if suffix == "csv":
+        path.write_text("when,y\n1970-01-02 12:00:00,0\n1969-12-31 00:00:00,1\n,1\n")
+    else:
+        pq.write_table(pa.table({"when": times, "y": [0, 1, 1]}), path)
+    store = load(tmp_path, path)
+    assert store.attrs["columns"] == [{"name": "when", "kind": "time"}]
+    np.testing.assert_array_equal(whole(store), [[1.5], [-1], [np.nan]])
+    np.testing.assert_array_equal(
+        load(tmp_path, "day,y\n1970-01-03,0\n1970-02-01,1\n").read(0, 2).X, [[2], [31]]
+    )
+
+
+def test_labels_and_queries_keep_all_digits(tmp_path):
+    store = load(tmp_path, "a,q,y\n1,16777217,0.1\n2,16777219,0.7\n", qid="q")
+    assert store.qid.tolist() == [16777217, 16777219]
+    assert store.labels(0, 2).tolist() == [0.1, 0.7]
+
+
+def test_a_delimiter_that_the_first_line_does_not_tell(tmp_path):
+    store = load(tmp_path, "a,b;c,d;y\n1;2;0\n", delimiter=";")
+    assert store.feature_names == ("a,b", "c,d")
+
+
+@pytest.mark.parametrize(
+    ("text", "remark"),
+    [
+        (
+            "id,a,y\n" + "".join(f"r{i},{i},0\n" for i in range(50)),
+            "column 'id' has 50 different texts in 50 rows, as names do: each became a column of 0 and 1; leave it out "
+            "with --ignore id",
+        ),
+        (
+            "a,b,y\n" + "".join(f'{i},"1,{100 + i}",0\n' for i in range(50)),
+            "column 'b' has numbers, but for marks in thousands, as '1,100'",
+        ),
+        (
+            "a,b,y\n0,n.a.,0\n" + "".join(f"{i},{i},0\n" for i in range(50)),
+            "column 'b' has numbers, but for text such as 'n.a.'",
+        ),
+    ],
+)
+def test_texts_that_are_hardly_categories_are_told(tmp_path, text, remark):
+    told = []
+    load(tmp_path, text, Events(lambda record: told.append(getattr(record.event, "message", ""))))
+    assert remark in "".join(told)
