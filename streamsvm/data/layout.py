@@ -10,6 +10,7 @@ import numpy as np
 
 from streamsvm.parallel.sizes import Weighed
 
+GAPS = "has_gaps"  # attribute of a store in memory
 KEPT = ("columns", "label", "ignored", "header", "first_index", "format")  # of a store's attributes
 
 

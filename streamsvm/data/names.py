@@ -15,7 +15,7 @@ import numpy as np
 import zarr
 
 from streamsvm.data.layout import Layout
-from streamsvm.errors import DataError, ModelError
+from streamsvm.errors import ModelError
 from streamsvm.storage.checked_array import CheckedArray
 
 if TYPE_CHECKING:
@@ -80,26 +80,9 @@ def _all_text(names: Iterable[Any]) -> Names | None:
     return tuple(map(str, names)) if names and all(isinstance(name, str) for name in names) else None
 
 
-def numbers_of(X: Any) -> Any:
-    """A data frame as (n, d) numbers, anything else as it is. Raises DataError naming a column that holds others."""
-    names = names_of(X)
-    if names is None or hasattr(X, "__dask_graph__"):
-        return X
-    values = np.asarray(X)
-    if values.dtype.kind in "biuf":
-        return values
-    return np.column_stack([_numbers(name, column) for name, column in zip(names, values.T, strict=True)])
-
-
-def _numbers(name: str, values: np.ndarray) -> np.ndarray:
-    try:
-        return values.astype(np.float64)
-    except (TypeError, ValueError):
-        found = next(value for value in values.tolist() if not isinstance(value, int | float))
-        raise DataError(
-            f"column {name!r}: found {str(found)[:40]!r}, expected numbers; encode text and dates first, as "
-            "pandas.get_dummies and scikit-learn's OneHotEncoder do, or `streamsvm ingest` of a file"
-        ) from None
+def is_frame(X: Any) -> bool:
+    """Whether it is a data frame in memory whose columns have names."""
+    return not hasattr(X, "__dask_graph__") and names_of(X) is not None
 
 
 class Named(ABC):

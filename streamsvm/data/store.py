@@ -23,8 +23,8 @@ from streamsvm.data.beside import (
 from streamsvm.data.chosen import Chosen
 from streamsvm.data.kept import Kept
 from streamsvm.data.labels import Classes, alike, counted
-from streamsvm.data.layout import Layout
-from streamsvm.data.names import Names, names_in_attrs, names_of, names_of_others, numbers_of
+from streamsvm.data.layout import GAPS, Layout
+from streamsvm.data.names import Names, is_frame, names_in_attrs, names_of, names_of_others
 from streamsvm.data.opening import open_group, open_source
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.sources import (
@@ -117,22 +117,29 @@ class Store(Weighed):
         sample_weight: Any = None,
         qid: Any = None,
         feature_names: Names | None = None,
+        like: Layout | None = None,
     ) -> Store:
         """A store over numpy arrays, scipy CSR, dask arrays, or frames of pandas, dask and Arrow.
 
-        X (n, d); y, sample_weight, qid (n,) or None; feature_names (d,), else those of a data frame.
+        X (n, d); y, sample_weight, qid (n,) or None; feature_names (d,). Data frames in memory become what `ingest`
+        makes of tables: text a column for each value, times days; like: with the columns of others.
         """
         given = {"y": y, "sample_weight": sample_weight, "qid": qid}
         given = {k: computed(v) if is_dask_frame(v) else v for k, v in given.items()}
         columns = {k: v if hasattr(v, "ndim") else np.asarray(v) for k, v in given.items() if v is not None}
+        if is_frame(X):
+            from streamsvm.data.frames import encoded  # Arrow
+
+            rows, attrs = encoded(X, like)
+            return cls(source_of(rows.X), columns, attrs=attrs, feature_names=names_in_attrs(attrs))
         names = names_of(X) if feature_names is None else feature_names
-        return cls(source_of(numbers_of(X)), columns, feature_names=names)
+        return cls(source_of(X), columns, feature_names=names)
 
     def __reduce__(self) -> Any:
         if self.url is not None:
             path = local_path(self.url)  # absolute: whoever opens it may be in another folder
             return _reopen, (self.url if path is None else str(path.absolute()), self._names)
-        return _rebuild, (self._source, self._columns, self._feature_names)
+        return _rebuild, (self._source, self._columns, self.attrs, self._feature_names)
 
     def __repr__(self) -> str:
         layout = "CSR" if self.is_sparse else "dense"
@@ -345,7 +352,7 @@ class Store(Weighed):
         """Whether the ingest has found missing values, in these rows or in those that they were chosen from."""
         if isinstance(self._source, Chosen):
             return self._source.has_gaps
-        return self.statistics is not None and "missing" in self.statistics
+        return bool(self.attrs.get(GAPS)) or (self.statistics is not None and "missing" in self.statistics)
 
     @cached_property
     def feature_names(self) -> Names | None:
@@ -370,14 +377,8 @@ class Store(Weighed):
     @cached_property
     def _fingerprint(self) -> str:
         state = hashlib.blake2b(digest_size=16)
-        facts = [
-            self.n,
-            self.d,
-            str(self.dtype),
-            self.is_sparse,
-            self.attrs.get("content"),
-            self.attrs.get("columns"),
-        ]
+        facts = [self.n, self.d, str(self.dtype), self.is_sparse]
+        facts += map(self.attrs.get, ("content", "columns"))
         state.update(json.dumps(facts, sort_keys=True, default=str).encode())
         first = self.read(0, min(self.n, 64)).X
         state.update(np.ascontiguousarray(first.data).tobytes() if self.is_sparse else first.tobytes())
@@ -391,5 +392,5 @@ def _reopen(url: str, names: dict[str, str]) -> Store:
     return Store.open(url, **names)
 
 
-def _rebuild(source: Source, columns: dict[str, Any], feature_names: Names | None) -> Store:
-    return Store(source, columns, feature_names=feature_names)
+def _rebuild(source: Source, columns: dict[str, Any], attrs: dict[str, Any], names: Names | None) -> Store:
+    return Store(source, columns, attrs=attrs, feature_names=names)

@@ -16,11 +16,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, check_X_y, column_or_1d, validate_data
 
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.labels import label_texts
-from streamsvm.data.names import Names, names_of, numbers_of
+from streamsvm.data.names import Names, is_frame, names_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed, frame_array, is_dask, is_dask_frame
 from streamsvm.data.store import Store
@@ -182,7 +182,8 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         if isinstance(X, Store):
             self._check_columns(X.d, X.feature_names, reset=reset)
             return X
-        return Store.from_arrays(self._checked(X, "no_validation", reset=reset)[0])
+        like = None if reset else self.model_.layout
+        return Store.from_arrays(self._checked(X, "no_validation", reset=reset)[0], like=like)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         """X and y by scikit-learn's rules; a dask array only by its columns: its rows are checked as they are read."""
@@ -192,18 +193,26 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         if is_dask(X):
             self._check_columns(X.shape[1], names, y, reset=reset)
             return X, y if isinstance(y, str) else column_or_1d(_computed(y), warn=True)
+        if is_frame(X):
+            self._check_columns(X.shape[1], names, y, reset=reset)
+            return X, y if isinstance(y, str) else check_X_y(np.zeros((len(X), 1)), _computed(y), dtype=None)[
+                1
+            ]
+        if not reset and self._has_text:
+            raise ValueError("it was fitted on a data frame with columns of text; give it a data frame")
         dtypes = [np.float64, np.float32, np.uint8]
-        try:
-            checked = validate_data(self, X, _computed(y), reset=reset, accept_sparse="csr", dtype=dtypes)
-        except (TypeError, ValueError):
-            numbers_of(X)  # where it is a column of text, its name is told
-            raise
+        checked = validate_data(self, X, _computed(y), reset=reset, accept_sparse="csr", dtype=dtypes)
         return checked if isinstance(checked, tuple) else (checked, y)
 
     def _check_columns(self, d: int, names: Names | None, y: Any = "no_validation", *, reset: bool) -> None:
         """Notes or compares the number of features and their names by scikit-learn's rules, without the data."""
         X = np.broadcast_to(0.0, (1, d)) if names is None else _table(names)
         validate_data(self, X, y, reset=reset, skip_check_array=True)
+
+    @property
+    def _has_text(self) -> bool:
+        """Whether rows have more columns than the data frame that they came from."""
+        return self.model_.layout is not None and self.model_.d != self.n_features_in_
 
     def _names(self) -> Names | None:
         """Of the columns that it was fitted on, where they had any."""

@@ -209,7 +209,8 @@ class BudgetedSVC(StoreClassifier):
         known = np.unique(classes) if first else self.classes_
         if not first and classes is not None and not np.array_equal(np.unique(classes), known):
             raise ValueError(f"classes is {np.unique(classes)}, in the first call it was {known}")
-        store = Store.from_arrays(X, y, sample_weight=sample_weight, feature_names=self._names())
+        facts = {"sample_weight": sample_weight, "feature_names": self._names()}
+        store = Store.from_arrays(X, y, like=None if first else self.model_.layout, **facts)
         codes, class_weight = self._codes(y, known), self._batch_weight(known)
         config = self._config().model_copy(update={"class_weight": class_weight})
         if first:

@@ -56,9 +56,8 @@ def importances(model: Model, X: Any = None) -> Importances:
 
 def _measured(model: Model, X: Any) -> tuple[np.ndarray, str]:
     if X is not None:
-        rows = (
-            X if isinstance(X, Rows) else sampled(model, X if isinstance(X, Store) else Store.from_arrays(X))
-        )
+        store = X if isinstance(X, Store | Rows) else Store.from_arrays(X, like=model.layout)
+        rows = store if isinstance(store, Rows) else sampled(model, store)
         return by_gradients(model, rows), f"{len(rows):,} rows"
     metric = model.header.scaling.metric
     if metric is not None:

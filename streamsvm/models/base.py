@@ -206,7 +206,7 @@ class Model(Named, Weighed, ABC):
     def _rows(self, X: Any) -> Rows:
         if isinstance(X, Rows):
             return X
-        store = X if isinstance(X, Store) else Store.from_arrays(X)
+        store = X if isinstance(X, Store) else Store.from_arrays(X, like=self.layout)
         columns, _ = self.columns_in(store)
         rows = store.read(0, store.n)
         require_finite(store, rows, 0, gaps=self.takes_gaps)

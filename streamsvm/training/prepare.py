@@ -15,7 +15,6 @@ import numpy as np
 
 from streamsvm.config import FitConfig
 from streamsvm.data.finite import require_finite
-from streamsvm.data.gaps import are_filled, filled
 from streamsvm.data.metric import Metric
 from streamsvm.data.moments import Moments, merge, moments_of, variance
 from streamsvm.data.rows import Rows, concat
@@ -35,6 +34,7 @@ from streamsvm.tasks.base import Targets, Task
 from streamsvm.training.advice import advice
 from streamsvm.training.answers import Answers, HeldAnswers, answers_of
 from streamsvm.training.expected import Expected
+from streamsvm.training.gaps import are_filled, filled
 from streamsvm.training.held_out import KeptOut, by_chance, kept_out, rows_of_intervals
 from streamsvm.training.subproblems import Asked
 

@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 import pyarrow.parquet as pq
 
+from streamsvm.data.arrow import as_written, is_text, kind_of, numbers, raw_rows, texts
 from streamsvm.data.ingest.block import Block, OpenStream, cast
 from streamsvm.data.ingest.dialect import decimal_point_of, delimiter_of, has_newlines_inside
 from streamsvm.data.ingest.options import IngestOptions
-from streamsvm.data.ingest.schema import KINDS, Schema, match, new_schema
+from streamsvm.data.ingest.schema import match, new_schema
 from streamsvm.data.ingest.streams import TABLES, Stream, detect_format, open_raw
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import listed
 from streamsvm.data.rows import Rows
+from streamsvm.data.schema import KINDS, Schema
 from streamsvm.errors import ConfigError, DataError
 
 Batches = Iterator[pa.RecordBatch]
-DAY_MS = 86_400_000.0
 
 
 class TableReader:
@@ -115,22 +115,12 @@ class TableReader:
     def _block(self, batch: pa.RecordBatch, path: str, line: int) -> Block:
         schema = self._schema
         assert schema is not None
-        raw = np.empty(
-            (batch.num_rows, len(schema.features)), np.float32 if self.dtype == np.float32 else np.float64
-        )
-        for j, feature in enumerate(schema.features):
-            column = batch.column(feature.name)
-            if feature.kind == "text":
-                texts, ids = _texts(column)
-                raw[:, j] = schema.codes(feature, texts, path)[ids]
-            else:
-                values = _days(column) if feature.kind == "time" else column
-                raw[:, j] = _numbers(values, path, feature.name, line, gaps=self._has_gaps)
+        raw = raw_rows(batch, schema, self.dtype, path, line, gaps=self._has_gaps)
         self._count(raw, schema)
         X = raw if schema.has_text else cast(raw, self.dtype, path, line - 1, gaps=self._has_gaps)
         qid = None
         if self._options.qid is not None:
-            qid = _numbers(batch.column(self._options.qid), path, self._options.qid, line).astype(np.int64)
+            qid = numbers(batch.column(self._options.qid), path, self._options.qid, line).astype(np.int64)
         return Block(Rows(X), self._labels(batch, path, line), qid)
 
     def _count(self, raw: np.ndarray, schema: Schema) -> None:
@@ -143,10 +133,10 @@ class TableReader:
         if self._label is None:
             return None
         column = batch.column(self._label)
-        if not (_is_text(column.type) or pa.types.is_boolean(column.type)):
-            return _numbers(column, path, self._label, line).astype(np.float64)
-        texts, ids = _texts(column)
-        values = np.array(texts, dtype=str)[ids]
+        if not (is_text(column.type) or pa.types.is_boolean(column.type)):
+            return numbers(column, path, self._label, line).astype(np.float64)
+        found, ids = texts(column)
+        values = np.array(found, dtype=str)[ids]
         empty = np.flatnonzero(values == "")
         if len(empty):
             raise DataError(f"{path}:{line + empty[0]}: the label (column {self._label!r}) is missing")
@@ -229,7 +219,7 @@ class _Csv:
         return pa.csv.open_csv(self._streams[-1], read, self._parse, convert)
 
     def kinds(self) -> dict[str, str]:
-        kinds = {f.name: _kind(f.type) for f in self._schema}
+        kinds = {f.name: kind_of(f.type) for f in self._schema}
         return {name: kind if kind in KINDS else "text" for name, kind in kinds.items()}
 
     def row_numbers(self) -> set[str]:
@@ -255,7 +245,7 @@ class _Parquet:
 
     def kinds(self) -> dict[str, str]:
         _require_different(self._path, self._file.schema_arrow.names)
-        return {f.name: _kind(f.type) for f in self._file.schema_arrow}
+        return {f.name: kind_of(f.type) for f in self._file.schema_arrow}
 
     def row_numbers(self) -> set[str]:
         index = (self._file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
@@ -276,19 +266,6 @@ def _require_different(path: str, names: list[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(f"{path} has two columns named {twice[0]!r}; expected different names")
-
-
-def _kind(t: pa.DataType) -> str:
-    """`number`, `bool`, `time`, `text`, or the name of what else it is."""
-    is_a = pa.types
-    value = t.value_type if is_a.is_dictionary(t) else t
-    if is_a.is_string(value) or is_a.is_large_string(value) or is_a.is_string_view(value):
-        return "text"
-    if is_a.is_timestamp(t) or is_a.is_date(t):
-        return "time"
-    if is_a.is_boolean(t):
-        return "bool"
-    return "number" if _is_number(t) or is_a.is_null(t) else str(t)
 
 
 class KeptColumns:
@@ -317,77 +294,10 @@ class KeptColumns:
             self._rest = rest if rest.num_rows else None
             rows -= piece.num_rows
             pieces.append(piece)
-        return {name: np.concatenate([_as_written(p.column(name)) for p in pieces]) for name in self._names}
+        return {name: np.concatenate([as_written(p.column(name)) for p in pieces]) for name in self._names}
 
     def close(self) -> None:
         self._table.close()
-
-
-def _as_written(column: pa.Array) -> np.ndarray:
-    texts = [text or "" for text in column.cast(pa.string()).to_pylist()]
-    return np.array(texts, dtype=object)
-
-
-def _is_text(t: pa.DataType) -> bool:
-    if pa.types.is_dictionary(t):
-        return _is_text(t.value_type)
-    return not (_is_number(t) or pa.types.is_null(t))
-
-
-def _is_number(t: pa.DataType) -> bool:
-    is_a = pa.types
-    return is_a.is_integer(t) or is_a.is_floating(t) or is_a.is_boolean(t) or is_a.is_decimal(t)
-
-
-def _numbers(column: pa.Array, path: str, name: str, line: int, *, gaps: bool = False) -> np.ndarray:
-    """(m,) finite numbers of a column whose first row is on this line; gaps: NaN where one is missing. Raises
-    DataError."""
-    if column.null_count and not gaps:
-        at = column.is_null().to_pylist().index(True)
-        raise DataError(f"{path}:{line + at}: column {name!r} is missing; fill in a number or remove the row")
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    if column.type not in (pa.float32(), pa.float64()):
-        column = column.cast(pa.float64(), safe=False)
-    values = _buffer(column, np.float32 if column.type == pa.float32() else np.float64)
-    if column.null_count:
-        values = np.where(column.is_null().to_numpy(zero_copy_only=False), np.nan, values)
-    bad = np.flatnonzero(np.isinf(values) if gaps else ~np.isfinite(values))
-    if len(bad):
-        raise DataError(
-            f"{path}:{line + bad[0]}: column {name!r} is {values[bad[0]]}; expected a finite number"
-        )
-    return values
-
-
-def _days(column: pa.Array) -> pa.Array:
-    """Times as days since 1970."""
-    since = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
-    return pa.compute.divide(since.cast(pa.float64()), DAY_MS)
-
-
-def _texts(column: pa.Array) -> tuple[list[str], np.ndarray]:
-    """The distinct texts of a column without spaces and quotes around them, and (m,) which one each row has."""
-    encoded = column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode()
-    texts = [_unquote(t) for t in encoded.dictionary.cast(pa.string()).to_pylist()]
-    ids = _buffer(encoded.indices.cast(pa.int64()), np.int64)
-    is_there = _buffer(encoded.indices.is_valid().cast(pa.uint8()), np.uint8)
-    return [*texts, ""], np.where(is_there, ids, len(texts))
-
-
-def _buffer(column: pa.Array, dtype: Any) -> np.ndarray:
-    """(m,) values of a column of primitive type; Arrow's own to_numpy imports pandas."""
-    if not len(column):
-        return np.empty(0, dtype)
-    offset = column.offset * np.dtype(dtype).itemsize
-    return np.frombuffer(column.buffers()[1], dtype, count=len(column), offset=offset)
-
-
-def _unquote(text: str | None) -> str:
-    text = (text or "").strip()
-    while len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
-        text = text[1:-1].strip()
-    return text
 
 
 def _one_line(error: Exception) -> str:

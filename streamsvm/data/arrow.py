@@ -1,0 +1,111 @@
+"""Columns of Arrow as numbers, and what each holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from streamsvm.data.schema import Schema
+from streamsvm.errors import DataError
+
+DAY_MS = 86_400_000.0
+
+
+def raw_rows(
+    batch: pa.RecordBatch, schema: Schema, dtype: np.dtype, where: str, line: int, *, gaps: bool
+) -> np.ndarray:
+    """(m, features) numbers, times in days, and numbers of categories, which a schema that is not frozen learns. line:
+    of the first row. Raises DataError."""
+    raw = np.empty((batch.num_rows, len(schema.features)), np.float32 if dtype == np.float32 else np.float64)
+    for j, feature in enumerate(schema.features):
+        column = batch.column(feature.name)
+        if feature.kind == "text":
+            found, ids = texts(column)
+            raw[:, j] = schema.codes(feature, found, where)[ids]
+        else:
+            values = _days(column) if feature.kind == "time" else column
+            raw[:, j] = numbers(values, where, feature.name, line, gaps=gaps)
+    return raw
+
+
+def kind_of(t: pa.DataType) -> str:
+    """`number`, `bool`, `time`, `text`, or the name of what else it is."""
+    is_a = pa.types
+    value = t.value_type if is_a.is_dictionary(t) else t
+    if is_a.is_string(value) or is_a.is_large_string(value) or is_a.is_string_view(value):
+        return "text"
+    if is_a.is_timestamp(t) or is_a.is_date(t):
+        return "time"
+    if is_a.is_boolean(t):
+        return "bool"
+    return "number" if _is_number(t) or is_a.is_null(t) else str(t)
+
+
+def numbers(column: pa.Array, path: str, name: str, line: int, *, gaps: bool = False) -> np.ndarray:
+    """(m,) finite numbers of a column whose first row is on this line; gaps: NaN where one is missing. Raises
+    DataError."""
+    if column.null_count and not gaps:
+        at = column.is_null().to_pylist().index(True)
+        raise DataError(f"{path}:{line + at}: column {name!r} is missing; fill in a number or remove the row")
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    if column.type not in (pa.float32(), pa.float64()):
+        column = column.cast(pa.float64(), safe=False)
+    values = _buffer(column, np.float32 if column.type == pa.float32() else np.float64)
+    if column.null_count:
+        values = np.where(column.is_null().to_numpy(zero_copy_only=False), np.nan, values)
+    bad = np.flatnonzero(np.isinf(values) if gaps else ~np.isfinite(values))
+    if len(bad):
+        raise DataError(
+            f"{path}:{line + bad[0]}: column {name!r} is {values[bad[0]]}; expected a finite number"
+        )
+    return values
+
+
+def _days(column: pa.Array) -> pa.Array:
+    """Times as days since 1970."""
+    since = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+    return pa.compute.divide(since.cast(pa.float64()), DAY_MS)
+
+
+def texts(column: pa.Array) -> tuple[list[str], np.ndarray]:
+    """The distinct texts of a column without spaces and quotes around them, and (m,) which one each row has."""
+    encoded = column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode()
+    texts = [_unquote(t) for t in encoded.dictionary.cast(pa.string()).to_pylist()]
+    ids = _buffer(encoded.indices.cast(pa.int64()), np.int64)
+    is_there = _buffer(encoded.indices.is_valid().cast(pa.uint8()), np.uint8)
+    return [*texts, ""], np.where(is_there, ids, len(texts))
+
+
+def _buffer(column: pa.Array, dtype: Any) -> np.ndarray:
+    """(m,) values of a column of primitive type; Arrow's own to_numpy imports pandas."""
+    if not len(column):
+        return np.empty(0, dtype)
+    offset = column.offset * np.dtype(dtype).itemsize
+    return np.frombuffer(column.buffers()[1], dtype, count=len(column), offset=offset)
+
+
+def _unquote(text: str | None) -> str:
+    text = (text or "").strip()
+    while len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
+        text = text[1:-1].strip()
+    return text
+
+
+def _is_number(t: pa.DataType) -> bool:
+    is_a = pa.types
+    return is_a.is_integer(t) or is_a.is_floating(t) or is_a.is_boolean(t) or is_a.is_decimal(t)
+
+
+def is_text(t: pa.DataType) -> bool:
+    if pa.types.is_dictionary(t):
+        return is_text(t.value_type)
+    return not (_is_number(t) or pa.types.is_null(t))
+
+
+def as_written(column: pa.Array) -> np.ndarray:
+    texts = [text or "" for text in column.cast(pa.string()).to_pylist()]
+    return np.array(texts, dtype=object)

@@ -1,0 +1,130 @@
+"""The columns of a table: numbers, times and text, which is one-hot encoded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from streamsvm.errors import DataError
+
+MAX_CATEGORIES = 10_000
+FEW, MANY = 5, 20  # different texts that tell of numbers, and of names
+MOSTLY = 0.8
+_NUMBER = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?|[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+
+KINDS = ("number", "bool", "time", "text")
+
+
+@dataclass
+class Feature:
+    """A column of the table: a number, true or false, a time in days since 1970, or text with its categories in order
+    of appearance."""
+
+    name: str
+    kind: str = "number"
+    categories: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        """How many columns of the store it becomes."""
+        return len(self.categories) if self.kind == "text" else 1
+
+    def remark(self, n: int) -> str | None:
+        """What its texts, of n rows, look like where they are hardly categories."""
+        count = len(self.categories)
+        numbers = [text for text in self.categories if _NUMBER.fullmatch(text)]
+        if count >= FEW and len(numbers) >= MOSTLY * count:
+            other = next((text for text in self.categories if not _NUMBER.fullmatch(text)), None)
+            reason = f"text such as {other[:40]!r}" if other else f"marks in thousands, as {numbers[0]!r}"
+            return (
+                f"column {self.name!r} has numbers, but for {reason}: each of {count:,} texts became a column of 0 and "
+                "1; correct the file, or leave the value out where it is missing"
+            )
+        if count >= MANY and count > n / 2:
+            return (
+                f"column {self.name!r} has {count:,} different texts in {n:,} rows, as names do: each became a column "
+                f"of 0 and 1; leave it out with --ignore {self.name}"
+            )
+        return None
+
+    def to_attrs(self) -> dict[str, Any]:
+        own: dict[str, Any] = (
+            {"categories": [*self.categories]} if self.kind == "text" else {"kind": self.kind}
+        )
+        return {"name": self.name} | ({} if self.kind == "number" else own)
+
+    @classmethod
+    def from_attrs(cls, attrs: Mapping[str, Any]) -> Feature:
+        if "categories" in attrs:
+            return cls(attrs["name"], "text", {text: i for i, text in enumerate(attrs["categories"])})
+        return cls(attrs["name"], attrs.get("kind", "number"))
+
+
+@dataclass
+class Schema:
+    """The features of a table in order. Frozen (taken from a store): texts not seen before become all zeros."""
+
+    features: list[Feature]
+    label: str | None = None
+    frozen: bool = False
+    offsets: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.settle()
+
+    def settle(self) -> None:
+        """Recomputes the store column at which each feature starts, (features + 1,) int."""
+        self.offsets = np.concatenate([[0], np.cumsum([f.width for f in self.features])]).astype(np.int64)
+
+    @property
+    def has_text(self) -> bool:
+        return any(f.kind == "text" for f in self.features)
+
+    def codes(self, feature: Feature, texts: list[str], where: str) -> np.ndarray:
+        """The category number of each text, -1 for an empty or (when frozen) unseen one. Raises DataError."""
+        known = feature.categories
+        if not self.frozen:
+            for text in texts:
+                if text:
+                    known.setdefault(text, len(known))
+            if len(known) > MAX_CATEGORIES:
+                raise DataError(
+                    f"{where}: column {feature.name!r} has more than {MAX_CATEGORIES} different texts; "
+                    f"that is an identifier rather than a category: remove the column"
+                )
+        return np.array([known.get(text, -1) for text in texts], dtype=np.float64)
+
+    def encode(self, raw: np.ndarray) -> np.ndarray:
+        """(m, d) store rows for raw (m, features), where a text feature holds category numbers."""
+        if not self.has_text:
+            return raw
+        out = np.zeros((len(raw), int(self.offsets[-1])), raw.dtype)
+        for j, feature in enumerate(self.features):
+            at = int(self.offsets[j])
+            if feature.kind != "text":
+                out[:, at] = raw[:, j]
+            else:
+                rows = np.flatnonzero(raw[:, j] >= 0)
+                out[rows, at + raw[rows, j].astype(np.int64)] = 1
+        return out
+
+    def remarks(self, n: int) -> list[str]:
+        """What texts of n rows look like that are no categories."""
+        return [remark for f in self.features if (remark := f.remark(n))]
+
+    def to_attrs(self) -> dict[str, Any]:
+        return {"columns": [feature.to_attrs() for feature in self.features], "label": self.label}
+
+    @classmethod
+    def from_attrs(cls, attrs: Mapping[str, Any]) -> Schema:
+        """The schema that `to_attrs` wrote, frozen. Raises DataError where the store was made from no table."""
+        if "columns" not in attrs:
+            raise DataError(
+                "the store to be like was not made from a table, so it has no columns to take over"
+            )
+        return cls([Feature.from_attrs(c) for c in attrs["columns"]], attrs.get("label"), frozen=True)

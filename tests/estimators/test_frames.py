@@ -1,0 +1,163 @@
+"""Data frames with text, times and gaps, in all estimators; the same model as from files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from streamsvm import (
+    ALFPGMSVC,
+    DCSVC,
+    DCSVR,
+    HSSSVC,
+    BudgetedSVC,
+    CuttingPlaneSVC,
+    DCOneClassSVM,
+    Store,
+    load_model,
+)
+from streamsvm.cli.app import app, exit_status
+from streamsvm.data.ingest.files import ingest
+from streamsvm.data.ingest.options import IngestOptions
+
+FRAMES = {"pandas": lambda frame: frame, "polars": pl.from_pandas, "arrow": pa.Table.from_pandas}
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(0)
+    n = 240
+    size = rng.normal(5, 2, n).astype(np.float32)
+    size[::17] = np.nan
+    colour = rng.choice(["red", "blue", None], n)
+    day = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, n), unit="D")
+    made = pd.DataFrame(
+        {"size": size, "colour": colour, "day": day, "new": rng.random(n) < 0.5, "y": np.nan_to_num(size) > 5}
+    )
+    made["y"] = np.where(made.y ^ (made.colour == "red"), "yes", "no")
+    return made
+
+
+def parts(frame):
+    return frame.drop(columns="y"), frame["y"]
+
+
+def filled(estimator, *args):
+    with pytest.warns(UserWarning, match="a column has missing values, 'size' in 6.2% of the rows"):
+        return estimator.fit(*args)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DCSVC(scale="standard"),
+        ALFPGMSVC(scale="standard"),
+        HSSSVC(scale="standard"),
+        BudgetedSVC(scale="standard", random_state=0),
+        CuttingPlaneSVC(scale="standard"),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_text_times_and_gaps(estimator, frame):
+    X, y = parts(frame)
+    svm = filled(clone(estimator), X, y)
+    assert svm.feature_names_in_.tolist() == ["size", "colour", "day", "new"]
+    assert svm.n_features_in_ == 4
+    names = svm.model_.feature_names
+    assert (names[0], {*names[1:3]}, names[3:]) == ("size", {"colour=red", "colour=blue"}, ("day", "new"))
+    assert svm.score(X, y) > 0.6
+    strange = X.head(3).assign(colour="green")  # none of the texts that were seen
+    assert svm.predict(strange).shape == (3,)
+    with pytest.raises(ValueError, match="feature names"):
+        svm.predict(X[["colour", "size", "day", "new"]])
+    with pytest.raises(ValueError, match="give it a data frame"):
+        svm.predict(np.zeros((3, 4)))
+
+
+def test_values_and_outliers(frame):
+    X, _ = parts(frame)
+    y = X["size"].fillna(5).to_numpy()
+    assert filled(DCSVR(scale="standard"), X, y).score(X, y) > 0.5
+    assert {*filled(DCOneClassSVM(scale="standard", nu=0.1), X).predict(X)} == {-1, 1}
+
+
+def test_all_frames_files_and_stores_make_the_same_model(frame, tmp_path):
+    X, y = parts(frame)
+    kept = filled(DCSVC(scale="standard"), X, y)
+    expected = kept.decision_function(X)
+    for make in FRAMES.values():
+        rows = make(X)
+        assert np.array_equal(filled(DCSVC(scale="standard"), rows, y).decision_function(rows), expected)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), tmp_path / "a.parquet")
+    for name in ("a.csv", "a.parquet"):
+        ingest([tmp_path / name], tmp_path / "s", IngestOptions(label="y", force=True))
+        store = Store.open(tmp_path / "s")
+        with pytest.warns(UserWarning, match="missing values"):
+            svm = DCSVC(scale="standard").fit(store)
+        np.testing.assert_array_equal(svm.decision_function(store), expected)
+        np.testing.assert_array_equal(svm.model_.as_expansion().coef, kept.model_.as_expansion().coef)
+        for field in ("offset", "scale", "fill"):
+            own, other = (getattr(m.model_.header.scaling, field) for m in (svm, kept))
+            np.testing.assert_array_equal(own, other)
+
+
+def test_a_saved_model_takes_frames_and_files(frame, tmp_path, capsys):
+    X, y = parts(frame)
+    svm = filled(DCSVC(scale="standard"), X, y)
+    svm.save(tmp_path / "m")
+    loaded = load_model(tmp_path / "m")
+    turned = X[["day", "new", "size", "colour"]]
+    for rows in (X, turned, pl.from_pandas(turned)):
+        np.testing.assert_array_equal(loaded.predict(rows), svm.predict(X))
+    turned.to_csv(tmp_path / "new.csv", index=False)
+    command = ["predict", "--model", str(tmp_path / "m"), str(tmp_path / "new.csv")]
+    assert exit_status(lambda: app(command, standalone_mode=False)) == 0
+    assert capsys.readouterr().out.split()[1:] == svm.predict(X).tolist()
+    with pytest.raises(ValueError, match="X lacks column 'day', which the model was trained on"):
+        loaded.predict(X.drop(columns="day"))
+
+
+def test_it_scores_as_a_pipeline_of_scikit_learn_does(frame):
+    X, y = parts(frame.drop(columns="day"))
+    numbers = make_pipeline(SimpleImputer(), StandardScaler())
+    text = make_pipeline(OneHotEncoder(handle_unknown="ignore"), StandardScaler(with_mean=False))
+    steps = make_column_transformer((numbers, ["size"]), (text, ["colour"]), ("passthrough", ["new"]))
+    twin = make_pipeline(steps, DCSVC(gamma=0.3, C=3))
+    with pytest.warns(UserWarning, match="missing values"):
+        own = cross_val_score(DCSVC(gamma=0.3, C=3, scale="standard"), X, y).mean()
+    assert abs(own - cross_val_score(twin, X, y).mean()) < 0.05
+
+
+def test_pieces_learn_with_the_columns_of_the_first(frame):
+    X, y = parts(frame.fillna({"size": 0.0}).drop(columns="day"))
+    svm = BudgetedSVC(random_state=0)
+    svm.partial_fit(X[:200], y[:200], classes=["no", "yes"])
+    svm.partial_fit(X[200:], y[200:])
+    assert svm.predict(X).shape == (240,)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ([[1], [2]], "column 'a' holds list<.*>; expected numbers, times or text"),
+        ([1, "x"], "X: .*Conversion failed for column a with type object"),
+        ([1.0, np.inf], "column 'a' is inf; expected a finite number"),
+    ],
+)
+def test_columns_of_other_things_are_named(column, message):
+    X = pd.DataFrame(
+        {"a": pd.Series(column, dtype=None if isinstance(column[1], float) else object), "b": [1, 2]}
+    )
+    with pytest.raises(ValueError, match=message):
+        DCSVC().fit(X, [0, 1])
