@@ -67,7 +67,7 @@ def evaluate(
     emit(result, as_json=as_json, title=f"{model} on {store}", rows=_headline(result))
     if not as_json and "per_class" in result:
         emit_table("By class", result["per_class"])
-        if len(result["classes"]) <= MOST_CLASSES_IN_A_TABLE:
+        if "confusion" in result and len(result["classes"]) <= MOST_CLASSES_IN_A_TABLE:
             emit_table("Confusion (rows: true, columns: predicted)", _confusion_rows(result))
     if not as_json and "reliability" in result:
         emit_table("Reliability (how often what is said is true)", result["reliability"])

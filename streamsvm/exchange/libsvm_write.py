@@ -55,6 +55,10 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
     are no integers; OUT.names.json, the names of the features, where they have any. Returns n_support, files and notes.
     Raises ModelError, StorageError.
     """
+    if task_of(model.task).in_sets:
+        raise ModelError(
+            f"the model is of task {model.task}, and LIBSVM's files give a row one label; export --format onnx"
+        )
     expanded = expansion(model).folded()
     numbers = _numbers(model.classes)
     svm = _svm(model, expanded, numbers or range(len(model.classes)))

@@ -128,11 +128,13 @@ class Model(Named, Weighed, ABC):
 
     def labels(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray:
         """The label of each row from what `answers` gives; the values themselves where the task has no classes."""
-        return self.classes[self.codes_of(decision, proba)] if self.learned.has_labels else decision
+        if not self.learned.has_labels:
+            return decision
+        return self.learned.labels(self.classes, self.codes_of(decision, proba))
 
     def codes_of(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray:
-        """(m,) positions in `classes`: by the threshold that was chosen, of the largest probability where there are
-        any, else by decision values."""
+        """(m,) positions in `classes`, or as `Task.codes` has them: by the threshold that was chosen, of the largest
+        probability where there are any, else by decision values."""
         if self.header.threshold is not None:
             return (decision > self.header.threshold).astype(np.intp)
         return self._decided(decision) if proba is None else np.argmax(proba, axis=1)

@@ -370,7 +370,8 @@ def _expected(
     if kept is None:
         return prepared.expected
     if f is not None:
-        losses = (model.codes_of(f) != kept.codes).astype(np.float64)
+        wrong = model.codes_of(f) != kept.codes
+        losses = wrong.reshape(len(wrong), -1).any(axis=1).astype(np.float64)
         if prepared.config.search.scoring == BALANCED:
             losses *= balanced_weights(kept.codes, classes)
         return of_model(prepared.scoring, losses)

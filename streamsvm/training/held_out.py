@@ -22,7 +22,8 @@ MORE = 5  # a fifth more do, where the coverage then is nearer to what is asked 
 class KeptOut:
     """Rows as stored, (h, d), that a fit does not learn from.
 
-    codes, y (h,): their classes' numbers, and labels. ids: of those that are in the store of the fit, rising.
+    codes, y (h,): their classes' numbers, see `Task.truth`, and labels. ids: of those that are in the store of the fit,
+    rising.
     """
 
     ids: np.ndarray
@@ -38,7 +39,7 @@ def by_chance(store: Store, rows: int, seed: int) -> np.ndarray:
 
 
 def kept_out(store: Store, ids: np.ndarray, codes: np.ndarray) -> KeptOut:
-    """These rows, codes (h,) their classes' numbers. Raises DataError."""
+    """These rows, with these codes. Raises DataError."""
     rows = store.take(ids)
     require_finite(store, rows, ids)
     return KeptOut(ids, rows, codes, store.labels_at(ids))

@@ -103,7 +103,7 @@ class Prepared:
                 f"holdout is {rows}, and task {self.task.name} has no labels to be scored by; leave it out"
             )
         config = self.config.model_copy(update={"holdout": rows})
-        kept = kept_out(store, ids, self.answers.take(ids).targets.codes)
+        kept = kept_out(store, ids, self.task.truth(self.answers.take(ids).targets))
         return replace(self, config=config, answers=self.answers.without(ids), kept_out=kept)
 
     def drawn(self, rows: int, rng: np.random.Generator) -> np.ndarray:

@@ -51,11 +51,8 @@ class Asked(Weighed):
 
     @property
     def present(self) -> np.ndarray:
-        """(k,) the classes of rows that are learned from."""
-        present = np.zeros(len(self.targets.classes), bool)
-        if len(present):
-            present[self.targets.codes[self.upper > 0]] = True
-        return present
+        """What rows that are learned from there are, see `Task.present`."""
+        return self.task.present(self.targets.take(self.upper > 0))
 
     @property
     def shape(self) -> tuple[int, int]:
