@@ -9,6 +9,7 @@ import numpy as np
 from streamsvm.errors import DataError
 
 NONE = np.empty(0, str)
+NAMED = "expected a name before and after each comma"
 
 
 def members(texts: np.ndarray, known: np.ndarray = NONE) -> tuple[np.ndarray, np.ndarray]:
@@ -39,8 +40,12 @@ def set_texts(table: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.array([",".join(labels[own].tolist()) for own in kinds], str)[which.ravel()]
 
 
+def lacks_name(text: str) -> bool:
+    """Whether a label has no name, as the second of "1,,3"."""
+    return bool(text.strip()) and not all(label.strip() for label in text.split(","))
+
+
 def _labels_in(text: str) -> set[str]:
-    found = {label.strip() for label in text.split(",")} if text.strip() else set()
-    if "" in found:
-        raise DataError(f"found labels {text!r}, expected a name before and after each comma")
-    return found
+    if lacks_name(text):
+        raise DataError(f"found labels {text!r}, {NAMED}")
+    return {label.strip() for label in text.split(",")} if text.strip() else set()

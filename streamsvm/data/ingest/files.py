@@ -93,6 +93,10 @@ def _format(paths: list[str], options: IngestOptions) -> str:
     table = format_ in ("csv", "tsv", "parquet")
     if not table and (options.label or options.qid):
         raise ConfigError(f"--label and --qid name columns of a table; {format_} has none")
+    if options.multilabel and not (table or format_ == "svmlight"):
+        raise ConfigError(
+            f"--multilabel is for svmlight files and tables; {format_} has none of their labels"
+        )
     if options.labels and format_ not in ("npy", "npz", "idx"):
         raise ConfigError(f"--labels is for npy, npz and idx sources; {format_} has its labels inside")
     return format_

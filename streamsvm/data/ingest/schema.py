@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,14 +101,24 @@ class Schema:
 def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Schema:
     """The schema for columns of these names and kinds (`number` or `text`). Raises DataError."""
     label = find_label(path, [*kinds], options.label or "last")
-    left = {name: kind for name, kind in kinds.items() if name not in (label, options.qid)}
+    taken = {*columns_of(label, kinds), options.qid}
+    left = {name: kind for name, kind in kinds.items() if name not in taken}
     if not left:
         raise DataError(f"{path} has no feature columns besides {label!r}; expected at least one")
     return Schema([Feature(name, {} if kind == "text" else None) for name, kind in left.items()], label)
 
 
+def columns_of(label: str | None, names: Container[str]) -> tuple[str, ...]:
+    """The columns of a label: the one of this name, or those that it lists; none where any is missing."""
+    found = (label,) if label is None or label in names else tuple(dict.fromkeys(label.split(",")))
+    return tuple(name for name in found if name) if all(name in names for name in found) else ()
+
+
 def find_label(path: str, names: list[str], wanted: str) -> str | None:
-    """The name of the label column: by name, `first`, `last`, a position, or None for `none`. Raises DataError."""
+    """The name of the label column: by name, `first`, `last`, a position, or None for `none`; or several, as `a,b`.
+
+    Raises DataError.
+    """
     if wanted in names:
         return wanted
     if wanted == "none":
@@ -116,14 +127,17 @@ def find_label(path: str, names: list[str], wanted: str) -> str | None:
         return names[0 if wanted == "first" else -1]
     if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
         return names[int(wanted)]
-    raise DataError(f"{path} has no column {wanted!r} for the label; it has {listed(names)}")
+    missing = next((name for name in wanted.split(",") if name not in names), None)
+    if missing is None:
+        return wanted
+    raise DataError(f"{path} has no column {missing!r} for the label; it has {listed(names)}")
 
 
-def match(path: str, schema: Schema, names: set[str]) -> str | None:
-    """Checks that a table has the schema's features; returns its label column, None without. Raises DataError."""
+def match(path: str, schema: Schema, names: set[str]) -> tuple[str, ...]:
+    """Checks that a table has the schema's features; returns the columns of its label. Raises DataError."""
     missing = [f.name for f in schema.features if f.name not in names]
     if missing:
         raise DataError(
             f"{path} lacks column {missing[0]!r}; expected {listed([f.name for f in schema.features])}"
         )
-    return schema.label if schema.label in names else None
+    return columns_of(schema.label, names)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from operator import not_
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,15 @@ import pyarrow.parquet as pq
 
 from streamsvm.data.ingest.block import Block, OpenStream, cast
 from streamsvm.data.ingest.options import IngestOptions
-from streamsvm.data.ingest.schema import Schema, match, new_schema
+from streamsvm.data.ingest.schema import Schema, columns_of, match, new_schema
 from streamsvm.data.ingest.streams import Stream, open_raw
+from streamsvm.data.label_sets import NAMED, lacks_name, set_texts
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 
 Batches = Iterator[pa.RecordBatch]
+WHETHER = "expected 0 or 1, whether a row has this label"
 
 
 class TableReader:
@@ -67,16 +70,18 @@ class TableReader:
             self._schema = new_schema(path, kinds, self._options)
         self._label = self._match(path, self._schema, kinds)
         forced = {f.name: "number" if f.categories is None else "text" for f in self._schema.features}
+        if self._options.multilabel and len(self._label) == 1:
+            forced[self._label[0]] = "text"
         return table.batches({**kinds, **forced}, self._number_type())
 
-    def _match(self, path: str, schema: Schema, kinds: dict[str, str]) -> str | None:
+    def _match(self, path: str, schema: Schema, kinds: dict[str, str]) -> tuple[str, ...]:
         label = match(path, schema, set(kinds))
         if schema.frozen and self._options.label not in (None, schema.label):
-            label = new_schema(path, kinds, self._options).label
-        if self._has_label not in (None, label is not None):
+            label = columns_of(new_schema(path, kinds, self._options).label, kinds)
+        if self._has_label not in (None, bool(label)):
             raise DataError(f"{path} has no label column {schema.label!r}, but the sources before it have")
-        self._has_label = label is not None
-        extra = set(kinds) - {f.name for f in schema.features} - {label, self._options.qid}
+        self._has_label = bool(label)
+        extra = set(kinds) - {f.name for f in schema.features} - {*label, self._options.qid}
         if extra:
             raise DataError(
                 f"{path} has an unexpected column {min(extra)!r}; all sources need the same columns"
@@ -111,17 +116,21 @@ class TableReader:
         self._n += len(raw)
 
     def _labels(self, batch: pa.RecordBatch, path: str, line: int) -> np.ndarray | None:
-        if self._label is None:
+        if not self._label:
             return None
-        column = batch.column(self._label)
+        if len(self._label) > 1:
+            return _names_of_ones(batch, path, self._label, line)
+        [name] = self._label
+        column = batch.column(name)
         if not _is_text(column.type):
-            return _numbers(column, path, self._label, line).astype(np.float64)
+            return _numbers(column, path, name, line).astype(np.float64)
         texts, ids = _texts(column)
-        values = np.array(texts, dtype=str)[ids]
-        empty = np.flatnonzero(values == "")
-        if len(empty):
-            raise DataError(f"{path}:{line + empty[0]}: the label (column {self._label!r}) is missing")
-        return values
+        is_bad = lacks_name if self._options.multilabel else not_
+        bad = np.flatnonzero(np.array([is_bad(text) for text in texts])[ids])
+        if len(bad):
+            found = f"is {texts[ids[bad[0]]]!r}, {NAMED}" if self._options.multilabel else "is missing"
+            raise DataError(f"{path}:{line + bad[0]}: the label (column {name!r}) {found}")
+        return np.array(texts, dtype=str)[ids]
 
     def finish(self) -> None:
         self.width()
@@ -253,6 +262,22 @@ def _numbers(column: pa.Array, path: str, name: str, line: int) -> np.ndarray:
             f"{path}:{line + bad[0]}: column {name!r} is {values[bad[0]]}; expected a finite number"
         )
     return values
+
+
+def _names_of_ones(batch: pa.RecordBatch, path: str, names: tuple[str, ...], line: int) -> np.ndarray:
+    """(m,) the names of those of these columns that are 1, as sets. Raises DataError for other than 0 and 1."""
+    cells = np.empty((batch.num_rows, len(names)))
+    for name, own in zip(names, cells.T, strict=True):
+        column = batch.column(name)
+        if _is_text(column.type):
+            raise DataError(f"{path}: column {name!r} holds text; {WHETHER}")
+        own[:] = _numbers(column, path, name, line)
+    wrong = np.argwhere((cells != 0) & (cells != 1))
+    if len(wrong):
+        row, column = wrong[0]
+        found = f"column {names[column]!r} is {cells[row, column]:g}"
+        raise DataError(f"{path}:{line + row}: {found}; {WHETHER}")
+    return set_texts(cells == 1, np.array(names))
 
 
 def _texts(column: pa.Array) -> tuple[list[str], np.ndarray]:
