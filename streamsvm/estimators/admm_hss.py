@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamsvm.config import build_config
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import StoreClassifier, StoreEstimator
+from streamsvm.estimators.base import StoreEstimator
+from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.searched import SEARCH, asked
 from streamsvm.train import train_path
 
@@ -68,13 +69,13 @@ class HSSPath(StoreEstimator):
         return {"solver": "admm-hss", "C": C, "tol": self.tol, "admm_hss": options}
 
 
-class HSSSVC(HSSPath, StoreClassifier):
+class HSSSVC(HSSPath, SetClassifier):
     """Support vector classification with a bias, for one C or a whole path of them at about the same cost.
 
     Minimises 1/2 a'YKYa - sum_i a_i over 0 <= a_i <= C_i, y'a = 0, as `SVC` does, approximately: the kernel matrix is
     compressed (hierarchically semi-separable, HSS) and K + beta I factorised once; each step of ADMM is then a solve
     of linear cost, of which every class and every C is one more right-hand side (Cipolla and Gondzio 2021). More than
-    two classes: each against the rest. `polish` goes on with the exact solver.
+    two classes, and the labels of a y (n, k) of 0 and 1: each against the rest. `polish` goes on with the exact solver.
 
     Parameters
     ----------

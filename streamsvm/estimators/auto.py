@@ -111,8 +111,8 @@ class AutoSVC(StoreClassifier):
         self._train(X, y, sample_weight)
         return self
 
-    def _config(self) -> FitConfig:
-        return completed([(type(self).__name__, self._common() | self._values())])
+    def _config(self, **own: Any) -> FitConfig:
+        return completed([(type(self).__name__, self._common() | self._values() | own)])
 
     def _values(self) -> dict[str, Any]:
         search = {"time_budget": self.time_budget} | (self.search_params or {})

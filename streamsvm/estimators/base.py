@@ -137,9 +137,12 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         blocks = predict_blocks(self.model_, store, engine=engine, ask=ask)
         return np.concatenate([answer for _, _, answer in blocks])
 
-    def _config(self) -> FitConfig:
-        """The parameters as a configuration. Raises ConfigError, a ValueError, naming the wrong one."""
-        values = self._common() | {"scale": self.scale, "kernel": self._kernel_values()} | self._values()
+    def _config(self, **own: Any) -> FitConfig:
+        """The parameters, and what is not one, as a configuration. Raises ConfigError, a ValueError, naming the wrong
+        one."""
+        values = (
+            self._common() | {"scale": self.scale, "kernel": self._kernel_values()} | self._values() | own
+        )
         return build_config((type(self).__name__, with_search(self, values)))
 
     def _common(self) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from streamsvm.config import FitConfig
 from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.estimators.base import StoreClassifier, threads, warn
+from streamsvm.estimators.base import threads, warn
+from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.searched import asked
 from streamsvm.events import Events
 from streamsvm.models import BudgetModel
@@ -28,12 +29,12 @@ BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
 STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambda = 1 / (n C)
 
 
-class BudgetedSVC(StoreClassifier):
+class BudgetedSVC(SetClassifier):
     """Kernel classification by stochastic gradient descent with at most `budget` support vectors.
 
     Minimises lambda/2 |w|^2 + mean loss, lambda = 1 / (n C), one row at a time; where the budget is full,
     `merge` support vectors become one (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018). More than two
-    classes: each against the rest, on one support set.
+    classes, and the labels of a y (n, k) of 0 and 1: each against the rest, on one support set.
 
     Parameters
     ----------
@@ -194,14 +195,7 @@ class BudgetedSVC(StoreClassifier):
         `probability` or, in a first call, with `scale`, `metric` or what is "search".
         """
         first = not hasattr(self, "model_")
-        if first and self.scale != "none":
-            raise ConfigError("scale needs all rows: use fit, or scale the batches")
-        if first and (searched := asked(self) or (["metric"] if self.metric != "none" else [])):
-            raise ConfigError(f"{searched[0]} needs all rows: use fit first, and partial_fit from then on")
-        if self.probability:
-            raise ConfigError("probability needs all rows: use fit, or streamsvm.online.BSGDClassifier")
-        if self.threshold is not None:
-            raise ConfigError("threshold needs rows that nothing learns from: use fit, without partial_fit")
+        self._require_batches(first)
         if first and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit.")
         X, y = self._checked(X, y, reset=first)
@@ -223,6 +217,19 @@ class BudgetedSVC(StoreClassifier):
             self._learner.learn(rows, Y, weight[start:stop], threads(self.n_jobs))
         self.model_ = BudgetModel.of(self.model_.header, self._learner)
         return self
+
+    def _require_batches(self, first: bool) -> None:
+        """Raises ConfigError for what rows that come in batches do not tell; first: none were learnt before."""
+        if self._like is not None:
+            raise ConfigError("partial_fit learns one label a row, and fit was given several: use fit alone")
+        if first and self.scale != "none":
+            raise ConfigError("scale needs all rows: use fit, or scale the batches")
+        if first and (searched := asked(self) or (["metric"] if self.metric != "none" else [])):
+            raise ConfigError(f"{searched[0]} needs all rows: use fit first, and partial_fit from then on")
+        if self.probability:
+            raise ConfigError("probability needs all rows: use fit, or streamsvm.online.BSGDClassifier")
+        if self.threshold is not None:
+            raise ConfigError("threshold needs rows that nothing learns from: use fit, without partial_fit")
 
     _probable_with = "probability=True or loss='logistic'"
 

@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.estimators.base import StoreClassifier, StoreEstimator, classes_of, labels_of
+from streamsvm.estimators.base import StoreEstimator, classes_of, labels_of
+from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.metrics import ranking
 from streamsvm.predict import decisions_of
 from streamsvm.tasks import task_of
@@ -55,13 +56,13 @@ class WithIntercept(LinearEstimator):
         return values
 
 
-class CuttingPlaneSVC(WithIntercept, StoreClassifier):
+class CuttingPlaneSVC(WithIntercept, SetClassifier):
     """Linear support vector classification in a few passes over the rows, of any number.
 
     Minimises 1/2 |w|^2 + sum_i C_i max(0, 1 - y_i w'x_i), as `LinearSVC` with loss="hinge" does, by cutting planes
     (Joachims 2006, whose C is n times this one) with the line search of Franc and Sonnenburg 2009. More than two
-    classes: each against the rest, all in the same passes. With loss="logistic" it is `LogisticRegression`, but that
-    the constant is regularised.
+    classes, and the labels of a y (n, k) of 0 and 1: each against the rest, all in the same passes. With
+    loss="logistic" it is `LogisticRegression`, but that the constant is regularised.
 
     Parameters
     ----------

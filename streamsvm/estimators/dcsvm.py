@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import StoreClassifier
+from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.support_vectors import SupportVectors
 from streamsvm.events import Event, Phase, Record, Round
 
@@ -25,12 +25,13 @@ DCSVM_OPTIONS = (
 )
 
 
-class DCSVC(SupportVectors, StoreClassifier):
+class DCSVC(SupportVectors, SetClassifier):
     """Support vector classification by divide and conquer, exact or with early prediction.
 
     Each pair of classes, or each class and the rest, gives one problem, min 1/2 a'Qa - e'a, 0 <= a_i <= C_i, with
     Q_ij = y_i y_j K(x_i, x_j): the dual of an SVM without a bias term (Hsieh, Si and Dhillon 2014). With
-    `fit_intercept` there is the constraint y'a = 0, too: then it is the problem of `SVC`, to the same `tol`.
+    `fit_intercept` there is the constraint y'a = 0, too: then it is the problem of `SVC`, to the same `tol`. With a y
+    (n, k) of 0 and 1 rows have any number of k labels, each of which is told from the rest.
 
     Parameters
     ----------
@@ -246,8 +247,9 @@ class DCSVC(SupportVectors, StoreClassifier):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.
 
-        y, sample_weight: (n,). A dask array or Store is never loaded whole where memory is short.
-        Raises ValueError for bad data or parameters, MemoryError where memory_limit is too small.
+        y: (n,), or of several labels a row (n, k). sample_weight: (n,). A dask array or Store is never loaded whole
+        where memory is short. Raises ValueError for bad data or parameters, MemoryError where memory_limit is too
+        small.
         """
         rounds = _RoundCounter()
         self._train(X, y, sample_weight, rounds)
