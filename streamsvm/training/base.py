@@ -25,6 +25,7 @@ from streamsvm.metrics import shown
 from streamsvm.models import files
 from streamsvm.models.base import Header
 from streamsvm.models.calibration import Calibration
+from streamsvm.models.expansion import ExpansionModel
 from streamsvm.models.intervals import Intervals
 from streamsvm.models.kernel import KernelModel
 from streamsvm.options.search import BALANCED
@@ -275,7 +276,9 @@ class Fit(ABC):
         """A model without support vectors: it knows what the decision values of `folds`, or of pairs, mean."""
         none, no_rows = np.empty(0), Rows(np.empty((0, self.scaling.width), np.float32))
         header = Header(self.kernel, self.scaling, self.classes, self.config.positive)
-        return KernelModel(header, no_rows, none, none, none, none, self.breaks_ties)
+        if self.task.in_pairs:
+            return KernelModel(header, no_rows, none, none, none, none, self.breaks_ties)
+        return ExpansionModel(header, no_rows, none, none, none, self.task.name)
 
     @property
     def breaks_ties(self) -> bool:
