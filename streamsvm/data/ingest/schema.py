@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,10 +29,13 @@ class Feature:
 
 @dataclass
 class Schema:
-    """The features of a table in order. Frozen (taken from a store): texts not seen before become all zeros."""
+    """The features of a table in order, and the columns of its label.
+
+    Frozen (taken from a store): texts not seen before become all zeros.
+    """
 
     features: list[Feature]
-    label: str | None = None
+    label: tuple[str, ...] = ()
     frozen: bool = False
     offsets: np.ndarray = field(init=False)
 
@@ -82,7 +84,10 @@ class Schema:
         for column, feature in zip(columns, self.features, strict=True):
             if feature.categories is not None:
                 column["categories"] = [*feature.categories]
-        return {"columns": columns, "label": self.label}
+        return {
+            "columns": columns,
+            "label": [*self.label] if len(self.label) > 1 else next(iter(self.label), None),
+        }
 
     @classmethod
     def from_attrs(cls, attrs: dict[str, Any]) -> Schema:
@@ -95,42 +100,37 @@ class Schema:
             Feature(c["name"], {t: i for i, t in enumerate(c["categories"])} if "categories" in c else None)
             for c in attrs["columns"]
         ]
-        return cls(features, attrs.get("label"), frozen=True)
+        label = attrs.get("label") or ()
+        return cls(features, (label,) if isinstance(label, str) else tuple(label), frozen=True)
 
 
 def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Schema:
     """The schema for columns of these names and kinds (`number` or `text`). Raises DataError."""
     label = find_label(path, [*kinds], options.label or "last")
-    taken = {*columns_of(label, kinds), options.qid}
-    left = {name: kind for name, kind in kinds.items() if name not in taken}
+    left = {name: kind for name, kind in kinds.items() if name not in (*label, options.qid)}
     if not left:
-        raise DataError(f"{path} has no feature columns besides {label!r}; expected at least one")
+        raise DataError(f"{path} has no feature columns besides {listed(label)}; expected at least one")
     return Schema([Feature(name, {} if kind == "text" else None) for name, kind in left.items()], label)
 
 
-def columns_of(label: str | None, names: Container[str]) -> tuple[str, ...]:
-    """The columns of a label: the one of this name, or those that it lists; none where any is missing."""
-    found = (label,) if label is None or label in names else tuple(dict.fromkeys(label.split(",")))
-    return tuple(name for name in found if name) if all(name in names for name in found) else ()
-
-
-def find_label(path: str, names: list[str], wanted: str) -> str | None:
-    """The name of the label column: by name, `first`, `last`, a position, or None for `none`; or several, as `a,b`.
+def find_label(path: str, names: list[str], wanted: str) -> tuple[str, ...]:
+    """The names of the label's columns: by name, `first`, `last` or a position one, `a,b` several, `none` for `none`.
 
     Raises DataError.
     """
     if wanted in names:
-        return wanted
+        return (wanted,)
     if wanted == "none":
-        return None
+        return ()
     if wanted in ("first", "last"):
-        return names[0 if wanted == "first" else -1]
+        return (names[0 if wanted == "first" else -1],)
     if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
-        return names[int(wanted)]
-    missing = next((name for name in wanted.split(",") if name not in names), None)
-    if missing is None:
-        return wanted
-    raise DataError(f"{path} has no column {missing!r} for the label; it has {listed(names)}")
+        return (names[int(wanted)],)
+    several = tuple(dict.fromkeys(wanted.split(",")))
+    missing = [name for name in several if name not in names]
+    if missing:
+        raise DataError(f"{path} has no column {missing[0]!r} for the label; it has {listed(names)}")
+    return several
 
 
 def match(path: str, schema: Schema, names: set[str]) -> tuple[str, ...]:
@@ -140,4 +140,4 @@ def match(path: str, schema: Schema, names: set[str]) -> tuple[str, ...]:
         raise DataError(
             f"{path} lacks column {missing[0]!r}; expected {listed([f.name for f in schema.features])}"
         )
-    return columns_of(schema.label, names)
+    return schema.label if names.issuperset(schema.label) else ()

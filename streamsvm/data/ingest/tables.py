@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 
 from streamsvm.data.ingest.block import Block, OpenStream, cast
 from streamsvm.data.ingest.options import IngestOptions
-from streamsvm.data.ingest.schema import Schema, columns_of, match, new_schema
+from streamsvm.data.ingest.schema import Schema, match, new_schema
 from streamsvm.data.ingest.streams import Stream, open_raw
 from streamsvm.data.label_sets import NAMED, lacks_name, set_texts
+from streamsvm.data.names import listed
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
@@ -76,10 +77,11 @@ class TableReader:
 
     def _match(self, path: str, schema: Schema, kinds: dict[str, str]) -> tuple[str, ...]:
         label = match(path, schema, set(kinds))
-        if schema.frozen and self._options.label not in (None, schema.label):
-            label = columns_of(new_schema(path, kinds, self._options).label, kinds)
+        if schema.frozen and self._options.label not in (None, ",".join(schema.label)):
+            label = new_schema(path, kinds, self._options).label
         if self._has_label not in (None, bool(label)):
-            raise DataError(f"{path} has no label column {schema.label!r}, but the sources before it have")
+            found = f"{path} has no label column {listed(schema.label)}"
+            raise DataError(f"{found}, but the sources before it have")
         self._has_label = bool(label)
         extra = set(kinds) - {f.name for f in schema.features} - {*label, self._options.qid}
         if extra:
