@@ -24,9 +24,10 @@ class SetClassifier(StoreClassifier):
     _like: np.ndarray | None = None  # no rows of the indicator of `fit`
 
     def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink) -> dict[str, Any]:
-        y, self._like = computed(y) if is_dask(y) else y, None
+        y = computed(y) if is_dask(y) else y
         if sparse.issparse(y) or not is_multilabel(y):
-            return super()._train(X, y, sample_weight, *sinks)
+            report, self._like = super()._train(X, y, sample_weight, *sinks), None
+            return report
         y, config = np.asarray(y), self._config(task="multilabel")
         task_of(str(config.task)).require(config.solver, names_classes=self.class_weight is not None)
         if not np.isin(y, (0, 1)).all():
