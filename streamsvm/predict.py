@@ -177,9 +177,10 @@ def evaluate(
     mean_absolute_error; ndcg, map, swapped_pairs and kendall_tau (see `metrics.ranking`) where rows have one score
     and the store has queries, or the task is ordinal. Of task rank, these alone; of task regress those of
     `metrics.RegressionScores`. Of a calibrated model brier, log_loss, ece and reliability, see
-    `metrics.ProbabilityScores`. Rows whose label the model never saw count as wrong; `n_unknown_labels` says how many
-    there are. They are not in what scores order and probabilities. with_curves: those of `metrics.curves` too, for two
-    classes.
+    `metrics.ProbabilityScores`; where errors have costs, the mean `cost` of its labels, and of the likeliest ones,
+    `cost_of_likeliest`. Rows whose label the model never saw count as wrong; `n_unknown_labels` says how many
+    there are. They are not in what scores order, probabilities and costs. with_curves: those of `metrics.curves` too,
+    for two classes.
     """
     blocks = predict_blocks(model, store, engine=engine, ask=answers_of, phase="evaluate", events=events)
     return assess(model, store, blocks, with_curves=with_curves)

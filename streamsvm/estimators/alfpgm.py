@@ -118,7 +118,7 @@ break_ties, random_state : as in `SVC`
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
-    threshold : as in `DCSVC`
+    threshold, costs : as in `DCSVC`
     metric, metric_params, search_params, scale, memory_limit, n_jobs, client, verbose : as in `DCSVC`
         C, kernel, gamma, scale and metric may be "search".
     pairs : int, default=500
@@ -171,6 +171,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         class_weight: Any = None,
         probability: bool | str = False,
         threshold: str | None = None,
+        costs: Any = None,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
@@ -204,6 +205,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         self.class_weight = class_weight
         self.probability = probability
         self.threshold = threshold
+        self.costs = costs
         self.metric = metric
         self.metric_params = metric_params
         self.search_params = search_params

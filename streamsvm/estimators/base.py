@@ -55,6 +55,7 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
     verbose: int
     probability: bool | str = False
     threshold: str | None = None
+    costs: Any = None
     metric: str = "none"
     metric_params: dict[str, Any] | None = None
     search_params: dict[str, Any] | None = None
@@ -155,6 +156,7 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
             "probability": {
                 "method": given if isinstance(given, str) else "sigmoid" if given else None,
                 "threshold": self.threshold,
+                "costs": _costs(self.costs),
             },
         }
 
@@ -214,6 +216,22 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         return None if names is None else tuple(names)
 
 
+def _costs(given: Any) -> Any:
+    """Costs by pairs of labels as tables of their texts; the configuration judges what else is given."""
+    if not isinstance(given, dict) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in given):
+        return given
+    tables: dict[str, dict[str, Any]] = {}
+    for pair, cost in given.items():
+        true, predicted = (_label_text(label) for label in pair)
+        tables.setdefault(true, {})[predicted] = cost
+    return tables
+
+
+def _label_text(label: Any) -> str:
+    """As a store has it, in which True is 1."""
+    return str(label_texts(np.asarray([int(label) if isinstance(label, bool | np.bool_) else label]))[0])
+
+
 def labels_of(classes: np.ndarray, model: Any, rows: Rows) -> np.ndarray:
     return classes[model.codes_of(*model.answers(rows))]
 
@@ -256,7 +274,8 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         return self._answers(X, decisions_of)
 
     def predict(self, X: Any) -> np.ndarray:
-        """(n,) labels: with `threshold` by decision values above it, else with `probability` the most probable ones.
+        """(n,) labels: with `threshold` by decision values above it, else with `probability` the most probable ones, or
+        with `costs` those of the least expected cost.
 
         A Store is read block by block; of a dask array the answer is one, too, here and in all that follows.
         """
@@ -265,7 +284,8 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
 
     @available_if(_wants_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, n_classes) probabilities, the largest that of `predict` without `threshold`; with `probability` only."""
+        """(n, n_classes) probabilities, the largest that of `predict` without `threshold` or `costs`; with
+        `probability` only."""
         return self._answers(X, _probable)
 
     @available_if(_wants_probabilities)

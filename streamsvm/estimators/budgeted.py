@@ -67,7 +67,7 @@ class BudgetedSVC(SetClassifier):
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, as it is with loss="logistic", and
         `predict` gives the class of the largest probability. True: sigmoid.
-    threshold : as in `DCSVC`
+    threshold, costs : as in `DCSVC`
     metric : {"none", "diagonal", "full", "search"}, default="none"
         Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
         gamma where at its default. It is kept where held-out rows are decided better.
@@ -142,6 +142,7 @@ class BudgetedSVC(SetClassifier):
         class_weight: Any = None,
         probability: bool | str = False,
         threshold: str | None = None,
+        costs: Any = None,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
@@ -169,6 +170,7 @@ class BudgetedSVC(SetClassifier):
         self.class_weight = class_weight
         self.probability = probability
         self.threshold = threshold
+        self.costs = costs
         self.metric = metric
         self.metric_params = metric_params
         self.search_params = search_params
@@ -228,8 +230,8 @@ class BudgetedSVC(SetClassifier):
             raise ConfigError(f"{searched[0]} needs all rows: use fit first, and partial_fit from then on")
         if self.probability:
             raise ConfigError("probability needs all rows: use fit, or streamsvm.online.BSGDClassifier")
-        if self.threshold is not None:
-            raise ConfigError("threshold needs rows that nothing learns from: use fit, without partial_fit")
+        if self.threshold is not None or self.costs is not None:
+            raise ConfigError("threshold and costs are of what learns no further: use fit, without partial_fit")
 
     _probable_with = "probability=True or loss='logistic'"
 

@@ -91,7 +91,7 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, as it is with loss="logistic", and
         `predict` gives the class of the largest probability. True: sigmoid.
-    threshold : as in `DCSVC`
+    threshold, costs : as in `DCSVC`
     metric : {"none", "diagonal", "full", "search"}, default="none"
         Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
         C and gamma where these are at their defaults. It is kept where held-out rows are decided better.
@@ -162,6 +162,7 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         class_weight: Any = None,
         probability: bool | str = False,
         threshold: str | None = None,
+        costs: Any = None,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
@@ -188,6 +189,7 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         self.class_weight = class_weight
         self.probability = probability
         self.threshold = threshold
+        self.costs = costs
         self.metric = metric
         self.metric_params = metric_params
         self.search_params = search_params

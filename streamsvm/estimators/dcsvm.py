@@ -73,6 +73,9 @@ class DCSVC(SupportVectors, SetClassifier):
         Decide at a threshold other than 0, of two classes, chosen for "f1", "balanced_accuracy", "precision=0.9" (the
         most recall with at least that precision) or "recall=0.9", by cross-validation: five more fits. Precision,
         recall and F1 are those of classes_[1]. `decision_function` stays.
+    costs : dict or None, default=None
+        What errors cost, as {("yes", "no"): 5} for "no" where "yes" is true; 1 where none is named. `predict` gives
+        the label of the least expected cost then; with `probability`, and without `threshold`.
     metric : {"none", "diagonal", "full", "search"}, default="none"
         Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
         kernel, C and gamma where these are at their defaults. It is kept where held-out rows are decided better.
@@ -184,6 +187,7 @@ class DCSVC(SupportVectors, SetClassifier):
         class_weight: Any = None,
         probability: bool | str = False,
         threshold: str | None = None,
+        costs: Any = None,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
@@ -221,6 +225,7 @@ class DCSVC(SupportVectors, SetClassifier):
         self.class_weight = class_weight
         self.probability = probability
         self.threshold = threshold
+        self.costs = costs
         self.metric = metric
         self.metric_params = metric_params
         self.search_params = search_params

@@ -82,6 +82,8 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
         notes.append(
             f"decision values are less the threshold, {model.header.threshold:.9g}, as LIBSVM's is 0"
         )
+    if model.costs is not None:
+        notes.append("costs of errors are not in LIBSVM's format: labels are those of decision values")
     if len(svm.labels) > 2:
         notes.append(
             "equal votes are the first class's in LIBSVM, and a pair's value is positive for its first class"

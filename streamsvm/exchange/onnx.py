@@ -130,10 +130,11 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list
         p = probabilities(graph, calibration, decisions, part, k, pairwise=model.is_pairwise)
         graph.called("probabilities", graph.cast(p, np.float32))
         outputs.append(helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", k]))
-    if calibration is None or calibration.method == "stream" or model.header.threshold is not None:
+    by_decisions = calibration is None or calibration.method == "stream"
+    if model.header.threshold is not None or (by_decisions and model.costs is None):
         codes = _codes(graph, values, model, one_column)
     else:
-        codes = graph.op("ArgMax", p, axis=1, keepdims=0)
+        codes = _likeliest(graph, p, model.costs)
     classes = model.classes if model.classes.dtype.kind in "Uf" else model.classes.astype(np.int64)
     graph.called("label", graph.op("Gather", graph.constant(classes), codes))
     label = TYPES[model.classes.dtype.kind]
@@ -156,6 +157,13 @@ def _votes(graph: Graph, decisions: str, k: int) -> str:
     confidence = graph.op("MatMul", decisions, graph.constant(second - first))
     bound = graph.op("Mul", three, graph.op("Add", graph.op("Abs", confidence), one))
     return graph.op("Add", votes, graph.op("Div", confidence, bound))
+
+
+def _likeliest(graph: Graph, p: str, costs: np.ndarray | None) -> str:
+    """(N,) positions in the classes of the largest probability, or of the least expected cost."""
+    if costs is None:
+        return graph.op("ArgMax", p, axis=1, keepdims=0)
+    return graph.op("ArgMin", graph.op("MatMul", p, graph.constant(costs)), axis=1, keepdims=0)
 
 
 def _codes(graph: Graph, values: str, model: Any, one_column: bool) -> str:

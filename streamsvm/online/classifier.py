@@ -214,12 +214,16 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         """A learner that goes on where `to_model` left off, bit by bit; or where a fit ended.
 
         The features of a fit on rows without names are "0", "1" and so on. Raises ModelError for a model with a
-        threshold of its own, and for balanced weights.
+        threshold or costs of its own, and for balanced weights.
         """
         if model.header.threshold is not None:
             raise ModelError(
                 "the model decides at a threshold that was chosen for what it had learned, and would not hold for what "
                 "it goes on to learn; fit without --threshold"
+            )
+        if model.costs is not None:
+            raise ModelError(
+                "the model decides by costs, which what goes on to learn does not; fit without --costs"
             )
         if (model.header.config or {}).get("class_weight") == "balanced":
             raise ModelError(
