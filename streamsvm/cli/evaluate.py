@@ -29,6 +29,10 @@ CURVES = ("roc", "precision_recall", "points", "coverages", "decisions")  # for 
 def evaluate(
     model: ModelIn,
     store: Annotated[str, typer.Option("--store", help="Rows and labels to test on.", metavar="STORE")],
+    interval: Annotated[
+        float | None,
+        typer.Option("--interval", help="Chance of intervals, else the fit's.", metavar="LEVEL"),
+    ] = None,
     x: XName = None,
     y: YName = None,
     workers: Workers = None,
@@ -59,7 +63,8 @@ def evaluate(
         progress() as events,
         engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
     ):
-        result = score(load_model(model), rows, engine=tasks, with_curves=run_dir is not None, events=events)
+        judged = load_model(model).at_level(interval)
+        result = score(judged, rows, engine=tasks, with_curves=run_dir is not None, events=events)
     result |= usage_so_far()
     if run_dir is not None:
         write_result(run_dir, EVALUATION, {"model": model, "store": store, **result})

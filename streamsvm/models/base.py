@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -104,6 +104,7 @@ class Header(Weighed):
 class Model(Named, Weighed, ABC):
     """What follows from a header and the decision values of binary problems."""
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]
     header: Header
     task: str = "classify"
     thresholds: np.ndarray = np.empty(0)  # of tasks that need them to tell labels apart
@@ -196,6 +197,14 @@ class Model(Named, Weighed, ABC):
                 "the model has no intervals: `streamsvm fit --task regress --interval 0.9` makes them"
             )
         return self.intervals
+
+    def at_level(self, level: float | None) -> Self:
+        """The model with intervals of this level, else of the fit's. Raises ModelError as `predict_interval`."""
+        if level is None:
+            return self
+        intervals = self.require_intervals()
+        intervals.half_width(level)
+        return replace(self, header=replace(self.header, intervals=replace(intervals, level=level)))
 
     def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]:
         """Decision values as `decision_function` gives them, and (m, k) probabilities where the model is calibrated."""
