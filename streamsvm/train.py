@@ -21,6 +21,7 @@ from streamsvm.data.sketch import sketched
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Event, Events, Planned, Progress, Record, Warned, heard, ignore
+from streamsvm.models.calibration import are_odds
 from streamsvm.models.costs import cost_matrix
 from streamsvm.models.files import load_model, read_attrs
 from streamsvm.options.costs import Costs
@@ -314,7 +315,7 @@ def with_task(config: FitConfig, store: Store) -> FitConfig:
 
 def _require_costs(costs: Costs, config: FitConfig, store: Store) -> None:
     """Raises ConfigError where there will be no probabilities that costs weigh, and for labels that there are not."""
-    if config.probability.method is None and getattr(config.own, "loss", None) != "logistic":
+    if config.probability.method is None and not are_odds(getattr(config.own, "loss", None)):
         raise ConfigError(
             "costs weigh probabilities, and the fit makes none: give --probability sigmoid, too"
         )

@@ -31,6 +31,7 @@ from streamsvm.estimators.lazily import lazy_answers
 from streamsvm.estimators.searched import SEARCH, chosen, with_search
 from streamsvm.events import Events, Sink, warn
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
+from streamsvm.models.calibration import are_odds
 from streamsvm.models.files import save_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import decisions_of, predict_blocks
@@ -256,7 +257,7 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
     @property
     def _is_probable(self) -> bool:
         """Whether it has, or will have, probabilities."""
-        return bool(self.probability) or self.loss == "logistic"
+        return bool(self.probability) or are_odds(self.loss)
 
     def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink) -> dict[str, Any]:
         """Checks, trains, and returns the report."""

@@ -17,7 +17,7 @@ from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.searched import asked
 from streamsvm.events import Events
 from streamsvm.models import BudgetModel
-from streamsvm.models.calibration import Calibration
+from streamsvm.models.calibration import Calibration, are_odds
 from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.parallel.engine import Engine
 from streamsvm.tasks.base import Targets
@@ -255,7 +255,7 @@ class BudgetedSVC(SetClassifier):
         prepared = prepare(store, config, Engine(threads(self.n_jobs)), Events(warn), targets=targets)
         options = BudgetOptions.of(config, prepared.task, STREAM_ROWS)
         self._learner = BudgetLearner(prepared.kernel, store.d, n_columns(k), options)
-        calibration = Calibration.logistic(n_columns(k)) if self.loss == "logistic" else None
+        calibration = Calibration.logistic(n_columns(k)) if are_odds(self.loss) else None
         header = replace(prepared.header(calibration=calibration), fingerprint="")  # other rows are to come
         self.model_, self.classes_ = BudgetModel.of(header, self._learner), targets.classes
 

@@ -24,7 +24,7 @@ from streamsvm.events import Events, HeldOut, Warned
 from streamsvm.metrics import shown
 from streamsvm.models import files
 from streamsvm.models.base import Header
-from streamsvm.models.calibration import Calibration
+from streamsvm.models.calibration import Calibration, are_odds
 from streamsvm.models.expansion import ExpansionModel
 from streamsvm.models.intervals import Intervals
 from streamsvm.models.kernel import KernelModel
@@ -205,7 +205,7 @@ class Fit(ABC):
 
         Raises ConfigError where the task has none.
         """
-        if loss != "logistic":
+        if not are_odds(loss):
             return None
         if not self.task.has_probabilities:
             raise ConfigError(
