@@ -13,13 +13,14 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.models.intervals import rank, rows_needed
+from streamsvm.parallel.sizes import Weighed
 
 SHARE, MOST = 5, 10_000  # one of so many rows tells of intervals, and so many at most
 MORE = 5  # a fifth more do, where the coverage then is nearer to what is asked for
 
 
 @dataclass(frozen=True)
-class KeptOut:
+class KeptOut(Weighed):
     """Rows as stored, (h, d), that a fit does not learn from.
 
     codes, y (h,): their classes' numbers, see `Task.truth`, and labels. ids: of those that are in the store of the fit,
