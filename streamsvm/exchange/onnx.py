@@ -134,7 +134,7 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list
     if model.header.threshold is not None or (by_decisions and model.costs is None):
         codes = _codes(graph, values, model, one_column)
     else:
-        codes = _likeliest(graph, p, model.costs)
+        codes = _by_probabilities(graph, p, model.costs)
     classes = model.classes if model.classes.dtype.kind in "Uf" else model.classes.astype(np.int64)
     graph.called("label", graph.op("Gather", graph.constant(classes), codes))
     label = TYPES[model.classes.dtype.kind]
@@ -159,7 +159,7 @@ def _votes(graph: Graph, decisions: str, k: int) -> str:
     return graph.op("Add", votes, graph.op("Div", confidence, bound))
 
 
-def _likeliest(graph: Graph, p: str, costs: np.ndarray | None) -> str:
+def _by_probabilities(graph: Graph, p: str, costs: np.ndarray | None) -> str:
     """(N,) positions in the classes of the largest probability, or of the least expected cost."""
     if costs is None:
         return graph.op("ArgMax", p, axis=1, keepdims=0)

@@ -29,14 +29,7 @@ from streamsvm.runs.checkpoints import Checkpoints
 from streamsvm.storage.paths import Place, remove_tree
 from streamsvm.tasks.scores import codes_of_labels
 from streamsvm.training.part_sigmoids import with_parts
-from streamsvm.training.thresholds import (
-    Decided,
-    chosen,
-    require_two,
-    unmet,
-    with_costs,
-    with_threshold,
-)
+from streamsvm.training.thresholds import Decided, chosen, require_two, unmet, with_costs, with_threshold
 from streamsvm.training.weights import row_weights
 
 Learn = Callable[[Store, Place], list[Any]]  # models of some rows; with a folder for their files
