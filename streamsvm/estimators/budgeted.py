@@ -231,7 +231,9 @@ class BudgetedSVC(SetClassifier):
         if self.probability:
             raise ConfigError("probability needs all rows: use fit, or streamsvm.online.BSGDClassifier")
         if self.threshold is not None or self.costs is not None:
-            raise ConfigError("threshold and costs are of what learns no further: use fit, without partial_fit")
+            raise ConfigError(
+                "threshold and costs are of what learns no further: use fit, without partial_fit"
+            )
 
     _probable_with = "probability=True or loss='logistic'"
 
