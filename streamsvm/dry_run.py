@@ -239,7 +239,7 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
         if time.perf_counter() + grown(seen, took, following, growth.steepest) > until:
             break
     task = task_for(config)
-    k = len(store.classes.values) if task.has_classes else 0
+    k = len(task.classes_of(store.classes.values)) if task.has_classes else 0
     loading = min(max(first.total_s - again.total_s, 0.0), MOST_LOADING_S)
     return Costs(
         config.solver,

@@ -26,13 +26,20 @@ def balanced_accuracy(counts: np.ndarray) -> float:
 
 
 def per_class(counts: np.ndarray, labels: list[Any]) -> list[dict[str, Any]]:
-    """Precision, recall, f1 and support of each class from (k, k) counts; 0 where nothing is divided by nothing."""
-    hits, n_true, n_predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
+    """`by_label` of classes, from (k, k) counts."""
+    return by_label(np.diag(counts), counts.sum(axis=1), counts.sum(axis=0), labels)
+
+
+def by_label(
+    hits: np.ndarray, n_true: np.ndarray, n_predicted: np.ndarray, labels: list[Any]
+) -> list[dict[str, Any]]:
+    """Precision, recall, f1 and support of each label, from counts (k,) of rows: rightly predicted to have it, that
+    have it, and predicted to. 0 where nothing is divided by nothing."""
     columns = {
         "label": labels,
-        "precision": _ratio(hits, n_predicted).tolist(),
-        "recall": _ratio(hits, n_true).tolist(),
-        "f1": _ratio(2 * hits, n_true + n_predicted).tolist(),
+        "precision": ratio(hits, n_predicted).tolist(),
+        "recall": ratio(hits, n_true).tolist(),
+        "f1": ratio(2 * hits, n_true + n_predicted).tolist(),
         "support": n_true.tolist(),
     }
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -41,11 +48,12 @@ def per_class(counts: np.ndarray, labels: list[Any]) -> list[dict[str, Any]]:
 class ScoreCounts:
     """How many positive and negative rows have which score, of rows that come block by block.
 
-    Memory does not grow with them: where more than MOST_SCORES scores differ, they lose their last bits, as few as will
+    Memory does not grow with them: where more than `most` scores differ, they lose their last bits, as few as will
     do, which leaves some five digits; rows that differ in the others then are ties.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most or MOST_SCORES
         self._scores, self._counts = np.empty(0), np.empty((2, 0))  # rising; negative and positive rows
         self._coming: list[tuple[np.ndarray, np.ndarray]] = []  # counts as those, and scores
         self._n_coming, self._bits = 0, 0  # that were lost
@@ -54,7 +62,7 @@ class ScoreCounts:
         """Rows, bool (m,), with scores (m,), each of which counts as many as its weight."""
         self._coming.append((np.stack([~positive, positive]) * weight, scores))
         self._n_coming += len(scores)
-        if self._n_coming > MOST_SCORES:
+        if self._n_coming > self._most:
             self._settle()
 
     def _settle(self) -> None:
@@ -62,7 +70,7 @@ class ScoreCounts:
         scores = np.concatenate([self._scores, *(own for _, own in self._coming)]).astype(np.float64)
         self._coming, self._n_coming = [], 0
         self._count(scores, np.concatenate(counts, axis=1))
-        while len(self._scores) > MOST_SCORES:
+        while len(self._scores) > self._most:
             self._bits = max(self._bits + 2, 24)
             self._count(self._scores, self._counts)
 
@@ -180,8 +188,8 @@ class ProbabilityScores:
         columns = {
             "from": edges[:-1].tolist(),
             "to": edges[1:].tolist(),
-            "confidence": _ratio(confidence, count).tolist(),
-            "frequency": _ratio(right, count).tolist(),
+            "confidence": ratio(confidence, count).tolist(),
+            "frequency": ratio(right, count).tolist(),
             "count": count.astype(np.int64).tolist(),
         }
         bins = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
@@ -193,7 +201,7 @@ class ProbabilityScores:
         }
 
 
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
 
 
@@ -321,14 +329,14 @@ def ranking(y: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> dict[str, 
 def _ndcg(grades: np.ndarray, best: np.ndarray, place: np.ndarray, starts: np.ndarray, cut: int) -> float:
     discount = (place <= cut) / np.log2(1 + place)
     found, most = (np.add.reduceat((2.0**g - 1) * discount, starts) for g in (grades, best))
-    return float(_ratio(found, most).mean())
+    return float(ratio(found, most).mean())
 
 
 def _mean_average_precision(relevant: np.ndarray, place: np.ndarray, starts: np.ndarray) -> float:
     total = np.cumsum(relevant)
     before = np.repeat(total[starts] - relevant[starts], np.diff(np.append(starts, len(place))))
     precision = relevant * (total - before) / place
-    return float(_ratio(np.add.reduceat(precision, starts), np.add.reduceat(relevant * 1.0, starts)).mean())
+    return float(ratio(np.add.reduceat(precision, starts), np.add.reduceat(relevant * 1.0, starts)).mean())
 
 
 def _pair_order(grades: np.ndarray, scores: np.ndarray, queries: list[np.ndarray]) -> dict[str, float | None]:

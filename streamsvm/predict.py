@@ -49,6 +49,8 @@ class Predictor(Judge, Protocol):
 
     def decision_function(self, rows: Rows) -> np.ndarray: ...
 
+    def codes_of(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray: ...
+
     def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]: ...
 
     def require_probabilities(self) -> None: ...
@@ -143,9 +145,10 @@ def write_predictions(
     beside: columns that come first, of CSV.
     .csv: a header, then label and, with `decision`, the decision values, with `proba` a column `probability_LABEL` for
     each class; .zarr: arrays `label`, `decision`, `probability`; .npy: one array, the labels, or else the decision
-    values or probabilities. A ranking has a `score` in place of the label, a regression a `value`; a model with
-    intervals also `lower` and `upper`, of level `interval`, else of the fit's; of a .npy with `interval` they are the
-    one array, (n, 2). Raises ConfigError, ModelError where there are no probabilities or intervals, StorageError.
+    values or probabilities; of rows of several labels bool (n, k), which of them each has. A ranking has a `score` in
+    place of the label, a regression a `value`; a model with intervals also `lower` and `upper`, of level `interval`,
+    else of the fit's; of a .npy with `interval` they are the one array, (n, 2). Raises ConfigError, ModelError where
+    there are no probabilities or intervals, StorageError.
     """
     writers: dict[str, Callable[..., None]] = {".csv": _write_csv, ".npy": _write_npy, ".zarr": _write_zarr}
     suffix = ".csv" if out is None else out.suffix
@@ -158,12 +161,13 @@ def write_predictions(
         raise ConfigError(f"--out {out}: holds one array; found {found}, expected one of them")
     if also.proba:
         model.require_probabilities()
-    has_ends = task_of(model.task).has_intervals and model.intervals is not None and suffix != ".npy"
+    task = task_of(model.task)
+    has_ends = task.has_intervals and model.intervals is not None and suffix != ".npy"
     intervals = model.require_intervals() if has_ends or also.interval is not None else None
     if intervals is not None:
         intervals.half_width(also.interval)  # before any work, whether it can be told
 
-    answer = task_of(model.task).answer
+    says = model.codes_of if task.in_sets and suffix == ".npy" else model.labels
 
     def block(values: np.ndarray, p: np.ndarray | None) -> Block:
         wanted = {"decision": values} if also.decision else {}
@@ -173,10 +177,11 @@ def write_predictions(
             ends = intervals.around(values, also.interval)
             wanted |= {"interval": ends} if suffix == ".npy" else dict(zip(ENDS, ends.T, strict=True))
         kept = {} if beside is None else beside.take(len(values))
-        return {**kept, answer: model.labels(values, p), **wanted}
+        return {**kept, task.answer: says(values, p), **wanted}
 
     blocks = predict_blocks(model, store, engine=engine, ask=answers_of, events=events)
-    writers[suffix](out, store.n, (block(*answers) for _, _, answers in blocks), model.classes)
+    names = {"probability": model.classes} | ({"decision": model.classes} if task.in_sets else {})
+    writers[suffix](out, store.n, (block(*answers) for _, _, answers in blocks), names)
 
 
 def evaluate(
@@ -188,9 +193,10 @@ def evaluate(
     mean_absolute_error; ndcg, map, swapped_pairs and kendall_tau (see `metrics.ranking`) where rows have one score
     and the store has queries, or the task is ordinal. Of task rank, these alone; of task regress those of
     `metrics.RegressionScores`. Of a calibrated model brier, log_loss, ece and reliability, see
-    `metrics.ProbabilityScores`. Rows whose label the model never saw count as wrong; `n_unknown_labels` says how many
-    there are. They are not in what scores order and probabilities. with_curves: those of `metrics.curves` too, for two
-    classes.
+    `metrics.ProbabilityScores`; where errors have costs, the mean `cost` of its labels, and of the likeliest ones,
+    `cost_of_likeliest`. Rows whose label the model never saw count as wrong; `n_unknown_labels` says how many
+    there are. They are not in what scores order, probabilities and costs. with_curves: those of `metrics.curves` too,
+    for two classes.
     """
     blocks = predict_blocks(model, store, engine=engine, ask=answers_of, phase="evaluate", events=events)
     return assess(model, store, blocks, with_curves=with_curves)
@@ -210,31 +216,34 @@ def assess(
     return scores.result(with_curves=with_curves)
 
 
-def _write_csv(out: Place | None, n: int, blocks: Iterator[Block], classes: np.ndarray) -> None:
+Names = Mapping[str, np.ndarray]  # of columns by what they are of; else numbers
+
+
+def _write_csv(out: Place | None, n: int, blocks: Iterator[Block], names: Names) -> None:
     if out is None:
-        _write_lines(sys.stdout, blocks, classes)
+        _write_lines(sys.stdout, blocks, names)
         return
     with whole_file(out) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
-        _write_lines(text, blocks, classes)
+        _write_lines(text, blocks, names)
 
 
-def _write_lines(text: IO[str], blocks: Iterator[Block], classes: np.ndarray) -> None:
+def _write_lines(text: IO[str], blocks: Iterator[Block], names: Names) -> None:
     writer = csv.writer(text, lineterminator="\n")
     for i, block in enumerate(blocks):
         if i == 0:
-            names = (_names(column, values, classes) for column, values in block.items())
-            writer.writerow(chain.from_iterable(names))
+            heads = (_heads(column, values, names) for column, values in block.items())
+            writer.writerow(chain.from_iterable(heads))
         columns = [column for values in block.values() for column in np.atleast_2d(values.T).tolist()]
         writer.writerows(zip(*columns, strict=True))
 
 
-def _names(column: str, values: np.ndarray, classes: np.ndarray) -> list[str]:
-    if column == "probability":
-        return [f"{column}_{label}" for label in classes.tolist()]
-    return [f"{column}_{j}" for j in range(values.shape[1])] if values.ndim == 2 else [column]
+def _heads(column: str, values: np.ndarray, names: Names) -> list[str]:
+    if values.ndim == 1:
+        return [column]
+    return [f"{column}_{name}" for name in names.get(column, np.arange(values.shape[1])).tolist()]
 
 
-def _write_npy(out: Place, n: int, blocks: Iterator[Block], classes: np.ndarray) -> None:
+def _write_npy(out: Place, n: int, blocks: Iterator[Block], names: Names) -> None:
     with whole_file(out) as file:
         for i, block in enumerate(blocks):
             *_, values = block.values()
@@ -244,7 +253,7 @@ def _write_npy(out: Place, n: int, blocks: Iterator[Block], classes: np.ndarray)
             file.write(values.tobytes())
 
 
-def _write_zarr(out: Place, n: int, blocks: Iterator[Block], classes: np.ndarray) -> None:
+def _write_zarr(out: Place, n: int, blocks: Iterator[Block], names: Names) -> None:
     target = Target(str(out), overwrite=_is_predictions(out))
     with target.errors(), ExitStack() as cleanup:
         cleanup.callback(target.discard)

@@ -21,7 +21,10 @@ from streamsvm.data.sketch import sketched
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Event, Events, Planned, Progress, Record, Warned, heard, ignore
+from streamsvm.models.calibration import are_odds
+from streamsvm.models.costs import cost_matrix
 from streamsvm.models.files import load_model, read_attrs
+from streamsvm.options.costs import Costs
 from streamsvm.parallel.compiling import compiling_told
 from streamsvm.parallel.memory import free_bytes
 from streamsvm.parallel.open import open_engine
@@ -300,12 +303,24 @@ def with_task(config: FitConfig, store: Store) -> FitConfig:
     task = config.task or default_task(config.solver, has_queries=store.has_qid)
     if config.task is None and not config.positive and task_of(task).has_classes and store.has_y:
         _require_labels(store)
+    if (costs := config.probability.costs) is not None:
+        _require_costs(costs, config, store)
     if config.probability.is_asked:
         from streamsvm.training.probabilities import require_asked
 
         known = config.probability.threshold is None or config.positive or not store.has_y
         require_asked(config.probability, task, 2 if known else len(store.classes.values))
     return config.model_copy(update={"task": task})
+
+
+def _require_costs(costs: Costs, config: FitConfig, store: Store) -> None:
+    """Raises ConfigError where there will be no probabilities that costs weigh, and for labels that there are not."""
+    if config.probability.method is None and not are_odds(getattr(config.own, "loss", None)):
+        raise ConfigError(
+            "costs weigh probabilities, and the fit makes none: give --probability sigmoid, too"
+        )
+    if store.has_y:
+        cost_matrix(costs, np.array([0, 1]) if config.positive else store.classes.values)
 
 
 def _require_labels(store: Store) -> None:

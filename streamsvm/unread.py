@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from operator import attrgetter, contains, eq, is_
+from operator import attrgetter, contains, eq, is_, not_
 from typing import Any
 
 from streamsvm.config import FitConfig, KernelConfig, Layer, Resolved, groups, option_field
@@ -56,7 +56,10 @@ def _listed(what: str, names: list[str]) -> str:
 
 def unread(config: FitConfig) -> Iterator[Rule]:
     """The rules of options that this configuration does not read."""
-    return (rule for rule in rules() if not rule.reads(attrgetter(rule.decider)(config)))
+    yield from (rule for rule in rules() if not rule.reads(attrgetter(rule.decider)(config)))
+    if config.probability.is_asked and not config.n_folds:
+        readers = "a fit with probabilities, or with a threshold without holdout,"
+        yield Rule("probability.folds", readers, "holdout", not_)
 
 
 def require_read(layers: list[Layer], *configs: FitConfig) -> list[set[str]]:

@@ -55,6 +55,7 @@ VARIANTS = {  # each with another kind of model, all but the first five of early
     "a bias, early": {"dcsvm": EARLY | {"part_rows": 60, "bias": True}},
     "part metrics": {"dcsvm": EARLY | {"part_metric": 1}},
     "against the rest, early": {"multiclass": "rest", "dcsvm": EARLY | {"part_rows": 60, "bias": True}},
+    "several labels, early": {"task": "multilabel", "dcsvm": EARLY | {"part_rows": 60, "bias": True}},
 }
 WITHOUT_LABELS = {  # that labels change nothing in
     "one class": {"task": "oneclass", "nu": 0.1, "dcsvm": SMALL["dcsvm"]},

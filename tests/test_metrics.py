@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau
 from sklearn import metrics as twin
 
-from streamsvm import metrics
 from streamsvm.metrics import (
     ProbabilityScores,
     RegressionScores,
@@ -180,17 +179,15 @@ def test_thinned_curves_keep_their_shape():
 
 
 @pytest.mark.parametrize("most", [64, 1000])
-def test_many_scores_lose_bits_and_hardly_any_order(most, monkeypatch):
+def test_many_scores_lose_bits_and_hardly_any_order(most):
     """In whatever blocks they come; with few different ones nothing is lost."""
     rng = np.random.default_rng(0)
     positive = rng.random(5000) < 0.3
     scores = positive + rng.normal(size=5000)
     for own, tolerance in ((scores, 1 / most), (np.round(4 * scores), 1e-12)):
-        found, whole = ScoreCounts(), scored(positive, own).break_even()
-        monkeypatch.setattr(metrics, "MOST_SCORES", most)
+        found, whole = ScoreCounts(most), scored(positive, own).break_even()
         for block in np.array_split(np.arange(5000), 37):
             found.add(positive[block], own[block])
         assert found.roc_auc() == pytest.approx(twin.roc_auc_score(positive, own), abs=tolerance)
         assert found.break_even() == pytest.approx(whole, abs=tolerance)
         assert len(found._scores) <= most
-        monkeypatch.undo()

@@ -34,6 +34,7 @@ class Linear(Named):
     W: np.ndarray
     classes: np.ndarray = field(default_factory=lambda: np.array(["no", "yes"]))
     task: str = "classify"
+    costs: None = None
 
     @property
     def d(self):

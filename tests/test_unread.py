@@ -70,6 +70,11 @@ def test_no_solver_takes_the_options_of_another(own):
         (["dcsvm.early=true", "dcsvm.refine=false"], "dcsvm.refine", "dcsvm.early true"),
         (["solver=alfpgm", "alfpgm.epsilon=0.2"], "alfpgm.epsilon", "task none"),
         (["probability.folds=3"], "probability.folds", "probability none"),
+        (
+            ["probability.threshold=f1", "holdout=50", "probability.folds=3"],
+            "probability.folds is read by a fit with probabilities, or with a threshold without holdout, only",
+            "holdout 50",
+        ),
     ],
 )
 def test_the_option_is_named_with_what_decides(sets, option, found):
@@ -83,6 +88,8 @@ def test_options_that_are_read_pass():
     checked("dcsvm.early=true", "dcsvm.combine=naive", "C=3", "tol=0.1", "cache_size=0")
     checked("solver=bsgd", "bsgd.lam=0.1", "kernel.name=poly", "kernel.degree=2", "bsgd.strategy=remove")
     checked("solver=alfpgm", "task=regress", "alfpgm.epsilon=0.2")
+    checked("probability.threshold=f1", "probability.folds=3")
+    checked("probability.threshold=f1", "probability.method=sigmoid", "holdout=50", "probability.folds=3")
 
 
 def run(*args):

@@ -27,7 +27,7 @@ COMMANDS = {  # the first paragraph of what each one's --help says
     "check": "Read every chunk: checksums, NaN and infinity, labels. Exits 2 at the first thing wrong.",
     "fit": "Train a model. Options that are left out are chosen from the data.",
     "tune": "Choose options by cross-validation; without a table of what to try, those that fit chooses.",
-    "calibrate": "Add probabilities or a threshold to a model, in place of those it may have.",
+    "calibrate": "Add probabilities, a threshold or costs to a model, in place of those it may have.",
     "predict": "Write the predicted label of every row, block by block.",
     "evaluate": "Score a model: accuracy, precision and recall by class, confusion, ROC AUC; probabilities where it "
     "has any.",

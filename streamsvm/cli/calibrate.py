@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from streamsvm.cli.flags import WISH, section_flag, section_layers
+from streamsvm.cli.flags import COSTS, WISH, section_flag, section_layers
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
@@ -38,12 +38,14 @@ def calibrate(
     method: Annotated[
         Literal["sigmoid", "isotonic"] | None,
         typer.Option(
-            "--method", help="Isotonic needs many rows; else sigmoid, or none with --threshold alone."
+            "--method",
+            help="Isotonic needs many rows; else sigmoid, or none with --threshold or --costs alone.",
         ),
     ] = None,
     threshold: Annotated[
         Any, section_flag(ProbabilityConfig, "--threshold", metavar=WISH, parser=str)
     ] = None,
+    costs: Annotated[Any, section_flag(ProbabilityConfig, "--costs", metavar=COSTS, parser=str)] = None,
     out: Annotated[
         Any,
         typer.Option(
@@ -62,8 +64,9 @@ def calibrate(
     performance_report: PerformanceReport = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add probabilities or a threshold to a model, in place of those it may have."""
-    given = section_layers(ProbabilityConfig, {"method": method, "threshold": threshold})
+    """Add probabilities, a threshold or costs to a model, in place of those it may have."""
+    flags = {"method": method, "threshold": threshold, "costs": costs}
+    given = section_layers(ProbabilityConfig, flags)
     asked = validated(ProbabilityConfig, *(given or [("--method", {"method": "sigmoid"})]))
     with importing():
         from streamsvm.models.files import load_model, save_model

@@ -32,6 +32,10 @@ def evaluate(
     store: Annotated[
         str | None, typer.Option("--store", help="Rows and labels to test on.", metavar="STORE")
     ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option("--interval", help="Chance of intervals, else the fit's.", metavar="LEVEL"),
+    ] = None,
     label: LabelFlag = None,
     format: FormatFlag = None,
     header: HeaderFlag = None,
@@ -71,7 +75,8 @@ def evaluate(
         given_rows(file, store, read, loaded.layout, events, x, y) as rows,
         engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
     ):
-        result = score(loaded, rows.store, engine=tasks, with_curves=run_dir is not None, events=events)
+        judged = loaded.at_level(interval)
+        result = score(judged, rows.store, engine=tasks, with_curves=run_dir is not None, events=events)
     result |= usage_so_far()
     if run_dir is not None:
         write_result(run_dir, EVALUATION, {"model": model, "store": rows.name, **result})
@@ -79,7 +84,7 @@ def evaluate(
     emit(result, as_json=as_json, title=f"{model} on {rows.name}", rows=_headline(result))
     if not as_json and "per_class" in result:
         emit_table("By class", result["per_class"])
-        if len(result["classes"]) <= MOST_CLASSES_IN_A_TABLE:
+        if "confusion" in result and len(result["classes"]) <= MOST_CLASSES_IN_A_TABLE:
             emit_table("Confusion (rows: true, columns: predicted)", _confusion_rows(result))
     if not as_json and "reliability" in result:
         emit_table("Reliability (how often what is said is true)", result["reliability"])

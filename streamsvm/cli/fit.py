@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamsvm.cli.flags import (
+    COSTS,
     WISH,
     MemoryLimit,
     SchedulerFlag,
@@ -105,6 +106,7 @@ def fit(
     threshold: Annotated[
         Any, flag("--threshold", "probability.threshold", SOLVER, metavar=WISH, parser=str)
     ] = None,
+    costs: Annotated[Any, flag("--costs", "probability.costs", SOLVER, metavar=COSTS, parser=str)] = None,
     seed: Annotated[Any, flag("--seed", "seed", SOLVER)] = None,
     kernel: Annotated[Any, flag("--kernel", "kernel.name", KERNEL)] = None,
     gamma: Annotated[

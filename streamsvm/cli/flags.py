@@ -13,6 +13,7 @@ from streamsvm.config import Layer, Options, field_values, option_field, option_
 from streamsvm.storage.human import human_bytes, number_or_text
 
 WISH = "f1|balanced_accuracy|precision=P|recall=R"  # what a threshold is chosen for
+COSTS = "TRUE>PREDICTED=COST[,...]"
 _OPTIONS: dict[str, str] = {}  # by the name of a command's parameter
 
 

@@ -20,7 +20,7 @@ from streamsvm.data.scratch import ArrayPlace, RowsPlace, put_array, put_rows, r
 from streamsvm.errors import StorageError
 from streamsvm.events import Events, ignore
 from streamsvm.parallel.engine import Engine
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import Weighed, aligned
 from streamsvm.storage.atomic import storage_errors, whole_file
 from streamsvm.storage.paths import Place, URLPath
 
@@ -201,7 +201,7 @@ class Spool(Weighed):
     """
 
     def __init__(self, files: Sequence[SpoolFile], bounds: np.ndarray) -> None:
-        self._files, self._bounds = files, bounds
+        self._files, self._bounds = files, aligned(bounds)
         self._open: dict[int, tuple[IO[bytes], Lock]] = {}
         self._lock = Lock()
         finalize(self, _close, self._open)

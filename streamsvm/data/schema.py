@@ -67,10 +67,13 @@ class Feature:
 
 @dataclass
 class Schema:
-    """The features of a table in order. Frozen (taken from a store): texts not seen before become all zeros."""
+    """The features of a table in order, and the columns of its label.
+
+    Frozen (taken from a store): texts not seen before become all zeros.
+    """
 
     features: list[Feature]
-    label: str | None = None
+    label: tuple[str, ...] = ()
     frozen: bool = False
     offsets: np.ndarray = field(init=False)
 
@@ -118,7 +121,8 @@ class Schema:
         return [remark for f in self.features if (remark := f.remark(n))]
 
     def to_attrs(self) -> dict[str, Any]:
-        return {"columns": [feature.to_attrs() for feature in self.features], "label": self.label}
+        label = [*self.label] if len(self.label) > 1 else next(iter(self.label), None)
+        return {"columns": [feature.to_attrs() for feature in self.features], "label": label}
 
     @classmethod
     def from_attrs(cls, attrs: Mapping[str, Any]) -> Schema:
@@ -127,4 +131,6 @@ class Schema:
             raise DataError(
                 "the store to be like was not made from a table, so it has no columns to take over"
             )
-        return cls([Feature.from_attrs(c) for c in attrs["columns"]], attrs.get("label"), frozen=True)
+        label = attrs.get("label") or ()
+        features = [Feature.from_attrs(c) for c in attrs["columns"]]
+        return cls(features, (label,) if isinstance(label, str) else tuple(label), frozen=True)

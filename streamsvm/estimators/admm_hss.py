@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamsvm.config import build_config
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import StoreClassifier, StoreEstimator
+from streamsvm.estimators.base import StoreEstimator
+from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.searched import SEARCH, asked
 from streamsvm.train import train_path
 
@@ -68,13 +69,13 @@ class HSSPath(StoreEstimator):
         return {"solver": "admm-hss", "C": C, "tol": self.tol, "admm_hss": options}
 
 
-class HSSSVC(HSSPath, StoreClassifier):
+class HSSSVC(HSSPath, SetClassifier):
     """Support vector classification with a bias, for one C or a whole path of them at about the same cost.
 
     Minimises 1/2 a'YKYa - sum_i a_i over 0 <= a_i <= C_i, y'a = 0, as `SVC` does, approximately: the kernel matrix is
     compressed (hierarchically semi-separable, HSS) and K + beta I factorised once; each step of ADMM is then a solve
     of linear cost, of which every class and every C is one more right-hand side (Cipolla and Gondzio 2021). More than
-    two classes: each against the rest. `polish` goes on with the exact solver.
+    two classes, and the labels of a y (n, k) of 0 and 1: each against the rest. `polish` goes on with the exact solver.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ class HSSSVC(HSSPath, StoreClassifier):
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
-    threshold : as in `DCSVC`
+    threshold, costs : as in `DCSVC`
     metric : {"none", "diagonal", "full", "search"}, default="none"
         Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
         kernel, C and gamma where these are at their defaults. It is kept where held-out rows are decided better.
@@ -176,6 +177,7 @@ class HSSSVC(HSSPath, StoreClassifier):
         class_weight: Any = None,
         probability: bool | str = False,
         threshold: str | None = None,
+        costs: Any = None,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
@@ -208,6 +210,7 @@ class HSSSVC(HSSPath, StoreClassifier):
         self.class_weight = class_weight
         self.probability = probability
         self.threshold = threshold
+        self.costs = costs
         self.metric = metric
         self.metric_params = metric_params
         self.search_params = search_params

@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import StoreClassifier, StoreEstimator, StoreRegressor
+from streamsvm.estimators.base import StoreEstimator, StoreRegressor
 from streamsvm.estimators.dcsvm import multiclass_of
+from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.support_vectors import RegressionVectors, SupportVectors
 from streamsvm.models import ExpansionModel, KernelModel
 
@@ -94,11 +95,12 @@ class _ALFPGM(StoreEstimator):
         return (X.T @ self._coefficients()).T
 
 
-class ALFPGMSVC(_ALFPGM, SupportVectors, StoreClassifier):
+class ALFPGMSVC(_ALFPGM, SupportVectors, SetClassifier):
     """Support vector classification with a bias, exactly LIBSVM's problem, many pairs at a time; for code with `SVC`.
 
     Minimises 1/2 a'Qa - e'a over 0 <= a_i <= C_i, y'a = 0 for each pair of classes, or each class and the rest
-    (Aregbesola and Griva 2022). It is fastest on rows that fit in memory.
+    (Aregbesola and Griva 2022); or for each of the labels that a y (n, k) of 0 and 1 has. It is fastest on rows that
+    fit in memory.
 
     Parameters
     ----------
@@ -116,7 +118,7 @@ break_ties, random_state : as in `SVC`
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
-    threshold : as in `DCSVC`
+    threshold, costs : as in `DCSVC`
     metric, metric_params, search_params, scale, memory_limit, n_jobs, client, verbose : as in `DCSVC`
         C, kernel, gamma, scale and metric may be "search".
     pairs : int, default=500
@@ -169,6 +171,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         class_weight: Any = None,
         probability: bool | str = False,
         threshold: str | None = None,
+        costs: Any = None,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
@@ -202,6 +205,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         self.class_weight = class_weight
         self.probability = probability
         self.threshold = threshold
+        self.costs = costs
         self.metric = metric
         self.metric_params = metric_params
         self.search_params = search_params
@@ -243,7 +247,8 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
     def decision_function(self, X: Any) -> np.ndarray:
         """(n,) for two classes, positive for classes_[1]; else (n, n_classes) of shape "ovr", or for "ovo"
         (n, n_classes * (n_classes - 1) / 2), positive for the first class of each pair."""
-        if self.decision_function_shape == "ovr" or len(self._known_classes()) == 2:
+        has_pairs = len(self._known_classes()) > 2 and self.model_.is_pairwise
+        if self.decision_function_shape == "ovr" or not has_pairs:
             return super().decision_function(X)
         return self._answers(X, _of_pairs)
 
@@ -264,7 +269,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         """(n_classes,) the factors on C."""
         labels, counts = store.classes.values, store.classes.counts
         if config.class_weight is None:
-            return np.ones(len(labels))
+            return np.ones(len(self.model_.classes))
         if config.class_weight == "balanced":
             return store.n / (len(labels) * counts)
         return np.array(list(config.class_weight.values()))

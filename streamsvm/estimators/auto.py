@@ -26,7 +26,7 @@ class AutoSVC(StoreClassifier):
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits, by what was chosen. `predict_proba` is there then, and `predict`
         gives the class of the largest probability. True: sigmoid.
-    threshold : as in `DCSVC`
+    threshold, costs : as in `DCSVC`
     search_params : dict or None, default=None
         How it is chosen: {"trials": 20} is the most steps of the search; with it time decides nothing, and the same
         random_state chooses the same. {"sample": 20000} is the rows that are chosen by. {"scoring":
@@ -84,6 +84,7 @@ class AutoSVC(StoreClassifier):
         class_weight: Any = None,
         probability: bool | str = False,
         threshold: str | None = None,
+        costs: Any = None,
         search_params: dict[str, Any] | None = None,
         random_state: Any = None,
         memory_limit: int | str | None = None,
@@ -95,6 +96,7 @@ class AutoSVC(StoreClassifier):
         self.class_weight = class_weight
         self.probability = probability
         self.threshold = threshold
+        self.costs = costs
         self.search_params = search_params
         self.random_state = random_state
         self.memory_limit = memory_limit
@@ -111,8 +113,8 @@ class AutoSVC(StoreClassifier):
         self._train(X, y, sample_weight)
         return self
 
-    def _config(self) -> FitConfig:
-        return completed([(type(self).__name__, self._common() | self._values())])
+    def _config(self, **own: Any) -> FitConfig:
+        return completed([(type(self).__name__, self._common() | self._values() | own)])
 
     def _values(self) -> dict[str, Any]:
         search = {"time_budget": self.time_budget} | (self.search_params or {})

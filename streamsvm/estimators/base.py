@@ -31,6 +31,7 @@ from streamsvm.estimators.lazily import lazy_answers
 from streamsvm.estimators.searched import SEARCH, chosen, with_search
 from streamsvm.events import Events, Sink, warn
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
+from streamsvm.models.calibration import are_odds
 from streamsvm.models.files import save_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import decisions_of, predict_blocks
@@ -55,6 +56,7 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
     verbose: int
     probability: bool | str = False
     threshold: str | None = None
+    costs: Any = None
     metric: str = "none"
     metric_params: dict[str, Any] | None = None
     search_params: dict[str, Any] | None = None
@@ -137,9 +139,12 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         blocks = predict_blocks(self.model_, store, engine=engine, ask=ask)
         return np.concatenate([answer for _, _, answer in blocks])
 
-    def _config(self) -> FitConfig:
-        """The parameters as a configuration. Raises ConfigError, a ValueError, naming the wrong one."""
-        values = self._common() | {"scale": self.scale, "kernel": self._kernel_values()} | self._values()
+    def _config(self, **own: Any) -> FitConfig:
+        """The parameters, and what is not one, as a configuration. Raises ConfigError, a ValueError, naming the wrong
+        one."""
+        values = (
+            self._common() | {"scale": self.scale, "kernel": self._kernel_values()} | self._values() | own
+        )
         return build_config((type(self).__name__, with_search(self, values)))
 
     def _common(self) -> dict[str, Any]:
@@ -152,6 +157,7 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
             "probability": {
                 "method": given if isinstance(given, str) else "sigmoid" if given else None,
                 "threshold": self.threshold,
+                "costs": _costs(self.costs),
             },
         }
 
@@ -220,6 +226,22 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         return None if names is None else tuple(names)
 
 
+def _costs(given: Any) -> Any:
+    """Costs by pairs of labels as tables of their texts; the configuration judges what else is given."""
+    if not isinstance(given, dict) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in given):
+        return given
+    tables: dict[str, dict[str, Any]] = {}
+    for pair, cost in given.items():
+        true, predicted = (_label_text(label) for label in pair)
+        tables.setdefault(true, {})[predicted] = cost
+    return tables
+
+
+def _label_text(label: Any) -> str:
+    """As a store has it, in which True is 1."""
+    return str(label_texts(np.asarray([int(label) if isinstance(label, bool | np.bool_) else label]))[0])
+
+
 def labels_of(classes: np.ndarray, model: Any, rows: Rows) -> np.ndarray:
     return classes[model.codes_of(*model.answers(rows))]
 
@@ -244,7 +266,7 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
     @property
     def _is_probable(self) -> bool:
         """Whether it has, or will have, probabilities."""
-        return bool(self.probability) or self.loss == "logistic"
+        return bool(self.probability) or are_odds(self.loss)
 
     def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink) -> dict[str, Any]:
         """Checks, trains, and returns the report."""
@@ -262,7 +284,8 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         return self._answers(X, decisions_of)
 
     def predict(self, X: Any) -> np.ndarray:
-        """(n,) labels: with `threshold` by decision values above it, else with `probability` the most probable ones.
+        """(n,) labels: with `threshold` by decision values above it, else with `probability` the most probable ones, or
+        with `costs` those of the least expected cost.
 
         A Store is read block by block; of a dask array the answer is one, too, here and in all that follows.
         """
@@ -271,7 +294,8 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
 
     @available_if(_wants_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, n_classes) probabilities, the largest that of `predict` without `threshold`; with `probability` only."""
+        """(n, n_classes) probabilities, the largest that of `predict` without `threshold` or `costs`; with
+        `probability` only."""
         return self._answers(X, _probable)
 
     @available_if(_wants_probabilities)

@@ -12,11 +12,12 @@ from streamsvm.config import FitConfig
 from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.estimators.base import StoreClassifier, threads, warn
+from streamsvm.estimators.base import threads, warn
+from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.searched import asked
 from streamsvm.events import Events
 from streamsvm.models import BudgetModel
-from streamsvm.models.calibration import Calibration
+from streamsvm.models.calibration import Calibration, are_odds
 from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.parallel.engine import Engine
 from streamsvm.tasks.base import Targets
@@ -28,12 +29,12 @@ BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
 STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambda = 1 / (n C)
 
 
-class BudgetedSVC(StoreClassifier):
+class BudgetedSVC(SetClassifier):
     """Kernel classification by stochastic gradient descent with at most `budget` support vectors.
 
     Minimises lambda/2 |w|^2 + mean loss, lambda = 1 / (n C), one row at a time; where the budget is full,
     `merge` support vectors become one (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018). More than two
-    classes: each against the rest, on one support set.
+    classes, and the labels of a y (n, k) of 0 and 1: each against the rest, on one support set.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ class BudgetedSVC(StoreClassifier):
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, as it is with loss="logistic", and
         `predict` gives the class of the largest probability. True: sigmoid.
-    threshold : as in `DCSVC`
+    threshold, costs : as in `DCSVC`
     metric : {"none", "diagonal", "full", "search"}, default="none"
         Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
         gamma where at its default. It is kept where held-out rows are decided better.
@@ -141,6 +142,7 @@ class BudgetedSVC(StoreClassifier):
         class_weight: Any = None,
         probability: bool | str = False,
         threshold: str | None = None,
+        costs: Any = None,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
@@ -168,6 +170,7 @@ class BudgetedSVC(StoreClassifier):
         self.class_weight = class_weight
         self.probability = probability
         self.threshold = threshold
+        self.costs = costs
         self.metric = metric
         self.metric_params = metric_params
         self.search_params = search_params
@@ -194,14 +197,7 @@ class BudgetedSVC(StoreClassifier):
         `probability` or, in a first call, with `scale`, `metric` or what is "search".
         """
         first = not hasattr(self, "model_")
-        if first and self.scale != "none":
-            raise ConfigError("scale needs all rows: use fit, or scale the batches")
-        if first and (searched := asked(self) or (["metric"] if self.metric != "none" else [])):
-            raise ConfigError(f"{searched[0]} needs all rows: use fit first, and partial_fit from then on")
-        if self.probability:
-            raise ConfigError("probability needs all rows: use fit, or streamsvm.online.BSGDClassifier")
-        if self.threshold is not None:
-            raise ConfigError("threshold needs rows that nothing learns from: use fit, without partial_fit")
+        self._require_batches(first)
         if first and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit.")
         X, y = self._checked(X, y, reset=first)
@@ -225,6 +221,21 @@ class BudgetedSVC(StoreClassifier):
         self.model_ = BudgetModel.of(self.model_.header, self._learner)
         return self
 
+    def _require_batches(self, first: bool) -> None:
+        """Raises ConfigError for what rows that come in batches do not tell; first: none were learnt before."""
+        if self._like is not None:
+            raise ConfigError("partial_fit learns one label a row, and fit was given several: use fit alone")
+        if first and self.scale != "none":
+            raise ConfigError("scale needs all rows: use fit, or scale the batches")
+        if first and (searched := asked(self) or (["metric"] if self.metric != "none" else [])):
+            raise ConfigError(f"{searched[0]} needs all rows: use fit first, and partial_fit from then on")
+        if self.probability:
+            raise ConfigError("probability needs all rows: use fit, or streamsvm.online.BSGDClassifier")
+        if self.threshold is not None or self.costs is not None:
+            raise ConfigError(
+                "threshold and costs are of what learns no further: use fit, without partial_fit"
+            )
+
     _probable_with = "probability=True or loss='logistic'"
 
     @property
@@ -247,7 +258,7 @@ class BudgetedSVC(StoreClassifier):
         prepared = prepare(store, config, Engine(threads(self.n_jobs)), Events(warn), targets=targets)
         options = BudgetOptions.of(config, prepared.task, STREAM_ROWS)
         self._learner = BudgetLearner(prepared.kernel, store.d, n_columns(k), options)
-        calibration = Calibration.logistic(n_columns(k)) if self.loss == "logistic" else None
+        calibration = Calibration.logistic(n_columns(k)) if are_odds(self.loss) else None
         header = replace(prepared.header(calibration=calibration), fingerprint="")  # other rows are to come
         self.model_, self.classes_ = BudgetModel.of(header, self._learner), targets.classes
 

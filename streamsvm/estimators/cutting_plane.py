@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
-from streamsvm.estimators.base import StoreClassifier, StoreEstimator, classes_of, labels_of
+from streamsvm.estimators.base import StoreEstimator, classes_of, labels_of
+from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.metrics import ranking
 from streamsvm.predict import decisions_of
 from streamsvm.tasks import task_of
@@ -55,13 +56,13 @@ class WithIntercept(LinearEstimator):
         return values
 
 
-class CuttingPlaneSVC(WithIntercept, StoreClassifier):
+class CuttingPlaneSVC(WithIntercept, SetClassifier):
     """Linear support vector classification in a few passes over the rows, of any number.
 
     Minimises 1/2 |w|^2 + sum_i C_i max(0, 1 - y_i w'x_i), as `LinearSVC` with loss="hinge" does, by cutting planes
     (Joachims 2006, whose C is n times this one) with the line search of Franc and Sonnenburg 2009. More than two
-    classes: each against the rest, all in the same passes. With loss="logistic" it is `LogisticRegression`, but that
-    the constant is regularised.
+    classes, and the labels of a y (n, k) of 0 and 1: each against the rest, all in the same passes. With
+    loss="logistic" it is `LogisticRegression`, but that the constant is regularised.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ class CuttingPlaneSVC(WithIntercept, StoreClassifier):
     probability : bool, "sigmoid" or "isotonic", default=False
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, as it is with loss="logistic", and
         `predict` gives the class of the largest probability. True: sigmoid.
-    threshold : as in `DCSVC`
+    threshold, costs : as in `DCSVC`
     metric : {"none", "diagonal", "full", "search"}, default="none"
         Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
         C and gamma where these are at their defaults. It is kept where held-out rows are decided better.
@@ -161,6 +162,7 @@ class CuttingPlaneSVC(WithIntercept, StoreClassifier):
         class_weight: Any = None,
         probability: bool | str = False,
         threshold: str | None = None,
+        costs: Any = None,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
@@ -187,6 +189,7 @@ class CuttingPlaneSVC(WithIntercept, StoreClassifier):
         self.class_weight = class_weight
         self.probability = probability
         self.threshold = threshold
+        self.costs = costs
         self.metric = metric
         self.metric_params = metric_params
         self.search_params = search_params

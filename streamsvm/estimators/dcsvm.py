@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import StoreClassifier
+from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.support_vectors import SupportVectors
 from streamsvm.events import Event, Phase, Record, Round
 
@@ -25,12 +25,13 @@ DCSVM_OPTIONS = (
 )
 
 
-class DCSVC(SupportVectors, StoreClassifier):
+class DCSVC(SupportVectors, SetClassifier):
     """Support vector classification by divide and conquer, exact or with early prediction.
 
     Each pair of classes, or each class and the rest, gives one problem, min 1/2 a'Qa - e'a, 0 <= a_i <= C_i, with
     Q_ij = y_i y_j K(x_i, x_j): the dual of an SVM without a bias term (Hsieh, Si and Dhillon 2014). With
-    `fit_intercept` there is the constraint y'a = 0, too: then it is the problem of `SVC`, to the same `tol`.
+    `fit_intercept` there is the constraint y'a = 0, too: then it is the problem of `SVC`, to the same `tol`. With a y
+    (n, k) of 0 and 1 rows have any number of k labels, each of which is told from the rest.
 
     Parameters
     ----------
@@ -72,6 +73,9 @@ class DCSVC(SupportVectors, StoreClassifier):
         Decide at a threshold other than 0, of two classes, chosen for "f1", "balanced_accuracy", "precision=0.9" (the
         most recall with at least that precision) or "recall=0.9", by cross-validation: five more fits. Precision,
         recall and F1 are those of classes_[1]. `decision_function` stays.
+    costs : dict or None, default=None
+        What errors cost, as {("yes", "no"): 5} for "no" where "yes" is true; 1 where none is named. `predict` gives
+        the label of the least expected cost then; with `probability`, and without `threshold`.
     metric : {"none", "diagonal", "full", "search"}, default="none"
         Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
         kernel, C and gamma where these are at their defaults. It is kept where held-out rows are decided better.
@@ -183,6 +187,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         class_weight: Any = None,
         probability: bool | str = False,
         threshold: str | None = None,
+        costs: Any = None,
         metric: str = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
@@ -220,6 +225,7 @@ class DCSVC(SupportVectors, StoreClassifier):
         self.class_weight = class_weight
         self.probability = probability
         self.threshold = threshold
+        self.costs = costs
         self.metric = metric
         self.metric_params = metric_params
         self.search_params = search_params
@@ -246,8 +252,9 @@ class DCSVC(SupportVectors, StoreClassifier):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.
 
-        y, sample_weight: (n,). A dask array or Store is never loaded whole where memory is short.
-        Raises ValueError for bad data or parameters, MemoryError where memory_limit is too small.
+        y: (n,), or of several labels a row (n, k). sample_weight: (n,). A dask array or Store is never loaded whole
+        where memory is short. Raises ValueError for bad data or parameters, MemoryError where memory_limit is too
+        small.
         """
         rounds = _RoundCounter()
         self._train(X, y, sample_weight, rounds)

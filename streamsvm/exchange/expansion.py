@@ -11,7 +11,8 @@ from streamsvm.tasks import task_of
 
 def expansion(model: Any) -> Expansion:
     """The sums behind a model's decision values. Raises ModelError for models that have none, with the reason."""
-    if task_of(model.task).has_labels and len(model.classes) < 2:
+    task = task_of(model.task)
+    if task.has_labels and not task.in_sets and len(model.classes) < 2:
         raise ModelError(
             f"the model knows {len(model.classes)} classes so far, an export needs two: go on learning"
         )

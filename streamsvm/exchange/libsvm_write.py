@@ -55,6 +55,10 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
     are no integers; OUT.names.json, the names of the features, where they have any. Returns n_support, files and notes.
     Raises ModelError, StorageError.
     """
+    if task_of(model.task).in_sets:
+        raise ModelError(
+            f"the model is of task {model.task}, and LIBSVM's files give a row one label; export --format onnx"
+        )
     expanded = expansion(model).folded()
     numbers = _numbers(model.classes)
     svm = _svm(model, expanded, numbers or range(len(model.classes)))
@@ -80,6 +84,8 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
         notes.append(
             f"decision values are less the threshold, {model.header.threshold:.9g}, as LIBSVM's is 0"
         )
+    if model.costs is not None:
+        notes.append("costs of errors are not in LIBSVM's format: labels are those of decision values")
     if len(svm.labels) > 2:
         notes.append(
             "equal votes are the first class's in LIBSVM, and a pair's value is positive for its first class"

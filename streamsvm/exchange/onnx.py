@@ -2,8 +2,9 @@
 `decision_function` are not, by 2^-24 gamma |x|^2 of each coefficient.
 
 Input "X", float32 (N, d), rows as they are. Outputs "label" (N,); "scores", what `decision_function` says, float32 (N,)
-or (N, k); of a calibrated model "probabilities", float32 (N, k). Of a ranking or a regression "scores" alone. Metadata
-"feature_names": a JSON list, where it has any.
+or (N, k); of a calibrated model "probabilities", float32 (N, k). Of a ranking or a regression "scores" alone. Of rows
+of several labels "label" is int64 (N, k), 1 where a row has it. Metadata: JSON lists "feature_names", where it has any,
+and the "labels" of these columns.
 
 Not ai.onnx.ml's SVMClassifier: onnxruntime sums it in float32, it takes longer, and it has no words for routes or for
 classes against the rest.
@@ -61,8 +62,10 @@ def onnx_model(model: Any) -> ModelProto:
     opsets = [helper.make_opsetid("", OPSET)]
     producer = {"producer_name": "streamsvm", "producer_version": __version__}
     proto = helper.make_model(built, opset_imports=opsets, ir_version=IR_VERSION, **producer)
-    if model.feature_names is not None:
-        helper.set_model_props(proto, {"feature_names": json.dumps(model.feature_names)})
+    lists = {"feature_names": model.feature_names}
+    if task_of(model.task).in_sets:
+        lists["labels"] = model.classes.tolist()
+    helper.set_model_props(proto, {name: json.dumps(own) for name, own in lists.items() if own is not None})
     return proto
 
 
@@ -121,14 +124,19 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list
     outputs = [helper.make_tensor_value_info("scores", TensorProto.FLOAT, shape)]
     if not task.has_labels:
         return outputs
+    if task.in_sets:
+        has = graph.op("Greater", decisions, graph.constant(np.float64(0)))
+        graph.called("label", graph.cast(has, np.int64))
+        return [helper.make_tensor_value_info("label", TensorProto.INT64, ["N", k]), *outputs]
     if (calibration := model.header.calibration) is not None:
         p = probabilities(graph, calibration, decisions, part, k, pairwise=model.is_pairwise)
         graph.called("probabilities", graph.cast(p, np.float32))
         outputs.append(helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", k]))
-    if calibration is None or calibration.method == "stream" or model.header.threshold is not None:
+    by_decisions = calibration is None or calibration.method == "stream"
+    if model.header.threshold is not None or (by_decisions and model.costs is None):
         codes = _codes(graph, values, model, one_column)
     else:
-        codes = graph.op("ArgMax", p, axis=1, keepdims=0)
+        codes = _by_probabilities(graph, p, model.costs)
     classes = model.classes if model.classes.dtype.kind in "Uf" else model.classes.astype(np.int64)
     graph.called("label", graph.op("Gather", graph.constant(classes), codes))
     label = TYPES[model.classes.dtype.kind]
@@ -151,6 +159,13 @@ def _votes(graph: Graph, decisions: str, k: int) -> str:
     confidence = graph.op("MatMul", decisions, graph.constant(second - first))
     bound = graph.op("Mul", three, graph.op("Add", graph.op("Abs", confidence), one))
     return graph.op("Add", votes, graph.op("Div", confidence, bound))
+
+
+def _by_probabilities(graph: Graph, p: str, costs: np.ndarray | None) -> str:
+    """(N,) positions in the classes of the largest probability, or of the least expected cost."""
+    if costs is None:
+        return graph.op("ArgMax", p, axis=1, keepdims=0)
+    return graph.op("ArgMin", graph.op("MatMul", p, graph.constant(costs)), axis=1, keepdims=0)
 
 
 def _codes(graph: Graph, values: str, model: Any, one_column: bool) -> str:

@@ -128,7 +128,12 @@ def _speaking(model: Model, code: int, columns: int) -> np.ndarray:
 
 
 def require_features(model: Model) -> None:
-    """Raises ModelError where rows are kernel values, not features."""
+    """Raises ModelError where rows are kernel values, not features, or have several answers."""
+    if model.learned.in_sets:
+        raise ModelError(
+            f"the model is of task {model.task}, whose rows have several labels; one decision at a time is explained: "
+            "fit each label alone"
+        )
     if model.header.kernel.row.whole:
         raise ModelError(
             f"the kernel is {model.header.kernel.name}: a row is its kernel values with the training rows and has no "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.models.calibration import Calibration
+from streamsvm.models.costs import cheapest
 from streamsvm.models.intervals import Intervals
 from streamsvm.models.shapes import Expansion, Routes
 from streamsvm.parallel.sizes import Weighed
@@ -46,6 +47,7 @@ class Header(Weighed):
     )
     intervals: Intervals | None = None
     layout: Layout | None = None  # how the training rows came out of files, where they did
+    costs: np.ndarray | None = None  # (k, k) of predicting j where i is true, by which probabilities decide
 
     @property
     def d(self) -> int:
@@ -63,6 +65,8 @@ class Header(Weighed):
         arrays = {"classes": self.classes, **self.scaling.to_arrays()}
         if self.feature_names is not None:
             arrays["feature_names"] = np.array(self.feature_names)
+        if self.costs is not None:
+            arrays["costs"] = self.costs
         if self.threshold is not None:
             attrs["threshold"] = self.threshold
         if self.layout is not None:
@@ -89,9 +93,15 @@ class Header(Weighed):
             feature_names=names,
             threshold=None if threshold is None else float(threshold),
             intervals=Intervals.from_state(arrays, attrs),
+            costs=np.asarray(arrays["costs"]) if "costs" in arrays else None,
         )
         if "layout" in attrs:
             header = replace(header, layout=Layout.from_attrs(header.d, attrs["layout"]))
+        if header.costs is not None:
+            k = len(header.classes)
+            is_whole = header.costs.shape == (k, k) and header.costs.dtype == np.float64
+            if not (is_whole and np.isfinite(header.costs).all() and header.calibration is not None):
+                raise ValueError("the costs are not whole")
         if names is not None and len(names) != header.d:
             raise ValueError(f"found {len(names)} feature names, expected {header.d}")
         return header
@@ -100,6 +110,7 @@ class Header(Weighed):
 class Model(Named, Weighed, ABC):
     """What follows from a header and the decision values of binary problems."""
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]
     header: Header
     task: str = "classify"
     thresholds: np.ndarray = np.empty(0)  # of tasks that need them to tell labels apart
@@ -118,6 +129,11 @@ class Model(Named, Weighed, ABC):
     def intervals(self) -> Intervals | None:
         """What tells how far labels may be from its answers, of a regression that kept rows out for it."""
         return self.header.intervals
+
+    @property
+    def costs(self) -> np.ndarray | None:
+        """(k, k) what predicting j costs where i is true, of a model that was told so."""
+        return self.header.costs
 
     @property
     def feature_names(self) -> Names | None:
@@ -142,14 +158,18 @@ class Model(Named, Weighed, ABC):
 
     def labels(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray:
         """The label of each row from what `answers` gives; the values themselves where the task has no classes."""
-        return self.classes[self.codes_of(decision, proba)] if self.learned.has_labels else decision
+        if not self.learned.has_labels:
+            return decision
+        return self.learned.labels(self.classes, self.codes_of(decision, proba))
 
     def codes_of(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray:
-        """(m,) positions in `classes`: by the threshold that was chosen, of the largest probability where there are
-        any, else by decision values."""
+        """(m,) positions in `classes`, or as `Task.codes` has them: by the threshold that was chosen, else, where there
+        are probabilities, of the least expected cost, or the largest one, else by decision values."""
         if self.header.threshold is not None:
             return (decision > self.header.threshold).astype(np.intp)
-        return self._decided(decision) if proba is None else np.argmax(proba, axis=1)
+        if proba is None:
+            return self._decided(decision)
+        return np.argmax(proba, axis=1) if self.costs is None else cheapest(proba, self.costs)
 
     @property
     def cuts(self) -> np.ndarray:
@@ -192,12 +212,22 @@ class Model(Named, Weighed, ABC):
             )
         return self.intervals
 
+    def at_level(self, level: float | None) -> Self:
+        """The model with intervals of this level, else of the fit's. Raises ModelError as `predict_interval`."""
+        if level is None:
+            return self
+        intervals = self.require_intervals()
+        intervals.half_width(level)
+        return replace(self, header=replace(self.header, intervals=replace(intervals, level=level)))
+
     def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]:
         """Decision values as `decision_function` gives them, and (m, k) probabilities where the model is calibrated."""
-        binary = self.binary_decisions(rows)
-        return self._scores(binary), None if self.header.calibration is None else self._probabilities(
-            binary, rows
-        )
+        return self.answers_from(self.binary_decisions(rows), rows)
+
+    def answers_from(self, binary: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]:
+        """`answers` of raw rows whose `binary_decisions` are known."""
+        has_any = self.header.calibration is not None
+        return self._scores(binary), self._probabilities(binary, rows) if has_any else None
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Decision values of raw rows, (m,) for two classes (positive: the second one), else (m, k)."""

@@ -45,7 +45,7 @@ class Calibration(Weighed):
 
     @classmethod
     def logistic(cls, problems: int) -> Calibration:
-        """Of decisions that are logarithms of odds themselves."""
+        """Of decisions that are logarithms of odds themselves, see `are_odds`."""
         return cls.of("sigmoid", [np.array([[1.0, 0.0]])] * problems)
 
     def probabilities(
@@ -117,6 +117,11 @@ class Calibration(Weighed):
         if method != "sigmoid" or by_part.shape != shape or not np.isfinite(by_part).all():
             raise ValueError("the maps of the calibration's parts are not whole")
         return cls(method, points, bounds, by_part)
+
+
+def are_odds(loss: str | None) -> bool:
+    """Whether decisions learned with this loss are logarithms of odds, and so have probabilities by themselves."""
+    return loss == "logistic"
 
 
 def require_classes(task: str | None, what: str = "probabilities go") -> None:

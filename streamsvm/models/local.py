@@ -35,7 +35,7 @@ class LocalModel(Model):
     header: Header
     partition: Partition
     bounds: np.ndarray  # (parts + 1,) int64: part p holds support rows bounds[p]..bounds[p+1]
-    present: np.ndarray  # (parts, k) bool: classes among the part's training rows
+    present: np.ndarray  # (parts, k) bool: classes among the part's training rows, see Task.present
     arrays: Mapping[str, Any]  # support (or its CSR arrays), alpha, codes: in memory or read part by part
     combine: str = "nearest"
     neighbours: int = 1

@@ -13,6 +13,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.models import BudgetModel
+from streamsvm.models.calibration import are_odds
 from streamsvm.online.calibration import LogOdds, OnlineCalibration
 from streamsvm.online.door import MOST_FEATURES, BudgetDoor, is_doubled
 from streamsvm.online.labels import Labels
@@ -108,7 +109,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         self._labels = Labels(classes or (), max_classes, closed=classes is not None)
         self._weights = _by_text(class_weight, None if classes is None else self._labels)
         self._begin({"max_features": 1, "max_classes": 2}, n_columns(len(self._labels)))
-        self._calibration: OnlineCalibration | LogOdds = OnlineCalibration() if loss == "hinge" else LogOdds()
+        self._calibration: OnlineCalibration | LogOdds = LogOdds() if are_odds(loss) else OnlineCalibration()
 
     @property
     def _multiclass(self) -> bool:
@@ -214,12 +215,16 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         """A learner that goes on where `to_model` left off, bit by bit; or where a fit ended.
 
         The features of a fit on rows without names are "0", "1" and so on. Raises ModelError for a model with a
-        threshold of its own, and for balanced weights.
+        threshold or costs of its own, and for balanced weights.
         """
         if model.header.threshold is not None:
             raise ModelError(
                 "the model decides at a threshold that was chosen for what it had learned, and would not hold for what "
                 "it goes on to learn; fit without --threshold"
+            )
+        if model.costs is not None:
+            raise ModelError(
+                "the model decides by costs, which what goes on to learn does not; fit without --costs"
             )
         if (model.header.config or {}).get("class_weight") == "balanced":
             raise ModelError(
@@ -229,7 +234,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         learner._labels = Labels(
             stream.get("labels", model.classes.tolist()), learner.max_classes, closed=False
         )
-        if learner.loss == "hinge":
+        if not are_odds(learner.loss):
             learner._calibration = OnlineCalibration.from_state(stream.get("calibration"))
         return learner
 

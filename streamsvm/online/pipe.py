@@ -72,6 +72,8 @@ class Stream:
                 f"{path}: found a model of kind {model.kind!r}, expected one of stream, or of fit --solver bsgd with "
                 "bsgd.partitions=1"
             )
+        if model.task not in LEARNERS:
+            raise ConfigError(f"{path}: found a model of task {model.task}, expected {' or '.join(LEARNERS)}")
         if model.stream is None and not model.header.scaling.is_none:
             raise ConfigError(
                 f"{path}: was fitted with scaling, which a stream cannot go on with; fit with --scale none "

@@ -65,6 +65,25 @@ class AgainstRest:
 
 
 @dataclass(frozen=True)
+class InSets:
+    """1 - y f, y = +1 where the set that is the row's code has the label of the column, else -1. sets (l, columns)."""
+
+    sets: np.ndarray
+    row_bytes: ClassVar[int] = 4
+
+    @property
+    def columns(self) -> int:
+        return self.sets.shape[1]
+
+    def known(self, targets: Targets) -> Columns:
+        return (targets.codes,)
+
+    def of(self, column: int, known: Columns) -> Iterator[np.ndarray]:
+        (codes,) = known
+        yield np.stack([np.where(self.sets[codes, column], 1.0, -1.0), np.ones(len(codes))])
+
+
+@dataclass(frozen=True)
 class Tube:
     """t - f - epsilon and f - t - epsilon, t the target of the row: at most one of them is above 0."""
 

@@ -58,8 +58,9 @@ def has_own_way(fit: type[Fit]) -> bool:
 
 def _fit_at_a_time(store: Store, config: FitConfig, folds: int) -> int:
     """Groups whose rows, vectors and kernel values fit in memory side by side."""
-    k = 2 if config.positive else len(store.classes.values)
-    columns = task_for(config).coefficients(k)
+    task = task_for(config)
+    k = 2 if config.positive else len(task.classes_of(store.classes.values))
+    columns = task.coefficients(k)
     rows_bytes = (2 + columns) * store.nbytes * (1 if store.is_sparse else 4 / store.dtype.itemsize)
     vector_bytes = store.n * folds * (COLUMN_BYTES + STATE_BYTES * columns)
     gram_bytes = 4 * min(store.n, WHOLE) ** 2
@@ -144,7 +145,7 @@ def _solved(fit: Fit, Cs: dict[int, float], fold_of: np.ndarray, folds: int) -> 
     weights = np.where(fold_of == np.arange(folds)[:, None], 0.0, fit.upper / fit.config.C)
     solver = Lockstep(BlockSolver(fit.config.tol, BLOCK, fit.has_bias), fit.engine.threads)
     kept = KeptGram(BLOCK)
-    parts = [_Part(fit, rows, part, weights, kept) for part in fit.task.subproblems(fit.targets)]
+    parts = [_Part(fit, rows, part, weights, kept) for part in fit.task.subproblems(fit.targets, single=True)]
     for point, C in Cs.items():
         decisions = np.stack([part.decisions(solver, C, fold_of) for part in parts], axis=1)
         yield point, joined(decisions, k, pairwise=fit.task.in_pairs)

@@ -47,7 +47,8 @@ class Targets(Weighed):
     classes (k,) labels and codes (n,) positions in them; without classes all codes are 0. linear (n, c): the linear
     terms of each row's variables; None: one variable a row, of -1. groups (n,): rows are compared in pairs within
     these; None where they are not. nu: share of the bounds that variables add up to, of duals that keep their sum.
-    units: of what linear terms are made of, and decision values are learned in.
+    units: of what linear terms are made of, and decision values are learned in. sets (l, k) bool: where rows have any
+    number of the classes, which of them each code stands for; None where it is one.
     """
 
     classes: np.ndarray
@@ -56,6 +57,7 @@ class Targets(Weighed):
     groups: np.ndarray | None = None
     nu: float | None = None
     units: Units = Units()
+    sets: np.ndarray | None = None
 
     def take(self, ids: np.ndarray | slice) -> Targets:
         linear, groups = (None if a is None else a[ids] for a in (self.linear, self.groups))
@@ -69,7 +71,7 @@ class Targets(Weighed):
 class Coder(Protocol):
     """What says by a label alone what its row is learned by.
 
-    classes: of targets. counts (k,): rows of each of them, (1,) without classes.
+    classes: of targets. counts: rows of each code, (k,) of classes, (1,) without.
     """
 
     @property
@@ -165,6 +167,7 @@ class Task(ABC):
         False  # its duals keep the sums of signs where nu is given, and only there
     )
     in_pairs: ClassVar[bool] = False  # subproblems are pairs of classes, and their decisions votes
+    in_sets: ClassVar[bool] = False  # a row has any number of classes, each of them told apart from the rest
     speaks_for_classes: ClassVar[bool] = False  # a decision value does
     compares_rows: ClassVar[bool] = False  # its targets have groups
     needs_queries: ClassVar[bool] = False  # rows have to have a qid
@@ -232,6 +235,10 @@ class Task(ABC):
         things tell of them, too. Raises as `targets`."""
         return None
 
+    def classes_of(self, labels: np.ndarray) -> np.ndarray:
+        """The classes of a store that has these different labels."""
+        return labels
+
     def columns(self, k: int) -> int:
         """Columns of decision values of k classes, where problems are not pairs."""
         return 1
@@ -250,8 +257,12 @@ class Task(ABC):
         """
         raise NotImplementedError(f"task {self.name} is not made of duals")
 
+    def present(self, targets: Targets) -> np.ndarray:
+        """(k,) bool the classes that rows have; or what else `one_sided` asks for."""
+        return np.isin(np.arange(len(targets.classes)), targets.codes)
+
     def one_sided(self, present: np.ndarray) -> np.ndarray:
-        """(parts, subproblems) what parts that have these classes, (parts, k), say of subproblems all of whose rows are
+        """(parts, subproblems) what parts with such rows, see `present`, say of subproblems all of whose rows are
         on one side: -1 or +1; else 0."""
         k = present.shape[1]
         if not self.has_classes:
@@ -270,8 +281,16 @@ class Task(ABC):
         return np.empty(0)
 
     def codes(self, decision: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-        """(m,) positions in the classes, by decision values (m,) or (m, k)."""
+        """(m,) positions in the classes, by decision values (m,) or (m, k); of sets (m, k) bool which are in."""
         return (decision > 0).astype(np.intp) if decision.ndim == 1 else np.argmax(decision, axis=1)
+
+    def truth(self, targets: Targets) -> np.ndarray:
+        """What `codes` should say."""
+        return targets.codes
+
+    def labels(self, classes: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """(m,) what `codes` stand for."""
+        return classes[codes]
 
     def cuts(self, thresholds: np.ndarray) -> np.ndarray:
         """The values of one column beyond each of which the code is one higher."""

@@ -7,7 +7,7 @@ The pair (i, j), i < j, decides for j where it is positive.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 import numpy as np
@@ -62,9 +62,17 @@ def pair_coefficients(alpha: np.ndarray, codes: np.ndarray, k: int) -> np.ndarra
 
 def against_rest(codes: np.ndarray, k: int, *, single: bool, nu: float | None = None) -> Iterator[Subproblem]:
     """The problems of each class against the rest, of two classes that of the second; as `pairs`."""
-    linear, ids = -1.0 if nu is None else 0.0, np.arange(len(codes))
-    for column, y in enumerate(signs(codes, k).T):
+    return of_columns(signs(codes, k).T, single=single, nu=nu)
+
+
+def of_columns(
+    columns: Iterable[np.ndarray], *, single: bool, nu: float | None = None
+) -> Iterator[Subproblem]:
+    """Problems of all rows, each with these signs (n,); as `pairs`."""
+    linear = -1.0 if nu is None else 0.0
+    for column, y in enumerate(columns):
         if len(y) and (single or y.min() < y.max()):
+            ids = np.arange(len(y))
             yield Subproblem(ids, y, np.full(len(ids), column), linear, column, nu, nu is not None)
 
 

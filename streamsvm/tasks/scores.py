@@ -32,6 +32,9 @@ class Judge(Protocol):
     @property
     def intervals(self) -> Widths | None: ...
 
+    @property
+    def costs(self) -> np.ndarray | None: ...
+
     def labels(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray: ...
 
     def encode_labels(self, y: np.ndarray) -> np.ndarray: ...
@@ -68,6 +71,7 @@ class LabelScores:
         k = len(judge.classes)
         self.judge, self.store, self.orders_rows = judge, store, orders_rows
         self.counts = np.zeros((k, k), np.int64)
+        self._likeliest = np.zeros((k, k), np.int64)  # where errors have costs, without them
         self.values = np.empty(store.n if orders_rows else 0)
         self._codes = judge.encode_labels(store.classes.values)  # of the store's labels
         self._scores = ScoreCounts() if k == 2 else None
@@ -84,6 +88,8 @@ class LabelScores:
             self._scores.add(truth[known] == 1, values[known])
         if proba is not None:
             self._probabilities.add(truth[known], proba[known])
+            if self.judge.costs is not None:
+                self._likeliest += confusion(truth[known], np.argmax(proba[known], axis=1), k)
 
     def result(self, *, with_curves: bool = False) -> dict[str, Any]:
         found = self._summary() | self.more()
@@ -115,6 +121,9 @@ class LabelScores:
         if self._scores is not None:
             summary["roc_auc"] = self._scores.roc_auc()
             summary["break_even"] = self._scores.break_even()
+        if (C := self.judge.costs) is not None:
+            summary["cost"] = float(np.sum(self.counts * C) / n_known)
+            summary["cost_of_likeliest"] = float(np.sum(self._likeliest * C) / n_known)
         return summary
 
 

@@ -21,7 +21,7 @@ from streamsvm.hss.files import Factorisation
 from streamsvm.hss.kernel_matrix import AnyInverse, AnyKernel, approximate, estimated_errors, facts_of
 from streamsvm.hss.spread import require_workers
 from streamsvm.hss.tree import ClusterTree
-from streamsvm.models import ExpansionModel, Header
+from streamsvm.models import ExpansionModel
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import free_bytes, require_memory
 from streamsvm.solvers.admm import (
@@ -37,7 +37,6 @@ from streamsvm.solvers.admm import (
 )
 from streamsvm.solvers.catalogue import made_for
 from streamsvm.solvers.loop import run
-from streamsvm.tasks.scores import Judge
 from streamsvm.training.base import Context, PathFit, Solution
 from streamsvm.training.factorisations import keep, kept
 from streamsvm.training.hss_columns import columns_of, duals
@@ -150,11 +149,6 @@ class ADMMHSSFit(PathFit):
     @classmethod
     def shares_folds(cls, n: int, config: FitConfig) -> bool:
         return not config.admm_hss.polish
-
-    def judge(self) -> Judge:
-        none, no_rows = np.empty(0), Rows(np.empty((0, self.scaling.width), np.float32))
-        header = Header(self.kernel, self.scaling, self.classes, self.config.positive)
-        return ExpansionModel(header, no_rows, none, none, none, self.task.name)
 
     def folds(self, Cs: Sequence[float], fold_of: np.ndarray, count: int) -> np.ndarray:
         """Decision values (n, len(Cs), columns) of each row without those of its fold, fold_of (n,) of `count`.

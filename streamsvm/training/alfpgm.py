@@ -145,7 +145,7 @@ class ALFPGMFit(Fit):
         else:
             source = _Streamed(Neighbours(self.samples, PART_BYTES), self.engine)
             take = partial(gather, self.samples, engine=self.engine)
-        parts = list(self.task.subproblems(self.targets))
+        parts = list(self.task.subproblems(self.targets, single=True))
         solved, facts = self._solved(source, parts)
         alpha = np.zeros((self.store.n, self.task.coefficients(len(self.classes))))
         for part, found in zip(parts, solved, strict=True):

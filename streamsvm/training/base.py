@@ -24,7 +24,8 @@ from streamsvm.events import Events, HeldOut, Warned
 from streamsvm.metrics import shown
 from streamsvm.models import files
 from streamsvm.models.base import Header
-from streamsvm.models.calibration import Calibration
+from streamsvm.models.calibration import Calibration, are_odds
+from streamsvm.models.expansion import ExpansionModel
 from streamsvm.models.intervals import Intervals
 from streamsvm.models.kernel import KernelModel
 from streamsvm.options.search import BALANCED
@@ -36,13 +37,12 @@ from streamsvm.solvers.catalogue import section_of
 from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import Place, URLPath, remove_tree
 from streamsvm.tasks.base import Targets, Units
-from streamsvm.tasks.pairs import joined
 from streamsvm.tasks.scores import Judge
 from streamsvm.training.drafts import Draft
 from streamsvm.training.expected import Expected, of_model
 from streamsvm.training.growth import Growth
 from streamsvm.training.prepare import Prepared
-from streamsvm.training.thresholds import Decided, Told, chosen, unmet, with_threshold
+from streamsvm.training.thresholds import Decided, Told, chosen, unmet, with_costs, with_threshold
 from streamsvm.training.weights import balanced_weights
 
 REMOVED_TOGETHER = 200  # files of a folder, by a task: their names go with it
@@ -60,6 +60,8 @@ class Learned(files.Model, Protocol):
     def header(self) -> Header: ...
 
     def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]: ...
+
+    def answers_from(self, binary: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]: ...
 
     def codes_of(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray: ...
 
@@ -203,7 +205,7 @@ class Fit(ABC):
 
         Raises ConfigError where the task has none.
         """
-        if loss != "logistic":
+        if not are_odds(loss):
             return None
         if not self.task.has_probabilities:
             raise ConfigError(
@@ -275,7 +277,9 @@ class Fit(ABC):
         """A model without support vectors: it knows what the decision values of `folds`, or of pairs, mean."""
         none, no_rows = np.empty(0), Rows(np.empty((0, self.scaling.width), np.float32))
         header = Header(self.kernel, self.scaling, self.classes, self.config.positive)
-        return KernelModel(header, no_rows, none, none, none, none, self.breaks_ties)
+        if self.task.in_pairs:
+            return KernelModel(header, no_rows, none, none, none, none, self.breaks_ties)
+        return ExpansionModel(header, no_rows, none, none, none, self.task.name)
 
     @property
     def breaks_ties(self) -> bool:
@@ -295,7 +299,7 @@ def with_certificate(prepared: Prepared, solution: Solution, by_folds: Decided |
     }
     if prepared.asked is not None:
         certificate["asked"] = prepared.asked
-    by_folds, f = by_folds or Decided(), _decisions(prepared, solution)
+    by_folds = by_folds or Decided()
     header = solution.model.header
     header = replace(
         header,
@@ -303,25 +307,29 @@ def with_certificate(prepared: Prepared, solution: Solution, by_folds: Decided |
         calibration=by_folds.calibration or header.calibration,
         intervals=_intervals(prepared, solution),
     )
+    header = with_costs(header, prepared.config.probability.costs)
+    model = replace(solution.model, header=header)
+    f, proba = _answers(prepared, model, solution.decided)
     threshold = by_folds.threshold if f is None else _threshold(prepared, f)
     if threshold is not None:
         header = with_threshold(header, threshold)
-    model = replace(solution.model, header=header)
-    expected = _expected(prepared, model, f, solution.decided)
+        model = replace(model, header=header)
+    codes = None if f is None else model.codes_of(f, proba)
+    expected = _expected(prepared, codes, solution.decided)
     if expected is not None:
         told = (header.certificate or {}) | {"expected": expected.facts()}
         model = replace(model, header=replace(header, certificate=told))
     return model
 
 
-def _decisions(prepared: Prepared, solution: Solution) -> np.ndarray | None:
-    """(h,) or (h, k) decision values of rows of classes that were kept out; None where there are none."""
-    kept, decided = prepared.kept_out, solution.decided
+def _answers(
+    prepared: Prepared, model: Learned, decided: np.ndarray | None
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """What the model answers to rows of classes that were kept out; None where there are none."""
+    kept = prepared.kept_out
     if kept is None or not prepared.task.has_classes:
-        return None
-    if decided is None:
-        return solution.model.answers(kept.rows)[0]
-    return joined(decided, len(prepared.classes), pairwise=prepared.task.in_pairs)
+        return None, None
+    return model.answers(kept.rows) if decided is None else model.answers_from(decided, kept.rows)
 
 
 def _threshold(prepared: Prepared, f: np.ndarray) -> Told | None:
@@ -359,18 +367,17 @@ def _of_held_out(prepared: Prepared, solution: Solution, intervals: Intervals | 
     return HeldOut(len(kept.y), shown(kept.y, decided[:, 0]), *own)
 
 
-def _expected(
-    prepared: Prepared, model: Learned, f: np.ndarray | None, decided: np.ndarray | None
-) -> Expected | None:
-    """What new rows will score: by those that were kept out, f their decision values, else as the search says.
+def _expected(prepared: Prepared, codes: np.ndarray | None, decided: np.ndarray | None) -> Expected | None:
+    """What new rows will score: by those that were kept out, codes their classes by the model, else as the search says.
 
     decided: see `_asked`.
     """
     kept, classes = prepared.kept_out, prepared.classes
     if kept is None:
         return prepared.expected
-    if f is not None:
-        losses = (model.codes_of(f) != kept.codes).astype(np.float64)
+    if codes is not None:
+        wrong = codes != kept.codes
+        losses = wrong.reshape(len(wrong), -1).any(axis=1).astype(np.float64)
         if prepared.config.search.scoring == BALANCED:
             losses *= balanced_weights(kept.codes, classes)
         return of_model(prepared.scoring, losses)

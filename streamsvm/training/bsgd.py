@@ -30,7 +30,7 @@ from streamsvm.parallel.sizes import Weighed
 from streamsvm.solvers.budget.losses import right, values
 from streamsvm.solvers.in_turn import prefixed, unprefixed
 from streamsvm.solvers.loop import is_late
-from streamsvm.tasks.base import Units
+from streamsvm.tasks.base import Task, Units
 from streamsvm.training.answers import Answers
 from streamsvm.training.base import Context, Fit, Solution
 from streamsvm.training.bsgd_regions import Regions, regions, sample_rows, shares_of_time
@@ -217,7 +217,7 @@ class BSGDFit(Fit):
                 break
             here = slice(start, start + step)
             found = learner.learn(rows.take(here), Y[here], weight[here], self.engine.threads)
-            score += _score(learner, found, Y[here], weight[here])
+            score += _score(self.task, learner, found, Y[here], weight[here])
         return score
 
     def _is_over(self) -> bool:
@@ -367,7 +367,7 @@ def _take_turn(
             break
         here = order[start : start + step]
         found = own.learn(rows.take(here), Y[here], weight[here], threads)
-        score += _score(own, found, Y[here], weight[here])
+        score += _score(regions.task, own, found, Y[here], weight[here])
     return own.to_state(), score
 
 
@@ -376,10 +376,13 @@ def _prefix(number: int) -> str:
     return f"learner{number or ''}_"
 
 
-def _score(learner: BudgetLearner, decisions: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def _score(
+    task: Task, learner: BudgetLearner, decisions: np.ndarray, Y: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
     """(3,): rows predicted right, sum of their losses over all columns, rows."""
     o, (origin, unit) = learner.options, learner.units
     Y, f = (Y - origin) / unit, (decisions - origin) / unit
     losses = values(o.loss, Y, f, o.epsilon)
     loss = float(unit * (weight @ losses.sum(axis=1)))
-    return np.array([np.count_nonzero(right(o.loss, Y, f, losses)), loss, len(Y)], np.float64)
+    is_right = right(o.loss, Y, f, losses, in_sets=task.in_sets)
+    return np.array([np.count_nonzero(is_right), loss, len(Y)], np.float64)

@@ -27,7 +27,7 @@ from streamsvm.problems.hinge_risk import HingeRisk
 from streamsvm.problems.logistic_risk import LogisticRisk
 from streamsvm.problems.pair_risk import PairRisk
 from streamsvm.problems.passes import LinearRisk, Passes
-from streamsvm.problems.row_risk import Above, AgainstRest, Pieces, RowRisk, Tube
+from streamsvm.problems.row_risk import Above, AgainstRest, InSets, Pieces, RowRisk, Tube
 from streamsvm.problems.support_risk import RHO, SupportRisk
 from streamsvm.progress.approach import Approach
 from streamsvm.solvers.cutting_plane import MOST_IDLE, BundleState, CuttingPlane
@@ -232,6 +232,11 @@ class CuttingPlaneFit(Fit):
         """Of the losses of single rows."""
         return PIECES[self.task.loss](self)
 
+    @property
+    def _against_rest(self) -> Pieces:
+        sets = self.prepared.no_targets.sets
+        return AgainstRest(len(self.classes)) if sets is None else InSets(sets)
+
     def _features(self) -> Nystroem | None:
         if self.options.landmarks is None:
             return None
@@ -286,7 +291,7 @@ class CuttingPlaneFit(Fit):
 
 
 PIECES: dict[str, Callable[[CuttingPlaneFit], Pieces]] = {  # by the loss of a task
-    "hinge": lambda fit: AgainstRest(len(fit.classes)),
+    "hinge": lambda fit: fit._against_rest,
     "support": lambda _: Above(),
     "epsilon": lambda fit: Tube(fit.config.epsilon),
 }

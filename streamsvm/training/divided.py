@@ -183,7 +183,7 @@ class DividedProblem:
 
     def excess(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         found = np.zeros((2, self.count))
-        for part in self._fit.task.subproblems(self._fit.prepared.all_asked.targets):
+        for part in self._fit.task.subproblems(self._fit.prepared.all_asked.targets, single=True):
             own = alpha[part.places]
             found[:, part.number] = part.y @ own, np.count_nonzero(own)
         return found[0], found[1]

@@ -41,7 +41,7 @@ from streamsvm.kernels.kmeans import Partition
 from streamsvm.models import LocalModel
 from streamsvm.parallel.engine import Later, Serial
 from streamsvm.parallel.imports import uncollected
-from streamsvm.parallel.sizes import Weighed
+from streamsvm.parallel.sizes import Weighed, aligned
 from streamsvm.runs.part_log import PartLog
 from streamsvm.storage.paths import Place, URLPath, remove_tree
 from streamsvm.training.base import Fit, Solution, with_certificate
@@ -191,10 +191,12 @@ _serial_blas = _SerialBlas()
 
 
 def _task(fn: Task) -> Task:
+    """A task that multiplies as `fit` does, on one thread and by arrays that begin where those of `fit` do."""
+
     @wraps(fn)
     def alone(*args: Any) -> Any:
         with _serial_blas():
-            return fn(*args)
+            return fn(*map(aligned, args))
 
     return alone  # type: ignore[return-value]
 

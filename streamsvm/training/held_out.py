@@ -13,16 +13,18 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.models.intervals import rank, rows_needed
+from streamsvm.parallel.sizes import Weighed
 
 SHARE, MOST = 5, 10_000  # one of so many rows tells of intervals, and so many at most
 MORE = 5  # a fifth more do, where the coverage then is nearer to what is asked for
 
 
 @dataclass(frozen=True)
-class KeptOut:
+class KeptOut(Weighed):
     """Rows as stored, (h, d), that a fit does not learn from.
 
-    codes, y (h,): their classes' numbers, and labels. ids: of those that are in the store of the fit, rising.
+    codes, y (h,): their classes' numbers, see `Task.truth`, and labels. ids: of those that are in the store of the fit,
+    rising.
     """
 
     ids: np.ndarray
@@ -38,7 +40,7 @@ def by_chance(store: Store, rows: int, seed: int) -> np.ndarray:
 
 
 def kept_out(store: Store, ids: np.ndarray, codes: np.ndarray) -> KeptOut:
-    """These rows, codes (h,) their classes' numbers. Raises DataError."""
+    """These rows, with these codes. Raises DataError."""
     rows = store.take(ids)
     require_finite(store, rows, ids, gaps=True)  # as far as the others' are filled, too
     return KeptOut(ids, rows, codes, store.labels_at(ids))

@@ -14,7 +14,7 @@ from streamsvm.tasks.pairs import signs
 def duals(task: Task, targets: Targets) -> Iterator[Subproblem]:
     """A dual of all rows for each decision value: each class against the rest where the task's own are of pairs."""
     if not task.in_pairs:
-        yield from task.subproblems(targets)
+        yield from task.subproblems(targets, single=True)
         return
     ids = np.arange(len(targets.codes))
     for column, y in enumerate(signs(targets.codes, len(targets.classes)).T):

@@ -28,6 +28,7 @@ from streamsvm.kernels.options import kernel_of, needs_variance
 from streamsvm.models import Header
 from streamsvm.models.calibration import Calibration
 from streamsvm.parallel.engine import Engine
+from streamsvm.parallel.sizes import Weighed
 from streamsvm.runs.phases import Phases
 from streamsvm.tasks import task_for
 from streamsvm.tasks.base import Targets, Task
@@ -43,7 +44,7 @@ MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Prepared(Weighed):
     """A store as solvers meet it. answers: what its rows are learned by. kernel: its gamma is a number.
 
     class_rows (k,): how many rows of all are of each class, also where these are some of them.
@@ -104,7 +105,7 @@ class Prepared:
                 f"holdout is {rows}, and task {self.task.name} has no labels to be scored by; leave it out"
             )
         config = self.config.model_copy(update={"holdout": rows})
-        kept = kept_out(store, ids, self.answers.take(ids).targets.codes)
+        kept = kept_out(store, ids, self.task.truth(self.answers.take(ids).targets))
         return replace(self, config=config, answers=self.answers.without(ids), kept_out=kept)
 
     def drawn(self, rows: int, rng: np.random.Generator) -> np.ndarray:

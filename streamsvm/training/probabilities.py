@@ -20,6 +20,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.events import Events, Warned, heard, ignore
 from streamsvm.models.calibration import calibrate, own_problems, require_classes
+from streamsvm.models.costs import cost_matrix
 from streamsvm.options.wish import Wish
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.open import open_engine
@@ -28,7 +29,7 @@ from streamsvm.runs.checkpoints import Checkpoints
 from streamsvm.storage.paths import Place, remove_tree
 from streamsvm.tasks.scores import codes_of_labels
 from streamsvm.training.part_sigmoids import with_parts
-from streamsvm.training.thresholds import Decided, chosen, require_two, unmet, with_threshold
+from streamsvm.training.thresholds import Decided, chosen, require_two, unmet, with_costs, with_threshold
 from streamsvm.training.weights import row_weights
 
 Learn = Callable[[Store, Place], list[Any]]  # models of some rows; with a folder for their files
@@ -39,9 +40,14 @@ def held_out(
 ) -> tuple[Any, int]:
     """The model with what is asked for, from a store that it was not trained on, and how many rows told.
 
-    What is not asked for stays. Rows of labels that it does not know tell nothing. Raises ConfigError, DataError.
+    What is not asked for stays; costs alone need no rows. Rows of labels that it does not know tell nothing. Raises
+    ConfigError, DataError.
     """
     require_asked(asked, model.task, len(model.classes))
+    if asked.costs is not None:
+        cost_matrix(asked.costs, model.classes)  # before any work, whether its labels are known
+    if not asked.is_asked:
+        return replace(model, header=with_costs(model.header, asked.costs)), 0
     codes = codes_of_labels(model, store)
     known = codes >= 0
     state = {
@@ -60,7 +66,7 @@ def held_out(
         header = with_threshold(header, decided.threshold)
         if (message := unmet(decided.threshold)) is not None:
             events(Warned(message))
-    return replace(model, header=header), int(np.count_nonzero(known))
+    return replace(model, header=with_costs(header, asked.costs)), int(np.count_nonzero(known))
 
 
 def require_asked(asked: ProbabilityConfig, task: str | None, n_classes: int) -> None:

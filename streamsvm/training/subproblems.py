@@ -8,6 +8,7 @@ from itertools import islice
 
 import numpy as np
 
+from streamsvm.data.latest import Latest
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.sizes import Weighed
@@ -51,11 +52,8 @@ class Asked(Weighed):
 
     @property
     def present(self) -> np.ndarray:
-        """(k,) the classes of rows that are learned from."""
-        present = np.zeros(len(self.targets.classes), bool)
-        if len(present):
-            present[self.targets.codes[self.upper > 0]] = True
-        return present
+        """What rows that are learned from there are, see `Task.present`."""
+        return self.task.present(self.targets.take(self.upper > 0))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -169,13 +167,14 @@ class TaskDuals:
 
 
 def in_memory(kernel: Kernel, rows: Rows, threads: int, cache_bytes: int) -> MakeDual:
-    """Duals over rows in memory. Few wide ones, as of a pair of many classes, have their kernel values made once."""
-    wide = is_wide(rows)
+    """Duals over rows in memory. Few wide ones, as of a pair of many classes, have their kernel values made once, and
+    so have duals of the same few rows, as of each class against the rest, one after another."""
+    wide, matrix = is_wide(rows), Latest[np.ndarray]()
 
     def dual(part: Subproblem, upper: np.ndarray, parts: np.ndarray | None) -> DualQP:
         own = rows if len(part.ids) == len(rows) else rows.take(part.ids)
         if wide and parts is None and len(own) <= blockws.BLOCK:
-            K = kernel.block(own, own, threads)
+            K = matrix.of(part.ids, lambda ids: kernel.block(own, own, threads))
             return dual_of(part, lambda y: MatrixDual(K, y, upper, threads))
         return dual_of(part, lambda y: KernelDual(kernel, own, y, upper, threads, parts, cache_bytes))
 

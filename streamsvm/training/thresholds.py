@@ -16,6 +16,8 @@ from streamsvm.errors import ConfigError, DataError
 from streamsvm.metrics import ScoreCounts
 from streamsvm.models import Header
 from streamsvm.models.calibration import Calibration
+from streamsvm.models.costs import cost_matrix
+from streamsvm.options.costs import Costs
 from streamsvm.options.wish import Wish
 from streamsvm.training.expected import DRAWS, Z
 
@@ -134,10 +136,23 @@ def _at(above: np.ndarray, place: int) -> np.ndarray:
 
 
 def with_threshold(header: Header, told: Told) -> Header:
-    """The header of a model that decides at this threshold, and keeps what is told of it in its certificate."""
-    return replace(
-        header, threshold=told["value"], certificate=(header.certificate or {}) | {"threshold": told}
-    )
+    """The header of a model that decides at this threshold, in place of costs, and keeps what is told of it in its
+    certificate."""
+    certificate = (header.certificate or {}) | {"threshold": told}
+    return replace(header, threshold=told["value"], costs=None, certificate=certificate)
+
+
+def with_costs(header: Header, costs: Costs | None) -> Header:
+    """The header of a model that decides by these costs, in place of a threshold; as it is where there are none.
+
+    Raises ConfigError for labels that it does not know, and without probabilities.
+    """
+    if costs is None:
+        return header
+    if header.calibration is None:
+        raise ConfigError("costs weigh probabilities, and the model has none: give --method sigmoid, too")
+    told = {name: value for name, value in (header.certificate or {}).items() if name != "threshold"}
+    return replace(header, costs=cost_matrix(costs, header.classes), threshold=None, certificate=told)
 
 
 def unmet(told: Told | None) -> str | None:

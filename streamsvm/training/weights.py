@@ -25,8 +25,8 @@ def balanced_weights(codes: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 
 def class_factors(counts: np.ndarray, classes: np.ndarray, class_weight: Any) -> np.ndarray:
-    """(k,) factors on C by class, of so many rows of each. Raises ConfigError for a class that is not there."""
-    factors = np.ones(max(1, len(classes)))  # without classes all codes are 0
+    """Factors on C by code, (k,) of classes, of so many rows of each. Raises ConfigError for one that is not there."""
+    factors = np.ones(len(counts))
     if class_weight == "balanced":
         factors = counts.sum() / (len(classes) * np.maximum(counts, 1))
     elif class_weight:

@@ -120,6 +120,26 @@ def test_what_cannot_be_calibrated_is_one_line(tmp_path, train, test, capfd):
     assert capfd.readouterr().err == "error: probabilities need rows of all 3 classes, found 2\n"
 
 
+def test_costs_of_fit_or_calibrate_are_what_evaluate_judges(tmp_path, train, test, capfd):
+    how = ("--no-search", "--gamma", 1, "--probability", "sigmoid", "--set", "probability.folds=2")
+    fit = ("fit", "--store", train, "--model", tmp_path / "m", *how)
+    assert run(*fit, "--costs", "ant>bee=9,ant>cat=9") == 0
+    of = ("--model", tmp_path / "m", "--store", test)
+    result = evaluated(capfd, *of)
+    assert result["per_class"][0]["recall"] > 0.9
+    assert result["cost"] < result["cost_of_likeliest"]
+    assert run("calibrate", *of, "--costs", "cat>bee=9", "--out", tmp_path / "other", "--json") == 0
+    told = json.loads(capfd.readouterr().out)
+    assert (told["method"], told["n"]) == (None, 0)
+    assert load_model(tmp_path / "other").costs.tolist() == [[0, 1, 1], [1, 0, 1], [1, 9, 0]]
+    for command in ((*fit, "--force"), ("calibrate", *of)):
+        assert run(*command, "--costs", "ant>dog=2") == 2
+        expected = "error: costs ant>dog: no such label dog; the labels are ant, bee, cat\n"
+        assert capfd.readouterr().err.endswith(expected)
+        assert run(*command, "--costs", "ant>bee=2", "--threshold", "f1") == 2
+        assert "each decide between labels: leave one out" in capfd.readouterr().err
+
+
 def test_snapshots_of_a_stream_bring_their_probabilities(tmp_path, capfd):
     lines = [
         json.dumps({"x": {"0": i % 7, "1": i % 3}, "y": "yes" if i % 7 > 3 else "no"}) for i in range(200)

@@ -71,6 +71,34 @@ def test_evaluate_tells_errors_and_coverage(folder, capfd):
     assert "coverage" not in json.loads(capfd.readouterr().out)
 
 
+def test_evaluate_tells_the_coverage_of_the_level_that_predict_writes(folder, capfd):
+    of = ("--model", folder / "m", "--store", folder / "t", "--interval", 0.5)
+    assert run("evaluate", *of, "--json") == 0
+    found = json.loads(capfd.readouterr().out)
+    assert run("predict", *of, "--out", folder / "half.npy") == 0
+    lower, upper = np.load(folder / "half.npy").T
+    t = zarr.open_group(folder / "t", mode="r")["y"][:]
+    assert found["interval"] == 0.5
+    assert found["coverage"] == np.mean((lower <= t) & (t <= upper))
+    assert found["mean_width"] == pytest.approx(np.mean(upper - lower))
+
+
+@pytest.mark.parametrize(
+    ("model", "level", "message"),
+    [
+        ("plain", 0.9, "the model has no intervals"),
+        ("m", 0.999, "expected at most 0.99"),
+        ("m", 1, "below 1"),
+    ],
+)
+def test_evaluate_tells_of_no_interval_that_is_not_there(folder, model, level, message, capfd):
+    words = ("evaluate", "--model", folder / model, "--store", folder / "t", "--interval", level)
+    assert run(*words) == 2
+    err = capfd.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
 def test_tune_compares_points_by_their_errors(folder, capfd):
     table = (
         'task = "regress"\ninterval = 0.9\n[tune]\nfolds = 2\nscoring = "{}"\n[tune.grid]\nC = [0.1, 10]\n'

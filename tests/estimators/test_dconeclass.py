@@ -206,7 +206,7 @@ def test_bad_options_are_named(values, match):
     [
         (
             ("fit", "--task", "oneclass", "--C", "3"),
-            "C is read by tasks classify, ordinal, rank and regress only",
+            "C is read by tasks classify, multilabel, ordinal, rank and regress only",
         ),
         (("fit", "--nu", "0.1", "--solver", "alfpgm"), "nu is read by solver"),
         (("tune", "--set", "task=oneclass"), "nothing is chosen for task oneclass"),

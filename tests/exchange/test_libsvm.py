@@ -218,6 +218,13 @@ def test_notes_say_what_the_file_cannot(tmp_path):
     assert write_libsvm(model_of("kernel", labels="int"), tmp_path / "m")["notes"] == []
 
 
+def test_costs_stay_behind(tmp_path):
+    plain = model_of("kernel", labels="int")
+    model = replace(plain, header=replace(plain.header, costs=np.array([[0.0, 5.0], [1.0, 0.0]])))
+    [note] = write_libsvm(model, tmp_path / "m")["notes"]
+    assert note == "costs of errors are not in LIBSVM's format: labels are those of decision values"
+
+
 def test_early_predictions_are_refused(tmp_path):
     with pytest.raises(ModelError, match=r"early prediction.*export --format onnx"):
         write_libsvm(local_model("rbf", 2), tmp_path / "m")

@@ -258,6 +258,19 @@ def test_a_threshold_is_before_probabilities():
     assert_probable(model_of("kernel"), raw_rows(), points_of("sigmoid", 1), threshold=0.3)
 
 
+@pytest.mark.parametrize(
+    ("kind", "k", "method"),
+    [("kernel", 2, "sigmoid"), ("kernel", 4, "isotonic"), ("budget", 3, "of its own")],
+)
+def test_labels_of_the_least_cost(kind, k, method):
+    model, costs = model_of(kind, k=k), np.random.default_rng(3).uniform(0, 9, (k, k)) * (1 - np.eye(k))
+    calibration = points_of(method, columns_of(model))
+    plain = replace(model, header=replace(model.header, calibration=calibration))
+    costly = replace(plain, header=replace(plain.header, costs=costs))
+    assert np.any(plain.predict(raw_rows(200)) != costly.predict(raw_rows(200)))
+    assert_probable(model, raw_rows(200), calibration, costs=costs)
+
+
 def test_pairs_that_are_sure_have_probabilities():
     """Of 0 and 1 to rounding, also in circles."""
     model, steep = model_of("kernel", k=4), np.tile([[[1e4, 0.0]]], (6, 1, 1))

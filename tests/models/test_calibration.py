@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.models.calibration import (
     Calibration,
+    are_odds,
     calibrate,
     coupled,
     fit_isotonic,
@@ -241,3 +242,12 @@ def test_states_that_nobody_wrote_are_refused(change):
 def test_another_number_of_problems_is_told():
     with pytest.raises(ModelError, match="has 1 maps, the model 3 problems"):
         Calibration.of("sigmoid", [np.ones((1, 2))]).probabilities(np.zeros((2, 3)), 3, pairwise=True)
+
+
+def test_decisions_of_a_logistic_loss_are_logarithms_of_odds():
+    assert [loss for loss in (None, "hinge", "squared", "logistic", "epsilon") if are_odds(loss)] == [
+        "logistic"
+    ]
+    f = np.array([[-2.0], [0.0], [3.0]])
+    p = Calibration.logistic(1).probabilities(f, 2, pairwise=False)
+    np.testing.assert_allclose(np.log(p[:, 1] / p[:, 0]), f[:, 0], atol=1e-12)

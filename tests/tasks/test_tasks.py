@@ -77,12 +77,12 @@ def test_a_task_is_found_by_its_name(name):
 
 def test_unknown_names_are_errors(tmp_path):
     with pytest.raises(
-        ConfigError, match="found task 'guess', expected one of classify, oneclass, ordinal, rank, regress"
+        ConfigError, match="found task 'guess', expected one of classify, multilabel, oneclass, ordinal"
     ):
         task_of("guess")
     with pytest.raises(
         ConfigError,
-        match="there: task: found 'guess', expected 'classify', 'oneclass', 'ordinal', 'rank' or 'reg",
+        match="there: task: found 'guess', expected 'classify', 'multilabel', 'oneclass', 'ordinal'",
     ):
         build_config(("there", {"task": "guess"}))
     with pytest.raises(ConfigError, match="there is a task 'classify' already"):

@@ -12,6 +12,7 @@ import pytest
 from dask.utils import key_split
 from making import write
 from scipy import sparse
+from sent import arrays, sent
 
 import streamsvm
 from streamsvm import graph_of
@@ -23,6 +24,7 @@ from streamsvm.models import LocalModel
 from streamsvm.report.graph import Line, lines_of
 from streamsvm.train import train_in_memory
 from streamsvm.training import memory_plan
+from streamsvm.training.graph import _task
 
 N, D = 600, 4
 PHASES = {"plan", "sample", "centres", "assign", "number", "regroup", "parts", "solve", "model"}
@@ -99,6 +101,28 @@ def test_a_task_that_is_done_again_changes_nothing(tmp_path):
     }
     assert_same(dask.get(again, graph.key), expected)
     assert not list(Path(tempfile.gettempdir()).glob(f"*{graph.key.removeprefix('model-')}*"))
+
+
+def _from_elsewhere(task: Any, *args: Any) -> Any:
+    """The task, given what a scheduler brings it: arrays that begin anywhere."""
+
+    def at_hand(*args: Any) -> Any:
+        assert all(array.flags.aligned for arg in args for array in arrays(arg))
+        return task.__wrapped__(*args)
+
+    return _task(at_hand)(*(sent(arg, 1) for arg in args))
+
+
+@pytest.mark.parametrize("more", [{}, {"scale": "standard", "metric": {"factor": [1.0, 0.5, 2.0, 1.0]}}])
+def test_arrays_that_were_sent_are_multiplied_as_those_of_fit(more, tmp_path):
+    store, config = made(tmp_path), values(holdout=60, **more)
+    expected, _ = train_in_memory(store, build_config(("test", config)))
+    graph = graph_of(store, config)
+    moved = {
+        key: (_from_elsewhere, *task) if isinstance(task, tuple) else task
+        for key, task in dict(graph.dask).items()
+    }
+    assert_same(dask.get(moved, graph.key), expected)
 
 
 def test_keys_are_named_after_their_phase_and_layers_after_the_round(tmp_path):

@@ -10,7 +10,7 @@ from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.row_cache import WIDE
 from streamsvm.problems.dual import KernelDual, MatrixDual
 from streamsvm.solvers import blockws
-from streamsvm.tasks.pairs import pairs
+from streamsvm.tasks.pairs import against_rest, pairs
 from streamsvm.training.subproblems import in_memory
 
 
@@ -26,3 +26,17 @@ def test_few_wide_rows_have_their_kernel_values_made_once(width, kind):
         assert isinstance(dual, kind)
         solved = [blockws.solve(each, tol=1e-4).alpha for each in (dual, again)]
         np.testing.assert_allclose(*solved, atol=1e-3)
+
+
+def test_classes_against_the_rest_share_kernel_values_and_come_to_the_same(monkeypatch):
+    rng, made, block = np.random.default_rng(0), list[int](), RBF.block
+    monkeypatch.setattr(RBF, "block", lambda *args: made.append(len(args[1])) or block(*args))
+    rows, codes = Rows(rng.normal(size=(200, 2 * WIDE)).astype(np.float32)), rng.integers(0, 4, 200)
+    kernel, upper = RBF(0.5 / WIDE), np.ones(200)
+    shared, parts = in_memory(kernel, rows, 2, 0), list(against_rest(codes, 4, single=False))
+    found = [blockws.solve(shared(part, upper, None), tol=1e-4) for part in parts]
+    assert made == [200]
+    for part, own in zip(parts, found, strict=True):
+        alone = blockws.solve(in_memory(kernel, rows, 2, 0)(part, upper, None), tol=1e-4)
+        np.testing.assert_array_equal(own.alpha, alone.alpha)
+        np.testing.assert_array_equal(own.gradient, alone.gradient)

@@ -103,6 +103,10 @@ def _format(paths: list[str], options: IngestOptions) -> str:
     table = format_ in TABLES
     if not table and (options.label not in (None, "none") or options.qid or options.ignore):
         raise ConfigError(f"--label, --qid and --ignore name columns of a table; {format_} has none")
+    if options.multilabel and not (table or format_ == "svmlight"):
+        raise ConfigError(
+            f"--multilabel is for svmlight files and tables; {format_} has none of their labels"
+        )
     if options.labels and format_ not in ("npy", "npz", "idx"):
         raise ConfigError(f"--labels is for npy, npz and idx sources; {format_} has its labels inside")
     return format_

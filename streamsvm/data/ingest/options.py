@@ -49,13 +49,17 @@ class IngestOptions(Options):
     label: Annotated[
         str | None,
         Field(
-            description="Label column of a table: name, `first`, `last`, position from 0, or `none`; else the last"
-            " one, or with like the label's there"
+            description="Label column of a table: name, `first`, `last`, position from 0, or `none`; `a,b,c`, columns"
+            " of 0 and 1, each a label that rows may have; else the last one, or with like the label's there"
         ),
     ] = None
     delimiter: Annotated[
         str | None, Field(description="What stands between columns; else what the first line has most of")
     ] = None
+    multilabel: Annotated[
+        bool,
+        Field(description="Rows have any number of labels: `1,3,7`, or none, in the label's place"),
+    ] = False
     header: Annotated[bool, Field(description="Whether a CSV or TSV table begins with names")] = True
     labels: Annotated[
         Place, Field(description="File with a label for each row (idx, npy or text), for npy, npz and idx")

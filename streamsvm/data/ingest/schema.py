@@ -11,30 +11,37 @@ from streamsvm.errors import DataError
 def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Schema:
     """The schema for columns of these names and kinds. Raises DataError."""
     label = find_label(path, [*kinds], options.label or "last")
-    left = {name: kind for name, kind in kinds.items() if name not in (label, options.qid)}
+    left = {name: kind for name, kind in kinds.items() if name not in (*label, options.qid)}
     if not left:
-        raise DataError(f"{path} has no feature columns besides {label!r}; expected at least one")
+        raise DataError(f"{path} has no feature columns besides {listed(label)}; expected at least one")
     return Schema([Feature(name, kind) for name, kind in left.items()], label)
 
 
-def find_label(path: str, names: list[str], wanted: str) -> str | None:
-    """The name of the label column: by name, `first`, `last`, a position, or None for `none`. Raises DataError."""
+def find_label(path: str, names: list[str], wanted: str) -> tuple[str, ...]:
+    """The names of the label's columns: by name, `first`, `last` or a position one, `a,b` several, `none` for `none`.
+
+    Raises DataError.
+    """
     if wanted in names:
-        return wanted
+        return (wanted,)
     if wanted == "none":
-        return None
+        return ()
     if wanted in ("first", "last"):
-        return names[0 if wanted == "first" else -1]
+        return (names[0 if wanted == "first" else -1],)
     if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
-        return names[int(wanted)]
-    raise DataError(f"{path} has no column {wanted!r} for the label; it has {listed(names)}")
+        return (names[int(wanted)],)
+    several = tuple(dict.fromkeys(wanted.split(",")))
+    missing = [name for name in several if name not in names]
+    if missing:
+        raise DataError(f"{path} has no column {missing[0]!r} for the label; it has {listed(names)}")
+    return several
 
 
-def match(path: str, schema: Schema, names: set[str]) -> str | None:
-    """Checks that a table has the schema's features; returns its label column, None without. Raises DataError."""
+def match(path: str, schema: Schema, names: set[str]) -> tuple[str, ...]:
+    """Checks that a table has the schema's features; returns the columns of its label. Raises DataError."""
     missing = [f.name for f in schema.features if f.name not in names]
     if missing:
         raise DataError(
             f"{path} lacks column {missing[0]!r}; expected {listed([f.name for f in schema.features])}"
         )
-    return schema.label if schema.label in names else None
+    return schema.label if names.issuperset(schema.label) else ()

@@ -1,7 +1,8 @@
-"""svmlight files: `label [qid:q] index:value ... # comment`, one sample a line."""
+"""svmlight files: `label [qid:q] index:value ... # comment`, one sample a line; of several labels `1,3,7`, or none."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from streamsvm.data.ingest.block import Block, OpenStream
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.streams import Stream
+from streamsvm.data.label_sets import NAMED, lacks_name
 from streamsvm.data.layout import Layout
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import csr
@@ -26,6 +28,7 @@ _WHAT = {
     7: "qid: is on some lines and not on others",
 }
 _MAX_INDEX = 2**31 - 2
+_LABELS = re.compile(rb"(?:[^\s:#]+(?![^\s#]))?")  # a first word without a colon
 
 
 class Parsed(NamedTuple):
@@ -66,6 +69,9 @@ class SvmlightReader:
     def _parse(self, path: str, text: bytes, line: int) -> Iterator[Block]:
         if not text.strip():
             return
+        labels = None
+        if self._options.multilabel:
+            labels, text = _labels_apart(path, text, line)
         buffer = np.frombuffer(text, np.uint8)
         n_lines = text.count(b"\n")
         room = text.count(b":") + 1
@@ -78,11 +84,15 @@ class SvmlightReader:
         )
         error, bad_line, at, n, n_qid = _parse_lines(buffer, parsed)
         if error:
-            raise DataError(f"{path}:{line + bad_line}: {_WHAT[error]}; found {_token(text, at)!r}")
+            found = _token(text, at)
+            hint = "; --multilabel takes several" if error == 1 and "," in found else ""
+            raise DataError(f"{path}:{line + bad_line}: {_WHAT[error]}; found {found!r}{hint}")
         if n:
-            yield self._block(path, line, parsed, n, n_qid)
+            yield self._block(path, line, parsed, n, n_qid, labels)
 
-    def _block(self, path: str, line: int, parsed: Parsed, n: int, n_qid: int) -> Block:
+    def _block(
+        self, path: str, line: int, parsed: Parsed, n: int, n_qid: int, labels: np.ndarray | None
+    ) -> Block:
         indptr, nnz = parsed.indptr[: n + 1], int(parsed.indptr[n])
         indices, data = parsed.indices[:nnz], _narrow(parsed.values[:nnz], self.dtype, path)
         self._has_qid = n_qid > 0 if self._has_qid is None else self._has_qid
@@ -94,7 +104,8 @@ class SvmlightReader:
         self._n += n
         self._nnz += int(np.count_nonzero(data))
         rows = Rows(csr(data, indices, indptr, _MAX_INDEX + 1))
-        return Block(rows, parsed.y[:n].copy(), parsed.qid[:n].copy() if self._has_qid else None)
+        y = parsed.y[:n].copy() if labels is None else labels
+        return Block(rows, y, parsed.qid[:n].copy() if self._has_qid else None)
 
     def finish(self) -> None:
         self.width()
@@ -133,6 +144,21 @@ class SvmlightReader:
 
     def attrs(self) -> dict[str, Any]:
         return {"first_index": self._first_index()}
+
+
+def _labels_apart(path: str, text: bytes, line: int) -> tuple[np.ndarray, bytes]:
+    """(rows,) the labels of each row of whole lines, and the text with a 0 in their place. Raises DataError."""
+    labels, lines = list[str](), text.split(b"\n")
+    for number, own in enumerate(lines):
+        row = own.strip()
+        if not row or row.startswith(b"#"):
+            continue
+        found = _LABELS.match(row)[0]  # type: ignore[index]  # it matches anything
+        labels.append(found.decode("utf-8", "replace"))
+        if lacks_name(labels[-1]):
+            raise DataError(f"{path}:{line + number}: {NAMED}; found {labels[-1]!r}")
+        lines[number] = b"0 " + row[len(found) :]
+    return np.array(labels, str), b"\n".join(lines)
 
 
 def _narrow(values: np.ndarray, dtype: np.dtype, path: str) -> np.ndarray:

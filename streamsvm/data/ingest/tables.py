@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from operator import not_
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from streamsvm.data.ingest.dialect import decimal_point_of, delimiter_of, has_ne
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.schema import match, new_schema
 from streamsvm.data.ingest.streams import TABLES, Stream, detect_format, open_raw
+from streamsvm.data.label_sets import NAMED, lacks_name, set_texts
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import listed
 from streamsvm.data.rows import Rows
@@ -25,6 +27,7 @@ from streamsvm.data.schema import KINDS, Schema
 from streamsvm.errors import ConfigError, DataError
 
 Batches = Iterator[pa.RecordBatch]
+WHETHER = "expected 0 or 1, whether a row has this label"
 
 
 class TableReader:
@@ -80,8 +83,10 @@ class TableReader:
         for f in schema.features:
             kind = kinds[f.name] if f.kind in alike and kinds[f.name] in alike else f.kind
             types[f.name] = own.get(kind)
-        for name in filter(None, (self._label, self._options.qid)):
-            types[name] = pa.float64() if kinds[name] == "number" else pa.string()
+        sets = self._options.multilabel and len(self._label) == 1
+        for name in filter(None, (*self._label, self._options.qid)):
+            is_number = kinds[name] == "number" and not (sets and name in self._label)
+            types[name] = pa.float64() if is_number else pa.string()
         for name, found in types.items():
             if found is None:
                 raise DataError(
@@ -97,19 +102,20 @@ class TableReader:
             raise DataError(f"{path} has no column {missing[0]!r} to leave out; it has {listed(names)}")
         return table.row_numbers() | self._ignored
 
-    def _match(self, path: str, schema: Schema, kinds: dict[str, str]) -> str | None:
+    def _match(self, path: str, schema: Schema, kinds: dict[str, str]) -> tuple[str, ...]:
         label = match(path, schema, set(kinds))
-        if schema.frozen and self._options.label not in (None, schema.label):
+        if schema.frozen and self._options.label not in (None, ",".join(schema.label)):
             label = new_schema(path, kinds, self._options).label
-        if self._has_label not in (None, label is not None):
-            raise DataError(f"{path} has no label column {schema.label!r}, but the sources before it have")
-        self._has_label = label is not None
-        extra = set(kinds) - {f.name for f in schema.features} - {label, self._options.qid}
+        if self._has_label not in (None, bool(label)):
+            found = f"{path} has no label column {listed(schema.label)}"
+            raise DataError(f"{found}, but the sources before it have")
+        self._has_label = bool(label)
+        extra = set(kinds) - {f.name for f in schema.features} - {*label, self._options.qid}
         if extra and not schema.frozen:
             raise DataError(
                 f"{path} has an unexpected column {min(extra)!r}; all sources need the same columns"
             )
-        self._unused |= extra - {schema.label}
+        self._unused |= extra.difference(schema.label)
         return label
 
     def _block(self, batch: pa.RecordBatch, path: str, line: int) -> Block:
@@ -130,17 +136,21 @@ class TableReader:
         self._n += len(raw)
 
     def _labels(self, batch: pa.RecordBatch, path: str, line: int) -> np.ndarray | None:
-        if self._label is None:
+        if not self._label:
             return None
-        column = batch.column(self._label)
+        if len(self._label) > 1:
+            return _names_of_ones(batch, path, self._label, line)
+        [name] = self._label
+        column = batch.column(name)
         if not (is_text(column.type) or pa.types.is_boolean(column.type)):
-            return numbers(column, path, self._label, line).astype(np.float64)
+            return numbers(column, path, name, line).astype(np.float64)
         found, ids = texts(column)
-        values = np.array(found, dtype=str)[ids]
-        empty = np.flatnonzero(values == "")
-        if len(empty):
-            raise DataError(f"{path}:{line + empty[0]}: the label (column {self._label!r}) is missing")
-        return values
+        is_bad = lacks_name if self._options.multilabel else not_
+        bad = np.flatnonzero(np.array([is_bad(text) for text in found])[ids])
+        if len(bad):
+            what = f"is {found[ids[bad[0]]]!r}, {NAMED}" if self._options.multilabel else "is missing"
+            raise DataError(f"{path}:{line + bad[0]}: the label (column {name!r}) {what}")
+        return np.array(found, dtype=str)[ids]
 
     def finish(self) -> None:
         self.width()
@@ -172,6 +182,22 @@ class TableReader:
         has_names = self._options.header or self._format == "parquet"  # else Arrow's own, by position
         ignored = {"ignored": sorted(self._ignored)} if self._ignored else {}
         return self._schema.to_attrs() | ignored | ({} if has_names else {"header": False})
+
+
+def _names_of_ones(batch: pa.RecordBatch, path: str, names: tuple[str, ...], line: int) -> np.ndarray:
+    """(m,) the names of those of these columns that are 1, as sets. Raises DataError for other than 0 and 1."""
+    cells = np.empty((batch.num_rows, len(names)))
+    for name, own in zip(names, cells.T, strict=True):
+        column = batch.column(name)
+        if is_text(column.type):
+            raise DataError(f"{path}: column {name!r} holds text; {WHETHER}")
+        own[:] = numbers(column, path, name, line)
+    wrong = np.argwhere((cells != 0) & (cells != 1))
+    if len(wrong):
+        row, at = wrong[0]
+        found = f"column {names[at]!r} is {cells[row, at]:g}"
+        raise DataError(f"{path}:{line + row}: {found}; {WHETHER}")
+    return set_texts(cells == 1, np.array(names))
 
 
 def table_of(

@@ -21,13 +21,18 @@ def values(loss: str, Y: np.ndarray, f: np.ndarray, epsilon: float) -> np.ndarra
     return np.maximum((loss == "hinge") - Y * f, 0)
 
 
-def right(loss: str, Y: np.ndarray, f: np.ndarray, losses: np.ndarray) -> np.ndarray:
-    """(m,) whether decisions f (m, columns) are right about Y; of numbers and of one class: without a loss."""
+def right(
+    loss: str, Y: np.ndarray, f: np.ndarray, losses: np.ndarray, *, in_sets: bool = False
+) -> np.ndarray:
+    """(m,) whether decisions f (m, columns) are right about Y; of numbers and of one class: without a loss.
+
+    in_sets: about all columns; else about the largest.
+    """
     if loss in VALUED:
         return losses.sum(axis=1) <= 0
-    if Y.shape[1] > 1:
+    if Y.shape[1] > 1 and not in_sets:
         return np.argmax(f, axis=1) == np.argmax(Y, axis=1)
-    return (f[:, 0] > 0) == (Y[:, 0] > 0)
+    return ((f > 0) == (Y > 0)).all(axis=1)
 
 
 @nb.njit(nogil=True, forceinline=True)

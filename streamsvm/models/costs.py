@@ -1,0 +1,36 @@
+"""The label with the least expected cost (Elkan 2001, The foundations of cost-sensitive learning, equation 1)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamsvm.data.labels import label_texts
+from streamsvm.errors import ConfigError
+from streamsvm.options.costs import Costs
+
+
+def cost_matrix(costs: Costs, classes: np.ndarray) -> np.ndarray:
+    """C (k, k), what label j costs where i is true: 0 on the diagonal, and 1 where no cost is named.
+
+    Raises ConfigError for a label that is none of the classes.
+    """
+    places = {label: place for place, label in enumerate(label_texts(classes).tolist())}
+    C = 1.0 - np.eye(len(places))
+    for true, row in costs.items():
+        for predicted, cost in row.items():
+            for label in (true, predicted):
+                if label not in places:
+                    known = ", ".join(list(places)[:30])
+                    raise ConfigError(
+                        f"costs {true}>{predicted}: no such label {label}; the labels are {known}"
+                    )
+            C[places[true], places[predicted]] = cost
+    return C
+
+
+def cheapest(p: np.ndarray, C: np.ndarray) -> np.ndarray:
+    """(m,) argmin_j sum_i p_i C_ij of probabilities p (m, k); of equal ones the first.
+
+    Row by row the same to the last bit, however many there are, as products of matrices are not.
+    """
+    return np.argmin(sum(p[:, [i]] * own for i, own in enumerate(C)), axis=1)

@@ -1,0 +1,52 @@
+"""What errors cost, as text: `yes>no=5,no>yes=1`, each a true label, the one that is predicted in its place, a cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+Costs = dict[str, dict[str, float]]  # true label, predicted label, cost
+EXPECTED = "expected TRUE>PREDICTED=COST[,...], two labels and a number that is at least 0, as yes>no=5"
+
+
+def _checked(value: Any) -> Costs | None:
+    """Tables of labels too, whose names may have any characters."""
+    if value is None:
+        return None
+    if not isinstance(value, str | Mapping) or not value:
+        raise ValueError(EXPECTED)
+    found: Costs = {}
+    for true, predicted, cost in _of_text(value) if isinstance(value, str) else _of_tables(value):
+        if not (true and predicted and true != predicted and math.isfinite(cost) and cost >= 0):
+            raise ValueError(EXPECTED)
+        if predicted in found.setdefault(true, {}):
+            raise ValueError(f"{true}>{predicted} is named twice, expected each pair of labels once")
+        found[true][predicted] = cost
+    return found
+
+
+def _of_text(text: str) -> Iterator[tuple[str, str, float]]:
+    for item in text.split(","):
+        pair, _, cost = item.rpartition("=")
+        true, _, predicted = pair.partition(">")
+        yield true.strip(), predicted.strip(), _number(cost)
+
+
+def _of_tables(tables: Mapping[Any, Any]) -> Iterator[tuple[str, str, float]]:
+    for true, row in tables.items():
+        if not isinstance(row, Mapping):
+            raise ValueError(EXPECTED)
+        yield from ((str(true), str(predicted), _number(cost)) for predicted, cost in row.items())
+
+
+def _number(cost: Any) -> float:
+    try:
+        return float(cost)
+    except (TypeError, ValueError):
+        raise ValueError(EXPECTED) from None
+
+
+CostsText = Annotated[Costs | None, BeforeValidator(_checked)]

@@ -1,0 +1,162 @@
+"""Which labels a row has, any number of them: each label against the rest, all in one fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.label_sets import members, set_texts
+from streamsvm.data.labels import Classes, label_texts
+from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError, DataError
+from streamsvm.metrics import MOST_SCORES, ScoreCounts, by_label, ratio
+from streamsvm.parallel.sizes import Weighed
+from streamsvm.tasks.base import Subproblem, Targets, Task
+from streamsvm.tasks.pairs import of_columns
+from streamsvm.tasks.scores import Judge
+
+LEAST_SCORES = 1 << 14  # that a label has, of those that are told apart
+
+
+class Multilabel(Task):
+    """Labels of a store are sets, see `data.label_sets`; classes are the single labels, and codes the sets."""
+
+    name = "multilabel"
+    scoring = "accuracy"
+    in_sets = True
+
+    def require(self, solver: str, *, names_classes: bool) -> None:
+        super().require(solver, names_classes=False)
+        if names_classes:
+            raise ConfigError(
+                f"task is {self.name!r}, whose labels all count alike; found positive or class_weight: leave it out"
+            )
+
+    def require_alone(self, config: Any) -> None:
+        raise ConfigError(f"nu is {config.nu:g}, which task {self.name} goes without; leave it out")
+
+    def classes_of(self, labels: np.ndarray) -> np.ndarray:
+        return members(label_texts(labels))[0]
+
+    def targets(self, store: Store, config: Any) -> Targets:
+        coder = self.coder(store, config)
+        return Targets(coder.classes, store.coded[1], sets=coder.sets)
+
+    def coder(self, store: Store, config: Any) -> _SetCoder:
+        found = store.classes
+        where = store.url or "y"
+        if found.values.dtype.kind == "f" and np.any(found.values != np.round(found.values)):
+            raise DataError(f"{where} holds numbers with a fraction, expected labels, as '1,3,7'")
+        classes, sets = members(label_texts(found.values))
+        if np.all(sets == sets[0]):
+            own = found.values[0] if len(classes) else "none"
+            raise DataError(f"{where} has the same labels in every row ({own}); expected different ones")
+        return _SetCoder(classes, found, sets)
+
+    def columns(self, k: int) -> int:
+        return k
+
+    n_subproblems = coefficients = columns
+
+    def subproblems(self, targets: Targets, *, single: bool = False) -> Iterator[Subproblem]:
+        codes, sets = targets.codes, _sets(targets)
+        return of_columns((np.where(own[codes], 1.0, -1.0) for own in sets.T), single=single)
+
+    def present(self, targets: Targets) -> np.ndarray:
+        """(2 k,) the labels that some row has, then those that some row lacks."""
+        sets = _sets(targets)[np.unique(targets.codes)]
+        return np.concatenate([sets.any(axis=0), ~sets.all(axis=0)])
+
+    def one_sided(self, present: np.ndarray) -> np.ndarray:
+        has, lacks = np.hsplit(present.astype(np.float64), 2)
+        return has - lacks
+
+    def codes(self, decision: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+        return (decision > 0).reshape(len(decision), -1)
+
+    def truth(self, targets: Targets) -> np.ndarray:
+        return _sets(targets)[targets.codes]
+
+    def labels(self, classes: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        return set_texts(codes, classes)
+
+    def learnable(self, targets: Targets) -> np.ndarray:
+        return np.where(self.truth(targets), 1.0, -1.0)
+
+    def scores(self, judge: Judge, store: Store) -> _SetScores:
+        return _SetScores(judge, store)
+
+
+def _sets(targets: Targets) -> np.ndarray:
+    assert targets.sets is not None  # those of this task
+    return targets.sets
+
+
+@dataclass(frozen=True)
+class _SetCoder(Weighed):
+    """classes (k,): single labels. labels: the different sets of a store; sets (l, k): which labels are in which."""
+
+    classes: np.ndarray
+    labels: Classes
+    sets: np.ndarray
+
+    @property
+    def counts(self) -> np.ndarray:
+        """(l,) rows of each set."""
+        return self.labels.counts
+
+    def targets(self, labels: np.ndarray) -> Targets:
+        return Targets(self.classes, self.labels.codes(labels), sets=self.sets)
+
+
+class _SetScores:
+    """Scores of scikit-learn for indicators of labels, 0 where nothing is divided by nothing.
+
+    Labels of the store that the model does not know are columns, too, which it never answers.
+    """
+
+    def __init__(self, judge: Judge, store: Store) -> None:
+        self._store, self._known = store, len(judge.classes)
+        self._labels, self._sets = members(label_texts(store.classes.values), judge.classes)
+        if self._sets.any() and not self._sets[:, : self._known].any():
+            known = ", ".join(judge.classes.tolist())
+            raise DataError(f"no row has a label that the model knows; it knows {known}")
+        self._counts = np.zeros((3, len(self._labels)), np.int64)  # hits, rows that have it, answers that do
+        self._sums = np.zeros(3)  # rows that are right, their F1, and rows with unknown labels
+        most = max(LEAST_SCORES, MOST_SCORES // self._known)
+        self._orders = [ScoreCounts(most) for _ in judge.classes]
+
+    def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
+        values = values.reshape(len(values), self._known)
+        truth = self._sets[self._store.classes.codes(self._store.labels(start, stop))]
+        told = np.zeros_like(truth)
+        told[:, : self._known] = values > 0
+        hits = truth & told
+        self._counts += np.stack([own.sum(axis=0) for own in (hits, truth, told)])
+        f1 = ratio(2 * hits.sum(axis=1), truth.sum(axis=1) + told.sum(axis=1))
+        is_right, is_strange = (truth == told).all(axis=1), truth[:, self._known :].any(axis=1)
+        self._sums += [is_right.sum(), f1.sum(), is_strange.sum()]
+        for order, has, own in zip(self._orders, truth.T, values.T, strict=False):
+            order.add(has, own)
+
+    def result(self, *, with_curves: bool = False) -> dict[str, Any]:
+        n, labels = self._store.n, self._labels.tolist()
+        hits, n_true, n_told = self._counts
+        (right, f1, strange), wrong = self._sums, n_true + n_told - 2 * hits
+        table = by_label(hits, n_true, n_told, labels)
+        aucs = [order.roc_auc() for order in self._orders] + [None] * (len(labels) - self._known)
+        return {
+            "accuracy": float(right / n),
+            "n": n,
+            "hamming_loss": float(wrong.sum() / (n * len(labels))),
+            "f1_micro": float(2 * hits.sum() / max(1, n_true.sum() + n_told.sum())),
+            "f1_macro": float(np.mean([row["f1"] for row in table])),
+            "f1_samples": float(f1 / n),
+            "n_unknown_labels": int(strange),
+            "unknown_labels": labels[self._known :],
+            "classes": labels[: self._known],
+            "per_class": [row | {"roc_auc": auc} for row, auc in zip(table, aucs, strict=True)],
+        }
