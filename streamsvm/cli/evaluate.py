@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.given import FileIn, FormatFlag, HeaderFlag, LabelFlag, given_rows
+from streamsvm.cli.given import DelimiterFlag, FileIn, FormatFlag, HeaderFlag, LabelFlag, given_rows
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
@@ -38,6 +38,7 @@ def evaluate(
     ] = None,
     label: LabelFlag = None,
     format: FormatFlag = None,
+    delimiter: DelimiterFlag = None,
     header: HeaderFlag = None,
     x: XName = None,
     y: YName = None,
@@ -69,13 +70,14 @@ def evaluate(
 
     if run_dir is not None:
         require_run(run_dir)
-    loaded, read = load_model(model), {"label": label, "format": format, "header": header}
+    read = {"label": label, "format": format, "delimiter": delimiter, "header": header}
+    loaded = load_model(model)
     with (
         progress() as events,
         given_rows(file, store, read, loaded.layout, events, x, y) as rows,
         engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
     ):
-        judged = loaded.at_level(interval)
+        judged = loaded if interval is None else loaded.at_level(interval)
         result = score(judged, rows.store, engine=tasks, with_curves=run_dir is not None, events=events)
     result |= usage_so_far()
     if run_dir is not None:

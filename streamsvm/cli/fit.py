@@ -23,6 +23,7 @@ from streamsvm.cli.flags import (
     flag_layers,
 )
 from streamsvm.cli.given import (
+    DelimiterFlag,
     FormatFlag,
     HeaderFlag,
     IgnoreFlag,
@@ -79,6 +80,7 @@ def fit(
     label: LabelFlag = None,
     ignored: IgnoreFlag = None,
     format: FormatFlag = None,
+    delimiter: DelimiterFlag = None,
     header: HeaderFlag = None,
     qid: QidFlag = None,
     scale: Annotated[Any, flag("--scale", "scale", DATA)] = None,
@@ -206,7 +208,14 @@ def fit(
     resolved = completed(given_layers(context.params, config, set_ or []), searches=not no_search)
     if resume and run_dir is None:
         raise ConfigError("--resume needs the --run-dir of the interrupted run")
-    read = {"label": label, "ignore": ignored, "format": format, "header": header, "qid": qid}
+    read = {
+        "label": label,
+        "ignore": ignored,
+        "format": format,
+        "delimiter": delimiter,
+        "header": header,
+        "qid": qid,
+    }
     store = _made(files, store, file_options(read)) if files else required_store(store, read)
     if dry_run:
         _print_plan(open_store(store, x, y), resolved, pilot, as_json)

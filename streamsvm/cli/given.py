@@ -16,6 +16,8 @@ from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
 
+SAME = ("header", "delimiter")  # of files that a model was trained on, and of those that it is given
+
 if TYPE_CHECKING:
     from streamsvm.data.ingest.tables import KeptColumns
     from streamsvm.data.layout import Layout
@@ -35,6 +37,7 @@ FileIn = Annotated[
     ),
 ]
 FormatFlag = Annotated[Any, _flag("--format")]
+DelimiterFlag = Annotated[Any, _flag("--delimiter", metavar="CHARACTER", parser=str)]
 HeaderFlag = Annotated[bool | None, _flag("--header/--no-header")]
 IgnoreFlag = Annotated[Any, _flag("--ignore", metavar="COL[,COL...]", parser=str)]
 QidFlag = Annotated[Any, _flag("--qid", metavar="COL", parser=str)]
@@ -105,6 +108,6 @@ def kept_columns(
 
 def file_options(asked: Mapping[str, Any], layout: Layout | None = None) -> IngestOptions:
     """How a file is read: as flags say, else as those that a model was made of."""
-    known = {} if layout is None else {"header": layout.attrs.get("header", True)}
+    known = {} if layout is None else {name: layout.attrs[name] for name in SAME if name in layout.attrs}
     given = [(f"--{name}", {name: value}) for name, value in asked.items() if value is not None]
     return validated(IngestOptions, ("the model", known), *given)

@@ -26,6 +26,7 @@ def ingest(
     format: Annotated[Any, flag("--format")] = None,
     label: Annotated[Any, flag("--label", metavar="COL[,COL...]|first|last|none", parser=str)] = None,
     multilabel: Annotated[bool | None, flag("--multilabel")] = None,
+    delimiter: Annotated[Any, flag("--delimiter", metavar="CHARACTER", parser=str)] = None,
     header: Annotated[bool | None, flag("--header/--no-header")] = None,
     labels: Annotated[Any, flag("--labels", metavar="FILE", parser=str)] = None,
     qid: Annotated[Any, flag("--qid", metavar="COL", parser=str)] = None,

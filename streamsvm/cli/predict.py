@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.given import FileIn, FormatFlag, HeaderFlag, given_rows, kept_columns
+from streamsvm.cli.given import DelimiterFlag, FileIn, FormatFlag, HeaderFlag, given_rows, kept_columns
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
@@ -56,6 +56,7 @@ def predict(
         ),
     ] = None,
     format: FormatFlag = None,
+    delimiter: DelimiterFlag = None,
     header: HeaderFlag = None,
     x: XName = None,
     workers: Workers = None,
@@ -78,7 +79,7 @@ def predict(
         from streamsvm.models.files import load_model
         from streamsvm.predict import Wanted, write_predictions
 
-    loaded, read = load_model(model), {"format": format, "header": header}
+    loaded, read = load_model(model), {"format": format, "delimiter": delimiter, "header": header}
     with (
         progress() as events,
         given_rows(file, store, read, loaded.layout, events, x, label="none") as rows,

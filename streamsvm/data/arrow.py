@@ -73,7 +73,9 @@ def _days(column: pa.Array) -> pa.Array:
 
 def texts(column: pa.Array) -> tuple[list[str], np.ndarray]:
     """The distinct texts of a column without spaces and quotes around them, and (m,) which one each row has."""
-    encoded = column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode()
+    encoded = column.cast(
+        pa.string()
+    ).dictionary_encode()  # in their order of appearance, whatever it was before
     texts = [_unquote(t) for t in encoded.dictionary.cast(pa.string()).to_pylist()]
     ids = _buffer(encoded.indices.cast(pa.int64()), np.int64)
     is_there = _buffer(encoded.indices.is_valid().cast(pa.uint8()), np.uint8)

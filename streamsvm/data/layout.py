@@ -11,7 +11,15 @@ import numpy as np
 from streamsvm.parallel.sizes import Weighed
 
 GAPS = "has_gaps"  # attribute of a store in memory
-KEPT = ("columns", "label", "ignored", "header", "first_index", "format")  # of a store's attributes
+KEPT = (
+    "columns",
+    "label",
+    "ignored",
+    "header",
+    "delimiter",
+    "first_index",
+    "format",
+)  # of a store's attributes
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,8 @@ class TableReader:
         assert self._schema is not None
         has_names = self._options.header or self._format == "parquet"  # else Arrow's own, by position
         ignored = {"ignored": sorted(self._ignored)} if self._ignored else {}
-        return self._schema.to_attrs() | ignored | ({} if has_names else {"header": False})
+        given = {} if self._options.delimiter is None else {"delimiter": self._options.delimiter}
+        return self._schema.to_attrs() | ignored | given | ({} if has_names else {"header": False})
 
 
 def _names_of_ones(batch: pa.RecordBatch, path: str, names: tuple[str, ...], line: int) -> np.ndarray:
