@@ -188,8 +188,9 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         if isinstance(X, Store):
             self._check_columns(X.d, X.feature_names, reset=reset)
             return X
-        like = None if reset else self.model_.layout
-        return Store.from_arrays(self._checked(X, "no_validation", reset=reset)[0], like=like)
+        model = None if reset else getattr(self, "model_", None)
+        X = self._checked(X, "no_validation", reset=reset)[0]
+        return Store.from_arrays(X, like=None if model is None else model.layout)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         """X and y by scikit-learn's rules; a dask array only by its columns: its rows are checked as they are read."""
@@ -217,8 +218,9 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
 
     @property
     def _has_text(self) -> bool:
-        """Whether rows have more columns than the data frame that they came from."""
-        return self.model_.layout is not None and self.model_.d != self.n_features_in_
+        """Whether rows have more columns than the data frame that it was fitted on."""
+        model = getattr(self, "model_", None)
+        return model is not None and model.layout is not None and model.d != self.n_features_in_
 
     def _names(self) -> Names | None:
         """Of the columns that it was fitted on, where they had any."""

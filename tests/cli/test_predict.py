@@ -22,6 +22,7 @@ class FirstColumn(Named):
     """Says yes where the first feature is positive."""
 
     kind: ClassVar[str] = "first-column"
+    costs: ClassVar[None] = None
     classes: np.ndarray
     d: int = 2
     task: str = "classify"

@@ -75,7 +75,7 @@ def test_defaults_are_those_of_the_configuration():
     homes |= {"cache_size": FitConfig().cache_size >> 20}
     expected = homes | {name: getattr(FitConfig(), name) for name in ("C", "tol", "class_weight", "scale")}
     asked = FitConfig().probability
-    expected |= {"probability": asked.method is not None, "threshold": asked.threshold}
+    expected |= {"probability": asked.method is not None, "threshold": asked.threshold, "costs": asked.costs}
     expected |= {"kernel": KernelConfig().name} | {
         n: getattr(KernelConfig(), n) for n in ("gamma", "degree", "coef0")
     }
