@@ -15,11 +15,11 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from streamsvm.data.columns import Column
-from streamsvm.data.finite import require_finite
+from streamsvm.data.finite import first_nonfinite, require_finite
 from streamsvm.data.growing import GrowingArray
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.errors import ConfigError
+from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Warned, heard, ignore
 from streamsvm.models.intervals import Intervals
 from streamsvm.parallel.compiling import compiling_told
@@ -124,6 +124,22 @@ class Wanted:
         return [name for name, is_given in given.items() if is_given]
 
 
+def answers_as_read(
+    model: Predictor, pieces: Iterable[Rows], source: str
+) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    """What the model answers to pieces of rows in its own columns. Raises DataError for a gap where it takes none."""
+    done = 0
+    for rows in pieces:
+        bad = None if model.takes_gaps else first_nonfinite(rows, done)
+        if bad is not None:
+            raise DataError(
+                f"{source}: row {bad[0]}, column {bad[1]} is missing, and the model learned from rows without gaps; "
+                "fill it in, or fit with --gaps mean (or median, most_frequent)"
+            )
+        yield model.answers(rows)
+        done += len(rows)
+
+
 class Beside(Protocol):
     """Columns that go beside the answers to rows, taken in their order."""
 
@@ -139,10 +155,25 @@ def write_predictions(
     engine: Engine,
     events: Events = heard,
     beside: Beside | None = None,
-) -> None:
-    """Writes the label of every row to `out`, whole or not at all; None: to stdout, as CSV.
+) -> int:
+    """Writes the label of every row of a store, see `write_answers`."""
+    blocks = predict_blocks(model, store, engine=engine, ask=answers_of, events=events)
+    return write_answers(model, (answers for _, _, answers in blocks), out, also, n=store.n, beside=beside)
 
-    beside: columns that come first, of CSV.
+
+def write_answers(
+    model: Predictor,
+    answers: Iterable[tuple[np.ndarray, np.ndarray | None]],
+    out: Place | None,
+    also: Wanted = Wanted(),
+    *,
+    n: int = 0,
+    beside: Beside | None = None,
+) -> int:
+    """Writes the label of every row to `out`, whole or not at all, and returns how many; None: to stdout, as CSV.
+
+    answers: what `Model.answers` gives of each piece of rows. n: of all, which .npy has to know. beside: columns that
+    come first, of CSV.
     .csv: a header, then label and, with `decision`, the decision values, with `proba` a column `probability_LABEL` for
     each class; .zarr: arrays `label`, `decision`, `probability`; .npy: one array, the labels, or else the decision
     values or probabilities; of rows of several labels bool (n, k), which of them each has. A ranking has a `score` in
@@ -169,7 +200,11 @@ def write_predictions(
 
     says = model.codes_of if task.in_sets and suffix == ".npy" else model.labels
 
+    written = 0
+
     def block(values: np.ndarray, p: np.ndarray | None) -> Block:
+        nonlocal written
+        written += len(values)
         wanted = {"decision": values} if also.decision else {}
         if also.proba and p is not None:
             wanted["probability"] = p
@@ -179,9 +214,9 @@ def write_predictions(
         kept = {} if beside is None else beside.take(len(values))
         return {**kept, task.answer: says(values, p), **wanted}
 
-    blocks = predict_blocks(model, store, engine=engine, ask=answers_of, events=events)
     names = {"probability": model.classes} | ({"decision": model.classes} if task.in_sets else {})
-    writers[suffix](out, store.n, (block(*answers) for _, _, answers in blocks), names)
+    writers[suffix](out, n, (block(*own) for own in answers), names)
+    return written
 
 
 def evaluate(

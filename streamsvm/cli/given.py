@@ -94,15 +94,15 @@ def required_store(store: str | None, asked: Mapping[str, Any]) -> str:
 
 @contextmanager
 def kept_columns(
-    rows: Given, keep: str | None, asked: Mapping[str, Any], layout: Layout | None
+    path: str | None, keep: str | None, asked: Mapping[str, Any], layout: Layout | None
 ) -> Iterator[KeptColumns | None]:
     """Columns of a file, to go beside the answers to its rows."""
-    if keep is None or rows.path is None:
+    if keep is None or path is None:
         yield None
         return
     from streamsvm.data.ingest.tables import KeptColumns
 
-    with closing(KeptColumns(rows.path, keep.split(","), file_options(asked, layout))) as found:
+    with closing(KeptColumns(path, keep.split(","), file_options(asked, layout))) as found:
         yield found
 
 

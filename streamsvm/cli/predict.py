@@ -6,7 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.given import DelimiterFlag, FileIn, FormatFlag, HeaderFlag, given_rows, kept_columns
+from streamsvm.cli.given import (
+    DelimiterFlag,
+    FileIn,
+    FormatFlag,
+    HeaderFlag,
+    file_options,
+    given_rows,
+    kept_columns,
+)
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
@@ -80,13 +88,44 @@ def predict(
         from streamsvm.predict import Wanted, write_predictions
 
     loaded, read = load_model(model), {"format": format, "delimiter": delimiter, "header": header}
-    with (
-        progress() as events,
-        given_rows(file, store, read, loaded.layout, events, x, label="none") as rows,
-        kept_columns(rows, keep, read, loaded.layout) as beside,
-        engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
-    ):
-        also = Wanted(decision, proba, interval)
-        write_predictions(loaded, rows.store, out, also, engine=tasks, events=events, beside=beside)
+    also, here = Wanted(decision, proba, interval), workers is None and scheduler is None
+    with progress() as events:
+        if (
+            file
+            and not store
+            and here
+            and (out is None or out.suffix != ".npy")
+            and is_known(file, read, loaded)
+        ):
+            n = _as_read(loaded, file, read, out, also, keep, events)
+        else:
+            with (
+                given_rows(file, store, read, loaded.layout, events, x, label="none") as rows,
+                kept_columns(rows.path, keep, read, loaded.layout) as beside,
+                engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
+            ):
+                n = write_predictions(
+                    loaded, rows.store, out, also, engine=tasks, events=events, beside=beside
+                )
     if out is not None:
-        emit({"out": str(out), "n": rows.store.n, **usage_so_far()}, as_json=as_json, title="Predictions")
+        emit({"out": str(out), "n": n, **usage_so_far()}, as_json=as_json, title="Predictions")
+
+
+def is_known(file: str, read: dict[str, Any], model: Any) -> bool:
+    """Whether a file is a table in columns that the model knows."""
+    from streamsvm.data.ingest.given import is_known_table
+
+    return is_known_table(file, file_options(read, model.layout), model.layout)
+
+
+def _as_read(
+    model: Any, file: str, read: dict[str, Any], out: Any, also: Any, keep: str | None, events: Any
+) -> int:
+    """Answers to the rows of a table while it is read; how many."""
+    from streamsvm.data.ingest.given import rows_as_read
+    from streamsvm.predict import answers_as_read, write_answers
+
+    options = file_options({"label": "none", **read}, model.layout)
+    pieces = rows_as_read(file, options, model.layout, events)
+    with kept_columns(file, keep, read, model.layout) as beside:
+        return write_answers(model, answers_as_read(model, pieces, file), out, also, beside=beside)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import zlib
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from streamsvm.data.sources import CHUNK_BYTES
+
+AT_ONCE = 2  # chunks, which zarr packs side by side
 
 
 def create_array(
@@ -37,7 +40,8 @@ def default_rows(dtype: np.dtype, columns: tuple[int, ...]) -> int:
 
 
 class GrowingArray:
-    """An array of `group` whose first axis grows: rows are held back until they fill a chunk.
+    """An array of `group` whose first axis grows: rows are held back until they fill chunks, which are packed while
+    more rows come.
 
     The first block tells the shape of rows; without a block no array is made. Rows are cast to `dtype`; where it is
     None all must have the first block's. chunk_rows: about 4 MiB of them where None; where it begins as UNKNOWN, to be
@@ -55,6 +59,8 @@ class GrowingArray:
         self._held: list[np.ndarray] = []
         self._n_held = 0
         self._array: zarr.Array | None = None
+        self._pool: ThreadPoolExecutor | None = None  # packs a chunk while the next one comes
+        self._writing: Future[None] | None = None
 
     def append(self, block: np.ndarray) -> None:
         """Adds the rows of `block` (m, ...). Raises ValueError where they differ from those before."""
@@ -62,17 +68,23 @@ class GrowingArray:
         if self.chunk_rows is None:
             self.chunk_rows = default_rows(first.dtype, first.shape[1:])
         while len(block):
-            if self._n_held == self.chunk_rows:
+            if self._n_held == AT_ONCE * self.chunk_rows:
                 self._write(first)
-            room = self.chunk_rows - self._n_held
+            room = AT_ONCE * self.chunk_rows - self._n_held
             self._held.append(block[:room].astype(first.dtype))
             self._n_held += len(self._held[-1])
             block = block[room:]
 
     def close(self) -> None:
         """Writes what is held back."""
-        if self._first is not None and (self._array is None or self._n_held):
-            self._write(self._first)
+        try:
+            if self._first is not None and (self._array is None or self._n_held):
+                self._write(self._first)
+            self._wait()
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown()
+                self._pool = None
 
     def _require_like_the_first(self, block: np.ndarray) -> np.ndarray:
         if block.ndim == 0:
@@ -89,10 +101,22 @@ class GrowingArray:
         rows = self._held[0] if len(self._held) == 1 else np.concatenate([first, *self._held])
         self._held, self._n_held = [], 0
         if self._array is None:
-            chunks = tuple(max(1, size) for size in rows.shape)
+            own = min(len(rows), self.chunk_rows or len(rows))
+            chunks = tuple(max(1, size) for size in (own, *rows.shape[1:]))
             dtype = str if rows.dtype.kind == "U" else rows.dtype
             self._array = create_array(self._group, self._name, shape=first.shape, chunks=chunks, dtype=dtype)
-        start = self._array.shape[0]
-        self._array.resize((start + len(rows), *rows.shape[1:]))
-        self._array[start:] = rows
+        self._wait()
+        self._pool = self._pool or ThreadPoolExecutor(1)
+        self._writing = self._pool.submit(self._put, self._array, rows)
+
+    def _put(self, array: zarr.Array, rows: np.ndarray) -> None:
+        start = array.shape[0]
+        array.resize((start + len(rows), *rows.shape[1:]))
+        array[start:] = rows
         self.crc = zlib.crc32(rows.tobytes(), self.crc)
+
+    def _wait(self) -> None:
+        """For the chunk that is being written; raises what went wrong with it."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()

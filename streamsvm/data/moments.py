@@ -56,10 +56,20 @@ def moments_of(rows: Rows) -> Moments:
 def _dense(X: np.ndarray) -> Moments:
     mean = X.mean(axis=0)
     if np.isnan(mean.sum()):
-        return _of_there(X)
+        return _with_gaps(X, np.isnan(mean))
     low, high = X.min(axis=0), X.max(axis=0)
     X -= mean
     return Moments(len(X), low, high, mean, np.einsum("ij,ij->j", X, X))
+
+
+def _with_gaps(X: np.ndarray, has: np.ndarray) -> Moments:
+    """Of dense rows with gaps in these columns (d,), which are looked at by themselves, as few have any."""
+    own, gaps = _of_there(X[:, has]), np.zeros(X.shape[1], np.int64)
+    X[:, has] = 0.0
+    found = replace(_dense(X), gaps=gaps)
+    for name in ("low", "high", "mean", "m2", "gaps"):
+        getattr(found, name)[has] = getattr(own, name)
+    return found
 
 
 def _of_there(X: np.ndarray) -> Moments:

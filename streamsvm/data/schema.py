@@ -85,6 +85,11 @@ class Schema:
         self.offsets = np.concatenate([[0], np.cumsum([f.width for f in self.features])]).astype(np.int64)
 
     @property
+    def n_texts(self) -> int:
+        """Categories of all columns so far."""
+        return sum(len(f.categories) for f in self.features)
+
+    @property
     def has_text(self) -> bool:
         return any(f.kind == "text" for f in self.features)
 

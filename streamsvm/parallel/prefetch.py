@@ -41,6 +41,16 @@ def ahead(
         pool.shutdown(wait=patient, cancel_futures=not patient)
 
 
+def on_thread(stream: Iterator[T], most: int = 2) -> Iterator[T]:
+    """What a stream yields, made on a thread of its own, at most so many before they are taken."""
+    end = object()
+    with ThreadPoolExecutor(1) as pool:
+        coming = deque(pool.submit(next, stream, end) for _ in range(most))
+        while (item := coming.popleft().result()) is not end:
+            coming.append(pool.submit(next, stream, end))
+            yield item  # type: ignore[misc]  # not the end
+
+
 def as_they_come(streams: Iterable[Callable[[], Iterable[R]]], threads: int) -> Iterator[R]:
     """What all streams yield, in the order in which it comes; `threads` of them at work, each on its own thread.
 

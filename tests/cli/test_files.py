@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+import zarr
 
 from streamsvm import Store, load_model
 from streamsvm.cli.app import app, exit_status
@@ -92,6 +93,23 @@ def test_parquet_and_packed_and_piped_rows_have_the_same_answers(model, new, tmp
     assert answers("--model", model, tmp_path / "new.parquet", "--decision", capsys=capsys) == plain
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(new.read_bytes())))
     assert answers("--model", model, "-", "--decision", capsys=capsys) == plain
+
+
+def test_rows_are_answered_as_they_are_read(model, new, tmp_path, capsys):
+    """To CSV and zarr; an array, whose rows have to be counted first, and processes have a store in between."""
+    plain = answers("--model", model, new, capsys=capsys)
+    for out in ("a.zarr", "a.npy", "a.csv"):
+        assert run("predict", "--model", model, new, "--out", tmp_path / out, "--json") == 0
+        assert json.loads(capsys.readouterr().out)["n"] == 60
+    expected = [row["label"] for row in plain]
+    assert zarr.open_group(tmp_path / "a.zarr", mode="r")["label"][:].tolist() == expected
+    assert np.load(tmp_path / "a.npy").tolist() == expected
+    gapped = write(tmp_path / "gap.csv", [*rows_of(3), ["r", "red", "", "no"]])
+    assert run("predict", "--model", model, gapped, "--out", tmp_path / "b.csv") == 2
+    assert (
+        "row 3, column 2 is missing, and the model learned from rows without gaps" in capsys.readouterr().err
+    )
+    assert not (tmp_path / "b.csv").exists()
 
 
 def test_a_file_is_scored(model, new, capsys):

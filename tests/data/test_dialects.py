@@ -147,6 +147,15 @@ def test_a_delimiter_that_the_first_line_does_not_tell(tmp_path):
     assert store.feature_names == ("a,b", "c,d")
 
 
+def test_a_text_that_comes_late_is_one_of_all(tmp_path):
+    """Rows are written as they are read until a text comes that the first block did not have."""
+    rows = [f"{'ab'[i % 2]},{i},0" for i in range(200_000)]
+    first, last = (["c,0,0", *rows], [*rows, "c,0,0"])
+    early, late = (whole(load(tmp_path, "\n".join(["text,n,y", *own]) + "\n")) for own in (first, last))
+    np.testing.assert_array_equal(late[-1], [0, 0, 1, 0])
+    np.testing.assert_array_equal(late[:-1], early[1:][:, [1, 2, 0, 3]])
+
+
 @pytest.mark.parametrize(
     ("text", "remark"),
     [

@@ -42,6 +42,7 @@ RECIPES = {
     "interval": ("interval_table.py",),
     "oneclass": ("oneclass_table.py", "--nu", "0.1"),
     "svr": ("svr_table.py",),
+    "files": ("files_table.py",),
     "tune": ("tune_table.py",),
     "covtype": ("covtype.py",),
     "ranking": ("ranking.py",),

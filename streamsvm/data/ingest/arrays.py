@@ -122,6 +122,9 @@ class ArrayReader:
     def encode(self, rows: Rows) -> Rows:
         return rows
 
+    def guess(self) -> bool:
+        return False
+
     def remarks(self) -> list[str]:
         return []
 

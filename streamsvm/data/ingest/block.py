@@ -29,6 +29,10 @@ class Block:
         return {k: v for k, v in (("y", self.y), ("qid", self.qid)) if v is not None}
 
 
+class Unsettled(Exception):
+    """A block has what the first one did not tell of."""
+
+
 OpenStream = Callable[[str], Stream]
 
 
@@ -46,6 +50,10 @@ class Reader(Protocol):
 
     def settled(self) -> bool:
         """Whether `width`, `encode` and `attrs` are final after the first block."""
+
+    def guess(self) -> bool:
+        """Takes what the first block had for all that there is, so that `width` and the rest are final; whether it can.
+        From then on a block that has more raises Unsettled."""
 
     def width(self) -> int:
         """Features in a row of the store."""

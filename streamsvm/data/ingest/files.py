@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from streamsvm.data.ingest.block import Block, Reader
+from streamsvm.data.ingest.block import Block, Reader, Unsettled
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.spool import Shuffler, Spool
 from streamsvm.data.ingest.streams import TABLES, Stream, detect_format, source_bytes
@@ -25,6 +25,7 @@ from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Warned, ignore
+from streamsvm.parallel.prefetch import on_thread
 from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import local_path
 from streamsvm.storage.place import require_place
@@ -44,9 +45,9 @@ def ingest(
     """Reads data files, one after the other, into a new store (with `split`, two); returns a summary.
 
     like: what rows are to be laid out like, in place of the store that the options name. attrs: more of the store's.
-    Each file is read once. Where the width, the categories or the order of the rows are only known at its end,
-    rows wait in an unnamed temporary file next to the store. Raises DataError naming file and line, NotFoundError,
-    ConfigError, and StorageError; then no store is left behind.
+    Rows are written as they are read where the first block tells how. Where it does not, or turns out to have told too
+    little, they wait in an unnamed temporary file next to the store until all are read. Raises DataError naming file
+    and line, NotFoundError, ConfigError, and StorageError; then no store is left behind.
     """
     start = time.perf_counter()
     paths = [os.fspath(s) for s in sources]
@@ -54,32 +55,47 @@ def ingest(
     for option, url in (("--store", os.fspath(store_url)), ("--test-store", options.test_store)):
         if url is not None:
             require_place(option, url, "a store", force=options.force)
+    work = partial(_ingested, paths, os.fspath(store_url), options, events, like, attrs or {})
+    try:
+        summary = work(guesses=True)
+    except Unsettled:
+        summary = work(guesses=False)
+    return summary | {"seconds": round(time.perf_counter() - start, 3)}
+
+
+def _ingested(
+    paths: list[str],
+    url: str,
+    options: IngestOptions,
+    events: Events,
+    like: Layout | None,
+    attrs: Mapping[str, Any],
+    *,
+    guesses: bool,
+) -> dict[str, Any]:
+    """guesses: the first block tells what all rows have, else Unsettled is raised."""
     format_ = _format(paths, options)
-    reader = _reader(format_, options, like, partial(_progress, events, sum(map(source_bytes, paths))))
+    reader = _reader(
+        format_, options, like, partial(stream_of, events, sum(map(source_bytes, paths)), "ingest")
+    )
     with ExitStack() as stack:
         if format_ == "svmlight":
             from streamsvm.parallel.compiling import compiling_told  # numba, which other formats do without
 
             stack.enter_context(compiling_told(events))
-        blocks, n = _arrange(reader, paths, options, os.fspath(store_url), stack)
+        blocks, n = _arrange(reader, paths, options, url, stack, guesses=guesses)
         layout = _layout(reader, options, like)
         own = {"format": format_, "sources": [os.path.basename(p) for p in paths]}
-        kept = {**reader.attrs(), **own, **(attrs or {})}
-        writers = _writers(os.fspath(store_url), options, n, layout, kept, stack)
+        writers = _writers(url, options, n, layout, {**reader.attrs(), **own, **attrs}, stack)
         _fill(reader, blocks, writers, layout)
         reader.finish()
     for remark in reader.remarks():
         events(Warned(f"{paths[0]}: {remark}"))
-    summary = {"store": os.fspath(store_url), "rows": writers[0][0].n, "features": layout["d"]}
+    summary = {"store": url, "rows": writers[0][0].n, "features": layout["d"]}
     if options.test_store is not None:
         summary |= {"test_store": options.test_store, "test_rows": writers[1][0].n}
-    summary |= {
-        "layout": "csr" if layout["is_sparse"] else "dense",
-        "dtype": str(layout["dtype"]),
-        "format": format_,
-    }
-    summary["seconds"] = round(time.perf_counter() - start, 3)
-    return summary
+    layout_name = "csr" if layout["is_sparse"] else "dense"
+    return summary | {"layout": layout_name, "dtype": str(layout["dtype"]), "format": format_}
 
 
 def _with_like(options: IngestOptions, like: Layout | None) -> tuple[IngestOptions, Layout | None]:
@@ -112,8 +128,9 @@ def _format(paths: list[str], options: IngestOptions) -> str:
     return format_
 
 
-def _progress(events: Events, total: int, path: str) -> Stream:
-    return Stream(path, lambda done: events.progress("ingest", min(done, total), total, source=path))
+def stream_of(events: Events, total: int, phase: str, path: str) -> Stream:
+    """A source whose bytes are told of as they are read, of so many in all."""
+    return Stream(path, lambda done: events.progress(phase, min(done, total), total, source=path))
 
 
 def _reader(format_: str, options: IngestOptions, like: Layout | None, open_stream: Any) -> Reader:
@@ -131,16 +148,16 @@ def _reader(format_: str, options: IngestOptions, like: Layout | None, open_stre
 
 
 def _arrange(
-    reader: Reader, paths: list[str], options: IngestOptions, url: str, stack: ExitStack
+    reader: Reader, paths: list[str], options: IngestOptions, url: str, stack: ExitStack, *, guesses: bool
 ) -> tuple[Iterator[Block], int | None]:
     """The blocks in the order they are to be stored, and how many rows they have if that is known."""
     blocks = chain.from_iterable(reader.blocks(p) for p in paths)
     first = next(blocks, None)
     if first is None:
         raise DataError(f"{paths[0]} has no samples; expected at least one")
-    blocks = chain([first], blocks)
+    blocks = chain([first], on_thread(blocks))
     shuffled = options.shuffle or options.split is not None
-    if reader.settled() and not shuffled:
+    if not shuffled and (reader.settled() or (guesses and reader.guess())):
         return blocks, None
     path = local_path(url)
     with storage_errors(url):

@@ -7,17 +7,21 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from streamsvm.data.ingest.files import ingest
+from streamsvm.data.ingest.files import ingest, stream_of
 from streamsvm.data.ingest.options import IngestOptions
-from streamsvm.data.ingest.streams import detect_format, is_data_name
+from streamsvm.data.ingest.streams import TABLES, detect_format, is_data_name, source_bytes
+from streamsvm.data.ingest.tables import TableReader
 from streamsvm.data.layout import Layout
+from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, StorageError
-from streamsvm.events import Events, ignore
+from streamsvm.events import Events, Warned, ignore
+from streamsvm.parallel.prefetch import on_thread
 from streamsvm.storage.paths import Place, local_path, place_of
 from streamsvm.storage.place import found_at
 
@@ -96,6 +100,25 @@ def opened(
         url = os.path.join(folder, "rows.zarr")
         ingest([path], url, options, events, like=like)
         yield Store.open(url), path
+
+
+def is_known_table(source: str, options: IngestOptions, like: Layout | None) -> bool:
+    """Whether a file is a table whose columns are known: its rows can be answered as they are read."""
+    has_columns = like is not None and "columns" in like.attrs
+    return has_columns and source != STDIN and (options.format or detect_format(source)) in TABLES
+
+
+def rows_as_read(
+    source: str, options: IngestOptions, like: Layout, events: Events = ignore
+) -> Iterator[Rows]:
+    """The rows of a table, laid out like others, piece by piece. Raises DataError as `ingest`."""
+    format_ = options.format or detect_format(source)
+    options = options.model_copy(update={"dtype": like.dtype.name})
+    reader = TableReader(options, like, format_, partial(stream_of, events, source_bytes(source), "predict"))
+    for block in on_thread(reader.blocks(source)):
+        yield reader.encode(block.rows)
+    for remark in reader.remarks():
+        events(Warned(f"{source}: {remark}"))
 
 
 @contextmanager

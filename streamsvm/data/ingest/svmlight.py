@@ -139,6 +139,9 @@ class SvmlightReader:
             csr(X.data, X.indices - X.indices.dtype.type(self._first_index()), X.indptr, self.width())
         )
 
+    def guess(self) -> bool:
+        return False
+
     def remarks(self) -> list[str]:
         return []
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamsvm.data.arrow import as_written, is_text, kind_of, numbers, raw_rows, texts
-from streamsvm.data.ingest.block import Block, OpenStream, cast
+from streamsvm.data.ingest.block import Block, OpenStream, Unsettled, cast
 from streamsvm.data.ingest.dialect import decimal_point_of, delimiter_of, has_newlines_inside
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.schema import match, new_schema
@@ -53,6 +53,7 @@ class TableReader:
         ignored = () if like is None else like.attrs.get("ignored", ())
         self._ignored = {*options.ignore, *ignored}
         self._n, self._nnz = 0, 0
+        self._is_guessed = False
 
     def blocks(self, path: str) -> Iterator[Block]:
         line = 1 + (self._format != "parquet" and self._options.header)
@@ -121,7 +122,10 @@ class TableReader:
     def _block(self, batch: pa.RecordBatch, path: str, line: int) -> Block:
         schema = self._schema
         assert schema is not None
+        known = schema.n_texts
         raw = raw_rows(batch, schema, self.dtype, path, line, gaps=self._has_gaps)
+        if self._is_guessed and schema.n_texts > known:
+            raise Unsettled(f"{path}:{line}")
         self._count(raw, schema)
         X = raw if schema.has_text else cast(raw, self.dtype, path, line - 1, gaps=self._has_gaps)
         qid = None
@@ -157,6 +161,10 @@ class TableReader:
 
     def settled(self) -> bool:
         return self._schema is not None and (self._schema.frozen or not self._schema.has_text)
+
+    def guess(self) -> bool:
+        self._is_guessed = True
+        return True
 
     def width(self) -> int:
         assert self._schema is not None
