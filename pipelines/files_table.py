@@ -5,8 +5,8 @@
 Items:
     scores   `fit FILE` and `evaluate FILE` on twelve tables with gaps and categories, next to a pipeline of
              SimpleImputer, OneHotEncoder and StandardScaler before the same learner: accuracy on the same test rows
-    rate     a made-up CSV of --bytes with gaps and a category: rows a second of Arrow's reader on all cores, of `ingest`,
-             and of `predict FILE` by a linear model, within 1 GiB, by turns
+    rate     a made-up CSV of --bytes with gaps and a category: rows a second of Arrow's reader on all cores, of
+             `ingest`, and of `predict FILE` by a linear model, within 1 GiB, by turns
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import numpy as np
 from streamsvm.data.columns import Column
 from streamsvm.data.finite import first_nonfinite, require_finite
 from streamsvm.data.growing import GrowingArray
+from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
@@ -44,6 +45,9 @@ class Predictor(Judge, Protocol):
 
     @property
     def takes_gaps(self) -> bool: ...
+
+    @property
+    def feature_names(self) -> Names | None: ...
 
     def columns_in(self, store: Store) -> tuple[np.ndarray | None, str | None]: ...
 
@@ -132,8 +136,10 @@ def answers_as_read(
     for rows in pieces:
         bad = None if model.takes_gaps else first_nonfinite(rows, done)
         if bad is not None:
+            names = model.feature_names
+            column = bad[1] if names is None else repr(names[bad[1]])
             raise DataError(
-                f"{source}: row {bad[0]}, column {bad[1]} is missing, and the model learned from rows without gaps; "
+                f"{source}: row {bad[0]}, column {column} is missing, and the model learned from rows without gaps; "
                 "fill it in, or fit with --gaps mean (or median, most_frequent)"
             )
         yield model.answers(rows)
@@ -251,10 +257,10 @@ def assess(
     return scores.result(with_curves=with_curves)
 
 
-Names = Mapping[str, np.ndarray]  # of columns by what they are of; else numbers
+Headings = Mapping[str, np.ndarray]  # of columns by what they are of; else numbers
 
 
-def _write_csv(out: Place | None, n: int, blocks: Iterator[Block], names: Names) -> None:
+def _write_csv(out: Place | None, n: int, blocks: Iterator[Block], names: Headings) -> None:
     if out is None:
         _write_lines(sys.stdout, blocks, names)
         return
@@ -262,7 +268,7 @@ def _write_csv(out: Place | None, n: int, blocks: Iterator[Block], names: Names)
         _write_lines(text, blocks, names)
 
 
-def _write_lines(text: IO[str], blocks: Iterator[Block], names: Names) -> None:
+def _write_lines(text: IO[str], blocks: Iterator[Block], names: Headings) -> None:
     writer = csv.writer(text, lineterminator="\n")
     for i, block in enumerate(blocks):
         if i == 0:
@@ -272,13 +278,13 @@ def _write_lines(text: IO[str], blocks: Iterator[Block], names: Names) -> None:
         writer.writerows(zip(*columns, strict=True))
 
 
-def _heads(column: str, values: np.ndarray, names: Names) -> list[str]:
+def _heads(column: str, values: np.ndarray, names: Headings) -> list[str]:
     if values.ndim == 1:
         return [column]
     return [f"{column}_{name}" for name in names.get(column, np.arange(values.shape[1])).tolist()]
 
 
-def _write_npy(out: Place, n: int, blocks: Iterator[Block], names: Names) -> None:
+def _write_npy(out: Place, n: int, blocks: Iterator[Block], names: Headings) -> None:
     with whole_file(out) as file:
         for i, block in enumerate(blocks):
             *_, values = block.values()
@@ -288,7 +294,7 @@ def _write_npy(out: Place, n: int, blocks: Iterator[Block], names: Names) -> Non
             file.write(values.tobytes())
 
 
-def _write_zarr(out: Place, n: int, blocks: Iterator[Block], names: Names) -> None:
+def _write_zarr(out: Place, n: int, blocks: Iterator[Block], names: Headings) -> None:
     target = Target(str(out), overwrite=_is_predictions(out))
     with target.errors(), ExitStack() as cleanup:
         cleanup.callback(target.discard)

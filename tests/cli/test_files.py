@@ -107,7 +107,8 @@ def test_rows_are_answered_as_they_are_read(model, new, tmp_path, capsys):
     gapped = write(tmp_path / "gap.csv", [*rows_of(3), ["r", "red", "", "no"]])
     assert run("predict", "--model", model, gapped, "--out", tmp_path / "b.csv") == 2
     assert (
-        "row 3, column 2 is missing, and the model learned from rows without gaps" in capsys.readouterr().err
+        "row 3, column 'size' is missing, and the model learned from rows without gaps"
+        in capsys.readouterr().err
     )
     assert not (tmp_path / "b.csv").exists()
 
