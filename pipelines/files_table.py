@@ -29,7 +29,7 @@ from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 from tables import Bytes, Factor, Report, Seconds, Share, Table
 
 from streamsvm import DCSVC
@@ -101,11 +101,14 @@ TABLES: dict[str, Callable[[Path], Frame]] = {
 }
 
 
-def pipeline() -> Any:
+def pipeline(scale: str) -> Any:
     number, text = make_column_selector(dtype_include="number"), make_column_selector(dtype_exclude="number")
+    scaler, of_text = MaxAbsScaler(), MaxAbsScaler()
+    if scale == "standard":
+        scaler, of_text = StandardScaler(), StandardScaler(with_mean=False)
     steps = (
-        (make_pipeline(SimpleImputer(), StandardScaler()), number),
-        (make_pipeline(OneHotEncoder(handle_unknown="ignore"), StandardScaler(with_mean=False)), text),
+        (make_pipeline(SimpleImputer(), scaler), number),
+        (make_pipeline(OneHotEncoder(handle_unknown="ignore"), of_text), text),
     )
     return make_pipeline(make_column_transformer(*steps, sparse_threshold=0), learner())
 
@@ -119,7 +122,9 @@ def scores(bench: Bench, args: argparse.Namespace) -> Table:
     names = ["wine, gaps", "iris"] if bench.sizes.is_quick else list(TABLES)
     records = [scored(bench, name, TABLES[name](args.data), most) for name in names]
     off = max(abs(r["streamsvm"] - r["scikit-learn"]) for r in records)
-    notes = [f"C {C:g}, gamma {GAMMA:g}, columns standardised; at most {most:,} rows to learn from by chance"]
+    notes = [
+        f"C {C:g}, gamma {GAMMA:g}, columns standardised, of made-up tables divided by their largest; at most {most:,} rows to learn from by chance"
+    ]
     return Table("Files next to a pipeline", records, notes, [("within 0.1 points", off <= 0.001 + 1e-9)])
 
 
@@ -131,12 +136,13 @@ def scored(bench: Bench, name: str, frame: Frame, most: int) -> dict[str, Any]:
     for part, rows in (("train", train), ("test", test)):
         rows.to_csv(files[part], index=False)
     store, model = stem.with_suffix(".zarr"), stem.with_suffix(".model")
+    scale = "maxabs" if name.startswith("made up") else "standard"  # stores of many categories are sparse
     fit = bench.command(
         *("fit", files["train"], "--label", LABEL, "--store", store, "--model", model, "--force"),
-        *("--no-search", "--scale", "standard", "--C", C, "--gamma", GAMMA),
+        *("--no-search", "--scale", scale, "--C", C, "--gamma", GAMMA),
     )
     found = bench.command("evaluate", "--model", model, files["test"]).result
-    twin = pipeline().fit(train.drop(columns=LABEL), train[LABEL])
+    twin = pipeline(scale).fit(train.drop(columns=LABEL), train[LABEL])
     return {
         "table": name,
         "rows": f"{len(train):,}",
