@@ -39,4 +39,8 @@ def check(
         engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
     ):
         found = check_store(opened, tasks, events)
-    emit(found, as_json=as_json, title=f"{store}: all in order")
+    warnings = found["warnings"]
+    title = f"{store}: all in order" if not warnings else f"{store}: whole, with warnings"
+    emit(found, as_json=as_json, title=title, rows={**found, "warnings": len(warnings)})
+    if warnings and not as_json:
+        typer.echo("\n".join(warnings))
