@@ -203,8 +203,13 @@ def _filled(X: Any, least: float) -> Iterator[tuple[int, np.ndarray]]:
     X = sparse.csc_array(X) if sparse.issparse(X) else X
     counts = np.diff(X.indptr) if sparse.issparse(X) else np.count_nonzero(X, axis=0)
     for column in np.flatnonzero(counts >= least).tolist():
-        values = X[:, [column]].toarray() if sparse.issparse(X) else X[:, column]
-        yield column, np.nan_to_num(values.ravel().astype(np.float64), nan=-np.inf)
+        yield column, column_values(X, column)
+
+
+def column_values(X: Any, column: int) -> np.ndarray:
+    """(m,) float64, gaps below all others."""
+    values = X[:, [column]].toarray() if sparse.issparse(X) else X[:, column]
+    return np.nan_to_num(values.ravel().astype(np.float64), nan=-np.inf)
 
 
 def _features(store: Store) -> Iterator[tuple[Feature, slice]]:
