@@ -244,6 +244,9 @@ def score(runs: Sequence[Run]) -> Iterator[Part]:
         if rows:
             title = "By class" if len(runs) == 1 else f"By class: {run.name}"
             yield Table(title, known([*rows, *_mean(rows)]), folded=len(rows) > MOST_CLASSES)
+        if slices := table_rows(run.evaluation.get("slices")):
+            by = f"By {run.evaluation.get('slice')}"
+            yield Table(by if len(runs) == 1 else f"{by}: {run.name}", known(slices))
     caption = "Counts, shaded by their share of the true class."
     yield from each(runs, "confusion", "Confusion", caption, scores.confusion)
     caption = "Dotted: what chance would give."
