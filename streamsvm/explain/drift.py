@@ -60,10 +60,11 @@ def remarks(found: dict[str, Any]) -> list[str]:
     low, high = found["chance"]
     if found["roc_auc"] <= high and not found["columns"]:
         return []
-    by = ", ".join(f"{one['column']} ({one['ks']:.3f})" for one in found["columns"])
+    most = ", ".join(f"{one['column']} ({one['ks']:.3f})" for one in found["columns"])
+    by_column = f"; columns that differ most: {most}" if most else ""
     return [
-        f"rows of {found['store']} are others: ROC area {found['roc_auc']:.3f} by which they are told apart, between "
-        f"{low:.3f} and {high:.3f} by chance" + (f"; most by {by}" if by else "")
+        f"rows of {found['store']} are others: a classifier tells them apart with a ROC area of "
+        f"{found['roc_auc']:.3f}, where chance has {low:.3f} to {high:.3f}{by_column}"
     ]
 
 
