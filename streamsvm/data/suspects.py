@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,9 @@ from streamsvm.data.store import Store
 from streamsvm.parallel.sizes import Weighed
 
 MOST_NAMED = 10
-LEAST_ROWS, MOST_ROWS, MOST_BYTES = 20, 10_000, 64 << 20  # of the sample; bytes as float64
+LEAST_ROWS, MOST_ROWS, MOST_BYTES = 30, 10_000, 64 << 20  # of the sample; bytes as float64
 FEW = 5  # rows of a class
+ENOUGH = 10  # of each class to order, so that one of many columns hardly does so by chance
 LEAK = 0.99  # more than this of the label, or of a ROC area, is hardly found out by one honest column
 COMMON = 0.9  # share of a class beside which accuracy says little
 IDS, MANY_ROWS = 0.99, 1000  # share of values that differ; fewer rows may well all differ by chance
@@ -109,10 +110,10 @@ def namer(store: Store) -> Callable[[int], str]:
 
 
 def _line(what: str, found: Iterable[str]) -> Iterator[str]:
-    texts = list(found)
-    if texts:
-        more = len(texts) - MOST_NAMED
-        yield f"{what}: {', '.join(texts[:MOST_NAMED])}" + (f" and {more:,} more" if more > 0 else "")
+    texts = iter(found)
+    if named := list(islice(texts, MOST_NAMED)):
+        more = sum(1 for _ in texts)
+        yield f"{what}: {', '.join(named)}" + (f" and {more:,} more" if more else "")
 
 
 def _classes(store: Store) -> Classes | None:
@@ -169,8 +170,9 @@ def _told(values: np.ndarray, codes: np.ndarray) -> str | None:
     """How well values (m,) tell codes (m,), where that is too well to be true."""
     counts = np.bincount(codes)
     counts = counts[counts > 0]
-    if len(counts) == 2 and counts.min() >= FEW and (area := _roc_area(values, codes == codes.max())) > LEAK:
-        return f"ROC area {area:.4f}"
+    if len(counts) == 2 and counts.min() >= ENOUGH:
+        if (area := _roc_area(values, codes == codes.max())) > LEAK:
+            return f"ROC area {area:.4f}"
     if counts.max() <= COMMON * len(codes) and (right := _accuracy(values, codes)) > LEAK:
         return f"accuracy {right:.4f}"
     return None
