@@ -52,8 +52,8 @@ def execute(*command):
 
 
 def is_plain(line):
-    """A `streamsvm` command that no pipe or file feeds."""
-    return line.startswith("streamsvm ") and "<" not in line
+    """A `streamsvm` command that no pipe or file feeds, and whose answer goes into none."""
+    return line.startswith("streamsvm ") and "<" not in line and " > " not in line
 
 
 def shell(text):

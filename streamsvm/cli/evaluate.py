@@ -36,6 +36,10 @@ def evaluate(
         float | None,
         typer.Option("--interval", help="Chance of intervals, else the fit's.", metavar="LEVEL"),
     ] = None,
+    sliced: Annotated[
+        str | None,
+        typer.Option("--slice", help="Score the rows of each value of a text column, too.", metavar="COL"),
+    ] = None,
     label: LabelFlag = None,
     format: FormatFlag = None,
     delimiter: DelimiterFlag = None,
@@ -78,7 +82,13 @@ def evaluate(
         engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
     ):
         judged = loaded if interval is None else loaded.at_level(interval)
-        result = score(judged, rows.store, engine=tasks, with_curves=run_dir is not None, events=events)
+        how: Any = {"engine": tasks, "with_curves": run_dir is not None, "events": events}
+        if sliced is None:
+            result = score(judged, rows.store, **how)
+        else:
+            from streamsvm.explain.slices import evaluate_sliced
+
+            result = evaluate_sliced(judged, rows.store, sliced, **how)
     result |= usage_so_far()
     if run_dir is not None:
         write_result(run_dir, EVALUATION, {"model": model, "store": rows.name, **result})
@@ -88,6 +98,8 @@ def evaluate(
         emit_table("By class", result["per_class"])
         if "confusion" in result and len(result["classes"]) <= MOST_CLASSES_IN_A_TABLE:
             emit_table("Confusion (rows: true, columns: predicted)", _confusion_rows(result))
+    if not as_json and sliced is not None:
+        emit_table(f"By {sliced}", result["slices"])
     if not as_json and "reliability" in result:
         emit_table("Reliability (how often what is said is true)", result["reliability"])
 

@@ -1,27 +1,40 @@
-"""`streamsvm report`: what happened in a run, or several, as a page."""
+"""`streamsvm report`: what happened in a run, or several, as a page; or a model's card."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streamsvm.cli.options import AsJson
 from streamsvm.cli.output import emit
+from streamsvm.errors import ConfigError
 from streamsvm.runs.phases import usage_so_far
-from streamsvm.storage.paths import place_of
+from streamsvm.storage.paths import Place, place_of
+
+if TYPE_CHECKING:
+    from streamsvm.report.read import Run
 
 
 def report(
-    runs: Annotated[
-        list[str],
-        typer.Argument(help="Run directories, by fit --run-dir, stream or tune.", metavar="RUN_DIR"),
-    ],
     out: Annotated[
         Any,
-        typer.Option("--out", parser=place_of, help="Where the HTML page goes.", metavar="FILE"),
+        typer.Option("--out", parser=place_of, help="Where the HTML page goes, or the card.", metavar="FILE"),
     ],
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Run directories, by fit --run-dir, stream or tune.", metavar="RUN_DIR"),
+    ] = None,
+    model: Annotated[
+        Any,
+        typer.Option(
+            "--model",
+            parser=place_of,
+            help="In place of the page, the card of this model in Markdown, with the scores of its run.",
+            metavar="MODEL",
+        ),
+    ] = None,
     plots: Annotated[
         Path | None, typer.Option("--plots", help="A folder for each plot as PNG and SVG.", metavar="DIR")
     ] = None,
@@ -32,7 +45,13 @@ def report(
     from streamsvm.report.read import read_run
     from streamsvm.storage.atomic import whole_file
 
-    read = [read_run(place_of(folder)) for folder in runs]
+    read = [read_run(place_of(folder)) for folder in runs or []]
+    if model is not None:
+        _write_card(model, out, read, plots)
+        emit({"out": out, "model": model} | usage_so_far(), as_json=as_json, title="Model card")
+        return
+    if not read:
+        raise ConfigError("found no run, expected a RUN_DIR, or --model MODEL for the card of a model")
     shown = contents(read)
     with whole_file(out) as file:
         file.write(page(read, shown).encode("utf-8", errors="replace"))
@@ -44,6 +63,23 @@ def report(
         "plots": written,
     }
     emit(result | usage_so_far(), as_json=as_json, title="Report")
+
+
+def _write_card(model: Place, out: Place, runs: list[Run], plots: Path | None) -> None:
+    """Raises ConfigError for what is of pages."""
+    from streamsvm.models.files import load_model
+    from streamsvm.report.card import card
+    from streamsvm.storage.atomic import whole_file
+
+    if out.suffix != ".md":
+        raise ConfigError(f"--out {out}: expected a name ending in .md for the card of a model")
+    if len(runs) > 1:
+        raise ConfigError(f"found {len(runs)} runs, expected the one that made the model, or none")
+    if plots is not None:
+        raise ConfigError("--plots is of a page, found a card; leave it out")
+    text = card(load_model(model), model.name, *runs)
+    with whole_file(out) as file:
+        file.write(text.encode("utf-8", errors="replace"))
 
 
 def _write_plots(folder: Path, shown: list) -> list[str]:

@@ -155,17 +155,20 @@ def _by_name(found: Names, expected: Names, d: int, where: str) -> np.ndarray | 
 
 
 def _require_same(found: Names, expected: Names, where: str) -> None:
-    if found == expected:
-        return
+    if found != expected:
+        counts = f" has {len(found)} columns, the model was trained on {len(expected)}"
+        raise ModelError(
+            f"{where}{counts if len(found) != len(expected) else ''}: {first_difference(found, expected)}; {ANSWER}"
+        )
+
+
+def first_difference(found: Names, expected: Names) -> str:
+    """Where names begin to differ."""
     pairs = enumerate(zip_longest(found, expected))
     column, names = next((column, names) for column, names in pairs if names[0] != names[1])
     here, there = ("none" if name is None else repr(name[:80]) for name in names)
-    counts = f" has {len(found)} columns, the model was trained on {len(expected)}"
     order = " (the same columns in another order)" if sorted(found) == sorted(expected) else ""
-    raise ModelError(
-        f"{where}{counts if len(found) != len(expected) else ''}: column {column}: found {here}, expected {there}"
-        f"{order}; {ANSWER}"
-    )
+    return f"column {column}: found {here}, expected {there}{order}"
 
 
 def listed(names: Sequence[str], most: int = 8, of: int | None = None) -> str:

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.finite import require_finite
+from streamsvm.data.rows import Rows, concat
 from streamsvm.data.store import Store
+from streamsvm.data.suspects import Seen, sample_ids, suspects
 from streamsvm.errors import CorruptDataError, DataError
 from streamsvm.events import Events, ignore
 from streamsvm.parallel.engine import Engine
@@ -16,15 +18,25 @@ MOST_CHUNK_BYTES = 256 << 20
 
 
 def check(store: Store, engine: Engine, events: Events = ignore) -> dict[str, Any]:
-    """Reads every array of a store; returns what was read, with warnings.
+    """Reads every array of a store, once; returns what was read, with warnings, also of `suspects`.
 
     Raises CorruptDataError for a chunk that is damaged or missing, for a broken CSR structure and for labels that are
     others than the ingest has counted; DataError for NaN, infinity, missing labels and bad weights. Each names array,
     chunk and row.
     """
     warnings = _check_labels(store)
-    blocks = store.blocks()
-    sorted_ = engine.map(_check_block, blocks, shared=(engine.share(store),), phase="check", events=events)
+    blocks, ids = store.blocks(), sample_ids(store)
+    edges = np.searchsorted(ids, [start for start, _ in blocks])
+    told, seen = engine.map_reduce(
+        _check_block,
+        Seen.merged,
+        blocks,
+        np.split(ids, edges[1:]),
+        shared=(engine.share(store),),
+        phase="check",
+        events=events,
+    )
+    sorted_, samples = zip(*told, strict=True)
     unsorted = [start for (start, _), is_sorted in zip(blocks, sorted_, strict=True) if not is_sorted]
     if unsorted:
         warnings.append(
@@ -35,6 +47,7 @@ def check(store: Store, engine: Engine, events: Events = ignore) -> dict[str, An
         warnings.append(
             f"a chunk holds {chunk_bytes >> 20} MiB and every read decodes it whole; rechunk by rows"
         )
+    warnings += suspects(store, seen, ids, concat([*samples]))
     return {
         "store": store.url,
         "rows": store.n,
@@ -45,10 +58,11 @@ def check(store: Store, engine: Engine, events: Events = ignore) -> dict[str, An
     }
 
 
-def _check_block(store: Store, block: tuple[int, int]) -> bool:
-    """Whether the rows' indices are in order. Raises as `check`."""
-    require_finite(store, store.read(*block), block[0], gaps=store.has_gaps)
-    return store.is_canonical(*block)
+def _check_block(store: Store, block: tuple[int, int], ids: np.ndarray) -> tuple[tuple[bool, Rows], Seen]:
+    """Whether the rows' indices are in order, the rows `ids` of them, and what is seen. Raises as `check`."""
+    rows = store.read(*block)
+    require_finite(store, rows, block[0], gaps=store.has_gaps)
+    return (store.is_canonical(*block), rows.take(ids - block[0])), Seen.of(rows, block[0])
 
 
 def _check_labels(store: Store) -> list[str]:

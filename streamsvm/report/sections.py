@@ -84,23 +84,23 @@ def _yes_or_no(value: Any) -> str | None:
     return ("yes" if value else "no") if isinstance(value, bool) else None
 
 
-def _flat(config: Row) -> Row:
+def flat(config: Row) -> Row:
     """Options by their path."""
-    flat: Row = {}
+    found: Row = {}
     for name, value in config.items():
         if isinstance(value, dict) and name != "class_weight":
-            flat |= {f"{name}.{member}": v for member, v in value.items()}
+            found |= {f"{name}.{member}": v for member, v in value.items()}
         else:
-            flat[name] = value
-    return flat
+            found[name] = value
+    return found
 
 
 def _settings(run: Run) -> Row:
     """The options that its solver reads."""
     others = {section_of(name) for name in solver_names() if name != run.solver}
-    flat = _flat({name: value for name, value in run.config.items() if name not in others})
-    sizes = {name: human_bytes(size) for name in SIZES if (size := number(flat.get(name))) is not None}
-    return flat | sizes
+    own = flat({name: value for name, value in run.config.items() if name not in others})
+    sizes = {name: human_bytes(size) for name in SIZES if (size := number(own.get(name))) is not None}
+    return own | sizes
 
 
 def _differing(runs: Sequence[Run]) -> list[Row]:
@@ -233,7 +233,7 @@ def _of_memory(runs: Sequence[Run]) -> str:
     return f"Resident memory of the processes, once a second.{limit}"
 
 
-def score(runs: Sequence[Run]) -> Iterator[Part]:
+def score_tables(runs: Sequence[Run]) -> Iterator[Part]:
     scored = [run for run in runs if run.evaluation]
     if len(runs) == 1 and scored:
         yield Facts(_scores(runs[0]))
@@ -244,6 +244,13 @@ def score(runs: Sequence[Run]) -> Iterator[Part]:
         if rows:
             title = "By class" if len(runs) == 1 else f"By class: {run.name}"
             yield Table(title, known([*rows, *_mean(rows)]), folded=len(rows) > MOST_CLASSES)
+        if slices := table_rows(run.evaluation.get("slices")):
+            by = f"By {run.evaluation.get('slice')}"
+            yield Table(by if len(runs) == 1 else f"{by}: {run.name}", known(slices))
+
+
+def score(runs: Sequence[Run]) -> Iterator[Part]:
+    yield from score_tables(runs)
     caption = "Counts, shaded by their share of the true class."
     yield from each(runs, "confusion", "Confusion", caption, scores.confusion)
     caption = "Dotted: what chance would give."
@@ -262,7 +269,7 @@ def _mean(rows: list[Row]) -> Iterator[Row]:
 
 def _scores(run: Run) -> Row:
     """Single values of the evaluation; the store it was on first."""
-    left_out = ("model", "seconds", "peak_rss_bytes")
+    left_out = ("model", "slice", "seconds", "peak_rss_bytes")
     told = {"store": run.evaluation.get("store")} | run.evaluation
     return {k: v for k, v in told.items() if isinstance(v, int | float | str) and k not in left_out}
 

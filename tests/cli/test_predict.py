@@ -26,6 +26,7 @@ class FirstColumn(Named):
     classes: np.ndarray
     d: int = 2
     task: str = "classify"
+    costs: None = None
 
     def to_state(self):
         return {"classes": self.classes}, {"d": self.d}

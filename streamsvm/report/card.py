@@ -1,0 +1,167 @@
+"""A model card: what a model does, of what it was made, how good it is and where it ends, as a page of Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from streamsvm.config import build_config
+from streamsvm.data.schema import Feature, Schema
+from streamsvm.models.base import Model
+from streamsvm.report.parts import Facts, Lines, Part, Table, known
+from streamsvm.report.read import Run
+from streamsvm.report.sections import flat, score_tables
+from streamsvm.report.values import Row, table
+from streamsvm.storage.human import heading, human, score_text
+from streamsvm.storage.jsonable import jsonable
+
+MOST_COLUMNS, MOST_TEXTS = 200, 20  # that are listed
+NOT_EXACT = ("asked", "expected", "threshold")  # of a certificate
+
+
+def card(model: Model, name: str, run: Run | None = None) -> str:
+    """The page; run: the one that made the model, whose scores are told, too."""
+    sections: dict[str, list[Part]] = {
+        "What it does": [Facts(_use(model))],
+        "Columns": list(_columns(model)),
+        "Data": [Facts(_data(model, run))],
+        "Options": [Table("", [{"option": k, "value": v} for k, v in _options(model).items()])],
+        "How exact": [Facts({k: v for k, v in _certificate(model).items() if k not in NOT_EXACT})],
+        "What to expect": [Facts(_expected(model))],
+        "Scores": [] if run is None else list(score_tables([run])),
+        "Limits": [Lines(list(_limits(model)))],
+    }
+    told = {title: "".join(map(_markdown, parts)) for title, parts in sections.items()}
+    return f"# Model card: {name}\n" + "".join(
+        f"\n## {title}\n{text}" for title, text in told.items() if text
+    )
+
+
+def _certificate(model: Model) -> Row:
+    return model.header.certificate or {}
+
+
+def _use(model: Model) -> Row:
+    header, config = model.header, model.header.config or {}
+    calibration, intervals = header.calibration, model.intervals
+    return {
+        "task": model.task,
+        "classes": model.classes.tolist() if model.learned.has_classes else None,
+        "class_1_stands_for": list(header.positive) or None,
+        "solver": config.get("solver"),
+        "kernel": ", ".join(human("", v) for v in header.kernel.to_attrs().values()),
+        "scaling": header.scaling.kind,
+        "probabilities": None if calibration is None else calibration.method,
+        "threshold": header.threshold,
+        "interval": None if intervals is None else intervals.level,
+    }
+
+
+def _columns(model: Model) -> Iterator[Part]:
+    rows = list(_of_table(model)) or list(_of_names(model))
+    if not rows:
+        yield Lines([f"{model.d:,} columns of numbers without names."])
+        return
+    yield Table("", known(rows[:MOST_COLUMNS]))
+    if len(rows) > MOST_COLUMNS:
+        yield Lines([f"And {len(rows) - MOST_COLUMNS:,} more."])
+
+
+def _of_table(model: Model) -> Iterator[Row]:
+    """The columns of the table that it was trained on, if it was one."""
+    layout = model.layout
+    if layout is None or "columns" not in layout.attrs:
+        return
+    schema = Schema.from_attrs(layout.attrs)
+    for feature, start in zip(schema.features, schema.offsets.tolist(), strict=False):
+        gap = "0 for each" if feature.kind == "text" else _fill(model, start)
+        yield {"column": feature.name, "kind": feature.kind, "values": _texts(feature), "if missing": gap}
+
+
+def _of_names(model: Model) -> Iterator[Row]:
+    for column, name in enumerate(model.feature_names or ()):
+        yield {"column": name, "kind": "number", "if missing": _fill(model, column)}
+
+
+def _fill(model: Model, column: int) -> str:
+    fill = model.header.scaling.fill
+    return "refused" if fill is None else human("", float(fill[column]))
+
+
+def _texts(feature: Feature) -> str:
+    texts = [*feature.categories]
+    more = f" and {len(texts) - MOST_TEXTS:,} more" if len(texts) > MOST_TEXTS else ""
+    return ", ".join(texts[:MOST_TEXTS]) + more
+
+
+def _data(model: Model, run: Run | None) -> Row:
+    attrs = {} if model.layout is None else model.layout.attrs
+    started = None if run is None else run.started
+    return {
+        "fingerprint": model.header.fingerprint,
+        "store": None if started is None else started.store,
+        "rows": None if started is None else started.n,
+        "columns_of_rows": model.d,
+        "label": attrs.get("label"),
+        "left_out": attrs.get("ignored"),
+    }
+
+
+def _options(model: Model) -> Row:
+    """Those that are not defaults."""
+    config = build_config(("the model", model.header.config or {}))
+    return flat(config.model_dump(mode="json", exclude_defaults=True, exclude={"search"}))
+
+
+def _expected(model: Model) -> Row:
+    told = table(_certificate(model).get("expected"))
+    if not told:
+        return {}
+    scoring = told["scoring"]
+    score, low, high = (score_text(scoring, told[name]) for name in ("score", "low", "high"))
+    by = "by the model itself" if told["model"] else "by fits of the search"
+    return {
+        scoring: f"{score} on new rows ({low} to {high}, 19 times of 20), from {told['rows']:,} rows, {by}"
+    }
+
+
+def _limits(model: Model) -> Iterator[str]:
+    named = "under these names, " if model.feature_names else ""
+    yield f"Rows have {model.d:,} columns, {named}or are refused; infinity always is."
+    if not model.takes_gaps:
+        yield "Missing numbers are refused: rows of the fit had none."
+    if any(row["kind"] == "text" for row in _of_table(model)):
+        yield "Texts that are not listed above count as 0 for each that is."
+    if model.learned.has_classes:
+        yield "A row of none of the classes gets one of them."
+    if _certificate(model).get("converged") is False:
+        yield "The solver was stopped before it had converged."
+    yield (
+        "Scores hold for rows like those of the fit: `streamsvm check STORE --against OTHER` tells whether others are."
+    )
+
+
+def _markdown(part: Part) -> str:
+    """A part as Markdown; nothing for plots, and for what has nothing to tell."""
+    match part:
+        case Facts(values):
+            told = {heading(k): human(k, jsonable(v)) for k, v in values.items() if v not in (None, "", [])}
+            return _table(["", ""], told.items()) if told else ""
+        case Table(title, rows):
+            cells = ([human(name, jsonable(v)) for name, v in row.items()] for row in rows)
+            head = f"\n{title}:\n" if title else ""
+            return head + _table([heading(name) for name in rows[0]], cells) if rows else ""
+        case Lines(lines):
+            return "\n" + "".join(f"- {line}\n" for line in lines)
+    return ""
+
+
+def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    names = list(headings)
+    lines = [names, ["---"] * len(names), *rows]
+    return "\n" + "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
+
+
+def _cell(text: Any) -> str:
+    """Text that neither ends a cell nor a line."""
+    return " ".join(str(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").split())
