@@ -22,7 +22,6 @@ class FirstColumn(Named):
     """Says yes where the first feature is positive."""
 
     kind: ClassVar[str] = "first-column"
-    costs: ClassVar[None] = None
     classes: np.ndarray
     d: int = 2
     task: str = "classify"
