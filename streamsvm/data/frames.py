@@ -23,6 +23,8 @@ def encoded(X: Any, like: Layout | None) -> tuple[Rows, dict[str, Any]]:
     table = _arrow(X)
     schema = _schema(table) if like is None or "columns" not in like.attrs else Schema.from_attrs(like.attrs)
     rows = _rows(table, schema)
+    if like is None or not like.is_sparse:
+        rows = Rows(rows.dense())
     gaps = {GAPS: True} if np.isnan(rows.X.sum()) else {}
     return rows, {**schema.to_attrs(), "format": "frame", **gaps}
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from streamsvm.errors import DataError
 
@@ -22,8 +23,8 @@ KINDS = ("number", "bool", "time", "text")
 
 @dataclass
 class Feature:
-    """A column of the table: a number, true or false, a time in days since 1970, or text with its categories in order
-    of appearance."""
+    """A column of the table: a number, true or false, a time in days since 1970, or text with its categories, numbered
+    from 1 in order of appearance."""
 
     name: str
     kind: str = "number"
@@ -61,7 +62,7 @@ class Feature:
     @classmethod
     def from_attrs(cls, attrs: Mapping[str, Any]) -> Feature:
         if "categories" in attrs:
-            return cls(attrs["name"], "text", {text: i for i, text in enumerate(attrs["categories"])})
+            return cls(attrs["name"], "text", {text: i for i, text in enumerate(attrs["categories"], 1)})
         return cls(attrs["name"], attrs.get("kind", "number"))
 
 
@@ -85,36 +86,43 @@ class Schema:
         self.offsets = np.concatenate([[0], np.cumsum([f.width for f in self.features])]).astype(np.int64)
 
     @property
+    def is_text(self) -> np.ndarray:
+        """(features,) bool."""
+        return np.array([f.kind == "text" for f in self.features])
+
+    @property
     def has_text(self) -> bool:
-        return any(f.kind == "text" for f in self.features)
+        return bool(self.is_text.any())
 
     def codes(self, feature: Feature, texts: list[str], where: str) -> np.ndarray:
-        """The category number of each text, -1 for an empty or (when frozen) unseen one. Raises DataError."""
+        """The category number of each text, 0 for an empty or (when frozen) unseen one. Raises DataError."""
         known = feature.categories
         if not self.frozen:
             for text in texts:
                 if text:
-                    known.setdefault(text, len(known))
+                    known.setdefault(text, len(known) + 1)
             if len(known) > MAX_CATEGORIES:
                 raise DataError(
                     f"{where}: column {feature.name!r} has more than {MAX_CATEGORIES} different texts; "
                     f"that is an identifier rather than a category: remove the column"
                 )
-        return np.array([known.get(text, -1) for text in texts], dtype=np.float64)
+        return np.array([known.get(text, 0) for text in texts], dtype=np.float64)
 
-    def encode(self, raw: np.ndarray) -> np.ndarray:
-        """(m, d) store rows for raw (m, features), where a text feature holds category numbers."""
+    def values(self, raw: np.ndarray) -> np.ndarray:
+        """(m, features) what stands in the store for each cell of raw rows, where a text feature holds category
+        numbers."""
+        return np.where(self.is_text, np.sign(raw), raw) if self.has_text else raw
+
+    def encode(self, raw: np.ndarray) -> np.ndarray | sparse.csr_array:
+        """(m, d) store rows for raw (m, features): CSR where there is text."""
         if not self.has_text:
             return raw
-        out = np.zeros((len(raw), int(self.offsets[-1])), raw.dtype)
-        for j, feature in enumerate(self.features):
-            at = int(self.offsets[j])
-            if feature.kind != "text":
-                out[:, at] = raw[:, j]
-            else:
-                rows = np.flatnonzero(raw[:, j] >= 0)
-                out[rows, at + raw[rows, j].astype(np.int64)] = 1
-        return out
+        within = np.where(self.is_text & (raw != 0), np.abs(raw) - 1, 0).astype(np.int64)
+        columns, ends = self.offsets[:-1] + within, np.arange(0, raw.size + 1, raw.shape[1])
+        shape = len(raw), int(self.offsets[-1])
+        rows = sparse.csr_array((self.values(raw).ravel(), columns.ravel(), ends), shape=shape)
+        rows.eliminate_zeros()
+        return rows
 
     def remarks(self, n: int) -> list[str]:
         """What texts of n rows look like that are no categories."""

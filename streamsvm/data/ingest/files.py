@@ -202,11 +202,10 @@ def _fill(
     writers: list[tuple[StoreWriter, int | None]],
     layout: dict[str, Any],
 ) -> None:
-    step = max(1, (16 << 20) // (layout["d"] * layout["dtype"].itemsize))
     waiting = iter(writers)
     writer, size = next(waiting)
     for block in blocks:
-        start = 0
+        start, step = 0, _step(block, layout)
         while start < len(block.rows):
             if size is not None and writer.n == size:
                 writer, size = next(waiting)
@@ -217,6 +216,13 @@ def _fill(
             found = moments_of(rows)
             writer.statistics = found if writer.statistics is None else merge(writer.statistics, found)
             start += room
+
+
+def _step(block: Block, layout: dict[str, Any]) -> int:
+    """How many rows to write at a time: 16 MiB of dense rows, and of sparse ones as they were read."""
+    dense_bytes = layout["d"] * layout["dtype"].itemsize
+    row_bytes = block.rows.nbytes / len(block.rows) if layout["is_sparse"] else dense_bytes
+    return max(1, int((16 << 20) / row_bytes))
 
 
 def _as_layout(rows: Rows, is_sparse: bool) -> Rows:

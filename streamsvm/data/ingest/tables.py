@@ -122,18 +122,12 @@ class TableReader:
         schema = self._schema
         assert schema is not None
         raw = raw_rows(batch, schema, self.dtype, path, line, gaps=self._has_gaps)
-        self._count(raw, schema)
-        X = raw if schema.has_text else cast(raw, self.dtype, path, line - 1, gaps=self._has_gaps)
+        self._n, self._nnz = self._n + len(raw), self._nnz + int(np.count_nonzero(raw))
+        X = cast(schema.values(raw), self.dtype, path, line - 1, gaps=self._has_gaps)
         qid = None
         if self._options.qid is not None:
             qid = numbers(batch.column(self._options.qid), path, self._options.qid, line).astype(np.int64)
-        return Block(Rows(X), self._labels(batch, path, line), qid)
-
-    def _count(self, raw: np.ndarray, schema: Schema) -> None:
-        for j, feature in enumerate(schema.features):
-            text = feature.kind == "text"
-            self._nnz += int(np.count_nonzero(raw[:, j] >= 0 if text else raw[:, j]))
-        self._n += len(raw)
+        return Block(Rows(raw if schema.has_text else X), self._labels(batch, path, line), qid)
 
     def _labels(self, batch: pa.RecordBatch, path: str, line: int) -> np.ndarray | None:
         if not self._label:
@@ -168,7 +162,7 @@ class TableReader:
 
     def encode(self, rows: Rows) -> Rows:
         assert self._schema is not None
-        return Rows(cast(self._schema.encode(rows.dense()), self.dtype, "table", 0, gaps=self._has_gaps))
+        return Rows(self._schema.encode(rows.dense())).astype(self.dtype)
 
     def remarks(self) -> list[str]:
         found = []
