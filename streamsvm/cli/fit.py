@@ -25,6 +25,7 @@ from streamsvm.cli.flags import (
 from streamsvm.cli.given import (
     DelimiterFlag,
     FormatFlag,
+    HashFlag,
     HeaderFlag,
     IgnoreFlag,
     LabelFlag,
@@ -79,6 +80,7 @@ def fit(
     ] = None,
     label: LabelFlag = None,
     ignored: IgnoreFlag = None,
+    hash: HashFlag = None,
     format: FormatFlag = None,
     delimiter: DelimiterFlag = None,
     header: HeaderFlag = None,
@@ -211,6 +213,7 @@ def fit(
     read = {
         "label": label,
         "ignore": ignored,
+        "hash": hash,
         "format": format,
         "delimiter": delimiter,
         "header": header,

@@ -40,6 +40,7 @@ FormatFlag = Annotated[Any, _flag("--format")]
 DelimiterFlag = Annotated[Any, _flag("--delimiter", metavar="CHARACTER", parser=str)]
 HeaderFlag = Annotated[bool | None, _flag("--header/--no-header")]
 IgnoreFlag = Annotated[Any, _flag("--ignore", metavar="COL[,COL...]", parser=str)]
+HashFlag = Annotated[Any, _flag("--hash", metavar="COL=WIDTH[,COL=WIDTH...]", parser=str)]
 QidFlag = Annotated[Any, _flag("--qid", metavar="COL", parser=str)]
 LabelFlag = Annotated[Any, _flag("--label", metavar="COL|first|last|none", parser=str)]
 

@@ -1,7 +1,8 @@
 """The names of columns: where they come from, and whether rows have the columns that a model was trained on.
 
 A store's own are in its attribute `columns`, which `ingest` writes; those of others are where anndata and xarray put
-them; data frames have theirs. A column of text became one for each of its values: `colour=red`, `colour=blue`.
+them; data frames have theirs. A column of text became one for each of its values: `colour=red`, `colour=blue`, or those
+of its hash: `colour#0`, `colour#1`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def names_in_attrs(attrs: Mapping[str, Any]) -> Names | None:
 
 def _expanded(column: Mapping[str, Any]) -> list[str]:
     name = str(column["name"])
+    if "hash" in column:
+        return [f"{name}#{slot}" for slot in range(column["hash"])]
     return [f"{name}={text}" for text in column["categories"]] if "categories" in column else [name]
 
 

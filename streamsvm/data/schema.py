@@ -23,17 +23,21 @@ KINDS = ("number", "bool", "time", "text")
 
 @dataclass
 class Feature:
-    """A column of the table: a number, true or false, a time in days since 1970, or text with its categories, numbered
-    from 1 in order of appearance."""
+    """A column of the table: a number, true or false, a time in days since 1970, or text.
+
+    hash: how many columns of the store texts are hashed into; 0: each text is a category with a column of its own,
+    numbered from 1 in order of appearance.
+    """
 
     name: str
     kind: str = "number"
     categories: dict[str, int] = field(default_factory=dict)
+    hash: int = 0
 
     @property
     def width(self) -> int:
         """How many columns of the store it becomes."""
-        return len(self.categories) if self.kind == "text" else 1
+        return (self.hash or len(self.categories)) if self.kind == "text" else 1
 
     def remark(self, n: int) -> str | None:
         """What its texts, of n rows, look like where they are hardly categories."""
@@ -54,13 +58,15 @@ class Feature:
         return None
 
     def to_attrs(self) -> dict[str, Any]:
-        own: dict[str, Any] = (
-            {"categories": [*self.categories]} if self.kind == "text" else {"kind": self.kind}
-        )
-        return {"name": self.name} | ({} if self.kind == "number" else own)
+        own: dict[str, Any] = {} if self.kind == "number" else {"kind": self.kind}
+        if self.kind == "text":
+            own = {"hash": self.hash} if self.hash else {"categories": [*self.categories]}
+        return {"name": self.name} | own
 
     @classmethod
     def from_attrs(cls, attrs: Mapping[str, Any]) -> Feature:
+        if "hash" in attrs:
+            return cls(attrs["name"], "text", hash=attrs["hash"])
         if "categories" in attrs:
             return cls(attrs["name"], "text", {text: i for i, text in enumerate(attrs["categories"], 1)})
         return cls(attrs["name"], attrs.get("kind", "number"))
@@ -95,7 +101,10 @@ class Schema:
         return bool(self.is_text.any())
 
     def codes(self, feature: Feature, texts: list[str], where: str) -> np.ndarray:
-        """The category number of each text, 0 for an empty or (when frozen) unseen one. Raises DataError."""
+        """The column that each text is in, counted from 1, negative where -1 stands there; 0 for an empty or (when
+        frozen) unseen one. Raises DataError."""
+        if feature.hash:
+            return hashed(texts, feature.hash)
         known = feature.categories
         if not self.frozen:
             for text in texts:
@@ -109,8 +118,7 @@ class Schema:
         return np.array([known.get(text, 0) for text in texts], dtype=np.float64)
 
     def values(self, raw: np.ndarray) -> np.ndarray:
-        """(m, features) what stands in the store for each cell of raw rows, where a text feature holds category
-        numbers."""
+        """(m, features) what stands in the store for each cell of raw rows, where a text feature holds codes."""
         return np.where(self.is_text, np.sign(raw), raw) if self.has_text else raw
 
     def encode(self, raw: np.ndarray) -> np.ndarray | sparse.csr_array:
@@ -142,3 +150,13 @@ class Schema:
         label = attrs.get("label") or ()
         features = [Feature.from_attrs(c) for c in attrs["columns"]]
         return cls(features, (label,) if isinstance(label, str) else tuple(label), frozen=True)
+
+
+def hashed(texts: list[str], width: int) -> np.ndarray:
+    """(m,) float64 codes of texts by their MurmurHash3 (32 bits, signed, of UTF-8): its remainder by `width` is the
+    column, its sign what stands there, as scikit-learn's FeatureHasher has them (Weinberger et al. 2009)."""
+    from sklearn.utils import murmurhash3_32  # which tables without a hash do without
+
+    found = np.array([murmurhash3_32(text) for text in texts], np.float64)
+    codes = np.where(found >= 0, 1, -1) * (np.abs(found) % width + 1)
+    return codes * np.array([bool(text) for text in texts])

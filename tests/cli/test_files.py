@@ -125,9 +125,43 @@ def test_a_store_of_others_is_not_replaced(sales, new, tmp_path, capsys):
     assert load_model(tmp_path / "m").layout.attrs["ignored"] == ["id"]
 
 
+def test_a_model_hashes_new_rows_as_those_it_was_trained_on(sales, new, tmp_path, capsys):
+    assert run("fit", sales, *FIT, "--hash", "colour=8") == 0
+    model = tmp_path / "sales.model.zarr"
+    loaded = load_model(model)
+    assert loaded.layout.attrs["columns"] == [{"name": "colour", "hash": 8}, {"name": "size"}]
+    plain = answers("--model", model, new, "--decision", capsys=capsys)
+    table = pa.csv.read_csv(new)
+    pq.write_table(table, tmp_path / "new.parquet")
+    assert answers("--model", model, tmp_path / "new.parquet", "--decision", capsys=capsys) == plain
+    found = loaded.decision_function(table)
+    assert [float(row["decision"]) for row in plain] == pytest.approx(found.tolist(), abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
+        (
+            ["fit", "sales.csv", "--hash", "nope=4"],
+            "sales.csv has no feature column 'nope' to hash; it has 'id', 'colour', 'size'",
+        ),
+        (["fit", "sales.csv", "--hash", "returned=4"], "has no feature column 'returned' to hash"),
+        (["fit", "sales.csv", "--hash", "size=4"], "column 'size' to hash holds numbers; expected text"),
+        (["fit", "sales.csv", "--hash", "colour=1"], "--hash: found 'colour=1', expected widths from 2 to"),
+        (["fit", "sales.csv", "--hash", "colour"], "found 'colour', expected COL=WIDTH[,COL=WIDTH...]"),
+        (["fit", "sales.csv", "--hash", "id=4,id=5"], "found 'id=4,id=5', expected each column once"),
+        (
+            ["fit", "sales.csv", "--hash", "id=4", "--ignore", "id"],
+            "hash and ignore both name column 'id'; expected one of them",
+        ),
+        (
+            ["ingest", "new.csv", "--store", "s", "--like", "sales.zarr", "--hash", "colour=4"],
+            "like takes the encoding of text over from its store; leave hash out",
+        ),
+        (
+            ["ingest", "new.csv", "--store", "s", "--dtype", "uint8", "--hash", "colour=4"],
+            "columns of a hash hold -1, which uint8 does not; expected float32 or float64",
+        ),
         (["fit"], "found no rows, expected a FILE, or --store STORE"),
         (["fit", "--store", "s", "--label", "y"], "--label is of a file, found a store; leave it out"),
         (["fit", "-", "--label", "y"], "-: rows from stdin have no place beside them; give one with --store"),

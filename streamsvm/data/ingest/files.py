@@ -101,8 +101,9 @@ def _format(paths: list[str], options: IngestOptions) -> str:
         )
     format_ = formats.pop()
     table = format_ in TABLES
-    if not table and (options.label not in (None, "none") or options.qid or options.ignore):
-        raise ConfigError(f"--label, --qid and --ignore name columns of a table; {format_} has none")
+    named = options.qid or options.ignore or options.hash
+    if not table and (named or options.label not in (None, "none")):
+        raise ConfigError(f"--label, --qid, --ignore and --hash name columns of a table; {format_} has none")
     if options.multilabel and not (table or format_ == "svmlight"):
         raise ConfigError(
             f"--multilabel is for svmlight files and tables; {format_} has none of their labels"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.names import listed
 from streamsvm.data.schema import Feature, Schema
 from streamsvm.errors import DataError
+
+HOLDS = {"number": "numbers", "bool": "true and false", "time": "times"}
 
 
 def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Schema:
@@ -14,7 +18,19 @@ def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Sche
     left = {name: kind for name, kind in kinds.items() if name not in (*label, options.qid)}
     if not left:
         raise DataError(f"{path} has no feature columns besides {listed(label)}; expected at least one")
-    return Schema([Feature(name, kind) for name, kind in left.items()], label)
+    _require_text(path, left, options.hash)
+    return Schema([Feature(name, kind, hash=options.hash.get(name, 0)) for name, kind in left.items()], label)
+
+
+def _require_text(path: str, kinds: dict[str, str], hashed: Iterable[str]) -> None:
+    """Raises DataError where a column to hash is no feature, or no text."""
+    for name in hashed:
+        if name not in kinds:
+            raise DataError(f"{path} has no feature column {name!r} to hash; it has {listed([*kinds])}")
+        if kinds[name] != "text":
+            raise DataError(
+                f"{path}: column {name!r} to hash holds {HOLDS.get(kinds[name], kinds[name])}; expected text"
+            )
 
 
 def find_label(path: str, names: list[str], wanted: str) -> tuple[str, ...]:

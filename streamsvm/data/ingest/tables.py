@@ -33,9 +33,9 @@ WHETHER = "expected 0 or 1, whether a row has this label"
 class TableReader:
     """Reads tables with the same columns. The label is the last column unless told otherwise.
 
-    A number that is missing is NaN in the store; text is one-hot encoded (an empty text, and with `like` one that was
-    not seen before, becomes all zeros). A first CSV column without a name, and a pandas index in parquet, are row
-    numbers and left out.
+    A number that is missing is NaN in the store; text is one-hot encoded, or hashed (an empty text, and with `like` one
+    that was not seen before, becomes all zeros). A first CSV column without a name, and a pandas index in parquet, are
+    row numbers and left out.
     """
 
     dense_below = 0.05
