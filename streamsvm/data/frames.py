@@ -48,7 +48,7 @@ def _rows(table: pa.Table, schema: Schema) -> Rows:
         raise DataError(f"X lacks column {missing[0]!r}, which the model was trained on")
     batches = table.select([f.name for f in schema.features]).to_batches()
     raw = [raw_rows(batch, schema, FLOAT32, "X", 0, gaps=True) for batch in batches]
-    schema.settle()
+    schema.settle("X")
     return concat([Rows(schema.encode(part)) for part in raw])  # of no rows, which a store refuses
 
 

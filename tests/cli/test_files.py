@@ -125,11 +125,19 @@ def test_a_store_of_others_is_not_replaced(sales, new, tmp_path, capsys):
     assert load_model(tmp_path / "m").layout.attrs["ignored"] == ["id"]
 
 
-def test_a_model_hashes_new_rows_as_those_it_was_trained_on(sales, new, tmp_path, capsys):
-    assert run("fit", sales, *FIT, "--hash", "colour=8") == 0
+ENCODED = {
+    "--hash": ("colour=8", {"hash": 8}),
+    "--min-frequency": (70, {"categories": ["gr,een", "(rare)"], "rare": True}),
+}
+
+
+@pytest.mark.parametrize("flag", ENCODED)
+def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tmp_path, flag, capsys):
+    value, column = ENCODED[flag]
+    assert run("fit", sales, *FIT, flag, value) == 0
     model = tmp_path / "sales.model.zarr"
     loaded = load_model(model)
-    assert loaded.layout.attrs["columns"] == [{"name": "colour", "hash": 8}, {"name": "size"}]
+    assert loaded.layout.attrs["columns"] == [{"name": "colour"} | column, {"name": "size"}]
     plain = answers("--model", model, new, "--decision", capsys=capsys)
     table = pa.csv.read_csv(new)
     pq.write_table(table, tmp_path / "new.parquet")
@@ -156,7 +164,16 @@ def test_a_model_hashes_new_rows_as_those_it_was_trained_on(sales, new, tmp_path
         ),
         (
             ["ingest", "new.csv", "--store", "s", "--like", "sales.zarr", "--hash", "colour=4"],
-            "like takes the encoding of text over from its store; leave hash out",
+            "like takes columns of text over from its store; leave hash and min_frequency out",
+        ),
+        (["fit", "--store", "s", "--min-frequency", "4"], "--min-frequency is of a file, found a store"),
+        (
+            ["fit", "sales.csv", "--min-frequency", "4", "--ignore", "id,colour"],
+            "sales.csv has no column of text that --min-frequency is for; leave it out",
+        ),
+        (
+            ["fit", "sales.csv", "--min-frequency", "0"],
+            "--min-frequency: found 0, expected a number at least 1",
         ),
         (
             ["ingest", "new.csv", "--store", "s", "--dtype", "uint8", "--hash", "colour=4"],

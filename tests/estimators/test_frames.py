@@ -112,9 +112,10 @@ def test_all_frames_files_and_stores_make_the_same_model(frame, tmp_path):
             np.testing.assert_array_equal(own, other)
 
 
-def test_a_model_of_a_store_encodes_frames_as_the_store_was(frame, tmp_path):
+@pytest.mark.parametrize("how", [{}, {"hash": {"colour": 3}}, {"min_frequency": 81}], ids=str)
+def test_a_model_of_a_store_encodes_frames_as_the_store_was(frame, tmp_path, how):
     frame.fillna({"size": 0.0}).to_csv(tmp_path / "a.csv", index=False)
-    ingest([tmp_path / "a.csv"], tmp_path / "s", IngestOptions(label="y", hash={"colour": 3}))
+    ingest([tmp_path / "a.csv"], tmp_path / "s", IngestOptions(label="y", **how))
     store = Store.open(tmp_path / "s")
     svm = DCSVC(scale="standard").fit(store)
     X, _ = parts(frame.fillna({"size": 0.0}))

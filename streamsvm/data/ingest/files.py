@@ -101,9 +101,10 @@ def _format(paths: list[str], options: IngestOptions) -> str:
         )
     format_ = formats.pop()
     table = format_ in TABLES
-    named = options.qid or options.ignore or options.hash
+    named = options.qid or options.ignore or options.hash or options.min_frequency
     if not table and (named or options.label not in (None, "none")):
-        raise ConfigError(f"--label, --qid, --ignore and --hash name columns of a table; {format_} has none")
+        flags = "--label, --qid, --ignore, --hash and --min-frequency"
+        raise ConfigError(f"{flags} are of columns of a table; {format_} has none")
     if options.multilabel and not (table or format_ == "svmlight"):
         raise ConfigError(
             f"--multilabel is for svmlight files and tables; {format_} has none of their labels"

@@ -95,6 +95,12 @@ class IngestOptions(Options):
         AfterValidator(_hashable),
         Field(description="Columns of text, each with how many columns of -1, 0 and 1 it is hashed into"),
     ] = {}
+    min_frequency: Annotated[
+        Count,
+        Field(
+            description="Rows of a text below which it shares a column, (rare), with others and unseen ones"
+        ),
+    ] = None
     dense: Annotated[bool | None, Field(description="Dense or CSR rows; else by density")] = None
     dtype: Annotated[
         Literal["uint8", "float32", "float64"] | None,
@@ -129,8 +135,10 @@ class IngestOptions(Options):
         twice = [name for name in self.hash if name in self.ignore]
         if twice:
             raise ValueError(f"hash and ignore both name column {twice[0]!r}; expected one of them")
-        if self.hash and self.like is not None:
-            raise ValueError("like takes the encoding of text over from its store; leave hash out")
+        if self.like is not None and (self.hash or self.min_frequency):
+            raise ValueError(
+                "like takes columns of text over from its store; leave hash and min_frequency out"
+            )
         if self.hash and self.dtype == "uint8":
             raise ValueError("columns of a hash hold -1, which uint8 does not; expected float32 or float64")
         return self

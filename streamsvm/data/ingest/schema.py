@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.names import listed
 from streamsvm.data.schema import Feature, Schema
@@ -18,19 +16,28 @@ def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Sche
     left = {name: kind for name, kind in kinds.items() if name not in (*label, options.qid)}
     if not left:
         raise DataError(f"{path} has no feature columns besides {listed(label)}; expected at least one")
-    _require_text(path, left, options.hash)
-    return Schema([Feature(name, kind, hash=options.hash.get(name, 0)) for name, kind in left.items()], label)
+    _require_text(path, left, options)
+    return Schema([_feature(name, kind, options) for name, kind in left.items()], label)
 
 
-def _require_text(path: str, kinds: dict[str, str], hashed: Iterable[str]) -> None:
-    """Raises DataError where a column to hash is no feature, or no text."""
-    for name in hashed:
+def _feature(name: str, kind: str, options: IngestOptions) -> Feature:
+    width = options.hash.get(name, 0)
+    least = options.min_frequency if kind == "text" and not width else None
+    return Feature(name, kind, hash=width, least=least or 1)
+
+
+def _require_text(path: str, kinds: dict[str, str], options: IngestOptions) -> None:
+    """Raises DataError where a column to hash is no feature, or no text, and where none has rare texts."""
+    for name in options.hash:
         if name not in kinds:
             raise DataError(f"{path} has no feature column {name!r} to hash; it has {listed([*kinds])}")
         if kinds[name] != "text":
-            raise DataError(
-                f"{path}: column {name!r} to hash holds {HOLDS.get(kinds[name], kinds[name])}; expected text"
-            )
+            holds = HOLDS.get(kinds[name], kinds[name])
+            raise DataError(f"{path}: column {name!r} to hash holds {holds}; expected text")
+    if options.min_frequency and not any(
+        kind == "text" for name, kind in kinds.items() if name not in options.hash
+    ):
+        raise DataError(f"{path} has no column of text that --min-frequency is for; leave it out")
 
 
 def find_label(path: str, names: list[str], wanted: str) -> tuple[str, ...]:

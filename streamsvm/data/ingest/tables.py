@@ -33,9 +33,9 @@ WHETHER = "expected 0 or 1, whether a row has this label"
 class TableReader:
     """Reads tables with the same columns. The label is the last column unless told otherwise.
 
-    A number that is missing is NaN in the store; text is one-hot encoded, or hashed (an empty text, and with `like` one
-    that was not seen before, becomes all zeros). A first CSV column without a name, and a pandas index in parquet, are
-    row numbers and left out.
+    A number that is missing is NaN in the store. Text is one-hot encoded, or hashed; an empty text becomes all zeros,
+    and so, with `like`, does one that was not seen before, unless rare ones have a column. A first CSV column without a
+    name, and a pandas index in parquet, are row numbers and left out.
     """
 
     dense_below = 0.05
@@ -55,6 +55,7 @@ class TableReader:
         self._n, self._nnz = 0, 0
 
     def blocks(self, path: str) -> Iterator[Block]:
+        self._path = path
         line = 1 + (self._format != "parquet" and self._options.header)
         try:
             with closing(table_of(path, self._format, self._options, self._open_stream)) as table:
@@ -147,14 +148,14 @@ class TableReader:
         return np.array(found, dtype=str)[ids]
 
     def finish(self) -> None:
-        self.width()
+        assert self._schema is not None
+        self._schema.settle(self._path)
 
     def settled(self) -> bool:
         return self._schema is not None and (self._schema.frozen or not self._schema.has_text)
 
     def width(self) -> int:
         assert self._schema is not None
-        self._schema.settle()
         return int(self._schema.offsets[-1])
 
     def density(self) -> float:
