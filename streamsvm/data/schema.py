@@ -1,4 +1,4 @@
-"""The columns of a table: numbers, times and text, which is one-hot encoded."""
+"""The columns of a table: numbers, times and text, which is one-hot encoded or hashed."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Feature:
     hash: int = 0
     least: int = 1
     rare: bool = False
-    _counts: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))  # rows of each code
-    settled: np.ndarray | None = None  # what codes become that were given before all rows were known
+    counts: np.ndarray = field(init=False, default_factory=lambda: np.zeros(1, np.int64))  # rows of each code
+    settled: np.ndarray | None = field(init=False, default=None)  # what codes become when all rows are known
 
     @property
     def width(self) -> int:
@@ -81,15 +81,15 @@ class Feature:
 
     def count(self, codes: np.ndarray) -> None:
         """Notes how many rows have each code."""
-        found = np.bincount(codes.astype(np.int64), minlength=len(self._counts))
-        found[: len(self._counts)] += self._counts
-        self._counts = found
+        found = np.bincount(codes.astype(np.int64), minlength=len(self.counts))
+        found[: len(self.counts)] += self.counts
+        self.counts = found
 
     def settle(self) -> None:
         """Makes one category of those that have too few rows, now that all are known."""
         if self.least == 1 or self.settled is not None:
             return
-        often = self._counts >= self.least
+        often = self.counts >= self.least
         kept = [text for text, code in self.categories.items() if often[code] and text != RARE]
         self.rare = len(kept) < len(self.categories)
         final = {text: code for code, text in enumerate([*kept, *[RARE] * self.rare], 1)}
@@ -98,10 +98,10 @@ class Feature:
 
     def remark(self, n: int) -> str | None:
         """What its texts, of n rows, look like where they are hardly categories."""
-        count = len(self.categories)
-        numbers = [text for text in self.categories if _NUMBER.fullmatch(text)]
+        texts = [*self.categories][: -1 if self.rare else None]
+        count, numbers = len(texts), [text for text in texts if _NUMBER.fullmatch(text)]
         if count >= FEW and len(numbers) >= MOSTLY * count:
-            other = next((text for text in self.categories if not _NUMBER.fullmatch(text)), None)
+            other = next((text for text in texts if not _NUMBER.fullmatch(text)), None)
             reason = f"text such as {other[:40]!r}" if other else f"marks in thousands, as {numbers[0]!r}"
             return (
                 f"column {self.name!r} has numbers, but for {reason}: each of {count:,} texts became a column of 0 and "
@@ -154,12 +154,11 @@ class Schema:
         for feature in self.features:
             feature.settle()
             feature.require_few(where)
-        widest, total = max(self.features, key=_count), sum(map(_count, self.features))
+        total = sum(len(f.categories) for f in self.features)
         if total > MAX_COLUMNS:
-            told = (
-                f"{where}: texts would make {total:,} columns of 0 and 1, column {widest.name!r} most of them"
-            )
-            raise DataError(f"{told}; {widest.fewer()}")
+            widest = max(self.features, key=lambda f: len(f.categories))
+            found = f"texts would make {total:,} columns of 0 and 1, column {widest.name!r} most of them"
+            raise DataError(f"{where}: {found}; {widest.fewer()}")
 
     @property
     def is_text(self) -> np.ndarray:
@@ -188,7 +187,7 @@ class Schema:
         """(m, d) store rows for raw (m, features): CSR where there is text."""
         if not self.has_text:
             return raw
-        raw = self._settled(raw)
+        raw = self._final(raw)
         within = np.where(self.is_text & (raw != 0), np.abs(raw) - 1, 0).astype(np.int64)
         columns, ends = self.offsets[:-1] + within, np.arange(0, raw.size + 1, raw.shape[1])
         shape = len(raw), int(self.offsets[-1])
@@ -196,7 +195,8 @@ class Schema:
         rows.eliminate_zeros()
         return rows
 
-    def _settled(self, raw: np.ndarray) -> np.ndarray:
+    def _final(self, raw: np.ndarray) -> np.ndarray:
+        """Raw rows with the codes that theirs became when all rows were known."""
         raw = raw.copy()
         for codes, feature in zip(raw.T, self.features, strict=True):
             if feature.settled is not None:
@@ -221,10 +221,6 @@ class Schema:
         label = attrs.get("label") or ()
         features = [Feature.from_attrs(c) for c in attrs["columns"]]
         return cls(features, (label,) if isinstance(label, str) else tuple(label), frozen=True)
-
-
-def _count(feature: Feature) -> int:
-    return len(feature.categories)
 
 
 def hashed(texts: list[str], width: int) -> np.ndarray:

@@ -93,7 +93,9 @@ def test_rare_texts_are_those_of_scikit_learn(texts, new, least):
     twin = OneHotEncoder(min_frequency=least, handle_unknown="infrequent_if_exist", sparse_output=False)
     expected = twin.fit_transform(np.array(texts, object)[:, None])
     names = [name.replace("infrequent_sklearn", "(rare)") for name in twin.get_feature_names_out(["a"])]
-    columns = [names.index(name.replace("=", "_", 1)) for name in names_in_attrs(schema.to_attrs())]
+    columns = [
+        names.index(name.replace("=", "_", 1)) for name in names_in_attrs(schema.to_attrs(), own.shape[1])
+    ]
     np.testing.assert_array_equal(own, expected[:, columns])
     again = Schema.from_attrs(schema.to_attrs())
     found = twin.transform(np.array([*new, "never seen"], object)[:, None])
@@ -118,6 +120,14 @@ def test_a_column_with_rare_texts(tmp_path, suffix, more):
 
 def whole_rare(counts, least):
     return [sum(count for count in counts.values() if count < least)]
+
+
+def test_missing_numbers_stay_missing_beside_a_wide_hash(tmp_path):
+    store = load(tmp_path, [["red", None, "no"], [None, 2, "yes"]], hash="colour=1000")
+    assert store.is_sparse
+    np.testing.assert_array_equal(
+        whole(store)[:, [*np.flatnonzero(whole(store)[0, :-1]), -1]], [[-1, np.nan], [0, 2]]
+    )
 
 
 def test_a_text_that_is_called_rare_is(tmp_path):

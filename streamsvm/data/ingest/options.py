@@ -43,7 +43,7 @@ def _widths(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     pairs = [pair.rpartition("=") for pair in value.split(",")]
-    if not all(name and width.isdigit() for name, _, width in pairs):
+    if not all(name and width.isdecimal() for name, _, width in pairs):
         raise ValueError("expected COL=WIDTH[,COL=WIDTH...]")
     if len({name for name, _, _ in pairs}) < len(pairs):
         raise ValueError("expected each column once")
@@ -93,12 +93,12 @@ class IngestOptions(Options):
         dict[str, int],
         BeforeValidator(_widths),
         AfterValidator(_hashable),
-        Field(description="Columns of text, each with how many columns of -1, 0 and 1 it is hashed into"),
+        Field(description="Columns of text to hash, each into so many columns of -1, 0 and 1"),
     ] = {}
     min_frequency: Annotated[
         Count,
         Field(
-            description="Rows of a text below which it shares a column, (rare), with others and unseen ones"
+            description="Texts in fewer rows share one column, (rare), with those that were not seen before"
         ),
     ] = None
     dense: Annotated[bool | None, Field(description="Dense or CSR rows; else by density")] = None
