@@ -226,7 +226,7 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         return model is not None and model.layout is not None and model.d != self.n_features_in_
 
     def _is_table(self, X: Any, layout: Layout) -> bool:
-        """Whether X is a data frame, and the store that it was fitted on has other columns than the table it came from."""
+        """Whether X is a data frame, and it was fitted on a store whose columns are not those of its table."""
         names, columns = self._names(), layout.attrs.get("columns", ())
         return bool(names and columns) and is_frame(X) and names != tuple(c["name"] for c in columns)
 

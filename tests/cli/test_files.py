@@ -155,7 +155,8 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
         ),
         (["fit", "sales.csv", "--hash", "returned=4"], "has no feature column 'returned' to hash"),
         (["fit", "sales.csv", "--hash", "size=4"], "column 'size' to hash holds numbers; expected text"),
-        (["fit", "sales.csv", "--hash", "colour=1"], "--hash: found 'colour=1', expected widths from 2 to"),
+        (["fit", "sales.csv", "--hash", "colour=1"], "--hash: found 1, expected a number at least 2"),
+        (["fit", "sales.csv", "--hash", "colour=2000000"], "expected a number at most 1048576"),
         (["fit", "sales.csv", "--hash", "colour"], "found 'colour', expected COL=WIDTH[,COL=WIDTH...]"),
         (["fit", "sales.csv", "--hash", "id=4,id=5"], "found 'id=4,id=5', expected each column once"),
         (
@@ -164,7 +165,7 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
         ),
         (
             ["ingest", "new.csv", "--store", "s", "--like", "sales.zarr", "--hash", "colour=4"],
-            "like takes columns of text over from its store; leave hash and min_frequency out",
+            "--like: text is encoded as in that store; leave hash and min_frequency out",
         ),
         (["fit", "--store", "s", "--min-frequency", "4"], "--min-frequency is of a file, found a store"),
         (
@@ -177,7 +178,7 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
         ),
         (
             ["ingest", "new.csv", "--store", "s", "--dtype", "uint8", "--hash", "colour=4"],
-            "columns of a hash hold -1, which uint8 does not; expected float32 or float64",
+            "--dtype: hash makes columns of -1, 0 and 1; expected float32 or float64",
         ),
         (["fit"], "found no rows, expected a FILE, or --store STORE"),
         (["fit", "--store", "s", "--label", "y"], "--label is of a file, found a store; leave it out"),

@@ -50,12 +50,6 @@ def _widths(value: Any) -> Any:
     return {name: int(width) for name, _, width in pairs}
 
 
-def _hashable(widths: dict[str, int]) -> dict[str, int]:
-    if not all(2 <= width <= MOST_HASHED for width in widths.values()):
-        raise ValueError(f"expected widths from 2 to {MOST_HASHED:,}")
-    return widths
-
-
 Place = Annotated[str, BeforeValidator(_text)] | None
 
 
@@ -90,9 +84,8 @@ class IngestOptions(Options):
         tuple[str, ...], BeforeValidator(_listed), Field(description="Columns of a table to leave out")
     ] = ()
     hash: Annotated[
-        dict[str, int],
+        dict[str, Annotated[int, Field(ge=2, le=MOST_HASHED)]],
         BeforeValidator(_widths),
-        AfterValidator(_hashable),
         Field(description="Columns of text to hash, each into so many columns of -1, 0 and 1"),
     ] = {}
     min_frequency: Annotated[
@@ -136,11 +129,9 @@ class IngestOptions(Options):
         if twice:
             raise ValueError(f"hash and ignore both name column {twice[0]!r}; expected one of them")
         if self.like is not None and (self.hash or self.min_frequency):
-            raise ValueError(
-                "like takes columns of text over from its store; leave hash and min_frequency out"
-            )
+            raise ValueError("text is encoded as in that store; leave hash and min_frequency out")
         if self.hash and self.dtype == "uint8":
-            raise ValueError("columns of a hash hold -1, which uint8 does not; expected float32 or float64")
+            raise ValueError("hash makes columns of -1, 0 and 1; expected float32 or float64")
         return self
 
     @property

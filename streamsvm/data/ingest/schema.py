@@ -21,22 +21,21 @@ def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Sche
 
 
 def _feature(name: str, kind: str, options: IngestOptions) -> Feature:
-    width = options.hash.get(name, 0)
-    least = options.min_frequency if kind == "text" and not width else None
-    return Feature(name, kind, hash=width, least=least or 1)
+    is_category = kind == "text" and name not in options.hash
+    least = options.min_frequency if is_category else None
+    return Feature(name, kind, hash=options.hash.get(name, 0), least=least or 1)
 
 
 def _require_text(path: str, kinds: dict[str, str], options: IngestOptions) -> None:
-    """Raises DataError where a column to hash is no feature, or no text, and where none has rare texts."""
+    """Raises DataError where a column to hash is no feature, or no text, or no text is left to be rare."""
     for name in options.hash:
         if name not in kinds:
             raise DataError(f"{path} has no feature column {name!r} to hash; it has {listed([*kinds])}")
         if kinds[name] != "text":
             holds = HOLDS.get(kinds[name], kinds[name])
             raise DataError(f"{path}: column {name!r} to hash holds {holds}; expected text")
-    if options.min_frequency and not any(
-        kind == "text" for name, kind in kinds.items() if name not in options.hash
-    ):
+    categories = [name for name, kind in kinds.items() if kind == "text" and name not in options.hash]
+    if options.min_frequency and not categories:
         raise DataError(f"{path} has no column of text that --min-frequency is for; leave it out")
 
 
