@@ -46,7 +46,7 @@ def _flag(name: str, field: FieldInfo, **more: Any) -> Any:
     text = str(field.description).replace("`", "")
     if values and "metavar" not in more:
         text += f"; one of {', '.join(values)}"
-    if field.default not in (None, ()) and not isinstance(field.default, bool):
+    if field.default not in (None, (), {}) and not isinstance(field.default, bool):
         is_size = field.json_schema_extra == {"format": "size"}
         text += f" (default {human_bytes(field.default).replace('.0 ', '') if is_size else field.default})"
     if field.annotation not in (bool, bool | None):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from streamsvm.cli.flags import section_flag
+from streamsvm.cli.flags import section_flag, section_layers
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import DATA, open_store
 from streamsvm.config import validated
@@ -40,6 +40,8 @@ FormatFlag = Annotated[Any, _flag("--format")]
 DelimiterFlag = Annotated[Any, _flag("--delimiter", metavar="CHARACTER", parser=str)]
 HeaderFlag = Annotated[bool | None, _flag("--header/--no-header")]
 IgnoreFlag = Annotated[Any, _flag("--ignore", metavar="COL[,COL...]", parser=str)]
+HashFlag = Annotated[Any, _flag("--hash", metavar="COL=WIDTH[,COL=WIDTH...]", parser=str)]
+MinFrequencyFlag = Annotated[Any, _flag("--min-frequency")]
 QidFlag = Annotated[Any, _flag("--qid", metavar="COL", parser=str)]
 LabelFlag = Annotated[Any, _flag("--label", metavar="COL|first|last|none", parser=str)]
 
@@ -88,7 +90,7 @@ def required_store(store: str | None, asked: Mapping[str, Any]) -> str:
         raise ConfigError("found no rows, expected a FILE, or --store STORE")
     for name, value in asked.items():
         if value is not None:
-            raise ConfigError(f"--{name} is of a file, found a store; leave it out")
+            raise ConfigError(f"--{name.replace('_', '-')} is of a file, found a store; leave it out")
     return store
 
 
@@ -109,5 +111,4 @@ def kept_columns(
 def file_options(asked: Mapping[str, Any], layout: Layout | None = None) -> IngestOptions:
     """How a file is read: as flags say, else as those that a model was made of."""
     known = {} if layout is None else {name: layout.attrs[name] for name in SAME if name in layout.attrs}
-    given = [(f"--{name}", {name: value}) for name, value in asked.items() if value is not None]
-    return validated(IngestOptions, ("the model", known), *given)
+    return validated(IngestOptions, ("the model", known), *section_layers(IngestOptions, dict(asked)))

@@ -31,6 +31,8 @@ def ingest(
     labels: Annotated[Any, flag("--labels", metavar="FILE", parser=str)] = None,
     qid: Annotated[Any, flag("--qid", metavar="COL", parser=str)] = None,
     ignore: Annotated[Any, flag("--ignore", metavar="COL[,COL...]", parser=str)] = None,
+    hash: Annotated[Any, flag("--hash", metavar="COL=WIDTH[,COL=WIDTH...]", parser=str)] = None,
+    min_frequency: Annotated[Any, flag("--min-frequency")] = None,
     dense: Annotated[bool | None, flag("--dense/--sparse")] = None,
     dtype: Annotated[Any, flag("--dtype")] = None,
     rows_per_chunk: Annotated[Any, flag("--rows-per-chunk")] = None,

@@ -23,8 +23,7 @@ def raw_rows(
     for j, feature in enumerate(schema.features):
         column = batch.column(feature.name)
         if feature.kind == "text":
-            found, ids = texts(column)
-            raw[:, j] = schema.codes(feature, found, where)[ids]
+            raw[:, j] = schema.codes(feature, *texts(column), where)
         else:
             values = _days(column) if feature.kind == "time" else column
             raw[:, j] = numbers(values, where, feature.name, line, gaps=gaps)

@@ -23,6 +23,8 @@ def encoded(X: Any, like: Layout | None) -> tuple[Rows, dict[str, Any]]:
     table = _arrow(X)
     schema = _schema(table) if like is None or "columns" not in like.attrs else Schema.from_attrs(like.attrs)
     rows = _rows(table, schema)
+    if like is None or not like.is_sparse:
+        rows = Rows(rows.dense())
     gaps = {GAPS: True} if np.isnan(rows.X.sum()) else {}
     return rows, {**schema.to_attrs(), "format": "frame", **gaps}
 
@@ -46,7 +48,7 @@ def _rows(table: pa.Table, schema: Schema) -> Rows:
         raise DataError(f"X lacks column {missing[0]!r}, which the model was trained on")
     batches = table.select([f.name for f in schema.features]).to_batches()
     raw = [raw_rows(batch, schema, FLOAT32, "X", 0, gaps=True) for batch in batches]
-    schema.settle()
+    schema.settle("X")
     return concat([Rows(schema.encode(part)) for part in raw])  # of no rows, which a store refuses
 
 

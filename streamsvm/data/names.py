@@ -1,14 +1,15 @@
 """The names of columns: where they come from, and whether rows have the columns that a model was trained on.
 
 A store's own are in its attribute `columns`, which `ingest` writes; those of others are where anndata and xarray put
-them; data frames have theirs. A column of text became one for each of its values: `colour=red`, `colour=blue`.
+them; data frames have theirs. A column of text became one for each of its values: `colour=red`, `colour=blue`, or those
+of its hash: `colour#0`, `colour#1`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,15 +32,17 @@ def names_of(X: Any) -> Names | None:
     return _all_text(names) if isinstance(names, Iterable) else None
 
 
-def names_in_attrs(attrs: Mapping[str, Any]) -> Names | None:
-    """Those of a store that `ingest` made of a table with a header."""
+def names_in_attrs(attrs: Mapping[str, Any], d: int) -> Names | None:
+    """Those of a store of d columns that `ingest` made of a table with a header, and one more where there are more."""
     if "columns" not in attrs or not attrs.get("header", True):
         return None
-    return tuple(chain.from_iterable(map(_expanded, attrs["columns"])))
+    return tuple(islice(chain.from_iterable(map(_expanded, attrs["columns"])), d + 1))
 
 
-def _expanded(column: Mapping[str, Any]) -> list[str]:
+def _expanded(column: Mapping[str, Any]) -> Iterable[str]:
     name = str(column["name"])
+    if "hash" in column:
+        return (f"{name}#{slot}" for slot in range(column["hash"]))
     return [f"{name}={text}" for text in column["categories"]] if "categories" in column else [name]
 
 

@@ -131,7 +131,7 @@ class Store(Weighed):
             from streamsvm.data.frames import encoded  # Arrow
 
             rows, attrs = encoded(X, like)
-            return cls(source_of(rows.X), columns, attrs=attrs, feature_names=names_in_attrs(attrs))
+            return cls(source_of(rows.X), columns, attrs=attrs, feature_names=names_in_attrs(attrs, rows.d))
         names = names_of(X) if feature_names is None else feature_names
         return cls(source_of(X), columns, feature_names=names)
 
@@ -360,7 +360,7 @@ class Store(Weighed):
         names = self._feature_names
         with whole_metadata(self.url or "X"):
             if STORE_MARK in self.attrs:
-                names = names_in_attrs(self.attrs)
+                names = names_in_attrs(self.attrs, self.d)
             elif self.url is not None:
                 names = names_of_others(open_group(self.url), self._names["x"], self.d)
         return names if names and len(names) == self.d else None

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y, column_or_1d, v
 
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.labels import label_texts
+from streamsvm.data.layout import Layout
 from streamsvm.data.names import Names, is_frame, names_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed, frame_array, is_dask, is_dask_frame
@@ -189,8 +190,10 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
             self._check_columns(X.d, X.feature_names, reset=reset)
             return X
         model = None if reset else getattr(self, "model_", None)
-        X = self._checked(X, "no_validation", reset=reset)[0]
-        return Store.from_arrays(X, like=None if model is None else model.layout)
+        like = None if model is None else model.layout
+        if like is None or not self._is_table(X, like):
+            X = self._checked(X, "no_validation", reset=reset)[0]
+        return Store.from_arrays(X, like=like)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         """X and y by scikit-learn's rules; a dask array only by its columns: its rows are checked as they are read."""
@@ -221,6 +224,11 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         """Whether rows have more columns than the data frame that it was fitted on."""
         model = getattr(self, "model_", None)
         return model is not None and model.layout is not None and model.d != self.n_features_in_
+
+    def _is_table(self, X: Any, layout: Layout) -> bool:
+        """Whether X is a data frame, and it was fitted on a store whose columns are not those of its table."""
+        names, columns = self._names(), layout.attrs.get("columns", ())
+        return bool(names and columns) and is_frame(X) and names != tuple(c["name"] for c in columns)
 
     def _names(self) -> Names | None:
         """Of the columns that it was fitted on, where they had any."""

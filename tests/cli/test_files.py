@@ -144,9 +144,61 @@ def test_a_store_of_others_is_not_replaced(sales, new, tmp_path, capsys):
     assert load_model(tmp_path / "m").layout.attrs["ignored"] == ["id"]
 
 
+ENCODED = {
+    "--hash": ("colour=8", {"hash": 8}),
+    "--min-frequency": (70, {"categories": ["gr,een", "(rare)"], "rare": True}),
+}
+
+
+@pytest.mark.parametrize("flag", ENCODED)
+def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tmp_path, flag, capsys):
+    value, column = ENCODED[flag]
+    assert run("fit", sales, *FIT, flag, value) == 0
+    model = tmp_path / "sales.model.zarr"
+    loaded = load_model(model)
+    assert loaded.layout.attrs["columns"] == [{"name": "colour"} | column, {"name": "size"}]
+    plain = answers("--model", model, new, "--decision", capsys=capsys)
+    table = pa.csv.read_csv(new)
+    pq.write_table(table, tmp_path / "new.parquet")
+    assert answers("--model", model, tmp_path / "new.parquet", "--decision", capsys=capsys) == plain
+    found = loaded.decision_function(table)
+    assert [float(row["decision"]) for row in plain] == pytest.approx(found.tolist(), abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
+        (
+            ["fit", "sales.csv", "--hash", "nope=4"],
+            "sales.csv has no feature column 'nope' to hash; it has 'id', 'colour', 'size'",
+        ),
+        (["fit", "sales.csv", "--hash", "returned=4"], "has no feature column 'returned' to hash"),
+        (["fit", "sales.csv", "--hash", "size=4"], "column 'size' to hash holds numbers; expected text"),
+        (["fit", "sales.csv", "--hash", "colour=1"], "--hash: found 1, expected a number at least 2"),
+        (["fit", "sales.csv", "--hash", "colour=2000000"], "expected a number at most 1048576"),
+        (["fit", "sales.csv", "--hash", "colour"], "found 'colour', expected COL=WIDTH[,COL=WIDTH...]"),
+        (["fit", "sales.csv", "--hash", "id=4,id=5"], "found 'id=4,id=5', expected each column once"),
+        (
+            ["fit", "sales.csv", "--hash", "id=4", "--ignore", "id"],
+            "hash and ignore both name column 'id'; expected one of them",
+        ),
+        (
+            ["ingest", "new.csv", "--store", "s", "--like", "sales.zarr", "--hash", "colour=4"],
+            "--like: text is encoded as in that store; leave hash and min_frequency out",
+        ),
+        (["fit", "--store", "s", "--min-frequency", "4"], "--min-frequency is of a file, found a store"),
+        (
+            ["fit", "sales.csv", "--min-frequency", "4", "--ignore", "id,colour"],
+            "sales.csv has no column of text that --min-frequency is for; leave it out",
+        ),
+        (
+            ["fit", "sales.csv", "--min-frequency", "0"],
+            "--min-frequency: found 0, expected a number at least 1",
+        ),
+        (
+            ["ingest", "new.csv", "--store", "s", "--dtype", "uint8", "--hash", "colour=4"],
+            "--dtype: hash makes columns of -1, 0 and 1; expected float32 or float64",
+        ),
         (["fit"], "found no rows, expected a FILE, or --store STORE"),
         (["fit", "--store", "s", "--label", "y"], "--label is of a file, found a store; leave it out"),
         (["fit", "-", "--label", "y"], "-: rows from stdin have no place beside them; give one with --store"),

@@ -161,8 +161,9 @@ def test_a_text_that_comes_late_is_one_of_all(tmp_path):
     [
         (
             "id,a,y\n" + "".join(f"r{i},{i},0\n" for i in range(50)),
-            "column 'id' has 50 different texts in 50 rows, as names do: each became a column of 0 and 1; leave it out "
-            "with --ignore id",
+            "column 'id' has 50 different texts in 50 rows, as names do: each became a column of 0 and 1; ingest's "
+            "--hash id=1024 makes 1024 columns of them, --min-frequency 10 one column of those in fewer than 10 rows, "
+            "--ignore id none",
         ),
         (
             "a,b,y\n" + "".join(f'{i},"1,{100 + i}",0\n' for i in range(50)),

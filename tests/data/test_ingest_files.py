@@ -259,12 +259,12 @@ def test_tables_that_do_not_fit_together(tmp_path):
         load(a, label="z")
     with pytest.raises(DataError, match="no column 'z' for the query id"):
         load(a, qid="z")
-    with pytest.raises(DataError, match="identifier"):
-        load(put(tmp_path / "id.csv", "id,y\n" + "".join(f"u{i},0\n" for i in range(10_001))))
     with pytest.raises(DataError, match="not made from a table"):
         load(a, like=load(put(tmp_path / "l.svm", "1 1:1\n")).url)
     with pytest.raises(DataError, match="uint8 holds whole numbers"):
         load(put(tmp_path / "u.csv", "a,y\n7,0\n256,0\n"), dtype="uint8")
+    with pytest.raises(DataError, match="t.csv: .*column 2 is 256.0; uint8 holds whole numbers"):
+        load(put(tmp_path / "t.csv", "c,a,y\nx,7,0\nz,256,0\n"), dtype="uint8")
 
 
 def test_parquet(tmp_path):

@@ -109,7 +109,10 @@ def test_names_of_other_columns_are_none(tmp_path):
     assert Store.open(tmp_path / "b").feature_names is None
 
 
-@pytest.mark.parametrize("columns", [None, 5, "ab", [1, 2], [{}], [{"name": "a", "categories": 3}], {"a": 1}])
+@pytest.mark.parametrize(
+    "columns",
+    [None, 5, "ab", [1, 2], [{}], [{"name": "a", "categories": 3}], [{"name": "a", "hash": "x"}], {"a": 1}],
+)
 def test_damaged_names_are_one_clear_error(tmp_path, columns):
     with pytest.raises(CorruptDataError, match="damaged metadata"):
         _ = write(tmp_path / "s", samples(9, 3), attrs={"columns": columns}).feature_names
@@ -117,6 +120,8 @@ def test_damaged_names_are_one_clear_error(tmp_path, columns):
 
 def test_names_of_fewer_columns_are_none(tmp_path):
     assert write(tmp_path / "s", samples(9, 3), attrs={"columns": [{"name": "a"}]}).feature_names is None
+    many = {"columns": [{"name": "a", "hash": 10**12}]}
+    assert write(tmp_path / "t", samples(9, 3), attrs=many).feature_names is None
 
 
 @pytest.mark.parametrize("found", [None, 5, "", [1, 2], {"a": 1}])

@@ -112,6 +112,17 @@ def test_all_frames_files_and_stores_make_the_same_model(frame, tmp_path):
             np.testing.assert_array_equal(own, other)
 
 
+@pytest.mark.parametrize("how", [{}, {"hash": {"colour": 3}}, {"min_frequency": 81}], ids=str)
+def test_a_model_of_a_store_encodes_frames_as_the_store_was(frame, tmp_path, how):
+    frame.fillna({"size": 0.0}).to_csv(tmp_path / "a.csv", index=False)
+    ingest([tmp_path / "a.csv"], tmp_path / "s", IngestOptions(label="y", **how))
+    store = Store.open(tmp_path / "s")
+    svm = DCSVC(scale="standard").fit(store)
+    X, _ = parts(frame.fillna({"size": 0.0}))
+    for make in FRAMES.values():
+        np.testing.assert_array_equal(svm.decision_function(make(X)), svm.decision_function(store))
+
+
 def test_a_saved_model_takes_frames_and_files(frame, tmp_path, capsys):
     X, y = parts(frame)
     svm = filled(DCSVC(scale="standard"), X, y)

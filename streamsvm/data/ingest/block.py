@@ -29,10 +29,6 @@ class Block:
         return {k: v for k, v in (("y", self.y), ("qid", self.qid)) if v is not None}
 
 
-class Unsettled(Exception):
-    """A block has what the first one did not tell of."""
-
-
 OpenStream = Callable[[str], Stream]
 
 

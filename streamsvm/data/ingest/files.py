@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from streamsvm.data.ingest.block import Block, Reader, Unsettled
+from streamsvm.data.ingest.block import Block, Reader
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.spool import Shuffler, Spool
 from streamsvm.data.ingest.streams import TABLES, Stream, detect_format, source_bytes
 from streamsvm.data.layout import Layout
 from streamsvm.data.moments import merge, moments_of
 from streamsvm.data.rows import Rows
+from streamsvm.data.schema import Unsettled
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import ConfigError, DataError
@@ -117,8 +118,10 @@ def _format(paths: list[str], options: IngestOptions) -> str:
         )
     format_ = formats.pop()
     table = format_ in TABLES
-    if not table and (options.label not in (None, "none") or options.qid or options.ignore):
-        raise ConfigError(f"--label, --qid and --ignore name columns of a table; {format_} has none")
+    named = options.qid or options.ignore or options.hash or options.min_frequency
+    if not table and (named or options.label not in (None, "none")):
+        flags = "--label, --qid, --ignore, --hash and --min-frequency"
+        raise ConfigError(f"{flags} are of columns of a table; {format_} has none")
     if options.multilabel and not (table or format_ == "svmlight"):
         raise ConfigError(
             f"--multilabel is for svmlight files and tables; {format_} has none of their labels"
@@ -219,11 +222,10 @@ def _fill(
     writers: list[tuple[StoreWriter, int | None]],
     layout: dict[str, Any],
 ) -> None:
-    step = max(1, (16 << 20) // (layout["d"] * layout["dtype"].itemsize))
     waiting = iter(writers)
     writer, size = next(waiting)
     for block in blocks:
-        start = 0
+        start, step = 0, _step(block, layout)
         while start < len(block.rows):
             if size is not None and writer.n == size:
                 writer, size = next(waiting)
@@ -234,6 +236,13 @@ def _fill(
             found = moments_of(rows)
             writer.statistics = found if writer.statistics is None else merge(writer.statistics, found)
             start += room
+
+
+def _step(block: Block, layout: dict[str, Any]) -> int:
+    """How many rows to write at a time: 16 MiB of dense rows, and of sparse ones as they were read."""
+    dense_bytes = layout["d"] * layout["dtype"].itemsize
+    row_bytes = block.rows.nbytes / len(block.rows) if layout["is_sparse"] else dense_bytes
+    return max(1, int((16 << 20) / row_bytes))
 
 
 def _as_layout(rows: Rows, is_sparse: bool) -> Rows:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Format = Literal["svmlight", "csv", "tsv", "parquet", "npy", "npz", "idx"]
 FORMATS: tuple[str, ...] = get_args(Format)
 LEAST_BYTES = 32 << 20
+MOST_HASHED = 1 << 20  # columns, as many as scikit-learn's FeatureHasher makes; float32 counts them exactly
 
 
 def _fraction(value: float) -> float:
@@ -35,6 +36,18 @@ def _text(value: Any) -> Any:
 
 def _listed(value: Any) -> Any:
     return tuple(value.split(",")) if isinstance(value, str) else value
+
+
+def _widths(value: Any) -> Any:
+    """The table that a=16,b=32 means."""
+    if not isinstance(value, str):
+        return value
+    pairs = [pair.rpartition("=") for pair in value.split(",")]
+    if not all(name and width.isdecimal() for name, _, width in pairs):
+        raise ValueError("expected COL=WIDTH[,COL=WIDTH...]")
+    if len({name for name, _, _ in pairs}) < len(pairs):
+        raise ValueError("expected each column once")
+    return {name: int(width) for name, _, width in pairs}
 
 
 Place = Annotated[str, BeforeValidator(_text)] | None
@@ -70,6 +83,17 @@ class IngestOptions(Options):
     ignore: Annotated[
         tuple[str, ...], BeforeValidator(_listed), Field(description="Columns of a table to leave out")
     ] = ()
+    hash: Annotated[
+        dict[str, Annotated[int, Field(ge=2, le=MOST_HASHED)]],
+        BeforeValidator(_widths),
+        Field(description="Columns of text to hash, each into so many columns of -1, 0 and 1"),
+    ] = {}
+    min_frequency: Annotated[
+        Count,
+        Field(
+            description="Texts in fewer rows share one column, (rare), with those that were not seen before"
+        ),
+    ] = None
     dense: Annotated[bool | None, Field(description="Dense or CSR rows; else by density")] = None
     dtype: Annotated[
         Literal["uint8", "float32", "float64"] | None,
@@ -97,6 +121,17 @@ class IngestOptions(Options):
     def _split_fits(self) -> IngestOptions:
         if (self.split is None) != (self.test_store is None):
             raise ValueError("split and test_store go together: a fraction, and a store for the other rows")
+        return self
+
+    @model_validator(mode="after")
+    def _text_fits(self) -> IngestOptions:
+        twice = [name for name in self.hash if name in self.ignore]
+        if twice:
+            raise ValueError(f"hash and ignore both name column {twice[0]!r}; expected one of them")
+        if self.like is not None and (self.hash or self.min_frequency):
+            raise ValueError("text is encoded as in that store; leave hash and min_frequency out")
+        if self.hash and self.dtype == "uint8":
+            raise ValueError("hash makes columns of -1, 0 and 1; expected float32 or float64")
         return self
 
     @property

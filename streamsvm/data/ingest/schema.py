@@ -7,6 +7,8 @@ from streamsvm.data.names import listed
 from streamsvm.data.schema import Feature, Schema
 from streamsvm.errors import DataError
 
+HOLDS = {"number": "numbers", "bool": "true and false", "time": "times"}
+
 
 def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Schema:
     """The schema for columns of these names and kinds. Raises DataError."""
@@ -14,7 +16,27 @@ def new_schema(path: str, kinds: dict[str, str], options: IngestOptions) -> Sche
     left = {name: kind for name, kind in kinds.items() if name not in (*label, options.qid)}
     if not left:
         raise DataError(f"{path} has no feature columns besides {listed(label)}; expected at least one")
-    return Schema([Feature(name, kind) for name, kind in left.items()], label)
+    _require_text(path, left, options)
+    return Schema([_feature(name, kind, options) for name, kind in left.items()], label)
+
+
+def _feature(name: str, kind: str, options: IngestOptions) -> Feature:
+    is_category = kind == "text" and name not in options.hash
+    least = options.min_frequency if is_category else None
+    return Feature(name, kind, hash=options.hash.get(name, 0), least=least or 1)
+
+
+def _require_text(path: str, kinds: dict[str, str], options: IngestOptions) -> None:
+    """Raises DataError where a column to hash is no feature, or no text, or no text is left to be rare."""
+    for name in options.hash:
+        if name not in kinds:
+            raise DataError(f"{path} has no feature column {name!r} to hash; it has {listed([*kinds])}")
+        if kinds[name] != "text":
+            holds = HOLDS.get(kinds[name], kinds[name])
+            raise DataError(f"{path}: column {name!r} to hash holds {holds}; expected text")
+    categories = [name for name, kind in kinds.items() if kind == "text" and name not in options.hash]
+    if options.min_frequency and not categories:
+        raise DataError(f"{path} has no column of text that --min-frequency is for; leave it out")
 
 
 def find_label(path: str, names: list[str], wanted: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamsvm.data.arrow import as_written, is_text, kind_of, numbers, raw_rows, texts
-from streamsvm.data.ingest.block import Block, OpenStream, Unsettled, cast
+from streamsvm.data.ingest.block import Block, OpenStream, cast
 from streamsvm.data.ingest.dialect import decimal_point_of, delimiter_of, has_newlines_inside
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.schema import match, new_schema
@@ -33,9 +33,9 @@ WHETHER = "expected 0 or 1, whether a row has this label"
 class TableReader:
     """Reads tables with the same columns. The label is the last column unless told otherwise.
 
-    A number that is missing is NaN in the store; text is one-hot encoded (an empty text, and with `like` one that was
-    not seen before, becomes all zeros). A first CSV column without a name, and a pandas index in parquet, are row
-    numbers and left out.
+    A number that is missing is NaN in the store. Text is one-hot encoded, or hashed; an empty text becomes all zeros,
+    and so, with `like`, does one that was not seen before, unless rare ones have a column. A first CSV column without a
+    name, and a pandas index in parquet, are row numbers and left out.
     """
 
     dense_below = 0.05
@@ -53,9 +53,9 @@ class TableReader:
         ignored = () if like is None else like.attrs.get("ignored", ())
         self._ignored = {*options.ignore, *ignored}
         self._n, self._nnz = 0, 0
-        self._is_guessed = False
 
     def blocks(self, path: str) -> Iterator[Block]:
+        self._path = path
         line = 1 + (self._format != "parquet" and self._options.header)
         try:
             with closing(table_of(path, self._format, self._options, self._open_stream)) as table:
@@ -122,22 +122,13 @@ class TableReader:
     def _block(self, batch: pa.RecordBatch, path: str, line: int) -> Block:
         schema = self._schema
         assert schema is not None
-        known = schema.n_texts
         raw = raw_rows(batch, schema, self.dtype, path, line, gaps=self._has_gaps)
-        if self._is_guessed and schema.n_texts > known:
-            raise Unsettled(f"{path}:{line}")
-        self._count(raw, schema)
-        X = raw if schema.has_text else cast(raw, self.dtype, path, line - 1, gaps=self._has_gaps)
+        self._n, self._nnz = self._n + len(raw), self._nnz + int(np.count_nonzero(raw))
+        X = cast(schema.values(raw), self.dtype, path, line - 1, gaps=self._has_gaps)
         qid = None
         if self._options.qid is not None:
             qid = numbers(batch.column(self._options.qid), path, self._options.qid, line).astype(np.int64)
-        return Block(Rows(X), self._labels(batch, path, line), qid)
-
-    def _count(self, raw: np.ndarray, schema: Schema) -> None:
-        for j, feature in enumerate(schema.features):
-            text = feature.kind == "text"
-            self._nnz += int(np.count_nonzero(raw[:, j] >= 0 if text else raw[:, j]))
-        self._n += len(raw)
+        return Block(Rows(raw if schema.has_text else X), self._labels(batch, path, line), qid)
 
     def _labels(self, batch: pa.RecordBatch, path: str, line: int) -> np.ndarray | None:
         if not self._label:
@@ -157,18 +148,19 @@ class TableReader:
         return np.array(found, dtype=str)[ids]
 
     def finish(self) -> None:
-        self.width()
+        assert self._schema is not None
+        self._schema.settle(self._path)
 
     def settled(self) -> bool:
         return self._schema is not None and (self._schema.frozen or not self._schema.has_text)
 
     def guess(self) -> bool:
-        self._is_guessed = True
-        return True
+        assert self._schema is not None
+        self._schema.settle(self._path)
+        return self._schema.close()
 
     def width(self) -> int:
         assert self._schema is not None
-        self._schema.settle()
         return int(self._schema.offsets[-1])
 
     def density(self) -> float:
@@ -176,7 +168,7 @@ class TableReader:
 
     def encode(self, rows: Rows) -> Rows:
         assert self._schema is not None
-        return Rows(cast(self._schema.encode(rows.dense()), self.dtype, "table", 0, gaps=self._has_gaps))
+        return Rows(self._schema.encode(rows.dense())).astype(self.dtype)
 
     def remarks(self) -> list[str]:
         found = []
