@@ -231,7 +231,7 @@ def _fill(
                 writer, size = next(waiting)
             room = step if size is None else min(step, size - writer.n)
             piece = block.take(slice(start, start + room))
-            rows = _as_layout(reader.encode(piece.rows), layout["is_sparse"])
+            rows = as_layout(reader.encode(piece.rows), layout["is_sparse"])
             writer.append(rows, **piece.columns())
             found = moments_of(rows)
             writer.statistics = found if writer.statistics is None else merge(writer.statistics, found)
@@ -245,7 +245,7 @@ def _step(block: Block, layout: dict[str, Any]) -> int:
     return max(1, int((16 << 20) / row_bytes))
 
 
-def _as_layout(rows: Rows, is_sparse: bool) -> Rows:
+def as_layout(rows: Rows, is_sparse: bool) -> Rows:
     if is_sparse and not rows.is_sparse:
         return Rows(sparse.csr_array(rows.X))
     return rows if is_sparse else Rows(rows.dense())

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from streamsvm.data.ingest.files import ingest, stream_of
+from streamsvm.data.ingest.files import as_layout, ingest, stream_of
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.streams import TABLES, detect_format, is_data_name, source_bytes
 from streamsvm.data.ingest.tables import TableReader
@@ -116,7 +116,7 @@ def rows_as_read(
     options = options.model_copy(update={"dtype": like.dtype.name})
     reader = TableReader(options, like, format_, partial(stream_of, events, source_bytes(source), "predict"))
     for block in on_thread(reader.blocks(source)):
-        yield reader.encode(block.rows)
+        yield as_layout(reader.encode(block.rows), like.is_sparse)
     for remark in reader.remarks():
         events(Warned(f"{source}: {remark}"))
 
