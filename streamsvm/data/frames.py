@@ -8,7 +8,7 @@ import numpy as np
 
 from streamsvm.data.layout import GAPS, Layout
 from streamsvm.data.rows import Rows, concat
-from streamsvm.data.schema import KINDS, Feature, Schema
+from streamsvm.data.schema import DENSE_FROM, KINDS, Feature, Schema
 from streamsvm.errors import DataError
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ def encoded(X: Any, like: Layout | None) -> tuple[Rows, dict[str, Any]]:
     table = _arrow(X)
     schema = _schema(table) if like is None or "columns" not in like.attrs else Schema.from_attrs(like.attrs)
     rows = _rows(table, schema)
-    if like is None or not like.is_sparse:
+    few = rows.is_sparse and rows.X.nnz < DENSE_FROM * len(rows) * rows.d
+    if not (few if like is None else like.is_sparse):
         rows = Rows(rows.dense())
     gaps = {GAPS: True} if np.isnan(rows.X.sum()) else {}
     return rows, {**schema.to_attrs(), "format": "frame", **gaps}

@@ -19,6 +19,7 @@ HASH = 1024  # columns that are suggested for more
 RARE = "(rare)"
 FEW, MANY, WIDE = 5, 20, 1000  # different texts that tell of numbers, and of names; that are told in any case
 MOSTLY = 0.8
+DENSE_FROM = 0.05  # of entries that are not 0; rows with fewer are sparse
 _NUMBER = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?|[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 

@@ -150,6 +150,14 @@ def test_it_scores_as_a_pipeline_of_scikit_learn_does(frame):
     assert abs(own - cross_val_score(twin, X, y).mean()) < 0.05
 
 
+def test_many_categories_are_sparse():
+    X = pd.DataFrame({"a": [f"text {i % 400}" for i in range(800)], "b": np.arange(800) % 7.0})
+    svm = DCSVC(gamma=1.0).fit(X, np.arange(800) % 2)
+    assert svm.support_vectors_.shape[1] == 401
+    assert Store.from_arrays(X).is_sparse
+    assert svm.predict(X.head(3)).shape == (3,)
+
+
 def test_pieces_learn_with_the_columns_of_the_first(frame):
     X, y = parts(frame.fillna({"size": 0.0}).drop(columns="day"))
     svm = BudgetedSVC(random_state=0)

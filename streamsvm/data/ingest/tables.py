@@ -23,7 +23,7 @@ from streamsvm.data.label_sets import NAMED, lacks_name, set_texts
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import listed
 from streamsvm.data.rows import Rows
-from streamsvm.data.schema import KINDS, Schema
+from streamsvm.data.schema import DENSE_FROM, KINDS, Schema
 from streamsvm.errors import ConfigError, DataError
 
 Batches = Iterator[pa.RecordBatch]
@@ -38,7 +38,7 @@ class TableReader:
     name, and a pandas index in parquet, are row numbers and left out.
     """
 
-    dense_below = 0.05
+    dense_below = DENSE_FROM
 
     def __init__(
         self, options: IngestOptions, like: Layout | None, format_: str, open_stream: OpenStream = Stream
