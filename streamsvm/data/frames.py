@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 FLOAT32 = np.dtype(np.float32)
 
 
-def encoded(X: Any, like: Layout | None) -> tuple[Rows, dict[str, Any]]:
+def encoded(frame: Any, like: Layout | None) -> tuple[Rows, dict[str, Any]]:
     """The rows (n, d) float32 of a frame, columns and categories as others have them or its own; and the attributes of
     a store of these rows. Raises DataError."""
-    table = _arrow(X)
+    table = _arrow(frame)
     schema = _schema(table) if like is None or "columns" not in like.attrs else Schema.from_attrs(like.attrs)
     rows = _rows(table, schema)
-    few = rows.is_sparse and rows.X.nnz < DENSE_FROM * len(rows) * rows.d
+    X: Any = rows.X
+    few = rows.is_sparse and X.nnz < DENSE_FROM * len(rows) * rows.d
     if not (few if like is None else like.is_sparse):
         rows = Rows(rows.dense())
     gaps = {GAPS: True} if np.isnan(rows.X.sum()) else {}
