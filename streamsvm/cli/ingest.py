@@ -35,6 +35,7 @@ def ingest(
     dtype: Annotated[Any, flag("--dtype")] = None,
     rows_per_chunk: Annotated[Any, flag("--rows-per-chunk")] = None,
     split: Annotated[Any, flag("--split", metavar="FRACTION")] = None,
+    split_by: Annotated[Any, flag("--split-by", metavar="COL", parser=str)] = None,
     test_store: Annotated[Any, flag("--test-store", metavar="STORE", parser=str)] = None,
     shuffle: Annotated[bool | None, flag("--shuffle")] = None,
     seed: Annotated[Any, flag("--seed")] = None,

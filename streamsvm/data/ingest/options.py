@@ -80,6 +80,12 @@ class IngestOptions(Options):
         Annotated[Real, AfterValidator(_fraction)] | None,
         Field(description="Fraction of the rows for the store, shuffled; the others go to test_store"),
     ] = None
+    split_by: Annotated[
+        str | None,
+        Field(
+            description="Column of times or numbers whose last rows go to test_store, in place of any rows"
+        ),
+    ] = None
     test_store: Annotated[Place, Field(description="Where the other rows of split go")] = None
     shuffle: Annotated[bool, Field(description="Rows in random order")] = False
     seed: Annotated[Whole, Field(ge=0, description="Seed of split and shuffle")] = 0
@@ -97,7 +103,14 @@ class IngestOptions(Options):
     def _split_fits(self) -> IngestOptions:
         if (self.split is None) != (self.test_store is None):
             raise ValueError("split and test_store go together: a fraction, and a store for the other rows")
+        if self.split_by is not None and self.split is None:
+            raise ValueError("split_by goes with split, the fraction of the rows that come first")
         return self
+
+    @property
+    def reorders(self) -> bool:
+        """Whether rows are put in random order: those of a split by values need not be."""
+        return self.shuffle or (self.split is not None and self.split_by is None)
 
     @property
     def block_bytes(self) -> int:
