@@ -25,6 +25,7 @@ from streamsvm.cli.flags import (
 from streamsvm.cli.given import (
     DelimiterFlag,
     FormatFlag,
+    GroupFlag,
     HeaderFlag,
     IgnoreFlag,
     LabelFlag,
@@ -83,6 +84,7 @@ def fit(
     delimiter: DelimiterFlag = None,
     header: HeaderFlag = None,
     qid: QidFlag = None,
+    group: GroupFlag = None,
     scale: Annotated[Any, flag("--scale", "scale", DATA)] = None,
     gaps: Annotated[Any, flag("--gaps", "gaps", DATA)] = None,
     positive: Annotated[
@@ -215,6 +217,7 @@ def fit(
         "delimiter": delimiter,
         "header": header,
         "qid": qid,
+        "group": group,
     }
     store = _made(files, store, file_options(read)) if files else required_store(store, read)
     if dry_run:

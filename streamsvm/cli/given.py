@@ -41,6 +41,7 @@ DelimiterFlag = Annotated[Any, _flag("--delimiter", metavar="CHARACTER", parser=
 HeaderFlag = Annotated[bool | None, _flag("--header/--no-header")]
 IgnoreFlag = Annotated[Any, _flag("--ignore", metavar="COL[,COL...]", parser=str)]
 QidFlag = Annotated[Any, _flag("--qid", metavar="COL", parser=str)]
+GroupFlag = Annotated[Any, _flag("--group", metavar="COL", parser=str)]
 LabelFlag = Annotated[Any, _flag("--label", metavar="COL|first|last|none", parser=str)]
 
 

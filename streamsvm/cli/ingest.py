@@ -30,6 +30,7 @@ def ingest(
     header: Annotated[bool | None, flag("--header/--no-header")] = None,
     labels: Annotated[Any, flag("--labels", metavar="FILE", parser=str)] = None,
     qid: Annotated[Any, flag("--qid", metavar="COL", parser=str)] = None,
+    group: Annotated[Any, flag("--group", metavar="COL", parser=str)] = None,
     ignore: Annotated[Any, flag("--ignore", metavar="COL[,COL...]", parser=str)] = None,
     dense: Annotated[bool | None, flag("--dense/--sparse")] = None,
     dtype: Annotated[Any, flag("--dtype")] = None,

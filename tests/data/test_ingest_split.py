@@ -97,3 +97,66 @@ def test_columns_are_of_tables(tmp_path):
     np.save(tmp_path / "a.npy", np.eye(4))
     with pytest.raises(ConfigError, match="--split-by names columns of a table; npy has none"):
         split(tmp_path, tmp_path / "a.npy", split_by="a")
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("limit", ["32MiB", "512MiB"])
+def test_groups_are_on_one_side(tmp_path, seed, limit):
+    rng = np.random.default_rng(seed)
+    who = np.array([f"u{i}" for i in rng.integers(0, 50, 2000) ** 2])
+    source = write(tmp_path, "who,id,y\n" + "".join(f"{w},{i},{i % 2}\n" for i, w in enumerate(who)))
+    summary, train, test = split(tmp_path, source, group="who", seed=seed, memory_limit=limit)
+    assert train.feature_names == ("id",)
+    ids = [column(store, "id").astype(int) for store in (train, test)]
+    assert sorted([*ids[0], *ids[1]]) == list(range(2000))
+    assert not {*who[ids[0]]} & {*who[ids[1]]}
+    assert not {*train.group} & {*test.group}
+    names, first, codes = np.unique(who, return_index=True, return_inverse=True)
+    by_appearance = np.argsort(np.argsort(first))
+    for store, own in zip((train, test), ids, strict=True):
+        assert store.group.dtype == np.int64
+        np.testing.assert_array_equal(store.group, by_appearance[codes[own]])
+        np.testing.assert_array_equal(store.y, own % 2)
+    assert summary["groups"] + summary["test_groups"] == len(names)
+    assert abs(train.n - 1600) <= np.bincount(codes).max() / 2
+    assert np.any(np.diff(ids[0]) < 0)  # in random order
+
+
+def test_groups_of_long_numbers_in_several_files(tmp_path):
+    """2**53 and the number after it are one float64."""
+    paths = [tmp_path / name for name in ("a.csv", "b.csv")]
+    paths[0].write_text(f"who,x,y\n{2**53},1,0\n{2**53 + 1},2,1\n")
+    paths[1].write_text(f"who,x,y\nsomeone,3,0\n{2**53 + 1},4,1\n")
+    ingest(paths, tmp_path / "s", IngestOptions(group="who"))
+    assert Store.open(tmp_path / "s").group.tolist() == [0, 1, 2, 1]
+    paths[1].write_text("x,y\n5,1\n")  # new rows need no groups
+    ingest(paths[1:], tmp_path / "t", IngestOptions(like=str(tmp_path / "s")))
+    assert Store.open(tmp_path / "t").group is None
+    ingest(paths[:1], tmp_path / "u", IngestOptions(like=str(tmp_path / "s"), group="who"))
+    assert Store.open(tmp_path / "u").group.tolist() == [0, 1]
+
+
+def test_queries_can_be_the_groups(tmp_path):
+    source = write(tmp_path, "q,x,y\n" + "".join(f"{i // 3},{i},{i % 2}\n" for i in range(30)))
+    _, train, test = split(tmp_path, source, group="q", qid="q")
+    assert not {*train.qid} & {*test.qid}
+    assert train.n == 24
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (
+            "g,x,y\n1,1,0\n1,2,1\n",
+            {"group": "g"},
+            "a split at 0.8 of rows of one group leaves one store empty",
+        ),
+        ("g,x,y\n1,1,0\n,2,1\n", {"group": "g"}, r"a.csv:3: the group \(column 'g'\) is missing"),
+        ("g,x,y\n1,1,0\n2,2,1\n", {"group": "h"}, "a.csv has no column 'h' of groups; it has 'g', 'x', 'y'"),
+    ],
+)
+def test_groups_that_cannot_be_split(tmp_path, text, options, message):
+    source = write(tmp_path, text)
+    with pytest.raises(DataError, match=message):
+        split(tmp_path, source, **options)
+    assert os.listdir(tmp_path) == ["a.csv"]

@@ -104,7 +104,7 @@ def _format(paths: list[str], options: IngestOptions) -> str:
         )
     format_ = formats.pop()
     table = format_ in TABLES
-    named = [name for name in ("qid", "ignore", "split_by") if getattr(options, name)]
+    named = [name for name in ("qid", "group", "ignore", "split_by") if getattr(options, name)]
     named += ["label"] if options.label not in (None, "none") else []
     if not table and named:
         raise ConfigError(f"--{named[0].replace('_', '-')} names columns of a table; {format_} has none")

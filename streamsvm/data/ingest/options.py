@@ -67,6 +67,12 @@ class IngestOptions(Options):
     qid: Annotated[
         str | None, Field(description="Query id column of a table; svmlight files have `qid:`")
     ] = None
+    group: Annotated[
+        str | None,
+        Field(
+            description="Column of a table, no feature, whose rows of one value splits and folds keep together"
+        ),
+    ] = None
     ignore: Annotated[
         tuple[str, ...], BeforeValidator(_listed), Field(description="Columns of a table to leave out")
     ] = ()
@@ -105,6 +111,8 @@ class IngestOptions(Options):
             raise ValueError("split and test_store go together: a fraction, and a store for the other rows")
         if self.split_by is not None and self.split is None:
             raise ValueError("split_by goes with split, the fraction of the rows that come first")
+        if self.split_by is not None and self.group is not None:
+            raise ValueError("found group, too, whose rows may lie on both sides of a value; leave one out")
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""Which rows go to which of two stores: the first ones of a random order, or those before a time."""
+"""Which rows go to which of two stores: the first ones of a random order, those before a time, or groups by chance."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 from streamsvm.data.ingest.block import Block
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.errors import DataError
+
+GROUPS = 0x6709  # a stream of its own: which groups are drawn
 
 
 class Split(ABC):
@@ -42,6 +44,8 @@ def split_of(options: IngestOptions) -> Split | None:
         return None
     if options.split_by is not None:
         return ByValue(options.split, options.split_by)
+    if options.group is not None:
+        return ByGroup(options.split, np.random.default_rng([options.seed, GROUPS]))
     return ByChance(options.split)
 
 
@@ -96,6 +100,35 @@ class ByValue(Split):
 
     def _is_first(self, block: Block) -> np.ndarray:
         return block.key < self._cut
+
+
+class ByGroup(Split):
+    """Whole groups in random order, until their rows are as near to the fraction as may be. Memory: 8 bytes a group."""
+
+    def __init__(self, fraction: float, rng: np.random.Generator) -> None:
+        super().__init__(fraction)
+        self._rng, self._sizes = rng, np.zeros(1, np.int64)
+
+    def see(self, block: Block) -> None:
+        assert block.group is not None
+        missing = int(block.group.max()) + 1 - len(self._sizes)
+        if missing > 0:  # twice as many at least, or many groups would take their square
+            self._sizes = np.pad(self._sizes, (0, max(missing, len(self._sizes))))
+        np.add.at(self._sizes, block.group, 1)
+
+    def settle(self) -> dict[str, Any]:
+        count = np.count_nonzero(self._sizes)
+        if count < 2:
+            raise self._empty("rows of one group")
+        order = self._rng.permutation(count)
+        ends = np.cumsum(self._sizes[order])[:-1]
+        n_first = 1 + int(np.argmin(np.abs(ends - self._sizes.sum() * self._fraction)))
+        self._first = np.zeros(count, bool)
+        self._first[order[:n_first]] = True
+        return {"groups": n_first, "test_groups": int(count) - n_first}
+
+    def _is_first(self, block: Block) -> np.ndarray:
+        return self._first[block.group]
 
 
 def _plain(value: Any) -> Any:

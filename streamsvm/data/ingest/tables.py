@@ -52,7 +52,7 @@ class TableReader:
         self._has_label: bool | None = None
         self._unused: set[str] = set()
         ignored = () if like is None else like.attrs.get("ignored", ())
-        self._ignored = {*options.ignore, *ignored}
+        self._ignored = {*options.ignore, *ignored, *filter(None, [options.group])}
         self._for_split = SplitColumns(options)
         self._n, self._nnz = 0, 0
 
@@ -67,7 +67,7 @@ class TableReader:
             raise DataError(_arrow_message(path, error)) from error
 
     def _batches(self, path: str, table: _Csv | _Parquet) -> Batches:
-        left_out = self._left_out(path, table)
+        left_out = self._left_out(path, table) - {self._options.qid}
         all_kinds = table.kinds()
         kinds = {name: kind for name, kind in all_kinds.items() if name not in left_out}
         if self._options.qid is not None and self._options.qid not in kinds:
