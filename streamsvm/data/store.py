@@ -387,6 +387,8 @@ class Store(Weighed):
         if self.has_y:
             for labels in alike(self._y.pieces, self._counted):
                 state.update(labels.tobytes())
+        if self.group is not None:  # which folds go by
+            state.update(self.group.tobytes())
         return state.hexdigest()
 
 

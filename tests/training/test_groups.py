@@ -99,6 +99,13 @@ def test_a_sample_of_one_group_chooses_nothing():
     assert drawn.drawn(prepared, prepared.scaling, Engine(1)) == "the rows of the sample are of one group"
 
 
+def test_scores_of_other_groups_are_of_other_folds():
+    X, y = np.eye(4), np.arange(4)
+    one, same, other, none = (Store.from_arrays(X, y, group=g) for g in ([0, 0, 1, 1], [0, 0, 1, 1], y, None))
+    assert one.fingerprint() == same.fingerprint()
+    assert len({store.fingerprint() for store in (one, other, none)}) == 3
+
+
 def require_each_apart(store, told):
     """told: the rows that each fit learned from, and those that it decided."""
     assert len(told) >= 3
