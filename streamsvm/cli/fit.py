@@ -25,6 +25,7 @@ from streamsvm.cli.flags import (
 from streamsvm.cli.given import (
     DelimiterFlag,
     FormatFlag,
+    GroupFlag,
     HashFlag,
     HeaderFlag,
     IgnoreFlag,
@@ -87,6 +88,7 @@ def fit(
     delimiter: DelimiterFlag = None,
     header: HeaderFlag = None,
     qid: QidFlag = None,
+    group: GroupFlag = None,
     scale: Annotated[Any, flag("--scale", "scale", DATA)] = None,
     gaps: Annotated[Any, flag("--gaps", "gaps", DATA)] = None,
     positive: Annotated[
@@ -221,6 +223,7 @@ def fit(
         "delimiter": delimiter,
         "header": header,
         "qid": qid,
+        "group": group,
     }
     store = _made(files, store, file_options(read)) if files else required_store(store, read)
     if dry_run:

@@ -43,6 +43,7 @@ IgnoreFlag = Annotated[Any, _flag("--ignore", metavar="COL[,COL...]", parser=str
 HashFlag = Annotated[Any, _flag("--hash", metavar="COL=WIDTH[,COL=WIDTH...]", parser=str)]
 MinFrequencyFlag = Annotated[Any, _flag("--min-frequency")]
 QidFlag = Annotated[Any, _flag("--qid", metavar="COL", parser=str)]
+GroupFlag = Annotated[Any, _flag("--group", metavar="COL", parser=str)]
 LabelFlag = Annotated[Any, _flag("--label", metavar="COL|first|last|none", parser=str)]
 
 

@@ -48,7 +48,7 @@ def numbers(column: pa.Array, path: str, name: str, line: int, *, gaps: bool = F
     DataError."""
     if column.null_count and not gaps:
         at = column.is_null().to_pylist().index(True)
-        raise DataError(f"{path}:{line + at}: column {name!r} is missing; fill in a number or remove the row")
+        raise DataError(f"{path}:{line + at}: column {name!r} is missing; fill it in or remove the row")
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     if column.type not in (pa.float32(), pa.float64()):
@@ -66,8 +66,12 @@ def numbers(column: pa.Array, path: str, name: str, line: int, *, gaps: bool = F
 
 def _days(column: pa.Array) -> pa.Array:
     """Times as days since 1970."""
-    since = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
-    return pa.compute.divide(since.cast(pa.float64()), DAY_MS)
+    return pa.compute.divide(milliseconds(column).cast(pa.float64()), DAY_MS)
+
+
+def milliseconds(column: pa.Array) -> pa.Array:
+    """Times as whole milliseconds since 1970."""
+    return column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
 
 
 def texts(column: pa.Array) -> tuple[list[str], np.ndarray]:

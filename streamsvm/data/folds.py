@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from streamsvm.data.labels import label_texts
 from streamsvm.data.store import Store
@@ -40,15 +42,57 @@ def drawn(n: int, count: int, rng: np.random.Generator) -> np.ndarray:
     return np.sort(rng.permutation(found)[:count])
 
 
+def together(store: Store) -> np.ndarray | None:
+    """(n,) numbers from 0: rows of one number share a query or a group, by way of others, too; None without any."""
+    columns = [np.unique(v, return_inverse=True)[1] for v in (store.qid, store.group) if v is not None]
+    if len(columns) < 2:
+        return columns[0] if columns else None
+    query, group = columns
+    n_queries, n = int(query.max()) + 1, int(query.max() + group.max()) + 2
+    edges = sparse.coo_array((np.ones(store.n, bool), (query, n_queries + group)), shape=(n, n))
+    return sparse.csgraph.connected_components(edges, directed=False)[1][query]
+
+
+def _units(store: Store) -> str:
+    """What folds are made of."""
+    return "groups" if store.group is not None else "rows" if store.qid is None else "queries"
+
+
+def drawn_together(
+    groups: np.ndarray, count: int, rng: np.random.Generator, *, at_least: bool = False
+) -> np.ndarray:
+    """Rising ids of whole groups (n,) by chance, of `count` rows at most but for one group; or of so many at least."""
+    place = rng.permutation(int(groups.max()) + 1)[groups]
+    side: Any = "left" if at_least else "right"
+    n_groups = int(np.searchsorted(np.cumsum(np.bincount(place)), count, side)) + at_least
+    return np.flatnonzero(place < max(n_groups, 1))
+
+
+def shuffled(n: int, groups: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+    """(n,) rows in an order by chance, in which those of a group (n,) follow each other."""
+    if groups is None:
+        return rng.permutation(n)
+    return np.lexsort((rng.random(n), rng.permutation(int(groups.max()) + 1)[groups]))
+
+
+def apart(order: np.ndarray, held: int, groups: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+    """Rows in an order of `shuffled`, of which the first ones are held out: without others of their groups (n,)."""
+    if groups is None:
+        return order
+    first, rest = np.split(order, [held])
+    return np.concatenate([first, rng.permutation(rest[~np.isin(groups[rest], groups[first])])])
+
+
 def make_folds(
     store: Store, count: int, stratified: bool, seed: int, *, positive: tuple[str, ...] = ()
 ) -> Folds:
     """Folds as `fold_of` assigns rows, which grow by turns with the share of the rows. Raises as it does."""
     of = fold_of(store, count, stratified, seed, positive=positive)
     rng = np.random.default_rng([seed, JOINS])
-    if store.qid is None:
+    groups = together(store)
+    if groups is None:
         return Folds(of, _joins(_strata(store, stratified), of, count, rng), count)
-    _, first, groups = np.unique(store.qid, return_index=True, return_inverse=True)
+    first = np.unique(groups, return_index=True)[1]
     return Folds(of, _joins(np.zeros(len(first), np.intp), of[first], count, rng)[groups], count)
 
 
@@ -61,14 +105,14 @@ def fold_of(
     positive: tuple[str, ...] = (),
     option: str = "tune.folds",
 ) -> np.ndarray:
-    """(n,) the fold of each row, at random; of a whole query where the store has a qid. stratified: labels, and rows
+    """(n,) the fold of each row, at random; of all rows that are `together` as one. stratified: labels, and rows
     without weight, are spread evenly, and each label (positive: these, where there are any) is both learnt and tested.
 
-    Raises ConfigError where there are too few rows or queries (option: what asks for so many folds), DataError for a
-    label that one fold has alone.
+    Raises ConfigError where there are too few rows, queries or groups (option: what asks for so many folds), DataError
+    for a label that one fold has alone.
     """
-    groups = None if store.qid is None else np.unique(store.qid, return_inverse=True)[1]
-    units, what = (store.n, "rows") if groups is None else (int(groups.max()) + 1, "queries")
+    groups, what = together(store), _units(store)
+    units = store.n if groups is None else int(groups.max()) + 1
     if units < count:
         raise ConfigError(f"{option} is {count}, more than the store's {units} {what}")
     rng = np.random.default_rng([seed, DEALT])
@@ -123,7 +167,8 @@ def _require_spread(store: Store, of: np.ndarray, count: int, positive: tuple[st
     needed = np.isin(label_texts(labels), positive) if positive else np.ones(len(labels), bool)
     alone = np.flatnonzero(needed & (there.sum(axis=1) < 2))
     if len(alone):
-        found = "less than two rows" if store.qid is None else "queries of one fold alone with rows"
+        what = _units(store)
+        found = "less than two rows" if what == "rows" else f"{what} of one fold alone with rows"
         raise DataError(
             f"{store.url or 'the data'} has {found} of label {labels[alone[0]]}, expected at least two of each: "
             "cross-validation needs one that its model was not trained on"

@@ -29,6 +29,7 @@ def describe(store: Store) -> dict[str, Any]:
         "stored_bytes": _stored_bytes(store),
         "labels": _labels(store.classes) if store.has_y else None,
         "queries": None if store.qid is None else len(np.unique(store.qid)),
+        "groups": None if store.group is None else len(np.unique(store.group)),
         "sample_weight": store.sample_weight is not None,
     }
     if store.is_sparse:

@@ -91,21 +91,22 @@ class Store(Weighed):
         x: str = "X",
         y: str = "y",
         qid: str = "qid",
+        group: str = "group",
         sample_weight: str = "sample_weight",
     ) -> Store:
-        """The store at a path or fsspec URL; x, y, qid and sample_weight name its arrays.
+        """The store at a path or fsspec URL; x, y, qid, group and sample_weight name its arrays.
 
         Raises NotFoundError where there is nothing, DataError where it is no store.
         """
-        group = open_group(url)
+        opened = open_group(url)
         with whole_metadata(str(url)):
-            if group.attrs.get(PARTIAL):
+            if opened.attrs.get(PARTIAL):
                 raise DataError(f"{url} is an unfinished write; ingest it again")
-            source = open_source(group, x, str(url))
-            names = {"y": y, "qid": qid, "sample_weight": sample_weight}
-            columns = {k: open_column(group, name) for k, name in names.items() if name in group}
-            store = cls(source, columns, url=str(url), names={"x": x, **names}, attrs=dict(group.attrs))
-            store._kept = Kept(group, store.n) if STORE_MARK in group.attrs else None
+            source = open_source(opened, x, str(url))
+            names = {"y": y, "qid": qid, "group": group, "sample_weight": sample_weight}
+            columns = {k: open_column(opened, name) for k, name in names.items() if name in opened}
+            store = cls(source, columns, url=str(url), names={"x": x, **names}, attrs=dict(opened.attrs))
+            store._kept = Kept(opened, store.n) if STORE_MARK in opened.attrs else None
             return store
 
     @classmethod
@@ -116,15 +117,16 @@ class Store(Weighed):
         *,
         sample_weight: Any = None,
         qid: Any = None,
+        group: Any = None,
         feature_names: Names | None = None,
         like: Layout | None = None,
     ) -> Store:
         """A store over numpy arrays, scipy CSR, dask arrays, or frames of pandas, dask and Arrow.
 
-        X (n, d); y, sample_weight, qid (n,) or None; feature_names (d,). Data frames in memory become what `ingest`
-        makes of tables: text a column for each value, times days; like: with the columns of others.
+        X (n, d); y, sample_weight, qid, group (n,) or None; feature_names (d,). Data frames in memory become what
+        `ingest` makes of tables: text a column for each value, times days; like: with the columns of others.
         """
-        given = {"y": y, "sample_weight": sample_weight, "qid": qid}
+        given = {"y": y, "sample_weight": sample_weight, "qid": qid, "group": group}
         given = {k: computed(v) if is_dask_frame(v) else v for k, v in given.items()}
         columns = {k: v if hasattr(v, "ndim") else np.asarray(v) for k, v in given.items() if v is not None}
         if is_frame(X):
@@ -204,18 +206,13 @@ class Store(Weighed):
         return Store(Chosen(self, ids), self.columns_at(ids), feature_names=self.feature_names)
 
     def columns(self) -> dict[str, np.ndarray]:
-        """y, qid and sample_weight, those that there are."""
-        given = {"y": self.y if self.has_y else None, "qid": self.qid, "sample_weight": self.sample_weight}
-        return {name: values for name, values in given.items() if values is not None}
+        """y, qid, group and sample_weight, those that there are."""
+        return {name: getattr(self, name) for name in self._columns}
 
     def columns_at(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """`columns` of the rows with these ids."""
-        given = {
-            "y": self.labels_at(ids) if self.has_y else None,
-            "qid": None if self.qid is None else self.qid[ids],
-            "sample_weight": self.weights_at(ids),
-        }
-        return {name: values for name, values in given.items() if values is not None}
+        in_parts: dict[str, Any] = {"y": self.labels_at, "sample_weight": self.weights_at}
+        return {k: in_parts[k](ids) if k in in_parts else getattr(self, k)[ids] for k in self._columns}
 
     def origin(self, row: int) -> tuple[Store, int]:
         """Where a row is read from: the store, and its id there."""
@@ -320,6 +317,11 @@ class Store(Weighed):
         return qid
 
     @cached_property
+    def group(self) -> np.ndarray | None:
+        """(n,) numbers or text: rows of one value are in no two folds, and kept out together; or None."""
+        return values_of(self._columns["group"]) if "group" in self._columns else None
+
+    @cached_property
     def _weights(self) -> Values | None:
         column = self._columns.get("sample_weight")
         return None if column is None else Values(column, self.n, weights_of)
@@ -385,6 +387,8 @@ class Store(Weighed):
         if self.has_y:
             for labels in alike(self._y.pieces, self._counted):
                 state.update(labels.tobytes())
+        if self.group is not None:  # which folds go by
+            state.update(self.group.tobytes())
         return state.hexdigest()
 
 

@@ -69,7 +69,7 @@ def _check_labels(store: Store) -> list[str]:
     """Reads labels, weights and query ids; returns warnings. Raises DataError."""
     _check_counts(store)
     warnings = []
-    weight, _, _ = store.sample_weight, store.qid, store.statistics
+    weight, _, _, _ = store.sample_weight, store.qid, store.group, store.statistics
     if weight is not None and not weight.any():
         raise DataError(f"{store.url or 'the data'}: every sample_weight is 0; expected some positive ones")
     if not store.has_y:

@@ -72,6 +72,7 @@ class StoreWriter:
         y: np.ndarray | None = None,
         *,
         qid: np.ndarray | None = None,
+        group: np.ndarray | None = None,
         sample_weight: np.ndarray | None = None,
     ) -> None:
         """Adds rows with their labels and columns; always the same columns. Raises DataError, StorageError."""
@@ -79,7 +80,7 @@ class StoreWriter:
             raise DataError(
                 f"got {_layout(rows.is_sparse, rows.d)} in a store of {_layout(self._is_sparse, self._d)}"
             )
-        given = {"y": y, "qid": qid, "sample_weight": sample_weight}
+        given = {"y": y, "qid": qid, "group": group, "sample_weight": sample_weight}
         with self._target.errors():
             self._append_columns({k: np.asarray(v) for k, v in given.items() if v is not None}, len(rows))
             self._X.append(rows)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig
-from streamsvm.data.folds import COMPARED, drawn, make_folds
+from streamsvm.data.folds import COMPARED, drawn, drawn_together, make_folds, together
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned, heard
@@ -80,18 +80,13 @@ def tune(
 
 
 def _compared(store: Store, options: TuneConfig, seed: int, events: Events) -> Store:
-    """The rows that points are compared on, or whole queries. Folds have an entry for each of them."""
+    """The rows that points are compared on, or whole queries and groups. Folds have an entry for each of them."""
     most = options.rows or MOST_ROWS
     if store.n <= most:
         return store
     rng = np.random.default_rng([seed, COMPARED])
-    if store.qid is None:
-        ids = drawn(store.n, most, rng)
-    else:
-        _, groups = np.unique(store.qid, return_inverse=True)
-        place = rng.permutation(int(groups.max()) + 1)  # of queries, in an order by chance
-        count = int(np.searchsorted(np.cumsum(np.bincount(place[groups])), most, side="right"))
-        ids = np.flatnonzero(place[groups] < max(count, 1))
+    groups = together(store)
+    ids = drawn(store.n, most, rng) if groups is None else drawn_together(groups, most, rng)
     if options.rows is None:
         events(
             Warned(

@@ -79,7 +79,8 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
         with context.phase("regions"):
             centres = samples[0].rows.take(slice(REGIONS))
             dense = _in_regions(replace(prepared, scaling=base), centres, learner, best, context)
-        best, told = chosen(dense), told | {"regions": facts(dense)}
+        if dense is not None:
+            best, told = chosen(dense), told | {"regions": facts(dense)}
     prepared = in_time(_under(prepared, best, base, starts, learner, told), facts(state), context)
     return prepared if prepared.kept_out is not None else _with_expected(prepared, state, best, trials)
 
@@ -115,10 +116,13 @@ def _search(
 
 def _in_regions(
     prepared: Prepared, centres: Any, learner: Learner, best: Fitted, context: Context
-) -> MetricState:
-    """The search, gone on with in some regions where rows are as dense as in the parts that are to decide."""
+) -> MetricState | None:
+    """The search, gone on with in some regions where rows are as dense as in the parts that are to decide; None where
+    each of these is of one group."""
     engine, along = context.engine, prepared.config.search.chosen
     dense = regions(prepared, centres, Metric(best.factor[0]), REGION_ROWS, engine, context.events)
+    if not dense:
+        return None
     iterations = prepared.config.metric.iterations
     search = MetricSearch((Track(best.trial, best.factor),), iterations, "gamma" in along, "C" in along)
     return _searched(search, SampleTrials(dense, learner, engine), context, prepared, "regions")

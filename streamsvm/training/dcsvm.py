@@ -65,6 +65,11 @@ class DCSVMFit(Fit):
                 f"dcsvm.part_metric is {options.part_metric}, and of task {self.task.name} no metric is learned; "
                 "leave it out"
             )
+        if options.part_metric and store.group is not None:
+            raise ConfigError(
+                f"dcsvm.part_metric is {options.part_metric}, and rows that parts hold out know nothing of the store's "
+                "groups; leave it out"
+            )
         self._require_nu()
         levels, early = levels_of(config, store.n)
         self.memory = self._plan_memory(parts_alone=early is not None and early >= levels)

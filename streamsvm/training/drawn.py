@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from streamsvm.data.finite import require_finite
+from streamsvm.data.folds import apart, shuffled, together
 from streamsvm.data.gather import gather
 from streamsvm.data.samples import StoreSamples
 from streamsvm.data.scaling import Scaling
@@ -27,7 +28,8 @@ MOST_SHARE = 0.25  # of what memory is left that the sample and its copies may t
 def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[Sample, ...] | str:
     """Rows of a store by chance, a fifth of them held out, and more where there are others; or why there is no sample.
 
-    Of few rows, as many samples as folds, so that each row is held out once. Raises DataError.
+    Of few rows, as many samples as folds, so that each row is held out once. No sample learns from rows whose group has
+    some that it holds out. Raises DataError.
     """
     store, config = prepared.store, prepared.config
     free, most = prepared.n_free, _most_rows(prepared, engine)
@@ -42,10 +44,15 @@ def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[Sample, ..
     require_finite(store, raw, ids, gaps=base.fill is not None)
     rows = base.apply(raw)
     asked = weighed(prepared, ids)
-    order = rng.permutation(n)
+    groups = together(store)
+    groups = None if groups is None else groups[ids]
+    order = shuffled(n, groups, rng)
     turns = [order]
     if folds_of(n) > 1 and config.metric.kind != "full":
         held, turns = n // FOLDS, [np.roll(order, -(n * fold // FOLDS)) for fold in range(FOLDS)]
+    turns = [apart(turn, held, groups, rng) for turn in turns]
+    if min(map(len, turns)) == held:
+        return "the rows of the sample are of one group"
     by_class = class_weights(prepared)
     samples = tuple(Sample.parted(rows, asked, turn, held, by_class) for turn in turns)
     if not all(any(True for _ in asked.task.subproblems(one.asked.targets)) for one in samples):

@@ -9,6 +9,7 @@ import numpy as np
 
 from streamsvm.config import FitConfig
 from streamsvm.data.finite import require_finite
+from streamsvm.data.folds import drawn_together, together
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
@@ -34,9 +35,22 @@ class KeptOut(Weighed):
 
 
 def by_chance(store: Store, rows: int, seed: int) -> np.ndarray:
-    """Rising ids of rows to be kept out. Raises ConfigError where these are too many."""
+    """Rising ids of rows to be kept out: of whole groups and queries where there are any, until these are as many.
+
+    Groups are passed over that could make it more than half of the rows. Raises ConfigError where rows are too many.
+    """
     require_holdout(store, rows)
-    return np.sort(np.random.default_rng([seed, 26]).choice(store.n, rows, replace=False))
+    groups, rng = together(store), np.random.default_rng([seed, 26])
+    if groups is None:
+        return np.sort(rng.choice(store.n, rows, replace=False))
+    most = store.n // 2 - rows + 1
+    ids = np.flatnonzero(np.bincount(groups)[groups] <= most)
+    if len(ids) < rows:
+        raise ConfigError(
+            f"holdout is {rows}, and {len(ids)} rows are in groups of at most {most}, which leave half of the rows to "
+            "learn from; expected as many at least: give fewer"
+        )
+    return ids[drawn_together(groups[ids], rows, rng, at_least=True)]
 
 
 def kept_out(store: Store, ids: np.ndarray, codes: np.ndarray) -> KeptOut:

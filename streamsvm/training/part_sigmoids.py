@@ -64,13 +64,15 @@ def with_parts(
 ) -> Calibration:
     """The calibration that `calibrate` made, with sigmoids of parts (n,) where these are surely better.
 
-    by: what it was made by, the decisions, codes and weight of rows (n,), k and pairwise. That is where the log loss of
-    rows is lower by maps of the other rows, in five folds.
+    by: what it was made by, the decisions, codes, weight and, if any, groups of rows (n,), k and pairwise. That is
+    where the log loss of rows is lower by maps of the other rows, in five folds.
     """
     decisions, codes, weight = (np.asarray(by[name]) for name in ("decisions", "codes", "weight"))
     used = weight > 0
     decisions, codes, weight, parts = decisions[used], codes[used], weight[used], parts[used]
-    fold = np.random.default_rng([seed, 29]).integers(0, FOLDS, len(codes))
+    groups = by.get("groups")
+    units = np.arange(len(codes)) if groups is None else groups[used]
+    fold = np.random.default_rng([seed, 29]).integers(0, FOLDS, int(units.max(initial=-1)) + 1)[units]
     problems, folds = [], []
     for ids, f, positive in binary_problems(
         decisions.astype(np.float64), codes, by["k"], pairwise=bool(by["pairwise"])

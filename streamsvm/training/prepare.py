@@ -202,7 +202,7 @@ def _parted(store: Store, config: FitConfig, task: Task) -> tuple[Store, KeptOut
         )
     rows = rows_of_intervals(store, config)
     ids = by_chance(store, rows, config.seed)
-    kept = kept_out(store, ids, np.zeros(rows, np.int32))
+    kept = kept_out(store, ids, np.zeros(len(ids), np.int32))
     rest = np.delete(np.arange(store.n), ids)
     return store.subset(rest), replace(kept, ids=np.empty(0, np.int64))
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.config import FitConfig, ProbabilityConfig
-from streamsvm.data.folds import fold_of
+from streamsvm.data.folds import fold_of, together
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.events import Events, Warned, heard, ignore
@@ -49,10 +49,11 @@ def held_out(
     if not asked.is_asked:
         return replace(model, header=with_costs(model.header, asked.costs)), 0
     codes = codes_of_labels(model, store)
-    known = codes >= 0
+    known, groups = codes >= 0, together(store)
     state = {
         "codes": codes[known],
         "sample_weight": None if store.sample_weight is None else store.sample_weight[known],
+        "groups": None if groups is None else groups[known],
         "k": len(model.classes),
         "pairwise": model.is_pairwise,
     }
@@ -80,7 +81,7 @@ def require_asked(asked: ProbabilityConfig, task: str | None, n_classes: int) ->
 
 def _made(asked: ProbabilityConfig, state: Mapping[str, Any], found: np.ndarray, seed: int) -> Decided:
     """What decision values (n, own problems) of rows make. state: their codes, of k classes, what they weigh in the
-    fit and by themselves, and whether problems are pairs of classes."""
+    fit and by themselves, their groups if any, and whether problems are pairs of classes."""
     codes, calibration, threshold = state["codes"], None, None
     if asked.method is not None:
         facts: dict[str, Any] = {"method": asked.method, "pairwise": bool(state["pairwise"])}
@@ -141,7 +142,11 @@ def cross_validated(
         resume = resume and any(folder.iterdir())
         checkpoints = Checkpoints(folder if run_dir else None, store, config, resume, events)
         state = _predicted(store, config, learn, folder, checkpoints, events)
-    state |= {"sample_weight": store.sample_weight, "k": int(state["codes"].max()) + 1}
+    state |= {
+        "sample_weight": store.sample_weight,
+        "groups": together(store),
+        "k": int(state["codes"].max()) + 1,
+    }
     return [_made(config.probability, state, found, config.seed) for found in state["decisions"]]
 
 

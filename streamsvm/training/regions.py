@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from streamsvm.data.folds import apart, shuffled, together
 from streamsvm.data.gather import gather
 from streamsvm.data.metric import Metric
 from streamsvm.data.rows import Rows
@@ -15,7 +16,7 @@ from streamsvm.kernels.base import inner_products
 from streamsvm.parallel.engine import Engine
 from streamsvm.training.drawn import class_weights, weighed
 from streamsvm.training.prepare import Prepared
-from streamsvm.training.trials import Sample
+from streamsvm.training.trials import HELD, Sample
 
 Nearest = tuple[np.ndarray, np.ndarray]  # (centres, m) squared distances, and numbers of rows
 
@@ -23,7 +24,8 @@ Nearest = tuple[np.ndarray, np.ndarray]  # (centres, m) squared distances, and n
 def regions(
     prepared: Prepared, centres: Rows, metric: Metric, rows: int, engine: Engine, events: Events
 ) -> tuple[Sample, ...]:
-    """For each centre, a scaled row, a sample of so many rows that are nearest to it under a metric."""
+    """For each centre, a scaled row, a sample of so many rows that are nearest to it under a metric, if they are not of
+    one group."""
     samples = StoreSamples(prepared.store, prepared.scaling)
     work = partial(_nearest, rows, metric)
     shared = engine.share(samples), engine.share(metric.of_rows(centres))
@@ -34,10 +36,16 @@ def regions(
     found = gather(samples, wanted, engine).astype(np.float32)
     asked = weighed(prepared, wanted)
     by_class, rng = class_weights(prepared), np.random.default_rng([prepared.config.seed, 23])
-    return tuple(
-        Sample.parted(found, asked, rng.permutation(np.searchsorted(wanted, own)), None, by_class)
-        for own in np.sort(ids, axis=1)
-    )
+    groups = together(prepared.store)
+
+    def sample(own: np.ndarray) -> Sample:
+        of_own = None if groups is None else groups[own]
+        held = len(own) // HELD
+        order = apart(shuffled(len(own), of_own, rng), held, of_own, rng)
+        return Sample.parted(found, asked, np.searchsorted(wanted, own)[order], held, by_class)
+
+    found_there = map(sample, np.sort(ids, axis=1))
+    return tuple(one for one in found_there if len(one.rows))
 
 
 def _nearest(

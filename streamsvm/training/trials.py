@@ -63,14 +63,11 @@ class Sample(Weighed):
         )
 
     @classmethod
-    def parted(
-        cls, rows: Rows, asked: Asked, order: np.ndarray, held: int | None, weights: ClassWeights
-    ) -> Sample:
-        """Of rows in an order by chance, of which the first ones are held out: so many, or one of HELD."""
-        count = len(order) // HELD if held is None else held
-        own = order[count:]
-        of_held = weights.scored(asked.take(order[:count]))
-        return cls(rows.take(own), asked.take(own), rows.take(order[:count]), of_held, weights.tried)
+    def parted(cls, rows: Rows, asked: Asked, order: np.ndarray, held: int, weights: ClassWeights) -> Sample:
+        """Of rows in an order by chance, of which so many first ones are held out."""
+        first, own = np.split(order, [held])
+        of_held = weights.scored(asked.take(first))
+        return cls(rows.take(own), asked.take(own), rows.take(first), of_held, weights.tried)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import zarr
 
 from streamsvm.cli.app import app, exit_status
 from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 
 
@@ -71,3 +72,19 @@ def test_check_says_all_is_in_order_or_what_is_not(store, capfd):
     out, err = capfd.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert "chunk 2" in err
+
+
+def test_duplicates_are_counted_when_asked_for(store, tmp_path, capfd):
+    rows = Store.open(store).read(0, 30)
+    with StoreWriter(tmp_path / "t", d=3, dtype="float32") as writer:
+        writer.append(rows, np.repeat("a", 30))
+    assert run("info", store, "--json") == 0
+    assert "duplicates" not in json.loads(capfd.readouterr().out)
+    assert run("info", store, "--against", tmp_path / "t", "--json") == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["duplicates"] == {"rows": 0, "same_label": 0}
+    assert found["against"]["duplicates"] == {"rows": 30, "same_label": 20}
+    assert run("info", store, "--duplicates") == 0
+    assert "like earlier ones" in capfd.readouterr().out
+    assert run("info", store, "--against", tmp_path / "t") == 0
+    assert f"rows of {tmp_path / 't'} that are in {store}" in " ".join(capfd.readouterr().out.split())

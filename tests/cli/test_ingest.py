@@ -47,6 +47,14 @@ def test_dense_and_sparse(tmp_path, table):
     ("args", "message"),
     [
         (["--split", "0.8"], "--split: split and test_store go together"),
+        (
+            ["--split-by", "f0"],
+            "--split-by: split_by goes with split, the fraction of the rows that come first",
+        ),
+        (
+            ["--split-by", "f0", "--group", "f1", "--split", "0.5", "--test-store", "t"],
+            "found group, too, whose rows",
+        ),
         (["--memory-limit", "lots"], "--memory-limit: found 'lots', expected a memory size like 2GiB"),
         (["--memory-limit", "1KiB"], "--memory-limit: found '1KiB', expected at least 32MiB"),
         (["--dtype", "int8"], "--dtype: found 'int8', expected 'uint8', 'float32' or 'float64'"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedKFold
 
 from streamsvm import Store
-from streamsvm.data.folds import fold_of, make_folds
+from streamsvm.data.folds import drawn_together, fold_of, make_folds, together
 from streamsvm.errors import ConfigError, DataError
 
 
@@ -131,3 +131,44 @@ def test_labels_are_dealt_as_by_scikit_learn():
     folds = make_folds(Store.from_arrays(np.zeros((87, 1)), y), 5, True, 0)
     theirs = [np.bincount(y[held]) for _, held in StratifiedKFold(5).split(y, y)]
     np.testing.assert_array_equal([np.bincount(y[folds.of == fold]) for fold in range(5)], theirs)
+
+
+@pytest.mark.parametrize("stratified", [True, False])
+def test_groups_stay_whole_whatever_they_are_called(stratified):
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 40, 400)
+    y, X = rng.integers(0, 2, 400), np.zeros((400, 1))
+    folds = make_folds(Store.from_arrays(X, y, group=group), 4, stratified, 0)
+    assert all(
+        len(np.unique(folds.of[group == g])) == len(np.unique(folds.joins[group == g])) == 1 for g in group
+    )
+    assert np.ptp(np.bincount(folds.of)) < 40
+    named = make_folds(
+        Store.from_arrays(X, y, group=np.char.add("g", (100 + group).astype(str))), 4, stratified, 0
+    )
+    np.testing.assert_array_equal(named.of, folds.of)
+    with pytest.raises(ConfigError, match="tune.folds is 41, more than the store's 40 groups"):
+        make_folds(Store.from_arrays(X, y, group=group), 41, stratified, 0)
+
+
+def test_rows_are_together_by_way_of_queries_and_groups():
+    """Queries 0 and 1 share group a, 1 and 2 group b."""
+    store = Store.from_arrays(np.zeros((6, 1)), qid=[0, 1, 1, 2, 3, 4], group=["a", "a", "b", "b", "c", "c"])
+    found = together(store)
+    assert len(set(found[:4])) == len(set(found[4:])) == 1
+    assert found[0] != found[4]
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=20), st.integers(1, 60), st.booleans(), st.integers(0, 9)
+)
+def test_whole_groups_by_chance(sizes, count, at_least, seed):
+    groups = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    assume(count <= len(groups))
+    ids = drawn_together(groups, count, np.random.default_rng(seed), at_least=at_least)
+    rest = np.setdiff1d(np.arange(len(groups)), ids)
+    assert not set(groups[ids]) & set(groups[rest])
+    if at_least:
+        assert count <= len(ids) < count + max(sizes)
+    else:
+        assert len(ids) <= count or len(set(groups[ids])) == 1

@@ -127,3 +127,14 @@ def test_of_folds_and_of_a_held_out_store(values, tmp_path):
     np.testing.assert_allclose(
         load_model(tmp_path / "m").predict_proba(Rows(X)), by_folds.predict_proba(Rows(X)), atol=1e-6
     )
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_copies_of_a_row_tell_nothing_of_it(grouped):
+    """Few rows, each many times, in parts that do not differ: sigmoids of parts that know a row's copies fit it."""
+    _, own, codes, parts = (values[np.repeat(np.arange(150), 20)] for values in rows_of(2, False, 150))
+    by = {"decisions": own, "codes": codes, "weight": np.ones(3000), "k": 2, "pairwise": True}
+    plain = calibrate(own, codes, 2, method="sigmoid", pairwise=True, weight=by["weight"])
+    by["groups"] = np.repeat(np.arange(150), 20) if grouped else None
+    found = with_parts(plain, by, parts, n_parts=4, seed=0)
+    assert (found.by_part is None) == grouped

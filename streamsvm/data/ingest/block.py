@@ -16,17 +16,30 @@ from streamsvm.errors import DataError
 
 @dataclass(frozen=True)
 class Block:
-    """m samples as a reader found them; y (m,) float64 or text, qid (m,) int64."""
+    """m samples as a reader found them; y (m,) float64 or text, qid (m,) int64.
+
+    group (m,) int64: rows of one number are never parted. key (m,): a number or time that rows are split by, which no
+    store keeps.
+    """
 
     rows: Rows
     y: np.ndarray | None = None
     qid: np.ndarray | None = None
+    group: np.ndarray | None = None
+    key: np.ndarray | None = None
+
+    @property
+    def beside(self) -> tuple[np.ndarray | None, ...]:
+        """What there is beside the rows, in the order of the fields."""
+        return self.y, self.qid, self.group, self.key
 
     def take(self, ids: np.ndarray | slice) -> Block:
-        return Block(self.rows.take(ids), *(None if v is None else v[ids] for v in (self.y, self.qid)))
+        return Block(self.rows.take(ids), *(None if v is None else v[ids] for v in self.beside))
 
     def columns(self) -> dict[str, np.ndarray]:
-        return {k: v for k, v in (("y", self.y), ("qid", self.qid)) if v is not None}
+        """Those that a store keeps."""
+        given = {"y": self.y, "qid": self.qid, "group": self.group}
+        return {name: values for name, values in given.items() if values is not None}
 
 
 OpenStream = Callable[[str], Stream]

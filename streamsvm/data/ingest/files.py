@@ -16,6 +16,7 @@ from scipy import sparse
 
 from streamsvm.data.ingest.block import Block, Reader
 from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.data.ingest.split import Split, split_of
 from streamsvm.data.ingest.spool import Shuffler, Spool
 from streamsvm.data.ingest.streams import TABLES, Stream, detect_format, source_bytes
 from streamsvm.data.layout import Layout
@@ -31,6 +32,7 @@ from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import local_path
 from streamsvm.storage.place import require_place
 
+OF_TABLES = ("qid", "group", "ignore", "split_by", "hash", "min_frequency")  # options
 SHUFFLE = 0x5F1E  # a stream of its own: labels that a user drew from the plain seed must not line up with it
 
 
@@ -84,19 +86,21 @@ def _ingested(
             from streamsvm.parallel.compiling import compiling_told  # numba, which other formats do without
 
             stack.enter_context(compiling_told(events))
-        blocks, n = _arrange(reader, paths, options, url, stack, guesses=guesses)
+        split = split_of(options)
+        blocks = _arrange(reader, paths, options, split, url, stack, guesses=guesses)
         layout = _layout(reader, options, like)
+        cut = {} if split is None else split.settle()
         own = {"format": format_, "sources": [os.path.basename(p) for p in paths]}
-        writers = _writers(url, options, n, layout, {**reader.attrs(), **own, **attrs}, stack)
-        _fill(reader, blocks, writers, layout)
+        writers = _writers(url, options, layout, {**reader.attrs(), **own, **cut, **attrs}, stack)
+        _fill(reader, blocks, split, writers, layout)
         reader.finish()
     for remark in reader.remarks():
         events(Warned(f"{paths[0]}: {remark}"))
-    summary = {"store": url, "rows": writers[0][0].n, "features": layout["d"]}
+    summary = {"store": url, "rows": writers[0].n, "features": layout["d"]}
     if options.test_store is not None:
-        summary |= {"test_store": options.test_store, "test_rows": writers[1][0].n}
+        summary |= {"test_store": options.test_store, "test_rows": writers[1].n}
     layout_name = "csr" if layout["is_sparse"] else "dense"
-    return summary | {"layout": layout_name, "dtype": str(layout["dtype"]), "format": format_}
+    return summary | cut | {"layout": layout_name, "dtype": str(layout["dtype"]), "format": format_}
 
 
 def _with_like(options: IngestOptions, like: Layout | None) -> tuple[IngestOptions, Layout | None]:
@@ -118,10 +122,10 @@ def _format(paths: list[str], options: IngestOptions) -> str:
         )
     format_ = formats.pop()
     table = format_ in TABLES
-    named = options.qid or options.ignore or options.hash or options.min_frequency
-    if not table and (named or options.label not in (None, "none")):
-        flags = "--label, --qid, --ignore, --hash and --min-frequency"
-        raise ConfigError(f"{flags} are of columns of a table; {format_} has none")
+    named = [name for name in OF_TABLES if getattr(options, name)]
+    named += ["label"] if options.label not in (None, "none") else []
+    if not table and named:
+        raise ConfigError(f"--{named[0].replace('_', '-')} is of columns of a table; {format_} has none")
     if options.multilabel and not (table or format_ == "svmlight"):
         raise ConfigError(
             f"--multilabel is for svmlight files and tables; {format_} has none of their labels"
@@ -151,29 +155,38 @@ def _reader(format_: str, options: IngestOptions, like: Layout | None, open_stre
 
 
 def _arrange(
-    reader: Reader, paths: list[str], options: IngestOptions, url: str, stack: ExitStack, *, guesses: bool
-) -> tuple[Iterator[Block], int | None]:
-    """The blocks in the order they are to be stored, and how many rows they have if that is known."""
+    reader: Reader,
+    paths: list[str],
+    options: IngestOptions,
+    split: Split | None,
+    url: str,
+    stack: ExitStack,
+    *,
+    guesses: bool,
+) -> Iterator[Block]:
+    """The blocks in the order they are to be stored, all of which a split has seen."""
     blocks = chain.from_iterable(reader.blocks(p) for p in paths)
     first = next(blocks, None)
     if first is None:
         raise DataError(f"{paths[0]} has no samples; expected at least one")
     blocks = chain([first], on_thread(blocks))
-    shuffled = options.shuffle or options.split is not None
-    if not shuffled and (reader.settled() or (guesses and reader.guess())):
-        return blocks, None
+    is_plain = split is None and not options.shuffle
+    if is_plain and (reader.settled() or (guesses and reader.guess())):
+        return blocks
     path = local_path(url)
     with storage_errors(url):
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
     folder = None if path is None else str(path.parent)
     rng = np.random.default_rng([options.seed, SHUFFLE])
-    spool = Shuffler(folder, options.memory_limit // 8, rng) if shuffled else Spool(folder)
+    spool = Shuffler(folder, options.memory_limit // 8, rng) if options.reorders else Spool(folder)
     stack.enter_context(closing(spool))
     for block in blocks:
         spool.append(block)
+        if split is not None:
+            split.see(block)
     reader.finish()
-    return iter(spool), spool.n
+    return iter(spool)
 
 
 def _layout(reader: Reader, options: IngestOptions, like: Layout | None) -> dict[str, Any]:
@@ -188,60 +201,46 @@ def _layout(reader: Reader, options: IngestOptions, like: Layout | None) -> dict
 
 
 def _writers(
-    url: str,
-    options: IngestOptions,
-    n: int | None,
-    layout: dict[str, Any],
-    attrs: dict[str, Any],
-    stack: ExitStack,
-) -> list[tuple[StoreWriter, int | None]]:
-    """The stores to fill one after the other, each with its number of rows (None: all there are)."""
-    parts: list[tuple[str, int | None]] = [(url, n)]
-    if options.split is not None and options.test_store is not None and n is not None:
-        n_train = round(n * options.split)
-        if not 0 < n_train < n:
-            raise DataError(f"a split at {options.split} of {n} rows leaves one store empty")
-        parts = [(url, n_train), (options.test_store, n - n_train)]
+    url: str, options: IngestOptions, layout: dict[str, Any], attrs: dict[str, Any], stack: ExitStack
+) -> list[StoreWriter]:
+    """The stores to fill: one, or those of a split."""
+    if options.split is not None:
         attrs = {**attrs, "split": options.split}
-    if options.shuffle or options.split is not None:
+    if options.reorders:
         attrs = {**attrs, "seed": options.seed}
     attrs["created"] = datetime.now(UTC).isoformat(timespec="seconds")
     writers = []
-    for part, size in parts:
+    for part in filter(None, (url, options.test_store)):
         writer = StoreWriter(
             part, **layout, chunk_rows=options.rows_per_chunk, attrs=attrs, overwrite=options.force
         )
         writer.integral_labels = True
-        writers.append((stack.enter_context(writer), size))
+        writers.append(stack.enter_context(writer))
     return writers
 
 
 def _fill(
     reader: Reader,
     blocks: Iterator[Block],
-    writers: list[tuple[StoreWriter, int | None]],
+    split: Split | None,
+    writers: list[StoreWriter],
     layout: dict[str, Any],
 ) -> None:
-    waiting = iter(writers)
-    writer, size = next(waiting)
     for block in blocks:
-        start, step = 0, _step(block, layout)
-        while start < len(block.rows):
-            if size is not None and writer.n == size:
-                writer, size = next(waiting)
-            room = step if size is None else min(step, size - writer.n)
-            piece = block.take(slice(start, start + room))
-            rows = as_layout(reader.encode(piece.rows), layout["is_sparse"])
-            writer.append(rows, **piece.columns())
-            found = moments_of(rows)
-            writer.statistics = found if writer.statistics is None else merge(writer.statistics, found)
-            start += room
+        for writer, own in zip(writers, [block] if split is None else split.parts(block), strict=True):
+            step = _step(own, layout)
+            for start in range(0, len(own.rows), step):
+                piece = own.take(slice(start, start + step))
+                rows = as_layout(reader.encode(piece.rows), layout["is_sparse"])
+                writer.append(rows, **piece.columns())
+                found = moments_of(rows)
+                writer.statistics = found if writer.statistics is None else merge(writer.statistics, found)
 
 
 def _step(block: Block, layout: dict[str, Any]) -> int:
     """How many rows to write at a time: 16 MiB of dense rows, and of sparse ones as they were read."""
     dense_bytes = layout["d"] * layout["dtype"].itemsize
-    row_bytes = block.rows.nbytes / len(block.rows) if layout["is_sparse"] else dense_bytes
+    row_bytes = block.rows.nbytes / max(1, len(block.rows)) if layout["is_sparse"] else dense_bytes
     return max(1, int((16 << 20) / row_bytes))
 
 

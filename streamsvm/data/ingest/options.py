@@ -80,6 +80,12 @@ class IngestOptions(Options):
     qid: Annotated[
         str | None, Field(description="Query id column of a table; svmlight files have `qid:`")
     ] = None
+    group: Annotated[
+        str | None,
+        Field(
+            description="Column of a table, no feature, whose rows of one value splits and folds keep together"
+        ),
+    ] = None
     ignore: Annotated[
         tuple[str, ...], BeforeValidator(_listed), Field(description="Columns of a table to leave out")
     ] = ()
@@ -104,6 +110,12 @@ class IngestOptions(Options):
         Annotated[Real, AfterValidator(_fraction)] | None,
         Field(description="Fraction of the rows for the store, shuffled; the others go to test_store"),
     ] = None
+    split_by: Annotated[
+        str | None,
+        Field(
+            description="Column of times or numbers whose last rows go to test_store, in place of any rows"
+        ),
+    ] = None
     test_store: Annotated[Place, Field(description="Where the other rows of split go")] = None
     shuffle: Annotated[bool, Field(description="Rows in random order")] = False
     seed: Annotated[Whole, Field(ge=0, description="Seed of split and shuffle")] = 0
@@ -121,6 +133,10 @@ class IngestOptions(Options):
     def _split_fits(self) -> IngestOptions:
         if (self.split is None) != (self.test_store is None):
             raise ValueError("split and test_store go together: a fraction, and a store for the other rows")
+        if self.split_by is not None and self.split is None:
+            raise ValueError("split_by goes with split, the fraction of the rows that come first")
+        if self.split_by is not None and self.group is not None:
+            raise ValueError("found group, too, whose rows may lie on both sides of a value; leave one out")
         return self
 
     @model_validator(mode="after")
@@ -133,6 +149,11 @@ class IngestOptions(Options):
         if self.hash and self.dtype == "uint8":
             raise ValueError("hash makes columns of -1, 0 and 1; expected float32 or float64")
         return self
+
+    @property
+    def reorders(self) -> bool:
+        """Whether rows are put in random order: those of a split by values need not be."""
+        return self.shuffle or (self.split is not None and self.split_by is None)
 
     @property
     def block_bytes(self) -> int:

@@ -18,6 +18,7 @@ from streamsvm.data.ingest.block import Block, OpenStream, cast
 from streamsvm.data.ingest.dialect import decimal_point_of, delimiter_of, has_newlines_inside
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.schema import match, new_schema
+from streamsvm.data.ingest.split_columns import SplitColumns
 from streamsvm.data.ingest.streams import TABLES, Stream, detect_format, open_raw
 from streamsvm.data.label_sets import NAMED, lacks_name, set_texts
 from streamsvm.data.layout import Layout
@@ -51,7 +52,8 @@ class TableReader:
         self._has_label: bool | None = None
         self._unused: set[str] = set()
         ignored = () if like is None else like.attrs.get("ignored", ())
-        self._ignored = {*options.ignore, *ignored}
+        self._ignored = {*options.ignore, *ignored, *filter(None, [options.group])}
+        self._for_split = SplitColumns(options)
         self._n, self._nnz = 0, 0
 
     def blocks(self, path: str) -> Iterator[Block]:
@@ -66,14 +68,17 @@ class TableReader:
             raise DataError(_arrow_message(path, error)) from error
 
     def _batches(self, path: str, table: _Csv | _Parquet) -> Batches:
-        left_out = self._left_out(path, table)
-        kinds = {name: kind for name, kind in table.kinds().items() if name not in left_out}
+        left_out = self._left_out(path, table) - {self._options.qid}
+        all_kinds = table.kinds()
+        kinds = {name: kind for name, kind in all_kinds.items() if name not in left_out}
         if self._options.qid is not None and self._options.qid not in kinds:
             raise DataError(f"{path} has no column {self._options.qid!r} for the query id")
         if self._schema is None:
             self._schema = new_schema(path, kinds, self._options)
         self._label = self._match(path, self._schema, kinds)
-        return table.batches(self._types(path, self._schema, kinds))
+        of_features = {f.name: f.kind for f in self._schema.features}
+        for_split = self._for_split.types(path, all_kinds | of_features)
+        return table.batches(self._types(path, self._schema, kinds) | for_split)
 
     def _types(self, path: str, schema: Schema, kinds: dict[str, str]) -> dict[str, pa.DataType]:
         """What the columns that are wanted are read as. Raises DataError for one that holds something else."""
@@ -111,7 +116,8 @@ class TableReader:
             found = f"{path} has no label column {listed(schema.label)}"
             raise DataError(f"{found}, but the sources before it have")
         self._has_label = bool(label)
-        extra = set(kinds) - {f.name for f in schema.features} - {*label, self._options.qid}
+        known = {f.name for f in schema.features} | {*label, self._options.qid, self._options.split_by}
+        extra = set(kinds) - known
         if extra and not schema.frozen:
             raise DataError(
                 f"{path} has an unexpected column {min(extra)!r}; all sources need the same columns"
@@ -128,7 +134,9 @@ class TableReader:
         qid = None
         if self._options.qid is not None:
             qid = numbers(batch.column(self._options.qid), path, self._options.qid, line).astype(np.int64)
-        return Block(Rows(raw if schema.has_text else X), self._labels(batch, path, line), qid)
+        for_split = self._for_split.read(batch, path, line)
+        own = Rows(raw if schema.has_text else X)
+        return Block(own, self._labels(batch, path, line), qid, **for_split)
 
     def _labels(self, batch: pa.RecordBatch, path: str, line: int) -> np.ndarray | None:
         if not self._label:
