@@ -125,7 +125,7 @@ def _format(paths: list[str], options: IngestOptions) -> str:
     named = [name for name in OF_TABLES if getattr(options, name)]
     named += ["label"] if options.label not in (None, "none") else []
     if not table and named:
-        raise ConfigError(f"--{named[0].replace('_', '-')} is of columns of a table; {format_} has none")
+        raise ConfigError(f"--{named[0].replace('_', '-')} names columns of a table; {format_} has none")
     if options.multilabel and not (table or format_ == "svmlight"):
         raise ConfigError(
             f"--multilabel is for svmlight files and tables; {format_} has none of their labels"
