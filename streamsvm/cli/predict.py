@@ -88,15 +88,10 @@ def predict(
         from streamsvm.predict import Wanted, write_predictions
 
     loaded, read = load_model(model), {"format": format, "delimiter": delimiter, "header": header}
-    also, here = Wanted(decision, proba, interval), workers is None and scheduler is None
+    also, is_plain = Wanted(decision, proba, interval), workers is None and scheduler is None and x is None
+    counts = out is not None and out.suffix == ".npy"  # all rows, before it can be written
     with progress() as events:
-        if (
-            file
-            and not store
-            and here
-            and (out is None or out.suffix != ".npy")
-            and is_known(file, read, loaded)
-        ):
+        if file and not store and is_plain and not counts and is_known(file, read, loaded):
             n = _as_read(loaded, file, read, out, also, keep, events)
         else:
             with (

@@ -140,7 +140,10 @@ def test_a_store_of_others_is_not_replaced(sales, new, tmp_path, capsys):
     )
     assert run("fit", sales, *FIT) == 2
     assert "found a store that was not made of" in capsys.readouterr().err
-    assert run("fit", sales, *FIT, "--store", tmp_path / "other.zarr", "--model", tmp_path / "m") == 0
+    other = ("--store", tmp_path / "other.zarr", "--model", tmp_path / "m")
+    assert run("fit", sales, *FIT, *other) == 0
+    assert run("fit", new, *FIT, *other, "--force") == 2
+    assert "found a store that was not made of" in capsys.readouterr().err
     assert load_model(tmp_path / "m").layout.attrs["ignored"] == ["id"]
 
 
@@ -228,6 +231,10 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
         (
             ["predict", "--model", "sales.model.zarr", "--store", "sales.zarr", "--keep", "id"],
             "--keep is of a FILE's columns, found none",
+        ),
+        (
+            ["predict", "--model", "sales.model.zarr", "new.csv", "--x", "x"],
+            "--x is of a store, found a file",
         ),
         (
             ["evaluate", "--model", "sales.model.zarr", "new.csv", "--y", "y"],

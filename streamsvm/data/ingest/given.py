@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -60,7 +60,7 @@ def store_of(
         made_of = Store.open(url).attrs.get(MADE_OF)
         if made_of == asked:
             return url, True
-        if made_of is None and not options.force:
+        if made_of is None or _names(made_of) != _names(asked):
             raise StorageError(
                 f"{url}: found a store that was not made of {sources[0]} by this command; take another place with "
                 "--store, or fit that store"
@@ -68,6 +68,10 @@ def store_of(
         options = options.model_copy(update={"force": True})
     ingest(sources, url, options, events, attrs={MADE_OF: asked})
     return url, False
+
+
+def _names(made_of: Mapping[str, Any]) -> list[str]:
+    return [name for name, *_ in made_of["files"]]
 
 
 def _asked(sources: Sequence[str], options: IngestOptions) -> dict[str, Any]:
