@@ -47,7 +47,12 @@ def codes(decision: np.ndarray) -> np.ndarray:
     return (decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+LONG = ("budgeted", "budgeted, merged at once", "many pairs, against the rest")  # seconds of single rows
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in ESTIMATORS]
+)
 def test_a_row_alone_is_decided_as_among_others(name):
     """To the rounding of float32 kernel values, which some BLAS makes in another way for one row."""
     estimator, X = on_numpy(name, "three"), labelled("three")[0][:10]

@@ -114,6 +114,7 @@ class TestAgainstLIBSVM:
         X, y = load_digits(return_X_y=True)
         assert_equal(*both(X, y, C=10, decision_function_shape=shape), X)
 
+    @pytest.mark.slow  # LIBSVM's 325 pairs
     def test_letters(self, shared_data):
         with bz2.open(shared_data("letter.bz2")) as file:
             X, y = load_svmlight_file(file, n_features=16)

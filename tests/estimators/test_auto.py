@@ -105,6 +105,7 @@ def test_a_time_budget_is_that_of_the_configuration():
     assert config.class_weight == "balanced"
 
 
+@pytest.mark.slow  # folds of a search
 def test_text_labels_weights_and_probabilities(tmp_path):
     X, y = data(120)
     labels = np.array(["no", "yes"])[y]
@@ -116,6 +117,7 @@ def test_text_labels_weights_and_probabilities(tmp_path):
     assert model.header.certificate["expected"] == svm.expected_
 
 
+@pytest.mark.slow  # searches in a search
 def test_clones_pickles_pipelines_and_searches():
     X, y = data(90)
     svm = AutoSVC(60, search_params={"trials": 4}, random_state=0)

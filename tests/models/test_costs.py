@@ -76,7 +76,13 @@ def test_costs_that_are_not_named_are_one():
     assert build_config(("file", {"probability": {"costs": COSTS}})).probability.costs == COSTS
 
 
-@pytest.mark.parametrize("name", ["dcsvm", "bsgd", "dcsvm early", "against the rest", "landmarks"])
+SLOW = [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("bsgd", "dcsvm early", "against the rest", "landmarks")
+]
+
+
+@pytest.mark.parametrize("name", ["dcsvm", *SLOW])  # each is two fits with folds
 def test_a_fit_decides_by_them_in_memory_and_from_files(name, tmp_path):
     X, _ = labelled(3, N)
     model, _ = train_in_memory(store(), config(name))
