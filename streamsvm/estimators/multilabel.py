@@ -56,7 +56,9 @@ class SetClassifier(StoreClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
+        of_classes = ("threshold", "costs", "class_weight", "nu")
+        is_asked = any(getattr(self, name, None) is not None for name in of_classes)
+        tags.classifier_tags.multi_label = not (is_asked or self._is_probable)
         return tags
 
 
