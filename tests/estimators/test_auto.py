@@ -26,6 +26,7 @@ AS_CHOSEN = {
 }
 
 
+@pytest.mark.slow  # a search in most of them
 @parametrize_with_checks(
     [AutoSVC(search_params={"trials": 2})], expected_failed_checks=lambda _: AS_CHOSEN | ROUNDED
 )

@@ -40,7 +40,9 @@ def trained(kind: str, layout: str, k: int, scale: str = "none") -> tuple[Any, R
 
 
 @pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("layout", ["dense", "csr", "uint8"])
+@pytest.mark.parametrize(
+    "layout", ["dense", "csr", pytest.param("uint8", marks=pytest.mark.slow)]
+)  # as dense
 @pytest.mark.parametrize("kind", KINDS)
 class TestSaved:
     def test_decisions_come_back_bit_by_bit(self, kind, layout, k, tmp_path):

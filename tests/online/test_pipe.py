@@ -206,6 +206,7 @@ def test_a_reader_that_leaves_costs_no_snapshot(tmp_path):
     assert load_model(tmp_path / "m").stream["counts"]["learnt"] > 1
 
 
+@pytest.mark.slow  # a stream for each kind of line
 def test_bad_lines_are_skipped_or_end_the_stream(tmp_path):
     text = "\n".join([*lines(20), "oops", *lines(5)])
     status, answers, said = command(tmp_path / "m", text)
