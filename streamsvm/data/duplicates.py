@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from streamsvm.data.names import have_same_columns
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import memory_blocks
 from streamsvm.data.store import Store
@@ -43,8 +44,7 @@ def duplicates(store: Store, against: Store | None = None, events: Events = igno
 
 
 def _require_alike(store: Store, other: Store) -> None:
-    names = store.feature_names, other.feature_names
-    if store.d != other.d or (None not in names and names[0] != names[1]):
+    if not have_same_columns(store, other):
         raise DataError(
             f"{other.url or 'the data'} has other columns than {store.url or 'the data'}, whose rows it cannot have; "
             "ingest it with --like"

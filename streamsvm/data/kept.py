@@ -16,7 +16,7 @@ from streamsvm.storage.checked_array import CheckedArray, whole_metadata
 
 FOLDER = "statistics"
 COLUMNS, LABELS = ("min", "max", "mean", "std"), ("labels", "counts")
-GAPS = "missing"  # rows without a value, where columns have such
+MISSING = "missing"  # rows without a value, where columns have such
 
 
 def write_kept(group: zarr.Group, moments: Moments | None, classes: Classes | None) -> None:
@@ -27,7 +27,7 @@ def write_kept(group: zarr.Group, moments: Moments | None, classes: Classes | No
     if moments is not None:
         spread = np.sqrt(moments.m2 / np.maximum(moments.there, 1))
         own = dict(zip(COLUMNS, (moments.low, moments.high, moments.mean, spread), strict=True))
-        for name, values in (own if moments.gaps is None else own | {GAPS: moments.gaps}).items():
+        for name, values in (own if moments.gaps is None else own | {MISSING: moments.gaps}).items():
             array = create_array(folder, name, shape=values.shape, chunks=values.shape, dtype=np.float64)
             array[:] = values
     if classes is not None:
@@ -50,7 +50,7 @@ class Kept:
         with whole_metadata(self._name):
             if not self._has(COLUMNS):
                 return None
-            names = (*COLUMNS, GAPS) if self._has((GAPS,)) else COLUMNS
+            names = (*COLUMNS, MISSING) if self._has((MISSING,)) else COLUMNS
             return {name: self._array(name).all() for name in names}
 
     def classes(self) -> Classes | None:

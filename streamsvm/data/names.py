@@ -165,6 +165,12 @@ def _require_same(found: Names, expected: Names, where: str) -> None:
         )
 
 
+def have_same_columns(store: Store, other: Store) -> bool:
+    """As many, and by the same names in the same order where both have any."""
+    named = store.feature_names, other.feature_names
+    return store.d == other.d and (None in named or named[0] == named[1])
+
+
 def first_difference(found: Names, expected: Names) -> str:
     """Where names begin to differ."""
     pairs = enumerate(zip_longest(found, expected))

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.data.finite import require_finite
+from streamsvm.data.kept import MISSING
 from streamsvm.data.labels import Classes, counted
 from streamsvm.data.moments import Moments, merge, moments_of
 from streamsvm.data.rows import Rows
@@ -55,7 +56,7 @@ class Sketch(Store):
     def moments(self) -> Moments:
         """Of all rows as kept, else of evenly spread blocks."""
         if (kept := self.statistics) is not None:
-            gaps = kept.get("missing")
+            gaps = kept.get(MISSING)
             found = Moments(self.n, kept["min"], kept["max"], kept["mean"], kept["std"], gaps)
             return replace(found, m2=found.there * kept["std"] ** 2)
         blocks = self.blocks()

@@ -21,7 +21,7 @@ from streamsvm.data.beside import (
     weights_of,
 )
 from streamsvm.data.chosen import Chosen
-from streamsvm.data.kept import Kept
+from streamsvm.data.kept import MISSING, Kept
 from streamsvm.data.labels import Classes, alike, counted
 from streamsvm.data.layout import GAPS, Layout
 from streamsvm.data.names import Names, is_frame, names_in_attrs, names_of, names_of_others
@@ -354,7 +354,7 @@ class Store(Weighed):
         """Whether the ingest has found missing values, in these rows or in those that they were chosen from."""
         if isinstance(self._source, Chosen):
             return self._source.has_gaps
-        return bool(self.attrs.get(GAPS)) or (self.statistics is not None and "missing" in self.statistics)
+        return bool(self.attrs.get(GAPS)) or (self.statistics is not None and MISSING in self.statistics)
 
     @cached_property
     def feature_names(self) -> Names | None:

@@ -189,8 +189,7 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         if isinstance(X, Store):
             self._check_columns(X.d, X.feature_names, reset=reset)
             return X
-        model = None if reset else getattr(self, "model_", None)
-        like = None if model is None else model.layout
+        like = None if reset else self._layout
         if like is None or not self._is_table(X, like):
             X = self._checked(X, "no_validation", reset=reset)[0]
         return Store.from_arrays(X, like=like)
@@ -220,10 +219,15 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         validate_data(self, X, y, reset=reset, skip_check_array=True)
 
     @property
+    def _layout(self) -> Layout | None:
+        """How the rows that it was fitted on came out of a data frame or files, where they did."""
+        model = getattr(self, "model_", None)
+        return None if model is None else model.layout
+
+    @property
     def _has_text(self) -> bool:
         """Whether rows have more columns than the data frame that it was fitted on."""
-        model = getattr(self, "model_", None)
-        return model is not None and model.layout is not None and model.d != self.n_features_in_
+        return self._layout is not None and self.model_.d != self.n_features_in_
 
     def _is_table(self, X: Any, layout: Layout) -> bool:
         """Whether X is a data frame, and it was fitted on a store whose columns are not those of its table."""

@@ -206,7 +206,7 @@ class BudgetedSVC(SetClassifier):
         if not first and classes is not None and not np.array_equal(np.unique(classes), known):
             raise ValueError(f"classes is {np.unique(classes)}, in the first call it was {known}")
         facts = {"sample_weight": sample_weight, "feature_names": self._names()}
-        store = Store.from_arrays(X, y, like=None if first else self.model_.layout, **facts)
+        store = Store.from_arrays(X, y, like=None if first else self._layout, **facts)
         codes, class_weight = self._codes(y, known), self._batch_weight(known)
         config = self._config().model_copy(update={"class_weight": class_weight})
         if first:

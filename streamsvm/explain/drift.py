@@ -11,7 +11,7 @@ from streamsvm.config import build_config
 from streamsvm.data.finite import require_finite
 from streamsvm.data.folds import drawn
 from streamsvm.data.gather import gather
-from streamsvm.data.names import first_difference
+from streamsvm.data.names import first_difference, have_same_columns
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.store import Store
 from streamsvm.data.suspects import MOST_NAMED, column_values, namer
@@ -70,7 +70,7 @@ def remarks(found: dict[str, Any]) -> list[str]:
 
 def _require_alike(store: Store, other: Store) -> None:
     found, expected = other.feature_names, store.feature_names
-    if other.d != store.d or (found and expected and found != expected):
+    if not have_same_columns(store, other):
         widths = f" has {other.d} columns, {store.url or 'the first'} has {store.d}" * (other.d != store.d)
         names = f": {first_difference(found, expected)}" if found and expected else ""
         raise DataError(

@@ -14,6 +14,7 @@ from sklearn import metrics as twin
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
 from sklearn.model_selection import GridSearchCV
+from stepwise import killed_and_resumed
 
 from streamsvm import (
     ALFPGMSVC,
@@ -30,7 +31,6 @@ from streamsvm.config import FitConfig, build_config
 from streamsvm.data.label_sets import set_texts
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError, ModelError
-from streamsvm.events import STEPS, Events
 from streamsvm.exchange.libsvm_write import write_libsvm
 from streamsvm.exchange.onnx import onnx_model
 from streamsvm.explain.importances import importances
@@ -196,21 +196,8 @@ def test_killed_and_resumed_it_is_the_same(name, tmp_path):
     X, Y = rows()
     store = write(tmp_path / "s", Rows(X), texts(Y), step=100, chunk_rows=100)
     fit = config(**CASES[name], checkpoint_every="1 step")
-    told = list[bool]()
-    events = Events(lambda record: told.append(isinstance(record.event, STEPS)))
-    whole = train(store, fit, model_path=tmp_path / "whole", events=events)
-    left = sum(told) // 2
-
-    def kill(record: Any) -> None:
-        nonlocal left
-        left -= isinstance(record.event, STEPS)
-        if left == 0:
-            raise KeyboardInterrupt
-
-    run = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
-    with pytest.raises(KeyboardInterrupt):
-        train(store, fit, **run, events=Events(kill))
-    assert train(store, fit, **run, resume=True)["objective"] == whole["objective"]
+    whole, again = killed_and_resumed(store, fit, tmp_path)
+    assert again["objective"] == whole["objective"]
     models = [load_model(tmp_path / name).decision_function(X) for name in ("whole", "m")]
     np.testing.assert_array_equal(*models)
 

@@ -13,19 +13,19 @@ from making import write
 from sklearn.datasets import load_digits
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC
+from stepwise import killed_and_resumed
 
 from streamsvm import ALFPGMSVC, DCSVC, Store
 from streamsvm.cli.app import app
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.events import STEPS, Events
 from streamsvm.exchange.libsvm_write import write_libsvm
 from streamsvm.exchange.onnx import onnx_model
 from streamsvm.models.files import load_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.tasks import task_of
 from streamsvm.tasks.pairs import against_rest
-from streamsvm.train import train, train_in_memory
+from streamsvm.train import train_in_memory
 from streamsvm.training.prepare import prepare
 from streamsvm.training.trials import losses, solution
 
@@ -136,21 +136,7 @@ def test_killed_and_resumed_it_is_the_same(tmp_path):
     X, y = digits()
     store = write(tmp_path / "s", Rows(X), y, step=100, chunk_rows=100)
     fit = config("against the rest", checkpoint_every="1 step")
-    told = list[bool]()
-    events = Events(lambda record: told.append(isinstance(record.event, STEPS)))
-    whole = train(store, fit, model_path=tmp_path / "whole", events=events)
-    left = sum(told) // 2
-
-    def kill(record: Any) -> None:
-        nonlocal left
-        left -= isinstance(record.event, STEPS)
-        if left == 0:
-            raise KeyboardInterrupt
-
-    run = {"model_path": tmp_path / "m", "run_dir": tmp_path / "run"}
-    with pytest.raises(KeyboardInterrupt):
-        train(store, fit, **run, events=Events(kill))
-    again = train(store, fit, **run, resume=True)
+    whole, again = killed_and_resumed(store, fit, tmp_path)
     assert again["objective"] == whole["objective"]
     models = [load_model(tmp_path / name).decision_function(X) for name in ("whole", "m")]
     np.testing.assert_array_equal(*models)
