@@ -323,6 +323,8 @@ class ClusterEngine(Engine):
                 failed = task is not None and task.has_failed and not isinstance(error, KilledWorker)
                 if failed or isinstance(error, ClusterError):
                     raise
+                if isinstance(error, LOST):
+                    self._contact.workers()  # where the scheduler is gone, this raises, or another one answers
                 is_new = self._contact.current() is not client
                 if not is_new and not isinstance(error, LOST):
                     raise
