@@ -6,7 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.given import DelimiterFlag, FileIn, FormatFlag, HeaderFlag, LabelFlag, given_rows
+from streamsvm.cli.given import (
+    DelimiterFlag,
+    FilesIn,
+    FormatFlag,
+    HeaderFlag,
+    LabelFlag,
+    QueryFlag,
+    given_rows,
+)
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
@@ -28,7 +36,7 @@ CURVES = ("roc", "precision_recall", "points", "coverages", "decisions")  # for 
 
 def evaluate(
     model: ModelIn,
-    file: FileIn = None,
+    files: FilesIn = None,
     store: Annotated[
         str | None, typer.Option("--store", help="Rows and labels to test on.", metavar="STORE")
     ] = None,
@@ -42,6 +50,7 @@ def evaluate(
     ] = None,
     label: LabelFlag = None,
     format: FormatFlag = None,
+    query: QueryFlag = None,
     delimiter: DelimiterFlag = None,
     header: HeaderFlag = None,
     x: XName = None,
@@ -74,11 +83,11 @@ def evaluate(
 
     if run_dir is not None:
         require_run(run_dir)
-    read = {"label": label, "format": format, "delimiter": delimiter, "header": header}
+    read = {"label": label, "format": format, "query": query, "delimiter": delimiter, "header": header}
     loaded = load_model(model)
     with (
         progress() as events,
-        given_rows(file, store, read, loaded.layout, events, x, y) as rows,
+        given_rows(files, store, read, loaded.layout, events, x, y) as rows,
         engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
     ):
         judged = loaded if interval is None else loaded.at_level(interval)

@@ -32,6 +32,7 @@ from streamsvm.cli.given import (
     LabelFlag,
     MinFrequencyFlag,
     QidFlag,
+    QueryFlag,
     file_options,
     required_store,
 )
@@ -70,8 +71,9 @@ def fit(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Rows in files, in place of a store: CSV, parquet and what else ingest reads; a store is made "
-            "of them, beside them or where --store says, and used again while they do not change; - for stdin.",
+            help="Rows in files, in place of a store: CSV, parquet, databases and what else ingest reads, folders, "
+            "patterns such as 'data/*.csv'; a store is made of them, beside them or where --store says, and used "
+            "again while they do not change; - for stdin.",
             metavar="[FILE]...",
             rich_help_panel=DATA,
         ),
@@ -85,6 +87,7 @@ def fit(
     hash: HashFlag = None,
     min_frequency: MinFrequencyFlag = None,
     format: FormatFlag = None,
+    query: QueryFlag = None,
     delimiter: DelimiterFlag = None,
     header: HeaderFlag = None,
     qid: QidFlag = None,
@@ -220,6 +223,7 @@ def fit(
         "hash": hash,
         "min_frequency": min_frequency,
         "format": format,
+        "query": query,
         "delimiter": delimiter,
         "header": header,
         "qid": qid,

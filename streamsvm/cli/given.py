@@ -28,15 +28,17 @@ def _flag(name: str, **more: Any) -> Any:
     return section_flag(IngestOptions, name, rich_help_panel=DATA, **more)
 
 
-FileIn = Annotated[
-    str | None,
+FilesIn = Annotated[
+    list[str] | None,
     typer.Argument(
-        help="Rows in a file, in place of a store: CSV, parquet and what else ingest reads; - for stdin.",
-        metavar="[FILE]",
+        help="Rows in files, in place of a store: CSV, parquet, databases and what else ingest reads, folders, "
+        "patterns such as 'data/*.csv'; - for stdin.",
+        metavar="[FILE]...",
         rich_help_panel=DATA,
     ),
 ]
 FormatFlag = Annotated[Any, _flag("--format")]
+QueryFlag = Annotated[Any, _flag("--query", metavar="TABLE|SELECT", parser=str)]
 DelimiterFlag = Annotated[Any, _flag("--delimiter", metavar="CHARACTER", parser=str)]
 HeaderFlag = Annotated[bool | None, _flag("--header/--no-header")]
 IgnoreFlag = Annotated[Any, _flag("--ignore", metavar="COL[,COL...]", parser=str)]
@@ -48,16 +50,16 @@ LabelFlag = Annotated[Any, _flag("--label", metavar="COL|first|last|none", parse
 
 
 class Given(NamedTuple):
-    """The rows that a command was given: their store, what they are called, and of a file the path to read it again."""
+    """The rows that a command was given: their store, what they are called, and the paths of files to read again."""
 
     store: Store
     name: str
-    path: str | None = None
+    paths: list[str] | None = None
 
 
 @contextmanager
 def given_rows(
-    file: str | None,
+    files: list[str] | None,
     store: str | None,
     asked: Mapping[str, Any],
     layout: Layout | None,
@@ -67,22 +69,22 @@ def given_rows(
     *,
     label: str | None = None,
 ) -> Iterator[Given]:
-    """Rows of a file, laid out like a model's, or of a store. asked: what flags say of reading the file; label: what
+    """Rows of files, laid out like a model's, or of a store. asked: what flags say of reading the files; label: what
     is read as the label where none does."""
-    if file is None:
+    if not files:
         store = required_store(store, asked)
         yield Given(open_store(store, x, y), store)
         return
     if store is not None:
-        raise ConfigError(f"found {file} and --store {store}, expected one of them")
+        raise ConfigError(f"found {files[0]} and --store {store}, expected one of them")
     for name, value in (("--x", x), ("--y", y)):
         if value is not None:
             raise ConfigError(f"{name} is of a store, found a file; leave it out")
     with importing():
         from streamsvm.data.ingest.given import opened
 
-    with opened(file, file_options({"label": label, **asked}, layout), layout, events) as (rows, path):
-        yield Given(rows, file, path)
+    with opened(files, file_options({"label": label, **asked}, layout), layout, events) as (rows, paths):
+        yield Given(rows, ", ".join(files), paths)
 
 
 def required_store(store: str | None, asked: Mapping[str, Any]) -> str:
@@ -97,15 +99,15 @@ def required_store(store: str | None, asked: Mapping[str, Any]) -> str:
 
 @contextmanager
 def kept_columns(
-    path: str | None, keep: str | None, asked: Mapping[str, Any], layout: Layout | None
+    paths: list[str] | None, keep: str | None, asked: Mapping[str, Any], layout: Layout | None
 ) -> Iterator[KeptColumns | None]:
-    """Columns of a file, to go beside the answers to its rows."""
-    if keep is None or path is None:
+    """Columns of files, to go beside the answers to their rows."""
+    if keep is None or paths is None:
         yield None
         return
     from streamsvm.data.ingest.tables import KeptColumns
 
-    with closing(KeptColumns(path, keep.split(","), file_options(asked, layout))) as found:
+    with closing(KeptColumns(paths, keep.split(","), file_options(asked, layout))) as found:
         yield found
 
 

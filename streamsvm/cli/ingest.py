@@ -21,9 +21,12 @@ def flag(name: str, **more: Any) -> Any:
 
 def ingest(
     context: typer.Context,
-    sources: Annotated[list[str], typer.Argument(help="Files, plain or .gz, .bz2, .xz.", metavar="SRC")],
+    sources: Annotated[
+        list[str], typer.Argument(help="Files, plain or .gz, .bz2, .xz; folders, patterns.", metavar="SRC")
+    ],
     store: Annotated[str, typer.Option("--store", help="Where the store goes.", metavar="STORE")],
     format: Annotated[Any, flag("--format")] = None,
+    query: Annotated[Any, flag("--query", metavar="TABLE|SELECT", parser=str)] = None,
     label: Annotated[Any, flag("--label", metavar="COL[,COL...]|first|last|none", parser=str)] = None,
     multilabel: Annotated[bool | None, flag("--multilabel")] = None,
     delimiter: Annotated[Any, flag("--delimiter", metavar="CHARACTER", parser=str)] = None,

@@ -8,9 +8,10 @@ import typer
 
 from streamsvm.cli.given import (
     DelimiterFlag,
-    FileIn,
+    FilesIn,
     FormatFlag,
     HeaderFlag,
+    QueryFlag,
     file_options,
     given_rows,
     kept_columns,
@@ -34,7 +35,7 @@ from streamsvm.storage.paths import place_of
 
 def predict(
     model: ModelIn,
-    file: FileIn = None,
+    files: FilesIn = None,
     store: Annotated[
         str | None, typer.Option("--store", help="Rows to predict, as they are.", metavar="STORE")
     ] = None,
@@ -64,6 +65,7 @@ def predict(
         ),
     ] = None,
     format: FormatFlag = None,
+    query: QueryFlag = None,
     delimiter: DelimiterFlag = None,
     header: HeaderFlag = None,
     x: XName = None,
@@ -81,22 +83,23 @@ def predict(
     """
     if out is None and as_json:
         raise ConfigError("--json prints one object on stdout, as answers would be; name a file with --out")
-    if keep is not None and file is None:
+    if keep is not None and not files:
         raise ConfigError("--keep is of a FILE's columns, found none")
     with importing():
         from streamsvm.models.files import load_model
         from streamsvm.predict import Wanted, write_predictions
 
-    loaded, read = load_model(model), {"format": format, "delimiter": delimiter, "header": header}
+    loaded = load_model(model)
+    read = {"format": format, "query": query, "delimiter": delimiter, "header": header}
     also, is_plain = Wanted(decision, proba, interval), workers is None and scheduler is None and x is None
     counts = out is not None and out.suffix == ".npy"  # all rows, before it can be written
     with progress() as events:
-        if file and not store and is_plain and not counts and is_known(file, read, loaded):
-            n = _as_read(loaded, file, read, out, also, keep, events)
+        if files and not store and is_plain and not counts and are_known(files, read, loaded):
+            n = _as_read(loaded, files, read, out, also, keep, events)
         else:
             with (
-                given_rows(file, store, read, loaded.layout, events, x, label="none") as rows,
-                kept_columns(rows.path, keep, read, loaded.layout) as beside,
+                given_rows(files, store, read, loaded.layout, events, x, label="none") as rows,
+                kept_columns(rows.paths, keep, read, loaded.layout) as beside,
                 engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
             ):
                 n = write_predictions(
@@ -106,21 +109,23 @@ def predict(
         emit({"out": str(out), "n": n, **usage_so_far()}, as_json=as_json, title="Predictions")
 
 
-def is_known(file: str, read: dict[str, Any], model: Any) -> bool:
-    """Whether a file is a table in columns that the model knows."""
-    from streamsvm.data.ingest.given import is_known_table
+def are_known(files: list[str], read: dict[str, Any], model: Any) -> bool:
+    """Whether files are tables in columns that the model knows."""
+    from streamsvm.data.ingest.given import are_known_tables
 
-    return is_known_table(file, file_options(read, model.layout), model.layout)
+    return are_known_tables(files, file_options(read, model.layout), model.layout)
 
 
 def _as_read(
-    model: Any, file: str, read: dict[str, Any], out: Any, also: Any, keep: str | None, events: Any
+    model: Any, files: list[str], read: dict[str, Any], out: Any, also: Any, keep: str | None, events: Any
 ) -> int:
-    """Answers to the rows of a table while it is read; how many."""
+    """Answers to the rows of tables while they are read; how many."""
     from streamsvm.data.ingest.given import rows_as_read
     from streamsvm.predict import answers_as_read, write_answers
 
     options = file_options({"label": "none", **read}, model.layout)
-    pieces = rows_as_read(file, options, model.layout, events)
-    with kept_columns(file, keep, read, model.layout) as beside:
-        return write_answers(model, answers_as_read(model, pieces, file), out, also, beside=beside)
+    pieces = rows_as_read(files, options, model.layout, events)
+    with kept_columns(files, keep, read, model.layout) as beside:
+        return write_answers(
+            model, answers_as_read(model, pieces, ", ".join(files)), out, also, beside=beside
+        )

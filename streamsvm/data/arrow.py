@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,24 @@ def _buffer(column: pa.Array, dtype: Any) -> np.ndarray:
         return np.empty(0, dtype)
     offset = column.offset * np.dtype(dtype).itemsize
     return np.frombuffer(column.buffers()[1], dtype, count=len(column), offset=offset)
+
+
+def of_numbers(values: np.ndarray) -> pa.Array:
+    """(m,) float64 as a column, NaN as gaps; Arrow's own array() imports pandas."""
+    return _of_buffers(pa.float64(), ~np.isnan(values), values)
+
+
+def of_texts(texts: Sequence[str | None]) -> pa.Array:
+    """Raises TypeError for what is no text."""
+    packed = [b"" if text is None else str.encode(text) for text in texts]
+    ends = np.cumsum([0, *map(len, packed)], dtype=np.int64)
+    is_there = np.array([text is not None for text in texts], bool)
+    return _of_buffers(pa.large_string(), is_there, ends, b"".join(packed))
+
+
+def _of_buffers(t: pa.DataType, is_there: np.ndarray, *buffers: Any) -> pa.Array:
+    bits = np.packbits(is_there, bitorder="little")
+    return pa.Array.from_buffers(t, len(is_there), [pa.py_buffer(buffer) for buffer in (bits, *buffers)])
 
 
 def _unquote(text: str | None) -> str:

@@ -128,6 +128,19 @@ class URLPath:
         """Of a folder's entries, those whose names are like this."""
         return (found for found in self.iterdir() if fnmatchcase(found.name, pattern))
 
+    def files(self) -> list[str]:
+        """URLs of all files below this folder; or, where stars are in its name, of those like it."""
+
+        def found(fs: Any, path: str) -> dict[str, Any]:
+            try:
+                return (fs.glob if "*" in path else fs.find)(path, detail=True)
+            except FileNotFoundError:
+                return {}
+
+        head, _, tail = self.url.rpartition(filesystem(self.url)[1])
+        entries = self._asked(found).items()
+        return [f"{head}{path}{tail}" for path, entry in entries if entry["type"] == "file"]
+
     def read_bytes(self) -> bytes:
         return bytes(self._asked(lambda fs, path: fs.cat_file(path)))
 

@@ -384,7 +384,7 @@ def test_formats_are_told_by_content(tmp_path):
 def test_sources_and_targets(tmp_path):
     with pytest.raises(NotFoundError, match="does not exist"):
         load(tmp_path / "none.csv")
-    with pytest.raises(DataError, match="cannot be read: Is a directory"):
+    with pytest.raises(NotFoundError, match="no file of a format that ingest reads is in this folder"):
         load(tmp_path)
     with pytest.raises(ConfigError, match="no source"):
         ingest([], tmp_path / "s")

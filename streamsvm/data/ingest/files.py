@@ -15,10 +15,11 @@ import numpy as np
 from scipy import sparse
 
 from streamsvm.data.ingest.block import Block, Reader
+from streamsvm.data.ingest.found import File, files_of
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.split import Split, split_of
 from streamsvm.data.ingest.spool import Shuffler, Spool
-from streamsvm.data.ingest.streams import TABLES, Stream, detect_format, source_bytes
+from streamsvm.data.ingest.streams import DATABASES, TABLES, Stream, detect_format, source_bytes
 from streamsvm.data.layout import Layout
 from streamsvm.data.moments import merge, moments_of
 from streamsvm.data.rows import Rows
@@ -47,18 +48,20 @@ def ingest(
 ) -> dict[str, Any]:
     """Reads data files, one after the other, into a new store (with `split`, two); returns a summary.
 
+    A pattern, such as `data/*.csv`, or a folder stands for its files, in the order of their names.
     like: what rows are to be laid out like, in place of the store that the options name. attrs: more of the store's.
     Rows are written as they are read where the first block tells how. Where it does not, or turns out to have told too
     little, they wait in an unnamed temporary file next to the store until all are read. Raises DataError naming file
     and line, NotFoundError, ConfigError, and StorageError; then no store is left behind.
     """
     start = time.perf_counter()
-    paths = [os.fspath(s) for s in sources]
+    files = files_of([os.fspath(s) for s in sources])
+    attrs = {"sources": [os.path.basename(s) for s in sources], **(attrs or {})}
     options, like = _with_like(options or IngestOptions(), like)
     for option, url in (("--store", os.fspath(store_url)), ("--test-store", options.test_store)):
         if url is not None:
             require_place(option, url, "a store", force=options.force)
-    work = partial(_ingested, paths, os.fspath(store_url), options, events, like, attrs or {})
+    work = partial(_ingested, files, os.fspath(store_url), options, events, like, attrs)
     try:
         summary = work(guesses=True)
     except Unsettled:
@@ -67,7 +70,7 @@ def ingest(
 
 
 def _ingested(
-    paths: list[str],
+    files: list[File],
     url: str,
     options: IngestOptions,
     events: Events,
@@ -77,10 +80,10 @@ def _ingested(
     guesses: bool,
 ) -> dict[str, Any]:
     """guesses: the first block tells what all rows have, else Unsettled is raised."""
-    format_ = _format(paths, options)
-    reader = _reader(
-        format_, options, like, partial(stream_of, events, sum(map(source_bytes, paths)), "ingest")
-    )
+    paths = [file.path for file in files]
+    format_ = format_of(paths, options)
+    open_stream = partial(stream_of, events, sum(map(source_bytes, paths)), "ingest")
+    reader = _reader(format_, options, like, open_stream, files)
     with ExitStack() as stack:
         if format_ == "svmlight":
             from streamsvm.parallel.compiling import compiling_told  # numba, which other formats do without
@@ -90,8 +93,8 @@ def _ingested(
         blocks = _arrange(reader, paths, options, split, url, stack, guesses=guesses)
         layout = _layout(reader, options, like)
         cut = {} if split is None else split.settle()
-        own = {"format": format_, "sources": [os.path.basename(p) for p in paths]}
-        writers = _writers(url, options, layout, {**reader.attrs(), **own, **cut, **attrs}, stack)
+        about = {**reader.attrs(), "format": format_, **cut, **attrs}
+        writers = _writers(url, options, layout, about, stack)
         _fill(reader, blocks, split, writers, layout)
         reader.finish()
     for remark in reader.remarks():
@@ -112,7 +115,8 @@ def _with_like(options: IngestOptions, like: Layout | None) -> tuple[IngestOptio
     return options.model_copy(update={"dtype": options.dtype or like.dtype.name}), like
 
 
-def _format(paths: list[str], options: IngestOptions) -> str:
+def format_of(paths: list[str], options: IngestOptions) -> str:
+    """That of all the files. Raises ConfigError where they have several, or the options are of another."""
     if not paths:
         raise ConfigError("no source was given; expected at least one file")
     formats = {options.format or detect_format(p) for p in paths}
@@ -126,6 +130,8 @@ def _format(paths: list[str], options: IngestOptions) -> str:
     named += ["label"] if options.label not in (None, "none") else []
     if not table and named:
         raise ConfigError(f"--{named[0].replace('_', '-')} names columns of a table; {format_} has none")
+    if options.query is not None and format_ not in DATABASES:
+        raise ConfigError(f"--query is of databases, found {format_}; leave it out")
     if options.multilabel and not (table or format_ == "svmlight"):
         raise ConfigError(
             f"--multilabel is for svmlight files and tables; {format_} has none of their labels"
@@ -140,7 +146,9 @@ def stream_of(events: Events, total: int, phase: str, path: str) -> Stream:
     return Stream(path, lambda done: events.progress(phase, min(done, total), total, source=path))
 
 
-def _reader(format_: str, options: IngestOptions, like: Layout | None, open_stream: Any) -> Reader:
+def _reader(
+    format_: str, options: IngestOptions, like: Layout | None, open_stream: Any, files: list[File]
+) -> Reader:
     if format_ == "svmlight":
         from streamsvm.data.ingest.svmlight import SvmlightReader
 
@@ -148,7 +156,7 @@ def _reader(format_: str, options: IngestOptions, like: Layout | None, open_stre
     if format_ in TABLES:
         from streamsvm.data.ingest.tables import TableReader
 
-        return TableReader(options, like, format_, open_stream)
+        return TableReader(options, like, format_, open_stream, dict(files))
     from streamsvm.data.ingest.arrays import ArrayReader
 
     return ArrayReader(options, like, format_, open_stream)

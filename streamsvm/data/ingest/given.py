@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from streamsvm.data.ingest.files import as_layout, ingest, stream_of
+from streamsvm.data.ingest.files import as_layout, format_of, ingest, stream_of
+from streamsvm.data.ingest.found import files_of, is_pattern, root_of
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.streams import TABLES, detect_format, is_data_name, source_bytes
 from streamsvm.data.ingest.tables import TableReader
@@ -27,12 +29,16 @@ from streamsvm.storage.place import found_at
 
 STDIN = "-"
 MADE_OF = "made_of"  # attribute of a store: the files, and how they were read
+LOGS = ("-wal", ".wal")  # of SQLite, of DuckDB
 ELSEWHERE = ("force", "like", "memory_limit")  # options that do not change what comes out
 
 
 def beside(source: str) -> Place:
-    """Where the store of a file goes: `sales.csv.gz` -> `sales.zarr`."""
-    path = place_of(source)
+    """Where the store of a file goes, or of a folder: `sales.csv.gz`, `sales`, `sales/*.csv` -> `sales.zarr`. Raises
+    ConfigError where the folder of a pattern has no name."""
+    path = place_of(root_of(source) if is_pattern(source) else source)
+    if path.name in ("", "..") or str(path).endswith(f"://{path.name}"):
+        raise ConfigError(f"{source}: the store of its rows has no place beside it; give one with --store")
     stem = path.name
     while is_data_name(stem):
         stem = PurePosixPath(stem).stem
@@ -60,7 +66,7 @@ def store_of(
         made_of = Store.open(url).attrs.get(MADE_OF)
         if made_of == asked:
             return url, True
-        if made_of is None or _names(made_of) != _names(asked):
+        if made_of is None or made_of.get("sources") != asked["sources"]:
             raise StorageError(
                 f"{url}: found a store that was not made of {sources[0]} by this command; take another place with "
                 "--store, or fit that store"
@@ -70,18 +76,21 @@ def store_of(
     return url, False
 
 
-def _names(made_of: Mapping[str, Any]) -> list[str]:
-    return [name for name, *_ in made_of["files"]]
-
-
 def _asked(sources: Sequence[str], options: IngestOptions) -> dict[str, Any]:
     """What a store is made of: as JSON gives it back."""
     given = options.model_dump(mode="json", exclude_defaults=True, exclude=set(ELSEWHERE))
-    return {"files": [_facts(source) for source in sources], "options": given}
+    files = [_facts(path, root_of(source)) for source in sources for path, _ in files_of([source])]
+    return {"sources": [_name(source) for source in sources], "files": files, "options": given}
 
 
-def _facts(source: str) -> list[Any]:
-    """Name, bytes and time of change; of an object store the service's own facts."""
+def _name(source: str) -> str:
+    path = local_path(source)
+    return source if path is None else path.name
+
+
+def _facts(source: str, root: str) -> list[Any]:
+    """Name below a folder, bytes and time of change, of what a database has not moved into its file, too; of an object
+    store the service's own facts."""
     path = local_path(source)
     if path is None:
         from streamsvm.storage.paths import filesystem
@@ -89,40 +98,44 @@ def _facts(source: str) -> list[Any]:
         fs, there = filesystem(source)
         info = fs.info(there) if fs.exists(there) else {}
         return [source, *(str(info.get(name)) for name in ("size", "ETag", "LastModified"))]
-    if not path.exists():
-        return [path.name]  # what reads it says that it is not there
-    found = path.stat()
-    return [path.name, found.st_size, found.st_mtime_ns]
+    facts: list[Any] = [os.path.relpath(path, root or ".")]
+    for own in (path, *(path.with_name(path.name + log) for log in LOGS)):
+        if own.exists() and (found := own.stat()).st_size:  # what reads it says that it is not there
+            facts += [found.st_size, found.st_mtime_ns]
+    return facts
 
 
 @contextmanager
 def opened(
-    source: str, options: IngestOptions, like: Layout | None, events: Events = ignore
-) -> Iterator[tuple[Store, str]]:
-    """A store of a file, its rows laid out like others, for as long as it is read; and a path of the file."""
-    with TemporaryDirectory(prefix="streamsvm-") as folder, _in_files([source], folder) as [path]:
+    sources: Sequence[str], options: IngestOptions, like: Layout | None, events: Events = ignore
+) -> Iterator[tuple[Store, list[str]]]:
+    """A store of files, its rows laid out like others, for as long as it is read; and paths of the files."""
+    with TemporaryDirectory(prefix="streamsvm-") as folder, _in_files(sources, folder) as paths:
         url = os.path.join(folder, "rows.zarr")
-        ingest([path], url, options, events, like=like)
-        yield Store.open(url), path
+        ingest(paths, url, options, events, like=like)
+        yield Store.open(url), paths
 
 
-def is_known_table(source: str, options: IngestOptions, like: Layout | None) -> bool:
-    """Whether a file is a table whose columns are known: its rows can be answered as they are read."""
-    has_columns = like is not None and "columns" in like.attrs
-    return has_columns and source != STDIN and (options.format or detect_format(source)) in TABLES
+def are_known_tables(sources: Sequence[str], options: IngestOptions, like: Layout | None) -> bool:
+    """Whether files are tables whose columns are known: their rows can be answered as they are read."""
+    if like is None or "columns" not in like.attrs or STDIN in sources:
+        return False
+    return format_of([file.path for file in files_of(sources)], options) in TABLES
 
 
 def rows_as_read(
-    source: str, options: IngestOptions, like: Layout, events: Events = ignore
+    sources: Sequence[str], options: IngestOptions, like: Layout, events: Events = ignore
 ) -> Iterator[Rows]:
-    """The rows of a table, laid out like others, piece by piece. Raises DataError as `ingest`."""
-    format_ = options.format or detect_format(source)
+    """The rows of tables, laid out like others, piece by piece. Raises DataError as `ingest`."""
+    files = files_of(sources)
+    paths = [file.path for file in files]
     options = options.model_copy(update={"dtype": like.dtype.name})
-    reader = TableReader(options, like, format_, partial(stream_of, events, source_bytes(source), "predict"))
-    for block in on_thread(reader.blocks(source)):
+    open_stream = partial(stream_of, events, sum(map(source_bytes, paths)), "predict")
+    reader = TableReader(options, like, format_of(paths, options), open_stream, dict(files))
+    for block in on_thread(chain.from_iterable(map(reader.blocks, paths))):
         yield as_layout(reader.encode(block.rows), like.is_sparse)
     for remark in reader.remarks():
-        events(Warned(f"{source}: {remark}"))
+        events(Warned(f"{paths[0]}: {remark}"))
 
 
 @contextmanager

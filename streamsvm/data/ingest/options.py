@@ -12,7 +12,7 @@ from streamsvm.config import Count, Options, Real, Size, Whole
 if TYPE_CHECKING:
     import numpy as np
 
-Format = Literal["svmlight", "csv", "tsv", "parquet", "npy", "npz", "idx"]
+Format = Literal["svmlight", "csv", "tsv", "parquet", "arrow", "sqlite", "duckdb", "npy", "npz", "idx"]
 FORMATS: tuple[str, ...] = get_args(Format)
 LEAST_BYTES = 32 << 20
 MOST_HASHED = 1 << 20  # columns, as many as scikit-learn's FeatureHasher makes; float32 counts them exactly
@@ -65,6 +65,9 @@ class IngestOptions(Options):
             description="Label column of a table: name, `first`, `last`, position from 0, or `none`; `a,b,c`, columns"
             " of 0 and 1, each a label that rows may have; else the last one, or with like the label's there"
         ),
+    ] = None
+    query: Annotated[
+        str | None, Field(description="Table of a database, or a SELECT; else its only table")
     ] = None
     delimiter: Annotated[
         str | None, Field(description="What stands between columns; else what the first line has most of")

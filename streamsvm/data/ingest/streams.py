@@ -24,6 +24,13 @@ _SUFFIXES = {
     ".tab": "tsv",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".sqlite": "sqlite",
+    ".sqlite3": "sqlite",
+    ".duckdb": "duckdb",
     ".npy": "npy",
     ".npz": "npz",
     ".svm": "svmlight",
@@ -31,9 +38,18 @@ _SUFFIXES = {
     ".svmlight": "svmlight",
     ".idx": "idx",
 }
-TABLES = ("csv", "tsv", "parquet")
+CSV, DATABASES = ("csv", "tsv"), ("sqlite", "duckdb")
+TABLES = (*CSV, "parquet", "arrow", *DATABASES)
 _IDX = re.compile(rb"\0\0[\x08\x09\x0b-\x0e][\x01-\x05]", re.DOTALL)
-_MAGIC = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "npz"}
+_MAGIC = {
+    b"PAR1": "parquet",
+    b"\x93NUMPY": "npy",
+    b"PK\x03\x04": "npz",
+    b"ARROW1": "arrow",
+    b"\xff\xff\xff\xff": "arrow",  # a stream
+    b"SQLite format 3\0": "sqlite",
+}
+_DUCKDB = b"DUCK"  # after a checksum of 8 bytes
 _SVMLIGHT = re.compile(rb"[-+.\w]+(\s+qid:\d+)?(\s+\d+:\S+)*\s*(#.*)?")
 
 
@@ -110,7 +126,7 @@ def source_bytes(path: str) -> int:
 def is_data_name(name: str) -> bool:
     """Whether its last suffix is one of data files, or of packed ones."""
     suffix = PurePosixPath(name).suffix.lower()
-    return suffix in _PACKED or suffix in _SUFFIXES
+    return suffix in _PACKED or suffix in _SUFFIXES or suffix == ".db"  # of either kind
 
 
 def detect_format(path: str) -> str:
@@ -126,6 +142,8 @@ def detect_format(path: str) -> str:
     for magic, format_ in _MAGIC.items():
         if head.startswith(magic):
             return format_
+    if head[8:12] == _DUCKDB:
+        return "duckdb"
     if _IDX.match(head):
         return "idx"
     lines = [line for line in head.split(b"\n") if line.strip() and not line.startswith(b"#")]

@@ -1,33 +1,34 @@
-"""CSV, TSV and parquet tables, read batch by batch through Arrow."""
+"""Tables in files and databases, read batch by batch through Arrow."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import chain
 from operator import not_
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from streamsvm.data.arrow import as_written, is_text, kind_of, numbers, raw_rows, texts
+from streamsvm.data.arrow import as_written, is_text, numbers, raw_rows, texts
+from streamsvm.data.ingest.arrow_files import ArrowFile, Parquet
 from streamsvm.data.ingest.block import Block, OpenStream, cast
-from streamsvm.data.ingest.dialect import decimal_point_of, delimiter_of, has_newlines_inside
+from streamsvm.data.ingest.csv_files import Csv
+from streamsvm.data.ingest.found import File, Parted, Parts, files_of
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.schema import match, new_schema
 from streamsvm.data.ingest.split_columns import SplitColumns
-from streamsvm.data.ingest.streams import TABLES, Stream, detect_format, open_raw
+from streamsvm.data.ingest.streams import CSV, DATABASES, TABLES, Stream, detect_format
+from streamsvm.data.ingest.table import Batches, Table, one_line
 from streamsvm.data.label_sets import NAMED, lacks_name, set_texts
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import listed
 from streamsvm.data.rows import Rows
-from streamsvm.data.schema import DENSE_FROM, KINDS, Schema
+from streamsvm.data.schema import DENSE_FROM, Schema
 from streamsvm.errors import ConfigError, DataError
 
-Batches = Iterator[pa.RecordBatch]
 WHETHER = "expected 0 or 1, whether a row has this label"
 
 
@@ -42,9 +43,15 @@ class TableReader:
     dense_below = DENSE_FROM
 
     def __init__(
-        self, options: IngestOptions, like: Layout | None, format_: str, open_stream: OpenStream = Stream
+        self,
+        options: IngestOptions,
+        like: Layout | None,
+        format_: str,
+        open_stream: OpenStream = Stream,
+        parts: Mapping[str, Parts] | None = None,
     ) -> None:
-        self._open_stream = open_stream
+        """parts: of each path, what the folders that it is in say of its rows."""
+        self._open_stream, self._parts = open_stream, parts or {}
         self._options, self._format = options, format_
         self.dtype = options.feature_dtype()
         self._has_gaps = self.dtype != np.uint8  # which has no NaN
@@ -58,16 +65,20 @@ class TableReader:
 
     def blocks(self, path: str) -> Iterator[Block]:
         self._path = path
-        line = 1 + (self._format != "parquet" and self._options.header)
+        line = 1 + ((self._format in CSV) and self._options.header)
         try:
-            with closing(table_of(path, self._format, self._options, self._open_stream)) as table:
+            with closing(self._table(path)) as table:
                 for batch in self._batches(path, table):
                     yield self._block(batch, path, line)
                     line += batch.num_rows
         except pa.ArrowInvalid as error:
             raise DataError(_arrow_message(path, error)) from error
 
-    def _batches(self, path: str, table: _Csv | _Parquet) -> Batches:
+    def _table(self, path: str) -> Table:
+        file = File(path, self._parts.get(path, {}))
+        return table_of(file, self._format, self._options, self._open_stream)
+
+    def _batches(self, path: str, table: Table) -> Batches:
         left_out = self._left_out(path, table) - {self._options.qid}
         all_kinds = table.kinds()
         kinds = {name: kind for name, kind in all_kinds.items() if name not in left_out}
@@ -100,7 +111,7 @@ class TableReader:
                 )
         return types
 
-    def _left_out(self, path: str, table: _Csv | _Parquet) -> set[str]:
+    def _left_out(self, path: str, table: Table) -> set[str]:
         """Row numbers, and columns that are to be left out, all of which have to be there. Raises DataError."""
         names = [*table.kinds()]
         missing = [name for name in self._options.ignore if name not in names]
@@ -187,7 +198,7 @@ class TableReader:
 
     def attrs(self) -> dict[str, Any]:
         assert self._schema is not None
-        has_names = self._options.header or self._format == "parquet"  # else Arrow's own, by position
+        has_names = self._options.header or self._format not in CSV  # else Arrow's own, by position
         ignored = {"ignored": sorted(self._ignored)} if self._ignored else {}
         given = {} if self._options.delimiter is None else {"delimiter": self._options.delimiter}
         return self._schema.to_attrs() | ignored | given | ({} if has_names else {"header": False})
@@ -209,116 +220,44 @@ def _names_of_ones(batch: pa.RecordBatch, path: str, names: tuple[str, ...], lin
     return set_texts(cells == 1, np.array(names))
 
 
-def table_of(
-    path: str, format_: str, options: IngestOptions, open_stream: OpenStream = Stream
-) -> _Csv | _Parquet:
+def table_of(file: File, format_: str, options: IngestOptions, open_stream: OpenStream = Stream) -> Table:
     """A file of one of the formats of tables."""
-    if format_ == "parquet":
-        return _Parquet(path, options)
-    return _Csv(path, options, "\t" if format_ == "tsv" else ",", open_stream)
+    table: Table
+    if format_ in CSV:
+        table = Csv(file.path, options, "\t" if format_ == "tsv" else ",", open_stream)
+    elif format_ in DATABASES:
+        from streamsvm.data.ingest.databases import DuckDb, Sqlite  # sqlite3, which files do without
 
-
-class _Csv:
-    """A CSV or TSV file, plain or packed. The kinds of its columns, and its dialect, are told from its first MiB."""
-
-    def __init__(self, path: str, options: IngestOptions, delimiter: str, open_stream: OpenStream) -> None:
-        self._path, self._options, self._open = path, options, open_stream
-        self._streams: list[Stream] = []
-        with open_stream(path) as stream:
-            head = stream.head()
-        if not head.strip():
-            raise DataError(
-                f"{path} is empty; expected {'names of columns, and ' if options.header else ''}rows"
-            )
-        line = head.partition(b"\n")[0]
-        own = options.delimiter or delimiter_of(path, line, delimiter)
-        self._parse = pa.csv.ParseOptions(delimiter=own, newlines_in_values=has_newlines_inside(head))
-        self._block_bytes = max(options.block_bytes, 8 * len(line))  # Arrow needs whole rows in two blocks
-        points = (".",) if own == "," else (".", ",")
-        first = max(1 << 20, 8 * len(line))
-        schemas = {point: self._reader(first, None, point).schema for point in points}
-        self._point = decimal_point_of(schemas)
-        self._schema = schemas[self._point]
-        _require_different(path, self._schema.names)
-
-    def _reader(self, block_bytes: int, types: dict[str, pa.DataType] | None, decimal_point: str) -> Any:
-        header = self._options.header
-        read = pa.csv.ReadOptions(
-            use_threads=False, block_size=block_bytes, autogenerate_column_names=not header
-        )
-        columns = None if types is None else [*types]
-        convert = pa.csv.ConvertOptions(
-            column_types=types, include_columns=columns, decimal_point=decimal_point
-        )
-        self._streams.append(self._open(self._path))
-        return pa.csv.open_csv(self._streams[-1], read, self._parse, convert)
-
-    def kinds(self) -> dict[str, str]:
-        kinds = {f.name: kind_of(f.type) for f in self._schema}
-        return {name: kind if kind in KINDS else "text" for name, kind in kinds.items()}
-
-    def row_numbers(self) -> set[str]:
-        return {""} if self._options.header and self._schema.names[0] == "" else set()
-
-    def batches(self, types: dict[str, pa.DataType]) -> Batches:
-        yield from self._reader(self._block_bytes, types, self._point)
-
-    def close(self) -> None:
-        for stream in self._streams:
-            stream.close()
-
-
-class _Parquet:
-    def __init__(self, path: str, options: IngestOptions) -> None:
-        self._path, self._options = path, options
-        self._raw = open_raw(path)
-        try:
-            self._file = pq.ParquetFile(self._raw)
-        except (pa.ArrowInvalid, OSError) as error:
-            self._raw.close()
-            raise DataError(f"{path} is not a whole parquet file: {_one_line(error)}") from error
-
-    def kinds(self) -> dict[str, str]:
-        _require_different(self._path, self._file.schema_arrow.names)
-        return {f.name: kind_of(f.type) for f in self._file.schema_arrow}
-
-    def row_numbers(self) -> set[str]:
-        index = (self._file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
-        return {name for name in index if isinstance(name, str)}
-
-    def batches(self, types: dict[str, pa.DataType]) -> Batches:
-        rows = max(1, self._options.block_bytes // (8 * max(1, len(types))))
-        try:
-            yield from self._file.iter_batches(batch_size=rows, columns=[*types], use_threads=False)
-        except OSError as error:
-            raise DataError(f"{self._path} is damaged: {_one_line(error)}") from error
-
-    def close(self) -> None:
-        self._raw.close()
-
-
-def _require_different(path: str, names: list[str]) -> None:
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise DataError(f"{path} has two columns named {twice[0]!r}; expected different names")
+        table = (Sqlite if format_ == "sqlite" else DuckDb)(file.path, options)
+    else:
+        table = (Parquet if format_ == "parquet" else ArrowFile)(file.path, options)
+    return Parted(table, file.parts) if file.parts else table
 
 
 class KeptColumns:
-    """Columns of a table as it has them, text that goes beside the answers to its rows."""
+    """Columns of tables as they have them, text that goes beside the answers to their rows."""
 
-    def __init__(self, path: str, names: Sequence[str], options: IngestOptions) -> None:
-        """Raises ConfigError where the file is no table, DataError where it has no such column."""
-        format_ = options.format or detect_format(path)
-        if format_ not in TABLES:
-            raise ConfigError(f"{path}: columns to keep are of a table, found {format_}")
-        table = table_of(path, format_, options)
-        missing = [name for name in names if name not in table.kinds()]
-        if missing:
-            table.close()
-            raise DataError(f"{path} has no column {missing[0]!r} to keep; it has {listed([*table.kinds()])}")
-        self._names, self._table = names, table
-        self._batches = table.batches(dict.fromkeys(names, pa.string()))
+    def __init__(self, sources: Sequence[str], names: Sequence[str], options: IngestOptions) -> None:
+        """Raises ConfigError where a file is no table, DataError where it has no such column."""
+        self._names, self._options = names, options
+        self._table: Table | None = None
+        first, *others = files_of(sources)
+        begun = self._batches_of(first)  # before an answer is written
+        self._batches = chain(begun, chain.from_iterable(map(self._batches_of, others)))
         self._rest: pa.RecordBatch | None = None
+
+    def _batches_of(self, file: File) -> Batches:
+        format_ = self._options.format or detect_format(file.path)
+        if format_ not in TABLES:
+            raise ConfigError(f"{file.path}: columns to keep are of a table, found {format_}")
+        self.close()
+        self._table = table_of(file, format_, self._options)
+        has = [*self._table.kinds()]
+        missing = [name for name in self._names if name not in has]
+        if missing:
+            self.close()
+            raise DataError(f"{file.path} has no column {missing[0]!r} to keep; it has {listed(has)}")
+        return self._table.batches(dict.fromkeys(self._names, pa.string()))
 
     def take(self, rows: int) -> dict[str, np.ndarray]:
         """Those of so many rows more, by name."""
@@ -332,16 +271,13 @@ class KeptColumns:
         return {name: np.concatenate([as_written(p.column(name)) for p in pieces]) for name in self._names}
 
     def close(self) -> None:
-        self._table.close()
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
+        if self._table is not None:
+            self._table.close()
 
 
 def _arrow_message(path: str, error: Exception) -> str:
     """Arrow's complaint, with its `Row #n` as the line it means."""
-    text = _one_line(error)
+    text = one_line(error)
     if "invalid UTF8" in text:
         text += "; expected UTF-8, `iconv -f LATIN1 -t UTF-8` may make it that"
     row = re.search(r"Row #(\d+): ", text)

@@ -1,0 +1,124 @@
+"""The files that sources stand for: a pattern or a folder has any number of them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from glob import glob, has_magic
+from pathlib import PurePath
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from streamsvm.data.arrow import of_texts
+from streamsvm.data.ingest.streams import is_data_name
+from streamsvm.data.ingest.table import Batches, Table
+from streamsvm.errors import NotFoundError
+from streamsvm.storage.paths import URLPath, local_path
+
+NOTHING = "__HIVE_DEFAULT_PARTITION__"  # value of a folder's name, as Hive and Spark write a gap
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+
+
+class Part(NamedTuple):
+    """What a folder says of all rows below it; text None: a gap. kind: `number` where it is one in all folders."""
+
+    text: str | None
+    kind: str
+
+
+Parts = dict[str, Part]
+
+
+class File(NamedTuple):
+    """parts: columns that are folders' names, such as `region=EU`."""
+
+    path: str
+    parts: Parts
+
+
+def files_of(sources: Sequence[str]) -> list[File]:
+    """The files of each source, those of a pattern or folder in the order of their names. Raises NotFoundError."""
+    found: list[tuple[str, dict[str, str | None]]] = []
+    for source in sources:
+        below = _files_below(source)
+        found += [(source, {})] if below is None else [(path, _said_by_folders(path)) for path in below]
+    values = [said for _, own in found for said in own.items()]
+    words = {name for name, text in values if text is not None and not _NUMBER.fullmatch(text)}
+    numbers = {name for name, text in values if text is not None} - words
+    return [
+        File(path, {n: Part(text, "number" if n in numbers else "text") for n, text in own.items()})
+        for path, own in found
+    ]
+
+
+def root_of(source: str) -> str:
+    """The folder in which files of a source are: of a pattern the one that it begins with."""
+    local = local_path(source)
+    if local is not None and local.is_dir():
+        return str(local)
+    return re.split(r"[^/\\]*[*?[]", source, maxsplit=1)[0] if is_pattern(source) else os.path.dirname(source)
+
+
+def is_pattern(source: str) -> bool:
+    """Whether it stands for files like it; of a URL, in which other marks have their meaning, by stars alone."""
+    local = local_path(source)
+    return "*" in source if local is None else has_magic(source) and not local.exists()
+
+
+def _files_below(source: str) -> list[str] | None:
+    """Those like a pattern, or tables and the like below a folder; None for what is neither."""
+    local, is_one = local_path(source), is_pattern(source)
+    if local is None:
+        place = URLPath(source.rstrip("/"))
+        found = place.files() if is_one or place.is_dir() else None
+    elif local.is_dir():
+        found = [os.path.join(folder, name) for folder, _, names in os.walk(local) for name in names]
+    else:
+        found = [p for p in glob(str(local), recursive=True) if os.path.isfile(p)] if is_one else None
+    if found is None:
+        return None
+    if not is_one:
+        found = [path for path in found if is_data_name(path) and not _is_hidden(path, source)]
+    if not found:
+        what = "is like this" if is_one else "of a format that ingest reads is in this folder"
+        raise NotFoundError(f"{source}: no file {what}; expected at least one")
+    return sorted(found)
+
+
+def _is_hidden(path: str, folder: str) -> bool:
+    """Whether it, or a folder that it is in, is named as what programs leave there for themselves."""
+    return any(name.startswith((".", "_")) for name in PurePath(path[len(folder) :]).parts)
+
+
+def _said_by_folders(path: str) -> dict[str, str | None]:
+    pairs = [name.partition("=") for name in re.split(r"[/\\]", path)[:-1]]
+    return {name: None if text == NOTHING else unquote(text) for name, mark, text in pairs if name and mark}
+
+
+class Parted:
+    """A table in folders that say more of its rows, in columns before its own; what it has itself they do not say."""
+
+    def __init__(self, table: Table, parts: Parts) -> None:
+        own = table.kinds()
+        self._table, self._parts = table, {name: p for name, p in parts.items() if name not in own}
+
+    def kinds(self) -> dict[str, str]:
+        return {name: part.kind for name, part in self._parts.items()} | self._table.kinds()
+
+    def row_numbers(self) -> set[str]:
+        return self._table.row_numbers()
+
+    def batches(self, types: dict[str, pa.DataType]) -> Batches:
+        own = {name: type_ for name, type_ in types.items() if name not in self._parts}
+        some = own or {next(iter(self._table.kinds())): pa.string()}  # tells how many rows there are
+        for batch in self._table.batches(some):
+            for name in types.keys() & self._parts:
+                said = of_texts([self._parts[name].text] * batch.num_rows)
+                batch = batch.append_column(name, said.cast(types[name]))
+            yield batch
+
+    def close(self) -> None:
+        self._table.close()

@@ -1,0 +1,70 @@
+"""What a table is to those that read it, whatever it is kept in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import pyarrow as pa
+
+from streamsvm.data.arrow import kind_of
+from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.errors import DataError
+
+Batches = Iterator[pa.RecordBatch]
+ARROW_ERRORS = (pa.ArrowInvalid, OSError)
+
+
+class Table(Protocol):
+    """Rows with named columns, read batch by batch."""
+
+    def kinds(self) -> dict[str, str]:
+        """What each column holds: `number`, `bool`, `time`, `text`, or the name of what else it is."""
+
+    def row_numbers(self) -> set[str]:
+        """Columns that number the rows."""
+
+    def batches(self, types: dict[str, pa.DataType]) -> Batches:
+        """All rows once, with these columns at least; of these types where the table leaves that open."""
+
+    def close(self) -> None: ...
+
+
+class OfSchema:
+    """What Arrow's schema of a table tells."""
+
+    _path: str
+    _schema: pa.Schema
+
+    def kinds(self) -> dict[str, str]:
+        require_different(self._path, self._schema.names)
+        return {f.name: kind_of(f.type) for f in self._schema}
+
+    def row_numbers(self) -> set[str]:
+        index = (self._schema.pandas_metadata or {}).get("index_columns", [])
+        return {name for name in index if isinstance(name, str)}
+
+
+def rows_at_once(options: IngestOptions, columns: int) -> int:
+    return max(1, options.block_bytes // (8 * max(1, columns)))
+
+
+def require_different(path: str, names: list[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(f"{path} has two columns named {twice[0]!r}; expected different names")
+
+
+def one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+@contextmanager
+def told(what: str, *errors: type[Exception], hint: str = "") -> Iterator[None]:
+    """These errors of a library, as a line of ours that begins with what is wrong. Raises DataError."""
+    try:
+        yield
+    except errors as error:
+        raise DataError(f"{what}: {one_line(error)}{hint}") from error
