@@ -56,7 +56,7 @@ def numbers(column: pa.Array, path: str, name: str, line: int, *, gaps: bool = F
         column = column.cast(pa.float64(), safe=False)
     values = _buffer(column, np.float32 if column.type == pa.float32() else np.float64)
     if column.null_count:
-        values = np.where(column.is_null().to_numpy(zero_copy_only=False), np.nan, values)
+        values = np.where(_buffer(column.is_null().cast(pa.uint8()), np.uint8), np.nan, values)
     bad = np.flatnonzero(np.isinf(values) if gaps else ~np.isfinite(values))
     if len(bad):
         raise DataError(
@@ -67,7 +67,8 @@ def numbers(column: pa.Array, path: str, name: str, line: int, *, gaps: bool = F
 
 def _days(column: pa.Array) -> pa.Array:
     """Times as days since 1970."""
-    return pa.compute.divide(milliseconds(column).cast(pa.float64()), DAY_MS)
+    day = of_numbers(np.array([DAY_MS]))[0]
+    return pa.compute.divide(milliseconds(column).cast(pa.float64()), day)
 
 
 def milliseconds(column: pa.Array) -> pa.Array:

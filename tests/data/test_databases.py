@@ -254,6 +254,12 @@ def test_kinds_of_sqlite(tmp_path, declared, values, kind, X):
         ("INTEGER", 1, "many", ":1002: column 'a' is 'many'; expected a number"),
         ("", 1, "", ":1002: column 'a' is ''; expected a number"),
         ("DATE", "2024-01-01", "soon", ":1002: column 'a' is 'soon'; expected a time, as 2024-01-31"),
+        (
+            "DATE",
+            "2024-01-01",
+            "2024-01-01 12:00Z",
+            ":1002: column 'a' is '2024-01-01 12:00Z'; expected a time",
+        ),
         ("BLOB", b"1", b"2", "column 'a' holds blob; expected numbers, times or text"),
     ],
 )
@@ -273,3 +279,15 @@ def test_arrow_files_that_are_cut_off(tmp_path, cut):
         path.write_bytes(path.read_bytes()[: int(cut * path.stat().st_size)])
         with pytest.raises(DataError, match=f"{path} is (not a whole Arrow file|damaged): "):
             load(path)
+
+
+def test_tables_with_gaps_and_times_do_without_pandas(tmp_path):
+    """Which takes as long to import as all else."""
+    write_csv(tmp_path / "a.csv", rows_of(20))
+    write_sqlite(tmp_path / "a.sqlite", rows_of(20))
+    code = (
+        "import sys\nfrom streamsvm.data.ingest.files import ingest\n"
+        "for name in ('a.csv', 'a.sqlite'):\n    ingest([name], f'{name}.zarr')\n"
+        "assert 'pandas' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)

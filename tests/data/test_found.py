@@ -10,7 +10,7 @@ import pytest
 
 from streamsvm.data.ingest.files import ingest
 from streamsvm.data.ingest.found import files_of
-from streamsvm.data.ingest.given import store_of
+from streamsvm.data.ingest.given import MADE_OF, store_of
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
@@ -166,6 +166,14 @@ class TestStoreBeside:
         assert made() == (2, False)
         with pytest.raises(StorageError, match="was not made of"):
             store_of(["data/a.csv"], "data.zarr", IngestOptions())
+
+    def test_made_by_an_earlier_version_is_made_again(self, tmp_path):
+        """It kept the names of files alone."""
+        (tmp_path / "a.csv").write_text(text_of([1, 2]))
+        made_of = {"files": [["a.csv", 0, 0]], "options": {}}
+        ingest([tmp_path / "a.csv"], tmp_path / "a.zarr", attrs={MADE_OF: made_of})
+        assert store_of([str(tmp_path / "a.csv")], None, IngestOptions()) == (str(tmp_path / "a.zarr"), False)
+        assert store_of([str(tmp_path / "a.csv")], None, IngestOptions()) == (str(tmp_path / "a.zarr"), True)
 
     @pytest.mark.parametrize("source", ["*.csv", "memory://data/*.csv", ".."])
     def test_has_no_place(self, tmp_path, source, monkeypatch):

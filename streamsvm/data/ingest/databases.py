@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -35,7 +36,9 @@ class Sqlite:
     def __init__(self, path: str, options: IngestOptions) -> None:
         self._path, self._options = path, options
         uri = _local(path).absolute().as_uri()
-        self._told = partial(told, f"{path}: SQLite says", sqlite3.Error, sqlite3.Warning)
+        self._told = partial(
+            told, f"{path}: SQLite says", sqlite3.Error, sqlite3.Warning, hint=_hint(options)
+        )
         with self._told(hint=WHOLE):
             self._connection = sqlite3.connect(
                 f"{uri}?mode=ro", uri=True, timeout=PATIENCE_S, check_same_thread=False
@@ -52,18 +55,19 @@ class Sqlite:
         with self._told(hint=WHOLE):
             tables, views = ([name for (name,) in self._run(find, type_)] for type_ in ("table", "view"))
         query, is_table = _table_or_query(self._path, self._options.query, tables, views)
-        in_order = f"{query} ORDER BY rowid"  # which an index may change else
+        if not is_table:
+            return query
+        in_order = f"{query} ORDER BY rowid"  # else that of an index of all columns
         try:
             self._run(f"{in_order} LIMIT 0")
-        except sqlite3.Error:  # a view has none, nor a table WITHOUT ROWID
+        except sqlite3.OperationalError:  # a table WITHOUT ROWID, in the order of its key
             return query
-        return in_order if is_table else query
+        return in_order
 
     def _kinds_of_rows(self) -> dict[str, str]:
-        with self._told(hint=SELECT):
-            self._run(
-                f"CREATE TEMP VIEW streamsvm_rows AS {self._sql}"
-            )  # takes a SELECT alone, and knows types
+        with self._told():
+            # a view takes one SELECT alone, and knows how its columns are declared
+            self._run(f"CREATE TEMP VIEW streamsvm_rows AS {self._sql}")
             declared = [row[2] for row in self._run("PRAGMA table_info(streamsvm_rows)")]
             cursor = self._run(self._sql)
             first = cursor.fetchmany(FIRST_ROWS)
@@ -85,7 +89,7 @@ class Sqlite:
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
         size, row = rows_at_once(self._options, len(self._kinds)), 1
-        with self._told(hint=SELECT):
+        with self._told():
             cursor = self._run(self._sql)
             while rows := cursor.fetchmany(size):
                 columns = dict(zip(self._kinds, zip(*rows, strict=True), strict=True))
@@ -99,7 +103,8 @@ class Sqlite:
         try:
             return _converted(values, kind, type_)
         except (ValueError, TypeError):
-            at = next(i for i, value in enumerate(values) if not _is_like(value, kind, type_))
+            rows = range(len(values))
+            at = bisect_left(rows, True, key=lambda i: not _are_like(values[: i + 1], kind, type_))
         wanted = "a time, as 2024-01-31 12:00:00" if pa.types.is_timestamp(type_) else "a number"
         raise DataError(
             f"{self._path}:{row + at}: column {name!r} is {str(values[at])[:80]!r}; expected {wanted}"
@@ -120,7 +125,7 @@ class DuckDb(OfSchema):
                 f"{path}: DuckDB databases are read by the package duckdb: pip install duckdb"
             ) from None
         self._path, local = path, _local(path)
-        self._told = partial(told, f"{path}: DuckDB says", duckdb.Error, *ARROW_ERRORS)
+        self._told = partial(told, f"{path}: DuckDB says", duckdb.Error, *ARROW_ERRORS, hint=_hint(options))
         memory = f"{options.memory_limit // 4}B"
         config: dict[str, Any] = {"threads": 1, "memory_limit": memory, "python_enable_replacements": False}
         with self._told(hint=WHOLE):
@@ -140,16 +145,21 @@ class DuckDb(OfSchema):
                 for what in ("table", "view")
             )
         query, _ = _table_or_query(self._path, options.query, tables, views)
-        with self._told(hint=SELECT):
+        with self._told():
             found = self._connection.sql(query)
             return found.to_arrow_reader(rows_at_once(options, len(found.columns)))
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
-        with self._told(hint=WHOLE):
+        with self._told():
             yield from self._reader
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _hint(options: IngestOptions) -> str:
+    """What was expected of what a person has said, once the database is open."""
+    return WHOLE if options.query is None else SELECT
 
 
 def _local(path: str) -> Path:
@@ -182,9 +192,7 @@ def _kind(declared: str, values: list[Any]) -> str:
     declared = declared.upper()
     if "BOOL" in declared and all(value in (0, 1) for value in values):
         return "bool"
-    if ("DATE" in declared or "TIME" in declared) and all(
-        _is_like(v, "time", pa.timestamp("ms")) for v in values
-    ):
+    if ("DATE" in declared or "TIME" in declared) and _are_like(values, "time", pa.timestamp("us")):
         return "time"
     if _TEXT.search(declared):
         return "text"
@@ -210,9 +218,9 @@ def _times(texts: pa.Array) -> pa.Array:
         return texts.cast(pa.timestamp("us", "UTC"))
 
 
-def _is_like(value: Any, kind: str, type_: pa.DataType) -> bool:
+def _are_like(values: Sequence[Any], kind: str, type_: pa.DataType) -> bool:
     try:
-        _converted([value], kind, type_)
+        _converted(values, kind, type_)
     except (ValueError, TypeError):
         return False
     return True

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def ingest(
     """
     start = time.perf_counter()
     files = files_of([os.fspath(s) for s in sources])
-    attrs = {"sources": [os.path.basename(s) for s in sources], **(attrs or {})}
+    attrs = {"sources": [PurePath(s).name for s in sources], **(attrs or {})}
     options, like = _with_like(options or IngestOptions(), like)
     for option, url in (("--store", os.fspath(store_url)), ("--test-store", options.test_store)):
         if url is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -66,7 +66,7 @@ def store_of(
         made_of = Store.open(url).attrs.get(MADE_OF)
         if made_of == asked:
             return url, True
-        if made_of is None or made_of.get("sources") != asked["sources"]:
+        if made_of is None or _sources(made_of) != asked["sources"]:
             raise StorageError(
                 f"{url}: found a store that was not made of {sources[0]} by this command; take another place with "
                 "--store, or fit that store"
@@ -81,6 +81,12 @@ def _asked(sources: Sequence[str], options: IngestOptions) -> dict[str, Any]:
     given = options.model_dump(mode="json", exclude_defaults=True, exclude=set(ELSEWHERE))
     files = [_facts(path, root_of(source)) for source in sources for path, _ in files_of([source])]
     return {"sources": [_name(source) for source in sources], "files": files, "options": given}
+
+
+def _sources(made_of: Mapping[str, Any]) -> list[str]:
+    return made_of.get("sources") or [
+        name for name, *_ in made_of["files"]
+    ]  # stores of before had files alone
 
 
 def _name(source: str) -> str:
