@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,12 +68,9 @@ def kinds_of(table: pa.Table) -> dict[str, str]:
     """By name. Raises DataError for two columns of one name."""
     from streamsvm.data.arrow import kind_of
 
-    names = table.column_names
-    twice = (
-        next((name for name in names if names.count(name) > 1), None) if len({*names}) < len(names) else None
-    )
-    if twice is not None:
-        raise DataError(f"X has two columns {twice!r}; expected different names")
+    twice = [name for name, count in Counter(table.column_names).items() if count > 1]
+    if twice:
+        raise DataError(f"X has two columns {twice[0]!r}; expected different names")
     return {field.name: kind_of(field.type) for field in table.schema}
 
 

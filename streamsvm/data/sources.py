@@ -238,7 +238,7 @@ class PartitionSource(DaskSource):
         return PartitionSource, (self._X, self.nbytes)
 
     def _piece(self, start: int, stop: int) -> Rows:
-        part = int(np.searchsorted(self._edges, start, side="right")) - 1
+        part = int(np.searchsorted(self._edges[1:-1], start, side="right"))
         with self._lock:
             if part != self._last:
                 self._last, self._kept = part, computed(self._X.blocks[part])

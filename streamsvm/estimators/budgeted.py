@@ -222,7 +222,11 @@ class BudgetedSVC(SetClassifier):
         weight = row_weights(codes, known, class_weight, store.sample_weight)
         for start, stop in store.blocks():
             rows = store.read(start, stop)
-            require_finite(store, rows, start, gaps=self.model_.takes_gaps)
+            try:
+                require_finite(store, rows, start, gaps=self.model_.takes_gaps)
+            except DataError:
+                del self._learner  # which may have learned rows before these; the model has not
+                raise
             rows = self.model_.header.scaling.apply(rows)
             Y = signs(codes[start:stop], len(known))
             self._learner.learn(rows, Y, weight[start:stop], threads(self.n_jobs))

@@ -44,7 +44,7 @@ class StoreInputs(BaseEstimator):
         if sample_weight is not None:
             sample_weight = check_sample_weight(in_memory(sample_weight), y)
         if groups is not None:
-            groups = _groups(in_memory(groups))
+            groups = column_or_1d(_plain(np.asarray(in_memory(groups)), "group"))
         facts = {"sample_weight": sample_weight, "qid": in_memory(qid), "group": groups}
         return Store.from_arrays(X, y, **facts, feature_names=self._names()), y
 
@@ -69,7 +69,7 @@ class StoreInputs(BaseEstimator):
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         """X and y by scikit-learn's rules; of a frame or dask array the columns alone: rows are checked as they are
         read."""
-        X, y = read_once(X), in_memory(y)
+        X, y = read_once(X), _plain(in_memory(y), "label")
         if is_dask(X) or is_frame(X):
             self._check_columns(X.shape[1], names_of(X), y, reset=reset)
             return X, y if isinstance(y, str) else _labels(y, None if is_dask(X) else len(X))
@@ -123,17 +123,23 @@ def in_memory(values: Any) -> Any:
 
 def _labels(y: Any, n: int | None) -> np.ndarray:
     """(n,) labels by scikit-learn's rules. n: None where the rows are not counted yet."""
-    y = y if n is not None else column_or_1d(y, warn=True)
+    if n is None:
+        y = column_or_1d(y, warn=True)
     return check_X_y(np.zeros((len(y) if n is None else n, 1)), y, dtype=None)[1]
 
 
-def _groups(values: Any) -> np.ndarray:
-    """(n,). Raises ValueError where one is missing."""
-    groups = column_or_1d(values)
-    missing = (row for row, value in enumerate(groups.tolist()) if _is_missing(value))
-    if (row := next(missing, None)) is not None:
-        raise DataError(f"the group of row {row} is missing; every row needs one")
-    return groups
+def _plain(values: Any, what: str) -> Any:
+    """Labels or groups of frames as numpy has them, others as they are. Raises DataError where one is missing."""
+    if type(values).__module__.startswith(("pandas", "polars")):
+        values = values.to_numpy()
+    elif type(values).__module__.startswith("pyarrow"):
+        values = np.asarray(values)
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "fO":
+        is_float = values.dtype.kind == "f"
+        missing = np.isnan(values) if is_float else np.fromiter(map(_is_missing, values), bool, len(values))
+        if missing.any():
+            raise DataError(f"the {what} of row {int(missing.argmax())} is missing; every row needs one")
+    return values
 
 
 def _is_missing(value: Any) -> bool:

@@ -87,6 +87,16 @@ def test_the_model_is_that_of_the_frame_in_memory(estimator, whole, frame):
     )
 
 
+def test_weights_of_dask_are_those_of_memory(whole, frame):
+    columns = ["b", "sort"]
+    for svm, y in ((DCOneClassSVM(), None), (DCSVC(), "y")):
+        here = clone(svm).fit(whole[columns], y and whole[y], sample_weight=whole["c"].astype(float))
+        there = clone(svm).fit(frame[columns], y and frame[y], sample_weight=frame["c"].astype(float))
+        np.testing.assert_array_equal(
+            there.decision_function(whole[columns]), here.decision_function(whole[columns])
+        )
+
+
 @pytest.mark.parametrize("names", [["a", "c"], COLUMNS, ["wide", "sort"]], ids=str)
 def test_blocks_are_those_of_the_frame_in_memory_however_partitions_are_cut(whole, names):
     """Dense and sparse, with partitions that are smaller and larger than a block, and an empty one."""
@@ -106,7 +116,7 @@ def test_blocks_are_those_of_the_frame_in_memory_however_partitions_are_cut(whol
         assert (there.attrs, there.feature_names) == (here.attrs, here.feature_names)
         assert there.fingerprint() == here.fingerprint()
         copy = pickle.loads(pickle.dumps(there))
-        for start, stop in ((0, 400), (3, 9), (350, 395)):
+        for start, stop in ((0, 400), (3, 9), (350, 395), (7, 7), (400, 400)):
             expected = here.read(start, stop).dense()
             np.testing.assert_array_equal(there.read(start, stop).dense(), expected)
             np.testing.assert_array_equal(copy.read(start, stop).dense(), expected)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.dataset
 import pytest
 
-from streamsvm import DCSVC, BudgetedSVC, DCOneClassSVM, load_model
+from streamsvm import DCSVC, BudgetedSVC, CuttingPlaneRanker, DCOneClassSVM, load_model
 from streamsvm.errors import DataError
 
 
@@ -49,6 +49,15 @@ def test_the_model_is_that_of_the_table(name, table, tmp_path):
     rows = BudgetedSVC(random_state=0).partial_fit(give(table), y, classes=[False, True])
     assert rows.model_.feature_names == here.model_.feature_names
     assert DCOneClassSVM().fit(give(table)).predict(give(table)).shape == (120,)
+
+
+def test_queries_go_with_it(table):
+    y, qid = np.arange(120) % 3, np.arange(120) // 10
+    here = CuttingPlaneRanker().fit(table, y, qid)
+    there = CuttingPlaneRanker().fit(table.to_reader(), y, qid)
+    np.testing.assert_array_equal(there.predict(table), here.predict(table))
+    with pytest.raises(DataError, match="X has 120 rows but qid has 119; expected as many"):
+        CuttingPlaneRanker().fit(table.to_reader(), y, qid[1:])
 
 
 def test_what_was_read_before_is_told(table):
