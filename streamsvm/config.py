@@ -169,11 +169,11 @@ class FitConfig(Options):
                 f"kernel.name is {name!r}, which need not be positive semidefinite; found solver {self.solver}, "
                 f"expected {expected}, which ends all the same"
             )
-        of_features = self.scale != "none" or self.metric.kind != "none"
+        of_features = self.scale != "none" or self.metric.kind != "none" or self.gaps not in (None, "refuse")
         if row.whole and (of_features or self.probability.is_asked or self.interval):
             found = f"kernel.name is {name!r}, whose values are no features"
             raise ValueError(
-                f"{found}; expected scale 'none', no metric, no probability, no threshold and no interval"
+                f"{found}; expected scale 'none', no metric, no gaps, no probability, no threshold and no interval"
             )
         if row.is_linear and self.metric.kind != "none":
             raise ValueError(

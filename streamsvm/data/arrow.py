@@ -34,8 +34,9 @@ def raw_rows(
 def kind_of(t: pa.DataType) -> str:
     """`number`, `bool`, `time`, `text`, or the name of what else it is."""
     is_a = pa.types
-    value = t.value_type if is_a.is_dictionary(t) else t
-    if is_a.is_string(value) or is_a.is_large_string(value) or is_a.is_string_view(value):
+    if is_a.is_dictionary(t):  # whose numbers are names
+        return "text" if kind_of(t.value_type) in ("text", "number", "bool") else str(t)
+    if is_a.is_string(t) or is_a.is_large_string(t) or is_a.is_string_view(t):
         return "text"
     if is_a.is_timestamp(t) or is_a.is_date(t):
         return "time"
@@ -78,9 +79,10 @@ def milliseconds(column: pa.Array) -> pa.Array:
 
 def texts(column: pa.Array) -> tuple[list[str], np.ndarray]:
     """The distinct texts of a column without spaces and quotes around them, and (m,) which one each row has."""
-    encoded = column.cast(
-        pa.string()
-    ).dictionary_encode()  # in their order of appearance, whatever it was before
+    if pa.types.is_dictionary(column.type):
+        known = column.dictionary.cast(pa.string())
+        column = pa.DictionaryArray.from_arrays(column.indices, known).dictionary_decode()
+    encoded = column.cast(pa.string()).dictionary_encode()  # in their order of appearance
     texts = [_unquote(t) for t in encoded.dictionary.cast(pa.string()).to_pylist()]
     ids = _buffer(encoded.indices.cast(pa.int64()), np.int64)
     is_there = _buffer(encoded.indices.is_valid().cast(pa.uint8()), np.uint8)

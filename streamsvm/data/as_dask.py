@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from streamsvm.data.store import Store
 
 
-def as_dask(store: Store) -> tuple[Any, Any]:
-    """X (n, d), of dense or CSR blocks, and y (n,) or None; see `Store.to_dask`."""
+def as_dask(store: Store, encoded: Any = None) -> tuple[Any, Any]:
+    """X (n, d), of dense or CSR blocks, and y (n,) or None; see `Store.to_dask`. encoded: X of a dask dataframe."""
     from dask import array, delayed
 
+    if encoded is not None:
+        return encoded, array.from_array(store.y, chunks=encoded.chunks[:1]) if store.has_y else None
     sizes = tuple(stop - start for start, stop in store.blocks())
     meta = np.empty((0, store.d), store.dtype)
     X = array.map_blocks(

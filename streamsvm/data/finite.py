@@ -36,6 +36,11 @@ def first_nonfinite(rows: Rows, start: int = 0, *, gaps: bool = False) -> tuple[
     return start + row, int(rows.X.indices[at]), float(rows.X.data[at])
 
 
+def option(store: Store) -> str:
+    """What fills the missing values of a store, on the command line, or of data in memory, in Python."""
+    return "gaps =" if store.url is None else "--gaps"
+
+
 def require_finite(store: Store, rows: Rows, at: int | np.ndarray, *, gaps: bool = False) -> None:
     """Raises DataError naming chunk, row and column where rows of a store hold infinity, or NaN but for `gaps`.
 
@@ -48,7 +53,7 @@ def require_finite(store: Store, rows: Rows, at: int | np.ndarray, *, gaps: bool
     store, row = store.origin(int(at[place]) if isinstance(at, np.ndarray) else at + place)
     answer = "correct the source and ingest it again"
     if np.isnan(value):
-        answer = "fill it in, or fit with --gaps mean (or median, most_frequent)"
+        answer = f"fill it in, or fit with {option(store)} mean (or median, most_frequent)"
     raise DataError(
         f"{store.url or 'X'}: row {row}, column {column} (chunk {row // store.chunk_rows}) is {value}; "
         f"expected finite numbers: {answer}"

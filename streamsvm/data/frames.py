@@ -1,7 +1,8 @@
-"""Data frames of pandas, polars and Arrow as rows: columns of text, times and gaps as `ingest` has them of files."""
+"""Data frames of pandas, polars, Arrow and dask as rows: text, times and gaps as `ingest` has them of files."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from streamsvm.data.layout import GAPS, Layout
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.schema import DENSE_FROM, KINDS, Feature, Schema
+from streamsvm.data.sources import ArraySource, Source, is_dask_frame
 from streamsvm.errors import DataError
 
 if TYPE_CHECKING:
@@ -17,44 +19,82 @@ if TYPE_CHECKING:
 FLOAT32 = np.dtype(np.float32)
 
 
-def encoded(frame: Any, like: Layout | None) -> tuple[Rows, dict[str, Any]]:
+def encoded(frame: Any, like: Layout | None) -> tuple[Source, dict[str, Any]]:
     """The rows (n, d) float32 of a frame, columns and categories as others have them or its own; and the attributes of
     a store of these rows. Raises DataError."""
-    table = _arrow(frame)
-    schema = _schema(table) if like is None or "columns" not in like.attrs else Schema.from_attrs(like.attrs)
-    rows = _rows(table, schema)
+    if is_dask_frame(frame):
+        from streamsvm.data.dask_frames import partitions  # dask
+
+        return partitions(frame, like)
+    table = table_of(frame)
+    schema = known_schema(like) or schema_of(kinds_of(table))
+    raw = raw_of(table, schema)
+    schema.settle("X")
+    rows = concat([Rows(schema.encode(part)) for part in raw])  # of no rows, which a store refuses
     X: Any = rows.X
-    few = rows.is_sparse and X.nnz < DENSE_FROM * len(rows) * rows.d
-    if not (few if like is None else like.is_sparse):
+    if not is_few(X.nnz if rows.is_sparse else None, len(rows) * rows.d, like):
         rows = Rows(rows.dense())
-    gaps = {GAPS: True} if np.isnan(rows.X.sum()) else {}
-    return rows, {**schema.to_attrs(), "format": "frame", **gaps}
+    return ArraySource(rows.X), attributes(schema, bool(np.isnan(rows.X.sum())))
 
 
-def _schema(table: pa.Table) -> Schema:
+def attributes(schema: Schema, has_gaps: bool) -> dict[str, Any]:
+    """Of a store of a frame's rows."""
+    return {**schema.to_attrs(), "format": "frame", **({GAPS: True} if has_gaps else {})}
+
+
+def is_few(entries: int | None, of: int, like: Layout | None) -> bool:
+    """Whether rows with so many entries that are not 0 are sparse; None: they have no columns of text."""
+    if like is not None:
+        return like.is_sparse
+    return entries is not None and entries < DENSE_FROM * of
+
+
+def known_schema(like: Layout | None) -> Schema | None:
+    """The columns of other rows, where these are of a table."""
+    return Schema.from_attrs(like.attrs) if like is not None and "columns" in like.attrs else None
+
+
+def schema_of(kinds: dict[str, str]) -> Schema:
     """The columns of a frame, all of which are features. Raises DataError for one of another kind."""
-    from streamsvm.data.arrow import kind_of
-
-    kinds = {field.name: kind_of(field.type) for field in table.schema}
     for name, kind in kinds.items():
         if kind not in KINDS:
-            raise DataError(f"column {name!r} holds {kind}; expected numbers, times or text")
+            raise DataError(
+                f"column {name!r} holds {kind}; expected numbers, times or text: convert it, or leave it out"
+            )
     return Schema([Feature(name, kind) for name, kind in kinds.items()])
 
 
-def _rows(table: pa.Table, schema: Schema) -> Rows:
+def kinds_of(table: pa.Table) -> dict[str, str]:
+    """By name. Raises DataError for two columns of one name."""
+    from streamsvm.data.arrow import kind_of
+
+    twice = [name for name, count in Counter(table.column_names).items() if count > 1]
+    if twice:
+        raise DataError(f"X has two columns {twice[0]!r}; expected different names")
+    return {field.name: kind_of(field.type) for field in table.schema}
+
+
+def raw_of(table: pa.Table, schema: Schema, where: str = "X") -> list[np.ndarray]:
+    """(m, features) numbers and codes of the rows, in pieces, see `raw_rows`. Raises DataError."""
     from streamsvm.data.arrow import raw_rows
 
-    missing = [f.name for f in schema.features if f.name not in table.column_names]
+    require_columns(table.column_names, schema)
+    batches = table.select([f.name for f in schema.features]).to_batches()
+    firsts = np.cumsum([0, *(len(batch) for batch in batches)]).tolist()
+    return [
+        raw_rows(batch, schema, FLOAT32, where, line, gaps=True)
+        for batch, line in zip(batches, firsts, strict=False)
+    ]
+
+
+def require_columns(names: list[str], schema: Schema) -> None:
+    """Raises DataError for one that is not there."""
+    missing = [f.name for f in schema.features if f.name not in names]
     if missing:
         raise DataError(f"X lacks column {missing[0]!r}, which the model was trained on")
-    batches = table.select([f.name for f in schema.features]).to_batches()
-    raw = [raw_rows(batch, schema, FLOAT32, "X", 0, gaps=True) for batch in batches]
-    schema.settle("X")
-    return concat([Rows(schema.encode(part)) for part in raw])  # of no rows, which a store refuses
 
 
-def _arrow(X: Any) -> pa.Table:
+def table_of(X: Any) -> pa.Table:
     """Raises DataError for columns that Arrow has no type for."""
     import pyarrow as pa
 
@@ -64,5 +104,5 @@ def _arrow(X: Any) -> pa.Table:
         if type(X).__module__.startswith("pandas"):
             return pa.Table.from_pandas(X, preserve_index=False)
         return pa.table(X)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+    except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(f"X: {' '.join(str(error).split())[:200]}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -207,11 +208,43 @@ class DaskSource:
         return concat([self._piece(lo, hi) for lo, hi in zip(bounds, bounds[1:], strict=False)])
 
     def _piece(self, start: int, stop: int) -> Rows:
-        X = computed(self._X[start:stop])
+        return self._rows(computed(self._X[start:stop]))
+
+    def _rows(self, X: Any) -> Rows:
         if sparse.issparse(X):
             X = sparse.csr_array(X)
             return Rows(csr(X.data.astype(self.dtype, copy=False), X.indices, X.indptr, self.d))
         return Rows(np.ascontiguousarray(X, dtype=self.dtype))
+
+
+class PartitionSource(DaskSource):
+    """A dask array of encoded partitions, read in the blocks that its rows would have in memory, of so many bytes.
+
+    The last partition is kept: it may have several of these blocks.
+    """
+
+    def __init__(self, X: Any, nbytes: int) -> None:
+        super().__init__(X)
+        self.nbytes = nbytes
+        self.chunk_rows = default_chunk_rows(nbytes / self.n)
+        self._lock, self._last, self._kept = Lock(), -1, None
+
+    @property
+    def encoded(self) -> Any:
+        """The dask array."""
+        return self._X
+
+    def __reduce__(self) -> Any:
+        return PartitionSource, (self._X, self.nbytes)
+
+    def _piece(self, start: int, stop: int) -> Rows:
+        part = int(np.searchsorted(self._edges[1:-1], start, side="right"))
+        with self._lock:
+            if part != self._last:
+                self._last, self._kept = part, computed(self._X.blocks[part])
+            X: Any = self._kept
+        first = self._edges[part]
+        return self._rows(X[start - first : stop - first])
 
 
 def computed(X: Any) -> Any:
@@ -270,25 +303,6 @@ def is_dask_frame(X: Any) -> bool:
     return type(X).__module__.startswith(("dask.dataframe", "dask_expr"))
 
 
-def frame_array(frame: Any) -> Any:
-    """The dask array of a dask dataframe's numbers, block for partition; its rows are counted, which reads it once.
-
-    Raises DataError where a column holds no numbers.
-    """
-    kinds = {name: getattr(dtype, "numpy_dtype", dtype) for name, dtype in frame.dtypes.items()}
-    other = next((name for name, dtype in kinds.items() if getattr(dtype, "kind", "O") not in "biuf"), None)
-    if other is not None:
-        raise DataError(
-            f"column {other!r} of the dask dataframe is of dtype {frame.dtypes[other]}, expected numbers: encode it "
-            "first (dask_ml.preprocessing.DummyEncoder), or `streamsvm ingest` the files it came from"
-        )
-    dtype = np.result_type(*(row_dtype(kind, f"column {name!r}") for name, kind in kinds.items()))
-    lengths = tuple(computed(frame.map_partitions(len)))
-    return frame.astype(dtype).to_dask_array(lengths=lengths)
-
-
 def source_of(X: Any) -> Source:
-    """The source for an array in memory, a dask array or a dask dataframe."""
-    if is_dask(X):
-        return DaskSource(frame_array(X) if is_dask_frame(X) else X)
-    return ArraySource(X)
+    """The source for an array in memory or a dask array."""
+    return DaskSource(X) if is_dask(X) else ArraySource(X)

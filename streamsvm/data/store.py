@@ -24,7 +24,7 @@ from streamsvm.data.chosen import Chosen
 from streamsvm.data.kept import MISSING, Kept
 from streamsvm.data.labels import Classes, alike, counted
 from streamsvm.data.layout import GAPS, Layout
-from streamsvm.data.names import Names, is_frame, names_in_attrs, names_of, names_of_others
+from streamsvm.data.names import Names, is_frame, names_in_attrs, names_of_others
 from streamsvm.data.opening import open_group, open_source
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.sources import (
@@ -35,6 +35,7 @@ from streamsvm.data.sources import (
     is_dask_frame,
     source_of,
 )
+from streamsvm.data.streams import read_once
 from streamsvm.data.taking import taken
 from streamsvm.errors import DataError
 from streamsvm.parallel.prefetch import ahead
@@ -121,21 +122,20 @@ class Store(Weighed):
         feature_names: Names | None = None,
         like: Layout | None = None,
     ) -> Store:
-        """A store over numpy arrays, scipy CSR, dask arrays, or frames of pandas, dask and Arrow.
+        """A store over numpy arrays, scipy CSR, dask arrays, or frames of pandas, polars, dask and Arrow.
 
-        X (n, d); y, sample_weight, qid, group (n,) or None; feature_names (d,). Data frames in memory become what
-        `ingest` makes of tables: text a column for each value, times days; like: with the columns of others.
+        X (n, d); y, sample_weight, qid, group (n,) or None; feature_names (d,). Data frames become what `ingest` makes
+        of tables: text a column for each value, times days; like: with the columns of others.
         """
         given = {"y": y, "sample_weight": sample_weight, "qid": qid, "group": group}
         given = {k: computed(v) if is_dask_frame(v) else v for k, v in given.items()}
         columns = {k: v if hasattr(v, "ndim") else np.asarray(v) for k, v in given.items() if v is not None}
-        if is_frame(X):
+        if is_frame(X := read_once(X)) or is_dask_frame(X):
             from streamsvm.data.frames import encoded  # Arrow
 
-            rows, attrs = encoded(X, like)
-            return cls(source_of(rows.X), columns, attrs=attrs, feature_names=names_in_attrs(attrs, rows.d))
-        names = names_of(X) if feature_names is None else feature_names
-        return cls(source_of(X), columns, feature_names=names)
+            source, attrs = encoded(X, like)
+            return cls(source, columns, attrs=attrs, feature_names=names_in_attrs(attrs, source.d))
+        return cls(source_of(X), columns, feature_names=feature_names)
 
     def __reduce__(self) -> Any:
         if self.url is not None:
@@ -227,7 +227,7 @@ class Store(Weighed):
 
         Blocks of sparse rows are scipy's csr_array. Reading raises CorruptDataError naming array, chunk and rows.
         """
-        return as_dask(self)
+        return as_dask(self, getattr(self._source, "encoded", None))
 
     @property
     def row_entries(self) -> float:

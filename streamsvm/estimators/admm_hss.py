@@ -122,6 +122,7 @@ class HSSSVC(HSSPath, SetClassifier):
     scale : {"none", "minmax", "standard", "maxabs", "robust", "search"}, default="none"
         Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
         scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
+    gaps : as in `DCSVC`
     memory_limit : int, str or None, default=None
         Bytes, or as "2GiB"; bounds the whole process. Rows and matrix have to fit.
     n_jobs : int or None, default=None
@@ -195,6 +196,7 @@ class HSSSVC(HSSPath, SetClassifier):
         residual: float = 0.0,
         polish: int = 0,
         scale: str = "none",
+        gaps: str | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -228,16 +230,17 @@ class HSSSVC(HSSPath, SetClassifier):
         self.residual = residual
         self.polish = polish
         self.scale = scale
+        self.gaps = gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.
 
-        Warns where the kernel matrix compresses badly, and which solver to take. Raises ValueError for bad data or
-        parameters, MemoryError where memory_limit is too small.
+        groups: as in `DCSVC.fit`. Warns where the kernel matrix compresses badly, and which solver to take. Raises
+        ValueError for bad data or parameters, MemoryError where memory_limit is too small.
         """
-        self._train(X, y, sample_weight)
+        self._train(X, y, sample_weight, groups=groups)
         return self

@@ -29,8 +29,8 @@ class HSSSVR(RegressionVectors, StoreRegressor, HSSPath):
     interval : float or None, default=None
         As in `DCSVR`: rows that are not learned from make `predict_interval`.
     kernel, gamma, degree, coef0, kernel_params, tol, metric, metric_params, search_params, random_state, rtol, atol, \
-max_rank, definite, leaf, neighbours, landmarks, storage, beta, iterations, residual, polish, scale, memory_limit, \
-n_jobs, client, verbose : as in `HSSSVC`
+max_rank, definite, leaf, neighbours, landmarks, storage, beta, iterations, residual, polish, scale, gaps, \
+memory_limit, n_jobs, client, verbose : as in `HSSSVC`
 
     Attributes
     ----------
@@ -80,6 +80,7 @@ dual_gap_, n_iter_ : as in `HSSSVC`
         residual: float = 0.0,
         polish: int = 0,
         scale: str = "none",
+        gaps: str | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -112,15 +113,16 @@ dual_gap_, n_iter_ : as in `HSSSVC`
         self.residual = residual
         self.polish = polish
         self.scale = scale
+        self.gaps = gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Trains on X (n, d) and targets y (n,); inputs, warnings and errors as `HSSSVC.fit`."""
         config = self._config()
-        store, _ = self._training_store(X, y, sample_weight)
+        store, _ = self._training_store(X, y, sample_weight, groups=groups)
         self._learn(store, config)
         return self
 

@@ -119,7 +119,7 @@ break_ties, random_state : as in `SVC`
         Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
         largest probability. True: sigmoid.
     threshold, costs : as in `DCSVC`
-    metric, metric_params, search_params, scale, memory_limit, n_jobs, client, verbose : as in `DCSVC`
+    metric, metric_params, search_params, scale, gaps, memory_limit, n_jobs, client, verbose : as in `DCSVC`
         C, kernel, gamma, scale and metric may be "search".
     pairs : int, default=500
         Pairs p that join a working set; with free support vectors of the last one it has up to 4 p rows.
@@ -188,6 +188,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         max_alpha_opt: int | None = None,
         delta_alpha: float = 1e-6,
         scale: str = "none",
+        gaps: str | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -222,16 +223,17 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         self.max_alpha_opt = max_alpha_opt
         self.delta_alpha = delta_alpha
         self.scale = scale
+        self.gaps = gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.
 
-        Warns (ConvergenceWarning) where max_iter ends it. Raises ValueError for bad data or parameters, MemoryError
-        where memory_limit is too small.
+        groups: as in `DCSVC.fit`. Warns (ConvergenceWarning) where max_iter ends it. Raises ValueError for bad data or
+        parameters, MemoryError where memory_limit is too small.
         """
         if self.decision_function_shape not in ("ovr", "ovo"):
             raise ValueError(
@@ -241,7 +243,7 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
             raise ValueError(
                 "decision_function_shape is 'ovo', and multi_class 'ovr' has no decisions of pairs"
             )
-        self._train(X, y, sample_weight)
+        self._train(X, y, sample_weight, groups=groups)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -340,6 +342,7 @@ class ALFPGMSVR(_ALFPGM, RegressionVectors, StoreRegressor):
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         scale: str = "none",
+        gaps: str | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -369,6 +372,7 @@ class ALFPGMSVR(_ALFPGM, RegressionVectors, StoreRegressor):
         self.metric_params = metric_params
         self.search_params = search_params
         self.scale = scale
+        self.gaps = gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
@@ -376,10 +380,10 @@ class ALFPGMSVR(_ALFPGM, RegressionVectors, StoreRegressor):
 
     random_state = None
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Trains on X (n, d) and targets y (n,); inputs, warnings and errors as `ALFPGMSVC.fit`."""
         config = self._config()
-        store, _ = self._training_store(X, y, sample_weight)
+        store, _ = self._training_store(X, y, sample_weight, groups=groups)
         self._told(store, self._learn(store, config))
         return self
 

@@ -31,6 +31,7 @@ class AutoSVC(StoreClassifier):
         How it is chosen: {"trials": 20} is the most steps of the search; with it time decides nothing, and the same
         random_state chooses the same. {"sample": 20000} is the rows that are chosen by. {"scoring":
         "balanced_accuracy"} compares the mean recall of all classes, and weights of classes are tried, too.
+    gaps : as in `DCSVC`
     random_state : int, RandomState or None, default=None
         Seeds the sample, its folds and the fit.
     memory_limit : int, str or None, default=None
@@ -86,6 +87,7 @@ class AutoSVC(StoreClassifier):
         threshold: str | None = None,
         costs: Any = None,
         search_params: dict[str, Any] | None = None,
+        gaps: str | None = None,
         random_state: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
@@ -98,19 +100,21 @@ class AutoSVC(StoreClassifier):
         self.threshold = threshold
         self.costs = costs
         self.search_params = search_params
+        self.gaps = gaps
         self.random_state = random_state
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Chooses and trains on X (n, d): numpy, scipy CSR, a dask array or a `Store` with its own labels and weights.
 
-        y, sample_weight: (n,). A dask array or Store is never loaded whole where memory is short. Raises ValueError for
-        bad data or parameters, MemoryError where memory_limit is too small.
+        y, sample_weight: (n,). groups: (n,), of which rows are held out together. A dask array or Store is never loaded
+        whole where memory is short. Raises ValueError for bad data or parameters, MemoryError where memory_limit is too
+        small.
         """
-        self._train(X, y, sample_weight)
+        self._train(X, y, sample_weight, groups=groups)
         return self
 
     def _config(self, **own: Any) -> FitConfig:

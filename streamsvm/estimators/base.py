@@ -11,23 +11,22 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, check_X_y, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.labels import label_texts
-from streamsvm.data.layout import Layout
-from streamsvm.data.names import Names, is_frame, names_of
 from streamsvm.data.rows import Rows
-from streamsvm.data.sources import computed, frame_array, is_dask, is_dask_frame
+from streamsvm.data.sources import is_dask
 from streamsvm.data.store import Store
 from streamsvm.errors import ModelError
 from streamsvm.estimators.callbacks import CallbackSupport, watched
 from streamsvm.estimators.clients import joined
+from streamsvm.estimators.inputs import StoreInputs, in_memory
 from streamsvm.estimators.lazily import lazy_answers
 from streamsvm.estimators.searched import SEARCH, chosen, with_search
 from streamsvm.events import Events, Sink, warn
@@ -36,7 +35,6 @@ from streamsvm.models.calibration import are_odds
 from streamsvm.models.files import save_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import decisions_of, predict_blocks
-from streamsvm.private.sklearn import check_sample_weight
 from streamsvm.progress.shown import shown
 from streamsvm.train import train_in_memory
 
@@ -44,7 +42,7 @@ T = TypeVar("T")
 CHOICES = ("metric_", "chosen_", "expected_", "threshold_")  # attributes of a fit that chooses
 
 
-class StoreEstimator(CallbackSupport, BaseEstimator):
+class StoreEstimator(CallbackSupport, StoreInputs):
     """An estimator over `train`: `_values` are its parameters as a configuration, `model_` is what it learnt."""
 
     kernel: str
@@ -126,16 +124,11 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         check_is_fitted(self)
         save_model(self.model_, path)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     def _answers(self, X: Any, ask: Callable[[Any, Rows], np.ndarray]) -> Any:
         """(n, ...) what ask(model, rows) gives for all rows; of a dask array lazily, as a dask array."""
         check_is_fitted(self)
         if is_dask(X):
-            return lazy_answers(self.model_, self._checked(X, "no_validation", reset=False)[0], ask)
+            return lazy_answers(self.model_, self._lazy_rows(X), ask)
         store, engine = self._store(X, reset=False), Engine(threads(self.n_jobs))
         blocks = predict_blocks(self.model_, store, engine=engine, ask=ask)
         return np.concatenate([answer for _, _, answer in blocks])
@@ -152,6 +145,7 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
         """The configuration's values of every estimator: how it computes, and whether there are probabilities."""
         given = self.probability
         return {
+            "gaps": self.gaps,
             "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
             "memory_limit": self.memory_limit,
             "threads": threads(self.n_jobs),
@@ -165,79 +159,6 @@ class StoreEstimator(CallbackSupport, BaseEstimator):
     def _kernel_values(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in ESTIMATOR_PARAMETERS}
         return {"name": self.kernel} | own | (self.kernel_params or {})
-
-    def _training_store(
-        self, X: Any, y: Any, sample_weight: Any, qid: Any = None
-    ) -> tuple[Store, np.ndarray]:
-        """(store with labels, y as the caller names them)."""
-        if isinstance(X, Store):
-            if y is not None or sample_weight is not None or qid is not None:
-                raise ValueError(
-                    "X is a Store, which brings its own y, sample_weight and qid; found them given as well"
-                )
-            store, y = self._store(X, reset=True), X.y
-        else:
-            X, y = self._checked(X, y, reset=True)
-            if sample_weight is not None:
-                sample_weight = check_sample_weight(_computed(sample_weight), y)
-            facts = {"sample_weight": sample_weight, "qid": _computed(qid), "feature_names": self._names()}
-            store = Store.from_arrays(X, y, **facts)
-        return store, y
-
-    def _store(self, X: Any, *, reset: bool) -> Store:
-        """X as a store, its columns checked."""
-        if isinstance(X, Store):
-            self._check_columns(X.d, X.feature_names, reset=reset)
-            return X
-        like = None if reset else self._layout
-        if like is None or not self._is_table(X, like):
-            X = self._checked(X, "no_validation", reset=reset)[0]
-        return Store.from_arrays(X, like=like)
-
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
-        """X and y by scikit-learn's rules; a dask array only by its columns: its rows are checked as they are read."""
-        names = names_of(X)
-        if is_dask_frame(X):
-            X = frame_array(X)
-        if is_dask(X):
-            self._check_columns(X.shape[1], names, y, reset=reset)
-            return X, y if isinstance(y, str) else column_or_1d(_computed(y), warn=True)
-        if is_frame(X):
-            self._check_columns(X.shape[1], names, y, reset=reset)
-            return X, y if isinstance(y, str) else check_X_y(np.zeros((len(X), 1)), _computed(y), dtype=None)[
-                1
-            ]
-        if not reset and self._has_text:
-            raise ValueError("it was fitted on a data frame with columns of text; give it a data frame")
-        dtypes = [np.float64, np.float32, np.uint8]
-        checked = validate_data(self, X, _computed(y), reset=reset, accept_sparse="csr", dtype=dtypes)
-        return checked if isinstance(checked, tuple) else (checked, y)
-
-    def _check_columns(self, d: int, names: Names | None, y: Any = "no_validation", *, reset: bool) -> None:
-        """Notes or compares the number of features and their names by scikit-learn's rules, without the data."""
-        X = np.broadcast_to(0.0, (1, d)) if names is None else _table(names)
-        validate_data(self, X, y, reset=reset, skip_check_array=True)
-
-    @property
-    def _layout(self) -> Layout | None:
-        """How the rows that it was fitted on came out of a data frame or files, where they did."""
-        model = getattr(self, "model_", None)
-        return None if model is None else model.layout
-
-    @property
-    def _has_text(self) -> bool:
-        """Whether rows have more columns than the data frame that it was fitted on."""
-        return self._layout is not None and self.model_.d != self.n_features_in_
-
-    def _is_table(self, X: Any, layout: Layout) -> bool:
-        """Whether X is a data frame, and it was fitted on a store whose columns are not those of its table."""
-        names, columns = self._names(), layout.attrs.get("columns", ())
-        return bool(names and columns) and is_frame(X) and names != tuple(c["name"] for c in columns)
-
-    def _names(self) -> Names | None:
-        """Of the columns that it was fitted on, where they had any."""
-        names = getattr(self, "feature_names_in_", None)
-        return None if names is None else tuple(names)
 
 
 def _costs(given: Any) -> Any:
@@ -282,10 +203,10 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         """Whether it has, or will have, probabilities."""
         return bool(self.probability) or are_odds(self.loss)
 
-    def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink) -> dict[str, Any]:
+    def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink, groups: Any) -> dict[str, Any]:
         """Checks, trains, and returns the report."""
         config = self._config()
-        store, y = self._training_store(X, y, sample_weight)
+        store, y = self._training_store(X, y, sample_weight, groups=groups)
         classes = classes_of(y, store.sample_weight)
         check_classification_targets(y)
         config = config.model_copy(update={"class_weight": self._class_weight(classes, y, store)})
@@ -324,7 +245,7 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
             y, sample_weight = X.y, X.sample_weight if sample_weight is None else sample_weight
         from sklearn.metrics import accuracy_score  # loads much
 
-        return float(accuracy_score(_computed(y), _computed(self.predict(X)), sample_weight=sample_weight))
+        return float(accuracy_score(in_memory(y), in_memory(self.predict(X)), sample_weight=sample_weight))
 
     def _class_weight(self, classes: np.ndarray, y: np.ndarray, store: Store) -> Any:
         """class_weight by label text, as the configuration keeps it, checked by scikit-learn's rules."""
@@ -371,18 +292,6 @@ class StoreRegressor(RegressorMixin, StoreEstimator):
 def threads(n_jobs: int | None) -> int:
     """joblib's meaning of n_jobs, with None as -1: one thread inside a parallel worker, else every core."""
     return effective_n_jobs(-1 if n_jobs is None else n_jobs)
-
-
-def _table(names: Names) -> Any:
-    """No rows under these names, in a table that scikit-learn knows."""
-    import pyarrow as pa
-
-    return pa.Table.from_arrays([pa.array([], pa.float32())] * len(names), names=list(names))
-
-
-def _computed(values: Any) -> Any:
-    """Labels or weights of a dask array or frame in memory; anything else as it is."""
-    return computed(values) if is_dask(values) else values
 
 
 def classes_of(y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:

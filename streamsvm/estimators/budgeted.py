@@ -9,10 +9,12 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from streamsvm.config import FitConfig
+from streamsvm.data.finite import require_finite
 from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.estimators.base import threads, warn
+from streamsvm.estimators.inputs import REFUSED
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.searched import asked
 from streamsvm.events import Events
@@ -80,6 +82,7 @@ class BudgetedSVC(SetClassifier):
     scale : {"none", "minmax", "standard", "maxabs", "robust", "search"}, default="none"
         Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
         scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
+    gaps : as in `DCSVC`
     memory_limit : int, str or None, default=None
         Bytes, or as "2GiB"; bounds the whole process.
     n_jobs : int or None, default=None
@@ -148,6 +151,7 @@ class BudgetedSVC(SetClassifier):
         search_params: dict[str, Any] | None = None,
         random_state: Any = None,
         scale: str = "none",
+        gaps: str | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -176,18 +180,20 @@ class BudgetedSVC(SetClassifier):
         self.search_params = search_params
         self.random_state = random_state
         self.scale = scale
+        self.gaps = gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Learns X (n, d) anew, in shuffled order: numpy, scipy CSR, a dask array or a `Store` with its own labels.
 
-        Raises ValueError for bad data or parameters, MemoryError where memory_limit is too small.
+        groups: as in `DCSVC.fit`. Raises ValueError for bad data or parameters, MemoryError where memory_limit is too
+        small.
         """
         self.__dict__.pop("_learner", None)
-        self._train(X, y, sample_weight)
+        self._train(X, y, sample_weight, groups=groups)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -215,7 +221,13 @@ class BudgetedSVC(SetClassifier):
             self._learner = self.model_.learner()
         weight = row_weights(codes, known, class_weight, store.sample_weight)
         for start, stop in store.blocks():
-            rows = self.model_.header.scaling.apply(store.read(start, stop))
+            rows = store.read(start, stop)
+            try:
+                require_finite(store, rows, start, gaps=self.model_.takes_gaps)
+            except DataError:
+                del self._learner  # which may have learned rows before these; the model has not
+                raise
+            rows = self.model_.header.scaling.apply(rows)
             Y = signs(codes[start:stop], len(known))
             self._learner.learn(rows, Y, weight[start:stop], threads(self.n_jobs))
         self.model_ = BudgetModel.of(self.model_.header, self._learner)
@@ -227,6 +239,8 @@ class BudgetedSVC(SetClassifier):
             raise ConfigError("partial_fit learns one label a row, and fit was given several: use fit alone")
         if first and self.scale != "none":
             raise ConfigError("scale needs all rows: use fit, or scale the batches")
+        if first and self.gaps not in REFUSED:
+            raise ConfigError("gaps needs all rows: use fit first, and partial_fit from then on")
         if first and (searched := asked(self) or (["metric"] if self.metric != "none" else [])):
             raise ConfigError(f"{searched[0]} needs all rows: use fit first, and partial_fit from then on")
         if self.probability:

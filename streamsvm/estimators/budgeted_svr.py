@@ -25,7 +25,7 @@ class BudgetedSVR(StoreRegressor):
     scale_targets : bool, default=True
         False: C and epsilon are in units of y, as those of `SVR`.
     kernel, gamma, degree, coef0, kernel_params, budget, merge, strategy, epochs, average, metric, metric_params, \
-search_params, random_state, scale, memory_limit, n_jobs, client, verbose : as in `BudgetedSVC`
+search_params, random_state, scale, gaps, memory_limit, n_jobs, client, verbose : as in `BudgetedSVC`
     interval : float or None, default=None
         As in `DCSVR`: rows that are not learned from make `predict_interval`.
     lam : float or None, default=None
@@ -76,6 +76,7 @@ search_params, random_state, scale, memory_limit, n_jobs, client, verbose : as i
         search_params: dict[str, Any] | None = None,
         random_state: Any = None,
         scale: str = "none",
+        gaps: str | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -102,15 +103,16 @@ search_params, random_state, scale, memory_limit, n_jobs, client, verbose : as i
         self.search_params = search_params
         self.random_state = random_state
         self.scale = scale
+        self.gaps = gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Learns X (n, d) and targets y (n,) in shuffled order; inputs and errors as `BudgetedSVC.fit`."""
         config = self._config()
-        store, _ = self._training_store(X, y, sample_weight)
+        store, _ = self._training_store(X, y, sample_weight, groups=groups)
         self._learn(store, config)
         return self
 

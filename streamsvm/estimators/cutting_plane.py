@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
@@ -104,6 +104,7 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
     scale : {"none", "minmax", "standard", "maxabs", "robust", "search"}, default="none"
         Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
         scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
+    gaps : as in `DCSVC`
     memory_limit : int, str or None, default=None
         Bytes, or as "2GiB"; bounds the whole process. Rows beyond it are read from a scratch folder in each pass.
     n_jobs : int or None, default=None
@@ -169,6 +170,7 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         max_passes: int = 1000,
         random_state: Any = None,
         scale: str = "none",
+        gaps: str | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -196,17 +198,19 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         self.max_passes = max_passes
         self.random_state = random_state
         self.scale = scale
+        self.gaps = gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.
 
-        Raises ValueError for bad data or parameters, MemoryError where memory_limit is too small.
+        groups: as in `DCSVC.fit`. Raises ValueError for bad data or parameters, MemoryError where memory_limit is too
+        small.
         """
-        self._found(self._train(X, y, sample_weight))
+        self._found(self._train(X, y, sample_weight, groups=groups))
         return self
 
     _probable_with = "probability=True or loss='logistic'"
@@ -273,6 +277,7 @@ memory_limit, n_jobs, client, verbose :
         max_passes: int = 1000,
         random_state: Any = None,
         scale: str = "none",
+        gaps: str | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -290,6 +295,7 @@ memory_limit, n_jobs, client, verbose :
         self.max_passes = max_passes
         self.random_state = random_state
         self.scale = scale
+        self.gaps = gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
@@ -302,8 +308,6 @@ memory_limit, n_jobs, client, verbose :
         parameters, and where no query has two labels.
         """
         config = self._config()
-        if qid is not None and not isinstance(X, Store):
-            check_consistent_length(X, qid)
         store, y = self._training_store(X, y, sample_weight, qid)
         classes = classes_of(y, store.sample_weight)
         task = "rank" if store.has_qid else "ordinal"

@@ -20,8 +20,8 @@ class CuttingPlaneOneClassSVM(OutlierDetector, LinearEstimator):
     ----------
     nu : float, default=0.5
         Share of outliers among the rows of X; above 0, at most 1.
-    kernel, gamma, degree, coef0, kernel_params, landmarks, method, max_passes, random_state, scale, memory_limit, \
-n_jobs, client, verbose : as in `CuttingPlaneSVC`
+    kernel, gamma, degree, coef0, kernel_params, landmarks, method, max_passes, random_state, scale, gaps, \
+memory_limit, n_jobs, client, verbose : as in `CuttingPlaneSVC`
     tol : float, default=1e-3
         Duality gap over the objective at the end.
 
@@ -62,6 +62,7 @@ n_jobs, client, verbose : as in `CuttingPlaneSVC`
         max_passes: int = 1000,
         random_state: Any = None,
         scale: str = "none",
+        gaps: str | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -79,6 +80,7 @@ n_jobs, client, verbose : as in `CuttingPlaneSVC`
         self.max_passes = max_passes
         self.random_state = random_state
         self.scale = scale
+        self.gaps = gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

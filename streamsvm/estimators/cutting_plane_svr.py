@@ -20,7 +20,7 @@ class CuttingPlaneSVR(StoreRegressor, WithIntercept):
     Parameters
     ----------
     C, kernel, gamma, degree, coef0, kernel_params, landmarks, tol, fit_intercept, intercept_scaling, method, metric, \
-metric_params, search_params, max_passes, random_state, scale, memory_limit, n_jobs, client, verbose :
+metric_params, search_params, max_passes, random_state, scale, gaps, memory_limit, n_jobs, client, verbose :
         As in `CuttingPlaneSVC`.
     epsilon : float, default=0.0
         Largest error without a loss, in units of t, as C.
@@ -71,6 +71,7 @@ metric_params, search_params, max_passes, random_state, scale, memory_limit, n_j
         max_passes: int = 1000,
         random_state: Any = None,
         scale: str = "none",
+        gaps: str | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -96,15 +97,16 @@ metric_params, search_params, max_passes, random_state, scale, memory_limit, n_j
         self.max_passes = max_passes
         self.random_state = random_state
         self.scale = scale
+        self.gaps = gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Trains on X (n, d) and targets y (n,); inputs and errors as `CuttingPlaneSVC.fit`."""
         config = self._config()
-        store, _ = self._training_store(X, y, sample_weight)
+        store, _ = self._training_store(X, y, sample_weight, groups=groups)
         self._found(self._learn(store, config))
         return self
 

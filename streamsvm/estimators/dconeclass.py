@@ -25,8 +25,8 @@ class DCOneClassSVM(RegressionVectors, OutlierDetector):
     nu : float, default=0.5
         Largest share of outliers among the rows of X, and smallest share of support vectors; above 0, at most 1.
     kernel, gamma, degree, coef0, kernel_params, random_state, early, children, levels, early_level, sample, \
-clustering, part_rows, adaptive, refine, neighbours, cache_size, scale, memory_limit, n_jobs, client, verbose : as in \
-`DCSVC`
+clustering, part_rows, adaptive, refine, neighbours, cache_size, scale, gaps, memory_limit, n_jobs, client, verbose :
+        As in `DCSVC`.
     tol : float, default=1e-3
         LIBSVM's m - M at the end, over rho: decision values grow with the rows.
 
@@ -73,6 +73,7 @@ clustering, part_rows, adaptive, refine, neighbours, cache_size, scale, memory_l
         neighbours: int = 1,
         cache_size: float = 200,
         scale: str = "none",
+        gaps: str | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -98,6 +99,7 @@ clustering, part_rows, adaptive, refine, neighbours, cache_size, scale, memory_l
         self.neighbours = neighbours
         self.cache_size = cache_size
         self.scale = scale
+        self.gaps = gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

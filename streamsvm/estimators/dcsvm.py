@@ -114,6 +114,9 @@ class DCSVC(SupportVectors, SetClassifier):
     scale : {"none", "minmax", "standard", "maxabs", "robust", "search"}, default="none"
         Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
         scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
+    gaps : {"mean", "median", "most_frequent", "refuse"} or None, default=None
+        What takes the place of NaN, by the training rows, kept in the model; "refuse": nothing does. None: the mean, in
+        data frames and stores of tables; arrays with NaN are refused.
     memory_limit : int, str or None, default=None
         Bytes, or as "2GiB"; bounds the whole process (None: most of what is free). Data beyond it is read from disk.
     n_jobs : int or None, default=None
@@ -206,6 +209,7 @@ class DCSVC(SupportVectors, SetClassifier):
         part_metric: int = 0,
         cache_size: float = 200,
         scale: str = "none",
+        gaps: str | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -244,20 +248,22 @@ class DCSVC(SupportVectors, SetClassifier):
         self.part_metric = part_metric
         self.cache_size = cache_size
         self.scale = scale
+        self.gaps = gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.
 
-        y: (n,), or of several labels a row (n, k). sample_weight: (n,). A dask array or Store is never loaded whole
-        where memory is short. Raises ValueError for bad data or parameters, MemoryError where memory_limit is too
+        y: (n,), or of several labels a row (n, k). sample_weight: (n,). groups: (n,), of which rows are held out
+        together where some are: for probabilities, a threshold, and by searches. A dask array or Store is never loaded
+        whole where memory is short. Raises ValueError for bad data or parameters, MemoryError where memory_limit is too
         small.
         """
         rounds = _RoundCounter()
-        self._train(X, y, sample_weight, rounds)
+        self._train(X, y, sample_weight, rounds, groups=groups)
         self.n_iter_ = rounds.n
         return self
 

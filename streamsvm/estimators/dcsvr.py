@@ -26,7 +26,7 @@ class DCSVR(RegressionVectors, StoreRegressor):
     ----------
     C, kernel, gamma, degree, coef0, kernel_params, metric, metric_params, search_params, random_state, early, \
 children, levels, early_level, sample, clustering, part_rows, adaptive, refine, neighbours, part_metric, cache_size, \
-scale, memory_limit, n_jobs, client, verbose : as in `DCSVC`
+scale, gaps, memory_limit, n_jobs, client, verbose : as in `DCSVC`
     epsilon : float, default=0.1
         Largest error without a loss, in units of t, as C and tol.
     scale_targets : bool, default=True
@@ -92,6 +92,7 @@ scale, memory_limit, n_jobs, client, verbose : as in `DCSVC`
         part_metric: int = 0,
         cache_size: float = 200,
         scale: str = "none",
+        gaps: str | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -126,15 +127,16 @@ scale, memory_limit, n_jobs, client, verbose : as in `DCSVC`
         self.part_metric = part_metric
         self.cache_size = cache_size
         self.scale = scale
+        self.gaps = gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Trains on X (n, d) and targets y (n,); inputs and errors as `DCSVC.fit`."""
         config = self._config()
-        store, _ = self._training_store(X, y, sample_weight)
+        store, _ = self._training_store(X, y, sample_weight, groups=groups)
         report = self._learn(store, config)
         if "epsilon" in report:
             self.epsilon_ = report["epsilon"]

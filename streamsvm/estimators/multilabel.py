@@ -23,17 +23,19 @@ class SetClassifier(StoreClassifier):
 
     _like: np.ndarray | None = None  # no rows of the indicator of `fit`
 
-    def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink) -> dict[str, Any]:
+    def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink, groups: Any) -> dict[str, Any]:
         y = computed(y) if is_dask(y) else y
         if sparse.issparse(y) or not is_multilabel(y):
-            report, self._like = super()._train(X, y, sample_weight, *sinks), None
+            report = super()._train(X, y, sample_weight, *sinks, groups=groups)
+            self._like = None
             return report
         y, config = np.asarray(y), self._config(task="multilabel")
         task_of(str(config.task)).require(config.solver, names_classes=self.class_weight is not None)
         if not np.isin(y, (0, 1)).all():
             raise ValueError(f"y has shape {y.shape}, a column for each label; expected 0 and 1 alone")
         labels = np.arange(y.shape[1])
-        store, texts = self._training_store(X, set_texts(y.astype(bool), labels.astype(str)), sample_weight)
+        sets = set_texts(y.astype(bool), labels.astype(str))
+        store, texts = self._training_store(X, sets, sample_weight, groups=groups)
         classes_of(texts, store.sample_weight)
         report = self._learn(store, config, *sinks)
         self.classes_, self._like = labels, y[:0]

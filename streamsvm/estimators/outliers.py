@@ -8,8 +8,10 @@ import numpy as np
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from streamsvm.data.sources import is_dask_frame
 from streamsvm.data.store import Store
 from streamsvm.estimators.base import StoreEstimator, labels_of
+from streamsvm.estimators.inputs import in_memory
 from streamsvm.predict import decisions_of
 from streamsvm.private.sklearn import check_sample_weight
 
@@ -39,7 +41,8 @@ class OutlierDetector(OutlierMixin, StoreEstimator):
             return self._store(X, reset=True)
         X = self._checked(X, "no_validation", reset=True)[0]
         if sample_weight is not None:
-            sample_weight = check_sample_weight(sample_weight, X)
+            sample_weight = in_memory(sample_weight)
+            sample_weight = check_sample_weight(sample_weight, sample_weight if is_dask_frame(X) else X)
         return Store.from_arrays(X, sample_weight=sample_weight, feature_names=self._names())
 
 

@@ -165,6 +165,19 @@ def test_rows_of_dask_and_of_memory_reach_the_workers(layout, client, opened, ex
     np.testing.assert_allclose(found.decision_function(X), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_partitions_reach_the_workers(is_kept, client, opened):
+    """Encoded there, by what all partitions hold."""
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    X, y = data()
+    whole = pd.DataFrame(X, columns=["a", "b", "c"]).assign(text=np.where(np.arange(600) < 450, "u", "v"))
+    frame = dd.from_pandas(whole, npartitions=4)
+    found = clone(EARLY).fit(client.persist(frame) if is_kept else frame, y)
+    assert [engine.is_local for engine in opened] == [False]
+    here = clone(EARLY).set_params(client=False).fit(whole, y).decision_function(whole)
+    np.testing.assert_allclose(found.decision_function(frame).compute(), here, rtol=1e-4, atol=1e-5)
+
+
 def test_a_store_is_read_by_the_workers(client, opened, expected, tmp_path):
     X, y = data()
     store = write(tmp_path / "s.zarr", Rows(X), y)

@@ -1,0 +1,119 @@
+"""dask dataframes as rows: a pass that keeps no partition learns what columns hold; each is encoded as it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from streamsvm.data.frames import (
+    FLOAT32,
+    attributes,
+    is_few,
+    kinds_of,
+    known_schema,
+    raw_of,
+    require_columns,
+    schema_of,
+    table_of,
+)
+from streamsvm.data.layout import Layout
+from streamsvm.data.rows import Rows
+from streamsvm.data.schema import Schema
+from streamsvm.data.sources import PartitionSource, computed
+from streamsvm.errors import DataError
+
+
+class Held(NamedTuple):
+    """What a column holds in a partition. kind: None where all is missing; texts: in their order of appearance."""
+
+    kind: str | None
+    texts: list[str]
+    entries: int
+    has_gaps: bool
+
+
+def partitions(frame: Any, like: Layout | None) -> tuple[PartitionSource, dict[str, Any]]:
+    """The same rows and attributes as `frames.encoded` makes of the frame in memory. Raises DataError."""
+    frame = frame.optimize()  # which may join partitions
+    schema, has_gaps = known_schema(like), False
+    if schema is None:
+        found = computed(frame.map_partitions(_held, meta=(None, object)))
+        lengths, columns = [n for n, _ in found], [held for _, held in found]
+        schema = schema_of(_kinds(columns))
+        entries, has_gaps = _learned(schema, columns)
+        schema.settle("X")
+    else:
+        require_columns([*map(str, frame.columns)], schema)
+        lengths = [int(n) for n in computed(frame.map_partitions(len))]
+        entries = sum(lengths) * len(schema.features)  # at most
+    n, d = sum(lengths), int(schema.offsets[-1])
+    is_sparse = is_few(entries if schema.has_text else None, n * d, like)
+    attrs = attributes(schema, has_gaps)
+    X = _encoded(frame, lengths, Schema.from_attrs(attrs), is_sparse)
+    return PartitionSource(X, 8 * entries if is_sparse else 4 * n * d), attrs
+
+
+def _encoded(frame: Any, lengths: Sequence[int], schema: Schema, is_sparse: bool) -> Any:
+    """The dask array (n, d) float32 of the partitions' rows, dense or CSR."""
+    from dask import array
+
+    d = int(schema.offsets[-1])
+    empty = np.empty((0, d), FLOAT32)
+    blocks = frame.map_partitions(_block, schema, is_sparse, meta=empty, enforce_metadata=False)
+    meta = sparse.csr_array(empty) if is_sparse else empty
+    return array.Array(blocks.dask, blocks.name, chunks=(tuple(lengths), (d,)), meta=meta)
+
+
+def _block(part: Any, schema: Schema, is_sparse: bool) -> np.ndarray | sparse.csr_array:
+    rows = Rows(schema.encode(_raw(part, schema)))
+    return (rows if is_sparse else Rows(rows.dense())).X
+
+
+def _raw(part: Any, schema: Schema) -> np.ndarray:
+    """(m, features) float32 numbers and codes of a partition, which may have no rows."""
+    pieces = raw_of(table_of(part), schema, "a partition of X")
+    return np.concatenate([np.empty((0, len(schema.features)), FLOAT32), *pieces])
+
+
+def _held(part: Any) -> Any:
+    """How many rows a partition has, and its columns by name, as a series of one. Raises DataError."""
+    import pandas as pd
+
+    table = table_of(part)
+    schema = schema_of(kinds_of(table))
+    raw = _raw(table, schema)
+    is_empty = [column.null_count == len(column) for column in table.columns]
+    kinds = [None if empty else f.kind for empty, f in zip(is_empty, schema.features, strict=True)]
+    entries, gaps = np.count_nonzero(raw, axis=0).tolist(), np.isnan(raw).any(axis=0).tolist()
+    texts = [[*f.categories] for f in schema.features]
+    held = dict(zip(table.column_names, map(Held, kinds, texts, entries, gaps), strict=True))
+    return pd.Series([(len(raw), held)], dtype=object)
+
+
+def _kinds(columns: Sequence[dict[str, Held]]) -> dict[str, str]:
+    """The one kind of each column. Raises DataError where partitions differ."""
+    kinds: dict[str, str] = {}
+    for name in columns[0]:
+        found = {held[name].kind for held in columns} - {None}
+        if len(found) > 1:
+            there = " and ".join(sorted(map(str, found)))
+            raise DataError(
+                f"column {name!r} holds {there} in different partitions of X; expected one of them"
+            )
+        kinds[name] = str(next(iter(found), "number"))
+    return kinds
+
+
+def _learned(schema: Schema, columns: Sequence[dict[str, Held]]) -> tuple[int, bool]:
+    """How many entries of all rows are not 0, and whether one is missing; the schema has all texts then."""
+    entries, has_gaps = 0, False
+    for held in columns:
+        for feature in schema.features:
+            own = held[feature.name]
+            feature.learn(own.texts, "X")
+            if feature.kind != "text" or own.kind is not None:  # text that is missing is in no column
+                entries, has_gaps = entries + own.entries, has_gaps or own.has_gaps
+    return entries, has_gaps

@@ -1,0 +1,153 @@
+"""What batch estimators take: rows and what is beside them, by scikit-learn's rules, as stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_X_y, column_or_1d, validate_data
+
+from streamsvm.data.layout import Layout
+from streamsvm.data.names import Names, is_frame, names_of
+from streamsvm.data.sources import computed, is_dask, is_dask_frame
+from streamsvm.data.store import Store
+from streamsvm.data.streams import read_once
+from streamsvm.errors import DataError
+from streamsvm.private.sklearn import check_sample_weight
+
+REFUSED = (None, "refuse")  # gaps with which arrays have none
+
+
+class StoreInputs(BaseEstimator):
+    """An estimator's way from what it is given to a store. `model_` is what it learnt."""
+
+    gaps: str | None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.gaps not in REFUSED
+        return tags
+
+    def _training_store(
+        self, X: Any, y: Any, sample_weight: Any, qid: Any = None, groups: Any = None
+    ) -> tuple[Store, np.ndarray]:
+        """(store with labels, y as the caller names them)."""
+        if isinstance(X, Store):
+            if any(given is not None for given in (y, sample_weight, qid, groups)):
+                raise ValueError(
+                    "X is a Store, which brings its own y, sample_weight, qid and group; found them given as well"
+                )
+            return self._store(X, reset=True), X.y
+        X, y = self._checked(X, y, reset=True)
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(in_memory(sample_weight), y)
+        if groups is not None:
+            groups = column_or_1d(_plain(np.asarray(in_memory(groups)), "group"))
+        facts = {"sample_weight": sample_weight, "qid": in_memory(qid), "group": groups}
+        return Store.from_arrays(X, y, **facts, feature_names=self._names()), y
+
+    def _store(self, X: Any, *, reset: bool) -> Store:
+        """X as a store, its columns checked."""
+        if isinstance(X, Store):
+            self._check_columns(X.d, X.feature_names, reset=reset)
+            return X
+        X, like = read_once(X), None if reset else self._layout
+        if like is None or not self._is_table(X, like):
+            X = self._checked(X, "no_validation", reset=reset)[0]
+        return Store.from_arrays(X, like=like)
+
+    def _lazy_rows(self, X: Any) -> Any:
+        """A dask array, or a dask dataframe encoded as its training rows were, whose columns are checked."""
+        if not is_dask_frame(X):
+            return self._checked(X, "no_validation", reset=False)[0]
+        store = self._store(X, reset=False)
+        self.model_.columns_in(store)
+        return store.to_dask()[0]
+
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        """X and y by scikit-learn's rules; of a frame or dask array the columns alone: rows are checked as they are
+        read."""
+        X, y = read_once(X), _plain(in_memory(y), "label")
+        if is_dask(X) or is_frame(X):
+            self._check_columns(X.shape[1], names_of(X), y, reset=reset)
+            return X, y if isinstance(y, str) else _labels(y, None if is_dask(X) else len(X))
+        if not reset and self._has_text:
+            raise ValueError("it was fitted on a data frame with columns of text; give it a data frame")
+        model = None if reset else getattr(self, "model_", None)
+        takes_gaps = self.gaps not in REFUSED if model is None else model.takes_gaps
+        checked = validate_data(
+            self,
+            X,
+            y,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32, np.uint8],
+            ensure_all_finite="allow-nan" if takes_gaps else True,
+        )
+        return checked if isinstance(checked, tuple) else (checked, y)
+
+    def _check_columns(self, d: int, names: Names | None, y: Any = "no_validation", *, reset: bool) -> None:
+        """Notes or compares the number of features and their names by scikit-learn's rules, without the data."""
+        X = np.broadcast_to(0.0, (1, d)) if names is None else _table(names)
+        validate_data(self, X, y, reset=reset, skip_check_array=True)
+
+    @property
+    def _layout(self) -> Layout | None:
+        """How the rows that it was fitted on came out of a data frame or files, where they did."""
+        model = getattr(self, "model_", None)
+        return None if model is None else model.layout
+
+    @property
+    def _has_text(self) -> bool:
+        """Whether rows have more columns than the data frame that it was fitted on."""
+        return self._layout is not None and self.model_.d != self.n_features_in_
+
+    def _is_table(self, X: Any, layout: Layout) -> bool:
+        """Whether X is a data frame, and it was fitted on a store whose columns are not those of its table."""
+        names, columns = self._names(), layout.attrs.get("columns", ())
+        is_any = is_frame(X) or is_dask_frame(X)
+        return bool(names and columns) and is_any and names != tuple(c["name"] for c in columns)
+
+    def _names(self) -> Names | None:
+        """Of the columns that it was fitted on, where they had any."""
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else tuple(names)
+
+
+def in_memory(values: Any) -> Any:
+    """Labels or weights of a dask array or frame in memory; anything else as it is."""
+    return computed(values) if is_dask(values) else values
+
+
+def _labels(y: Any, n: int | None) -> np.ndarray:
+    """(n,) labels by scikit-learn's rules. n: None where the rows are not counted yet."""
+    if n is None:
+        y = column_or_1d(y, warn=True)
+    return check_X_y(np.zeros((len(y) if n is None else n, 1)), y, dtype=None)[1]
+
+
+def _plain(values: Any, what: str) -> Any:
+    """Labels or groups of frames as numpy has them, others as they are. Raises DataError where one is missing."""
+    if type(values).__module__.startswith(("pandas", "polars")):
+        values = values.to_numpy()
+    elif type(values).__module__.startswith("pyarrow"):
+        values = np.asarray(values)
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "fO":
+        is_float = values.dtype.kind == "f"
+        missing = np.isnan(values) if is_float else np.fromiter(map(_is_missing, values), bool, len(values))
+        if missing.any():
+            raise DataError(f"the {what} of row {int(missing.argmax())} is missing; every row needs one")
+    return values
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
+
+
+def _table(names: Names) -> Any:
+    """No rows under these names, in a table that scikit-learn knows."""
+    import pyarrow as pa
+
+    return pa.Table.from_arrays([pa.array([], pa.float32())] * len(names), names=list(names))
