@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.given import (
-    DelimiterFlag,
-    FileIn,
-    FormatFlag,
-    HeaderFlag,
-    file_options,
-    given_rows,
-    kept_columns,
-)
+from streamsvm.cli.given import ROWS, FileIn, Read, file_options, given_rows, kept_columns, reads
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
@@ -32,6 +25,7 @@ from streamsvm.runs.phases import usage_so_far
 from streamsvm.storage.paths import place_of
 
 
+@reads(*ROWS)
 def predict(
     model: ModelIn,
     file: FileIn = None,
@@ -63,9 +57,7 @@ def predict(
             metavar="LEVEL",
         ),
     ] = None,
-    format: FormatFlag = None,
-    delimiter: DelimiterFlag = None,
-    header: HeaderFlag = None,
+    read: Mapping[str, Any] = {},
     x: XName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
@@ -87,16 +79,18 @@ def predict(
         from streamsvm.models.files import load_model
         from streamsvm.predict import Wanted, write_predictions
 
-    loaded, read = load_model(model), {"format": format, "delimiter": delimiter, "header": header}
+    loaded = load_model(model)
     also, is_plain = Wanted(decision, proba, interval), workers is None and scheduler is None and x is None
     counts = out is not None and out.suffix == ".npy"  # all rows, before it can be written
+    if file and not store:
+        read = _with_format(file, read)
     with progress() as events:
         if file and not store and is_plain and not counts and is_known(file, read, loaded):
             n = _as_read(loaded, file, read, out, also, keep, events)
         else:
             with (
                 given_rows(file, store, read, loaded.layout, events, x, label="none") as rows,
-                kept_columns(rows.path, keep, read, loaded.layout) as beside,
+                kept_columns(rows.file, keep) as beside,
                 engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
             ):
                 n = write_predictions(
@@ -106,21 +100,27 @@ def predict(
         emit({"out": str(out), "n": n, **usage_so_far()}, as_json=as_json, title="Predictions")
 
 
-def is_known(file: str, read: dict[str, Any], model: Any) -> bool:
+def _with_format(file: str, read: Read) -> Read:
+    """What is said of reading a file, and its format, which is looked at once; that of stdin when it is read."""
+    from streamsvm.data.ingest.given import STDIN
+    from streamsvm.data.ingest.streams import detect_format
+
+    return read if file == STDIN else {**read, "format": read["format"] or detect_format(file)}
+
+
+def is_known(file: str, read: Read, model: Any) -> bool:
     """Whether a file is a table in columns that the model knows."""
     from streamsvm.data.ingest.given import is_known_table
 
-    return is_known_table(file, file_options(read, model.layout), model.layout)
+    return is_known_table(file_options(read, model.layout), model.layout)
 
 
-def _as_read(
-    model: Any, file: str, read: dict[str, Any], out: Any, also: Any, keep: str | None, events: Any
-) -> int:
+def _as_read(model: Any, file: str, read: Read, out: Any, also: Any, keep: str | None, events: Any) -> int:
     """Answers to the rows of a table while it is read; how many."""
     from streamsvm.data.ingest.given import rows_as_read
     from streamsvm.predict import answers_as_read, write_answers
 
     options = file_options({"label": "none", **read}, model.layout)
     pieces = rows_as_read(file, options, model.layout, events)
-    with kept_columns(file, keep, read, model.layout) as beside:
+    with kept_columns((file, options), keep) as beside:
         return write_answers(model, answers_as_read(model, pieces, file), out, also, beside=beside)

@@ -10,6 +10,7 @@ from streamsvm.data.layout import GAPS, Layout
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.schema import DENSE_FROM, KINDS, Feature, Schema
 from streamsvm.errors import DataError
+from streamsvm.events import Warned, heard
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +24,9 @@ def encoded(frame: Any, like: Layout | None) -> tuple[Rows, dict[str, Any]]:
     table = _arrow(frame)
     schema = _schema(table) if like is None or "columns" not in like.attrs else Schema.from_attrs(like.attrs)
     rows = _rows(table, schema)
+    for feature in schema.features:
+        if lost := feature.remark_lost("subtract the smallest"):
+            heard(Warned(f"X: {lost}"))
     X: Any = rows.X
     few = rows.is_sparse and X.nnz < DENSE_FROM * len(rows) * rows.d
     if not (few if like is None else like.is_sparse):

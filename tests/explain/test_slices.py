@@ -42,17 +42,17 @@ def test_each_value_is_scored_as_its_rows_alone_are(load, estimator):
     model, store = estimator.fit(frame, y).model_, Store.from_arrays(frame, y)
     store.blocks = lambda: Store.blocks(store, 100)  # several
     assert len(store.blocks()) > 4
-    found = evaluate_sliced(model, store, "ward", engine=Engine(2))
+    found = evaluate_sliced(model, store, ["ward"], engine=Engine(2))
     whole = evaluate(model, store, engine=Engine(2))
     assert {name: found[name] for name in whole} == whole
-    assert [row["n"] for row in found["slices"]] == sorted(
-        (row["n"] for row in found["slices"]), reverse=True
+    assert [row["n"] for row in found["slices"]["ward"]] == sorted(
+        (row["n"] for row in found["slices"]["ward"]), reverse=True
     )
-    assert {row["ward"] for row in found["slices"]} == {"east", "north", "west", OTHER}
-    for row in found["slices"]:
-        own = frame["ward"].isna() if row["ward"] == OTHER else frame["ward"] == row["ward"]
+    assert {row["value"] for row in found["slices"]["ward"]} == {"east", "north", "west", OTHER}
+    for row in found["slices"]["ward"]:
+        own = frame["ward"].isna() if row["value"] == OTHER else frame["ward"] == row["value"]
         alone = evaluate(model, store.subset(np.flatnonzero(own)), engine=Engine(2))
-        assert row.pop("ward")
+        assert row.pop("value")
         assert row == pytest.approx({name: alone[name] for name in row}, rel=1e-4)
         assert "r2" in row or "accuracy" in row
 
@@ -60,7 +60,7 @@ def test_each_value_is_scored_as_its_rows_alone_are(load, estimator):
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ("x1", "--slice x1: the data has no such column of text; those of text are 'ward'"),
+        ("no", "--slice no: the data has no such column; it has 'x0', 'x1'"),
         ("id", "--slice id: has 150 values, expected at most 100: a column of categories"),
     ],
 )
@@ -70,21 +70,23 @@ def test_refusals(column, message):
     if column == "id":
         frame["id"] = [f"r{i % 150}" for i in range(len(y))]
     with pytest.raises(ConfigError, match=message):
-        evaluate_sliced(model, Store.from_arrays(frame, y), column, engine=Engine(1))
+        evaluate_sliced(model, Store.from_arrays(frame, y), [column], engine=Engine(1))
 
 
 def test_a_store_without_text():
     X, y = load_digits(return_X_y=True)
-    with pytest.raises(ConfigError, match="no such column of text; there are none of text"):
-        evaluate_sliced(DCSVC().fit(X, y).model_, Store.from_arrays(X, y), "a", engine=Engine(1))
+    with pytest.raises(
+        ConfigError, match="--slice a: the data has no such column; it has numbers from 0 to 63"
+    ):
+        evaluate_sliced(DCSVC().fit(X, y).model_, Store.from_arrays(X, y), ["a"], engine=Engine(1))
 
 
 def test_labels_that_the_model_does_not_know_have_no_scores():
     frame, y = frame_of(load_digits)
     model = DCSVC().fit(frame, y).model_
     y[frame["ward"] == "east"] = 77
-    found = evaluate_sliced(model, Store.from_arrays(frame, y), "ward", engine=Engine(1))
-    [row] = [row for row in found["slices"] if row["ward"] == "east"]
+    found = evaluate_sliced(model, Store.from_arrays(frame, y), ["ward"], engine=Engine(1))
+    [row] = [row for row in found["slices"]["ward"] if row["value"] == "east"]
     assert row["n"] == np.sum(frame["ward"] == "east")
     assert row["accuracy"] is None
 
@@ -103,7 +105,7 @@ def test_on_the_command_line_with_a_store_a_file_and_a_run(tmp_path, capfd):
     asked = ("evaluate", "--model", model, "--slice", "ward")
     status, out, _ = run(*asked, tmp_path / "t.csv", "--json", "--run-dir", folder)
     of_file = json.loads(out)
-    assert (status, of_file["slice"], len(of_file["slices"])) == (0, "ward", 4)
+    assert (status, [*of_file["slices"]], len(of_file["slices"]["ward"])) == (0, ["ward"], 4)
     assert json.loads((folder / "evaluation.json").read_text())["slices"] == of_file["slices"]
     assert json.loads(run(*asked, "--store", tmp_path / "t.zarr", "--json")[1])["slices"] == of_file["slices"]
     assert "By ward" in run(*asked, tmp_path / "t.csv")[1]

@@ -19,7 +19,7 @@ from streamsvm.data.ingest.tables import TableReader
 from streamsvm.data.layout import Layout
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.errors import ConfigError, DataError, StorageError
+from streamsvm.errors import ConfigError, DataError, StorageError, StreamSVMError
 from streamsvm.events import Events, Warned, ignore
 from streamsvm.parallel.prefetch import on_thread
 from streamsvm.storage.paths import Place, local_path, place_of
@@ -63,7 +63,7 @@ def store_of(
         if made_of is None or _names(made_of) != _names(asked):
             raise StorageError(
                 f"{url}: found a store that was not made of {sources[0]} by this command; take another place with "
-                "--store, or fit that store"
+                "--store, or name that store alone"
             )
         options = options.model_copy(update={"force": True})
     ingest(sources, url, options, events, attrs={MADE_OF: asked})
@@ -99,24 +99,41 @@ def _facts(source: str) -> list[Any]:
 def opened(
     source: str, options: IngestOptions, like: Layout | None, events: Events = ignore
 ) -> Iterator[tuple[Store, str]]:
-    """A store of a file, its rows laid out like others, for as long as it is read; and a path of the file."""
+    """A store of a file, its rows laid out like others, for as long as it is read; and a path of the file. Errors of
+    the store are told as of the file.
+
+    Where rows are like no others, the store that the file became before, if there is one.
+    """
+    if like is None and source != STDIN and _has_become(source, options):
+        yield Store.open(str(beside(source))), source
+        return
     with TemporaryDirectory(prefix="streamsvm-") as folder, _in_files([source], folder) as [path]:
         url = os.path.join(folder, "rows.zarr")
-        ingest([path], url, options, events, like=like)
-        yield Store.open(url), path
+        try:
+            ingest([path], url, options, events, like=like)
+            yield Store.open(url), path
+        except StreamSVMError as error:
+            error.args = tuple(str(told).replace(url, source).replace(path, source) for told in error.args)
+            raise
 
 
-def is_known_table(source: str, options: IngestOptions, like: Layout | None) -> bool:
-    """Whether a file is a table whose columns are known: its rows can be answered as they are read."""
-    has_columns = like is not None and "columns" in like.attrs
-    return has_columns and source != STDIN and (options.format or detect_format(source)) in TABLES
+def _has_become(source: str, options: IngestOptions) -> bool:
+    """Whether the store beside a file is of its rows as they are now, read in this way."""
+    url = str(beside(source))
+    return found_at(url) == "a store" and Store.open(url).attrs.get(MADE_OF) == _asked([source], options)
+
+
+def is_known_table(options: IngestOptions, like: Layout | None) -> bool:
+    """Whether a file of a known format is a table whose columns are known: rows can be answered as they are read."""
+    return like is not None and "columns" in like.attrs and options.format in TABLES
 
 
 def rows_as_read(
     source: str, options: IngestOptions, like: Layout, events: Events = ignore
 ) -> Iterator[Rows]:
     """The rows of a table, laid out like others, piece by piece. Raises DataError as `ingest`."""
-    format_ = options.format or detect_format(source)
+    format_ = options.format
+    assert format_ is not None  # that of a known table
     options = options.model_copy(update={"dtype": like.dtype.name})
     reader = TableReader(options, like, format_, partial(stream_of, events, source_bytes(source), "predict"))
     for block in on_thread(reader.blocks(source)):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from operator import not_
 from typing import Any
 
@@ -13,21 +13,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamsvm.data.arrow import as_written, is_text, kind_of, numbers, raw_rows, texts
+from streamsvm.data.arrow import is_text, kind_of, numbers, raw_rows, texts
 from streamsvm.data.ingest.block import Block, OpenStream, cast
 from streamsvm.data.ingest.dialect import decimal_point_of, delimiter_of, has_newlines_inside
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.schema import match, new_schema
 from streamsvm.data.ingest.split_columns import SplitColumns
-from streamsvm.data.ingest.streams import TABLES, Stream, detect_format, open_raw
+from streamsvm.data.ingest.streams import Stream, open_raw
 from streamsvm.data.label_sets import NAMED, lacks_name, set_texts
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import listed
 from streamsvm.data.rows import Rows
 from streamsvm.data.schema import DENSE_FROM, KINDS, Schema
-from streamsvm.errors import ConfigError, DataError
+from streamsvm.errors import DataError
 
 Batches = Iterator[pa.RecordBatch]
+READ_AS = {"number": pa.float64(), "bool": pa.bool_(), "time": pa.timestamp("ms"), "text": pa.string()}
 WHETHER = "expected 0 or 1, whether a row has this label"
 
 
@@ -52,22 +53,24 @@ class TableReader:
         self._has_label: bool | None = None
         self._unused: set[str] = set()
         ignored = () if like is None else like.attrs.get("ignored", ())
-        self._ignored = {*options.ignore, *ignored, *filter(None, [options.group])}
+        known = [] if self._schema is None else [feature.name for feature in self._schema.features]
+        group = {options.group}.difference(known, [None])  # which a model may know as a feature
+        self._ignored = {*options.ignore, *ignored, *group}
         self._for_split = SplitColumns(options)
         self._n, self._nnz = 0, 0
 
     def blocks(self, path: str) -> Iterator[Block]:
         self._path = path
         line = 1 + (self._format != "parquet" and self._options.header)
-        try:
-            with closing(table_of(path, self._format, self._options, self._open_stream)) as table:
-                for batch in self._batches(path, table):
-                    yield self._block(batch, path, line)
-                    line += batch.num_rows
-        except pa.ArrowInvalid as error:
-            raise DataError(_arrow_message(path, error)) from error
+        with (
+            arrow_errors(path),
+            closing(table_of(path, self._format, self._options, self._open_stream)) as table,
+        ):
+            for batch in self._batches(path, table):
+                yield self._block(batch, path, line)
+                line += batch.num_rows
 
-    def _batches(self, path: str, table: _Csv | _Parquet) -> Batches:
+    def _batches(self, path: str, table: Table) -> Batches:
         left_out = self._left_out(path, table) - {self._options.qid}
         all_kinds = table.kinds()
         kinds = {name: kind for name, kind in all_kinds.items() if name not in left_out}
@@ -78,17 +81,17 @@ class TableReader:
         self._label = self._match(path, self._schema, kinds)
         of_features = {f.name: f.kind for f in self._schema.features}
         for_split = self._for_split.types(path, all_kinds | of_features)
-        return table.batches(self._types(path, self._schema, kinds) | for_split)
+        types = self._types(path, self._schema, kinds)
+        twice = types.keys() & {self._options.group}  # a group that is a feature, too, is read as such
+        return table.batches(types | {name: own for name, own in for_split.items() if name not in twice})
 
     def _types(self, path: str, schema: Schema, kinds: dict[str, str]) -> dict[str, pa.DataType]:
         """What the columns that are wanted are read as. Raises DataError for one that holds something else."""
-        number = pa.float32() if self.dtype == np.float32 else pa.float64()
-        own = {"number": number, "bool": pa.bool_(), "time": pa.timestamp("ms"), "text": pa.string()}
         alike = ("number", "bool")
         types = {}
         for f in schema.features:
             kind = kinds[f.name] if f.kind in alike and kinds[f.name] in alike else f.kind
-            types[f.name] = own.get(kind)
+            types[f.name] = READ_AS.get(kind)
         sets = self._options.multilabel and len(self._label) == 1
         for name in filter(None, (*self._label, self._options.qid)):
             is_number = kinds[name] == "number" and not (sets and name in self._label)
@@ -100,7 +103,7 @@ class TableReader:
                 )
         return types
 
-    def _left_out(self, path: str, table: _Csv | _Parquet) -> set[str]:
+    def _left_out(self, path: str, table: Table) -> set[str]:
         """Row numbers, and columns that are to be left out, all of which have to be there. Raises DataError."""
         names = [*table.kinds()]
         missing = [name for name in self._options.ignore if name not in names]
@@ -209,9 +212,7 @@ def _names_of_ones(batch: pa.RecordBatch, path: str, names: tuple[str, ...], lin
     return set_texts(cells == 1, np.array(names))
 
 
-def table_of(
-    path: str, format_: str, options: IngestOptions, open_stream: OpenStream = Stream
-) -> _Csv | _Parquet:
+def table_of(path: str, format_: str, options: IngestOptions, open_stream: OpenStream = Stream) -> Table:
     """A file of one of the formats of tables."""
     if format_ == "parquet":
         return _Parquet(path, options)
@@ -297,53 +298,28 @@ class _Parquet:
         self._raw.close()
 
 
+Table = _Csv | _Parquet
+
+
 def _require_different(path: str, names: list[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(f"{path} has two columns named {twice[0]!r}; expected different names")
 
 
-class KeptColumns:
-    """Columns of a table as it has them, text that goes beside the answers to its rows."""
-
-    def __init__(self, path: str, names: Sequence[str], options: IngestOptions) -> None:
-        """Raises ConfigError where the file is no table, DataError where it has no such column."""
-        format_ = options.format or detect_format(path)
-        if format_ not in TABLES:
-            raise ConfigError(f"{path}: columns to keep are of a table, found {format_}")
-        table = table_of(path, format_, options)
-        missing = [name for name in names if name not in table.kinds()]
-        if missing:
-            table.close()
-            raise DataError(f"{path} has no column {missing[0]!r} to keep; it has {listed([*table.kinds()])}")
-        self._names, self._table = names, table
-        self._batches = table.batches(dict.fromkeys(names, pa.string()))
-        self._rest: pa.RecordBatch | None = None
-
-    def take(self, rows: int) -> dict[str, np.ndarray]:
-        """Those of so many rows more, by name."""
-        pieces: list[pa.RecordBatch] = []
-        while rows:
-            batch = self._rest or next(self._batches)
-            piece, rest = batch.slice(0, rows), batch.slice(rows)
-            self._rest = rest if rest.num_rows else None
-            rows -= piece.num_rows
-            pieces.append(piece)
-        return {name: np.concatenate([as_written(p.column(name)) for p in pieces]) for name in self._names}
-
-    def close(self) -> None:
-        self._table.close()
-
-
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _arrow_message(path: str, error: Exception) -> str:
-    """Arrow's complaint, with its `Row #n` as the line it means."""
-    text = _one_line(error)
-    if "invalid UTF8" in text:
-        text += "; expected UTF-8, `iconv -f LATIN1 -t UTF-8` may make it that"
-    row = re.search(r"Row #(\d+): ", text)
-    where = f"{path}:{row[1]}" if row else path
-    return f"{where}: {text.replace(row[0], '') if row else text}"
+@contextmanager
+def arrow_errors(path: str) -> Iterator[None]:
+    """Arrow's complaints as DataError, with its `Row #n` as the line it means."""
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        text = _one_line(error)
+        if "invalid UTF8" in text:
+            text += "; expected UTF-8, `iconv -f LATIN1 -t UTF-8` may make it that"
+        row = re.search(r"Row #(\d+): ", text)
+        where = f"{path}:{row[1]}" if row else path
+        raise DataError(f"{where}: {text.replace(row[0], '') if row else text}") from error
