@@ -177,7 +177,7 @@ def _by_number(column: str, own: Values) -> Cut:
         ends = values
     places = np.full(len(own.found), len(ends))
     places[is_there] = np.searchsorted(ends, known)
-    starts = values[np.append(0, np.searchsorted(values, ends, side="right")[:-1])]
+    starts = values[np.append(0, np.searchsorted(values, ends, side="right"))[: len(ends)]]
     told = [
         _told(own.kind, lo) if lo == hi else f"{_told(own.kind, lo)} to {_told(own.kind, hi)}"
         for lo, hi in zip(starts.tolist(), ends.tolist(), strict=True)

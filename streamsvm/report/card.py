@@ -143,7 +143,7 @@ def _limits(model: Model) -> Iterator[str]:
     if _stream(model) is None:
         yield from _limits_of_rows(model)
     else:
-        yield "Events have any of these columns, by name: one that lacks counts as 0, others become columns as they come."
+        yield "Events have any of these columns, by name: one that lacks counts as 0, others become columns."
         yield "Rows of stores and files have all of them, by name, in any order, and no others, or are refused."
         yield "The snapshot goes on learning where `streamsvm stream --model` takes it up: it then is another model."
     if model.learned.has_classes:

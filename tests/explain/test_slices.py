@@ -14,7 +14,9 @@ from streamsvm import DCSVC, BudgetedSVR
 from streamsvm.cli.app import app, exit_status
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.explain.slices import OTHER, evaluate_sliced
+from streamsvm.events import ignore
+from streamsvm.explain.slices import OTHER, cut, evaluate_sliced
+from streamsvm.models.files import load_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
 
@@ -113,3 +115,105 @@ def test_on_the_command_line_with_a_store_a_file_and_a_run(tmp_path, capfd):
     assert "By ward" in (tmp_path / "r.html").read_text()
     status, out, err = run("evaluate", "--model", model, "--slice", "no", tmp_path / "t.csv")
     assert (status, out, err.count("\n")) == (2, "", 1)
+
+
+def table_of(n=240):
+    """Columns of every kind, some of which are missing here and there."""
+    rng = np.random.default_rng(0)
+    days = pd.Timestamp("2024-02-01") + pd.to_timedelta(rng.integers(0, 90, n), "D")
+    frame = pd.DataFrame(
+        {
+            "vip": rng.random(n) < 0.5,
+            "kids": rng.integers(0, 4, n).astype(float),
+            "size": rng.normal(size=n).round(3),
+            "day": days,
+            "town": [f"t{i}" for i in rng.integers(0, 50, n)],
+            "shop": rng.choice(["a", "b"], n),
+            "number": rng.integers(10**9, 10**10, n),
+        }
+    )
+    frame.loc[::11, "kids"] = np.nan
+    return frame.assign(y=np.where(frame["size"] + frame["vip"] > 0.5, "yes", "no"))
+
+
+def quarters(column):
+    """The label of each row, by pandas."""
+    own = pd.qcut(column, 4, labels=False)
+    ends = column.groupby(own).agg(["min", "max"])
+    return own.map(lambda i: f"{text(ends['min'][i])} to {text(ends['max'][i])}")
+
+
+def text(value):
+    return f"{value:%Y-%m-%d}" if isinstance(value, pd.Timestamp) else f"{value:.6g}"
+
+
+def plain(column):
+    return column.map(lambda v: "(missing)" if pd.isna(v) else str(v).lower().removesuffix(".0"))
+
+
+def test_columns_of_every_kind_of_files_and_stores(tmp_path, capfd):
+    frame = table_of()
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    expected = {"vip": plain(frame["vip"]), "kids": plain(frame["kids"]), "shop": frame["shop"]}
+    expected |= {"size": quarters(frame["size"]), "day": quarters(frame["day"])}
+    left_out = {"town": frame["town"], "number": pd.qcut(frame["number"], 4, labels=False)}
+
+    def sliced(columns, *rows):
+        words = ("evaluate", "--model", tmp_path / "m", "--slice", ",".join(columns), "--json", *rows)
+        assert exit_status(lambda: app([*map(str, words)], standalone_mode=False)) == 0
+        return json.loads(capfd.readouterr().out)["slices"]
+
+    fit = ("fit", tmp_path / "t.csv", "--model", tmp_path / "m", "--no-search", "--C", "10", "--scale")
+    own = ("standard", "--ignore", "number", "--group", "town", "--set", "solver=bsgd")
+    assert exit_status(lambda: app([*map(str, (*fit, *own))], standalone_mode=False)) == 0
+    capfd.readouterr()
+    of_file = sliced([*expected, *left_out], tmp_path / "t.csv")
+    assert [*of_file] == [*expected, *left_out]
+    assert sliced([*of_file], tmp_path / "t.parquet") == of_file
+    of_store = sliced(expected, "--store", tmp_path / "t.zarr")
+    predicted = load_model(tmp_path / "m").predict(frame.drop(columns=["y", "number", "town"]))
+    for name, values in (expected | left_out).items():
+        rows = pd.DataFrame({"value": values, "right": predicted == frame["y"]}).groupby("value")["right"]
+        counts, right = rows.size(), rows.mean()
+        if name == "number":
+            assert [row["n"] for row in of_file[name]] == counts.tolist()
+            assert of_file[name][0]["value"].startswith(f"{frame['number'].min()} to ")
+            assert [row["accuracy"] for row in of_file[name]] == pytest.approx(right.tolist())
+            continue
+        assert {row["value"]: row["n"] for row in of_file[name]} == counts.to_dict()
+        found = {row["value"]: row["accuracy"] for row in of_file[name]}
+        assert found == pytest.approx(right.to_dict())
+        if name in expected:  # the store has groups, the file was given none
+            rows = [
+                {name: score for name, score in row.items() if name != "groups"} for row in of_store[name]
+            ]
+            assert rows == of_file[name]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ([0.0] * 90 + [*range(1, 31)], ["0", "1 to 30"]),
+        ([*range(12)], [str(i) for i in range(12)]),
+        ([*range(13)], ["0 to 3", "4 to 6", "7 to 9", "10 to 12"]),
+        ([np.nan, 2.5, np.nan], ["2.5", "(missing)"]),
+        ([np.nan, np.nan], ["(missing)"]),
+    ],
+)
+def test_numbers_by_value_or_in_quarters(values, told):
+    store = Store.from_arrays(np.array(values)[:, None], feature_names=("a",))
+    found = cut(store, "a", None, Engine(1), ignore)
+    assert [found.values[i] for i in np.unique(found.places)] == told
+    assert len(found.places) == len(values)
+
+
+def test_times_are_told_to_the_minute_where_they_have_one():
+    when = pd.to_datetime(["2024-01-01 10:30", "2024-01-02 00:00", None])
+    found = cut(Store.from_arrays(pd.DataFrame({"t": when, "z": [0, 1, 2]})), "t", None, Engine(1), ignore)
+    assert [found.values[i] for i in found.places] == ["2024-01-01T10:30", "2024-01-02", "(missing)"]
+
+
+def test_columns_without_names_are_numbers_from_0():
+    found = cut(Store.from_arrays(np.array([[1.0, 5.0], [2.0, 4.0]])), "1", None, Engine(1), ignore)
+    assert [found.values[i] for i in found.places] == ["5", "4"]
