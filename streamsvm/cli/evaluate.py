@@ -22,6 +22,7 @@ from streamsvm.cli.options import (
 )
 from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress
 from streamsvm.runs.phases import usage_so_far
+from streamsvm.storage.human import heading
 from streamsvm.storage.paths import place_of
 
 CURVES = ("roc", "precision_recall", "points", "coverages", "decisions")  # for reports, too long for people
@@ -102,7 +103,8 @@ def evaluate(
             emit_table("Confusion (rows: true, columns: predicted)", _confusion_rows(result))
     if not as_json and "intervals" in result:
         by = f"{result['groups']:,} groups" if "groups" in result else "rows"
-        emit_table(f"Intervals for 19 of 20, by {by}", result["intervals"])
+        rows_of_scores = [row | {"score": heading(row["score"])} for row in result["intervals"]]
+        emit_table(f"Intervals, 19 times of 20, by {by}", rows_of_scores)
     for column, values in result.get("slices", {}).items():
         if not as_json:
             emit_table(f"By {column}", values)

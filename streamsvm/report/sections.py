@@ -248,7 +248,7 @@ def score_tables(runs: Sequence[Run]) -> Iterator[Part]:
         if intervals := table_rows(run.evaluation.get("intervals")):
             groups = run.evaluation.get("groups")
             by = "rows" if groups is None else f"{groups} groups"
-            yield Table(f"Intervals for 19 of 20, by {by}{own}", known(intervals))
+            yield Table(f"Intervals, 19 times of 20, by {by}{own}", known(intervals))
         for column, values in table(run.evaluation.get("slices")).items():
             if slices := table_rows(values):
                 yield Table(f"By {column}{own}", known(slices))
