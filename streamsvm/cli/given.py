@@ -13,6 +13,7 @@ import typer
 from streamsvm.cli.flags import section_flag, section_layers
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import DATA, open_store
+from streamsvm.cli.output import progress
 from streamsvm.config import validated
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.errors import ConfigError
@@ -198,7 +199,6 @@ def store_to_learn_from(files: list[str] | None, store: str | None, read: Read) 
     if not files:
         return required_store(store, read)
     with importing():
-        from streamsvm.cli.output import progress
         from streamsvm.data.ingest.given import store_of
 
     with progress() as events:

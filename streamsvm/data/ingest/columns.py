@@ -53,6 +53,7 @@ class KeptColumns:
 
 def values_of(path: str, name: str, options: IngestOptions) -> Values:
     """A column of a table, whether or not it is a feature. Raises ConfigError, DataError."""
+    options = options.model_copy(update={"format": options.format or detect_format(path)})
     places: dict[str, int] = {"": -1}
     found, line = [], 1 + (options.format != "parquet" and options.header)
     with arrow_errors(path), closing(_table_with(path, [name], options, "to slice by")) as table:
