@@ -75,10 +75,29 @@ class ScoreCounts:
             self._count(self._scores, self._counts)
 
     def _count(self, scores: np.ndarray, counts: np.ndarray) -> None:
-        if self._bits:
-            scores = (scores.view(np.int64) & (-1 << self._bits)).view(np.float64)
-        self._scores, place = np.unique(scores, return_inverse=True)
+        self._scores, place = np.unique(self._short(scores), return_inverse=True)
         self._counts = np.stack([np.bincount(place, own, len(self._scores)) for own in counts])
+
+    def _short(self, scores: np.ndarray) -> np.ndarray:
+        """Without the bits that are lost."""
+        return (scores.view(np.int64) & (-1 << self._bits)).view(np.float64) if self._bits else scores
+
+    def places(self, scores: np.ndarray) -> np.ndarray:
+        """(m,) where scores stand among the different ones, which rise."""
+        return np.searchsorted(self._scores, self._short(scores.astype(np.float64)))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """(2, s) negative and positive rows of each score, rising."""
+        self._from_top()
+        return self._counts
+
+    def influences(self) -> np.ndarray:
+        """(2, s) how far one of these rows moves `roc_auc`, where both classes are there."""
+        area, (falls, hits) = self.roc_auc(), self.counts
+        below, above = np.cumsum(falls) - falls / 2, hits.sum() - np.cumsum(hits) + hits / 2
+        q, p = falls.sum(), hits.sum()
+        return np.stack([(above / p - area) / q, (below / q - area) / p])
 
     def _from_top(self) -> tuple[np.ndarray, np.ndarray]:
         """Positive and negative rows at each score or above, scores falling."""

@@ -31,7 +31,8 @@ COMMANDS = {  # the first paragraph of what each one's --help says
     "predict": "Write the predicted label of every row, block by block.",
     "evaluate": "Score a model: accuracy, precision and recall by class, confusion, ROC AUC; probabilities where it "
     "has any.",
-    "explain": "Which columns count in a model; for rows of a store, gradients, support vectors and Shapley values.",
+    "explain": "Which columns count in a model; for rows of a store or file, gradients, support vectors and "
+    "Shapley values.",
     "report": "Show runs as one HTML page: convergence, levels, time, memory, scores; several side by side.",
     "top": "Follow a run that was started elsewhere: phases, rates, gap, memory, warnings. Ends when the run has "
     "ended.",

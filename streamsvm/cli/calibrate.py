@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import typer
 
 from streamsvm.cli.flags import COSTS, WISH, section_flag, section_layers
+from streamsvm.cli.given import LABELLED, FilesIn, given_rows, reads
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
@@ -19,7 +21,6 @@ from streamsvm.cli.options import (
     XName,
     YName,
     engine,
-    open_store,
     require_model_place,
 )
 from streamsvm.cli.output import emit, progress
@@ -29,12 +30,15 @@ from streamsvm.runs.phases import usage_so_far
 from streamsvm.storage.paths import place_of
 
 
+@reads(*LABELLED)
 def calibrate(
     model: ModelIn,
+    files: FilesIn = None,
     store: Annotated[
-        str,
+        str | None,
         typer.Option("--store", help="Rows and labels that the model was not trained on.", metavar="STORE"),
-    ],
+    ] = None,
+    read: Mapping[str, Any] = {},
     method: Annotated[
         Literal["sigmoid", "isotonic"] | None,
         typer.Option(
@@ -64,7 +68,12 @@ def calibrate(
     performance_report: PerformanceReport = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add probabilities, a threshold or costs to a model, in place of those it may have."""
+    """Add probabilities, a threshold or costs to a model, in place of those it may have.
+
+    \b
+    streamsvm calibrate --model model.zarr --store more.zarr
+    streamsvm calibrate --model model.zarr more.csv --method isotonic
+    """
     flags = {"method": method, "threshold": threshold, "costs": costs}
     given = section_layers(ProbabilityConfig, flags)
     asked = validated(ProbabilityConfig, *(given or [("--method", {"method": "sigmoid"})]))
@@ -72,14 +81,15 @@ def calibrate(
         from streamsvm.models.files import load_model, save_model
         from streamsvm.training.probabilities import held_out
 
-    rows, target = open_store(store, x, y), out or model
+    loaded, target = load_model(model), out or model
     if target != model:  # in its place, a model loses nothing but probabilities
         require_model_place(target, force=force, option="--out")
     with (
         progress() as events,
+        given_rows(files, store, read, loaded.layout, events, x, y) as rows,
         engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
     ):
-        calibrated, n = held_out(load_model(model), rows, asked, engine=tasks, events=events)
+        calibrated, n = held_out(loaded, rows.store, asked, engine=tasks, events=events)
         save_model(calibrated, target)
     told = (calibrated.header.certificate or {}).get("threshold") if asked.threshold else None
     facts = {"model": str(target), "method": asked.method, "n": n} | ({"threshold": told} if told else {})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
+from streamsvm.cli.given import LEARNT, RowsIn, StoreToLookAt, reads, rows_against, rows_to_look_at
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
@@ -16,19 +18,21 @@ from streamsvm.cli.options import (
     XName,
     YName,
     engine,
-    open_store,
 )
 from streamsvm.cli.output import emit, progress
 
 
+@reads(*LEARNT)
 def check(
-    store: Annotated[str, typer.Argument(help="Path or URL of a store.", metavar="STORE")],
+    rows: RowsIn = None,
+    store: StoreToLookAt = None,
     against: Annotated[
         str | None,
         typer.Option(
-            "--against", help="Tell whether its rows are alike, as those to test on.", metavar="STORE"
+            "--against", help="Tell whether its rows are alike, as those to test on.", metavar="STORE|FILE"
         ),
     ] = None,
+    read: Mapping[str, Any] = {},
     x: XName = None,
     y: YName = None,
     workers: Workers = None,
@@ -37,24 +41,29 @@ def check(
     performance_report: PerformanceReport = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read every chunk: checksums, NaN and infinity, labels, odd columns. Exits 2 at the first thing wrong."""
+    """Read every chunk: checksums, NaN and infinity, labels, odd columns. Exits 2 at the first thing wrong.
+
+    \b
+    streamsvm check train.zarr
+    streamsvm check sales.csv --label returned --against later.csv
+    """
     with importing():
         from streamsvm.data.verify import check as check_store
 
-    opened = open_store(store, x, y)
-    other = None if against is None else open_store(against, x, y)
     with (
         progress() as events,
+        rows_to_look_at(rows, store, read, events, x, y) as given,
+        rows_against(against, given.store, read, events, x, y) as other,
         engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
     ):
-        found = check_store(opened, tasks, events)
+        found = check_store(given.store, tasks, events) | {"store": given.name}
         if other is not None:
             from streamsvm.explain.drift import drift, remarks
 
-            found["against"] = drift(opened, other, tasks)
+            found["against"] = drift(given.store, other.store, tasks) | {"store": other.name}
             found["warnings"] += remarks(found["against"])
     warnings = found["warnings"]
-    title = f"{store}: all in order" if not warnings else f"{store}: whole, with warnings"
+    title = f"{given.name}: all in order" if not warnings else f"{given.name}: whole, with warnings"
     emit(found, as_json=as_json, title=title, rows={**found, "warnings": len(warnings)})
     if warnings and not as_json:
         typer.echo("\n".join([*warnings, ""]))

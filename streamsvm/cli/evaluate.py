@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.given import (
-    DelimiterFlag,
-    FilesIn,
-    FormatFlag,
-    HeaderFlag,
-    LabelFlag,
-    QueryFlag,
-    given_rows,
-)
+from streamsvm.cli.given import LABELLED, FilesIn, given_rows, reads
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
@@ -29,11 +22,13 @@ from streamsvm.cli.options import (
 )
 from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress
 from streamsvm.runs.phases import usage_so_far
+from streamsvm.storage.human import heading
 from streamsvm.storage.paths import place_of
 
 CURVES = ("roc", "precision_recall", "points", "coverages", "decisions")  # for reports, too long for people
 
 
+@reads(*LABELLED, "group")
 def evaluate(
     model: ModelIn,
     files: FilesIn = None,
@@ -46,13 +41,13 @@ def evaluate(
     ] = None,
     sliced: Annotated[
         str | None,
-        typer.Option("--slice", help="Score the rows of each value of a text column, too.", metavar="COL"),
+        typer.Option(
+            "--slice",
+            help="Score the rows of each value of a column, too; numbers and times by quartiles.",
+            metavar="COL[,COL...]",
+        ),
     ] = None,
-    label: LabelFlag = None,
-    format: FormatFlag = None,
-    query: QueryFlag = None,
-    delimiter: DelimiterFlag = None,
-    header: HeaderFlag = None,
+    read: Mapping[str, Any] = {},
     x: XName = None,
     y: YName = None,
     workers: Workers = None,
@@ -74,7 +69,7 @@ def evaluate(
 
     \b
     streamsvm evaluate --model model.zarr --store test.zarr
-    streamsvm evaluate --model model.zarr test.csv
+    streamsvm evaluate --model model.zarr test.csv --slice region,day --group customer
     """
     with importing():
         from streamsvm.models.files import load_model
@@ -83,7 +78,6 @@ def evaluate(
 
     if run_dir is not None:
         require_run(run_dir)
-    read = {"label": label, "format": format, "query": query, "delimiter": delimiter, "header": header}
     loaded = load_model(model)
     with (
         progress() as events,
@@ -97,7 +91,7 @@ def evaluate(
         else:
             from streamsvm.explain.slices import evaluate_sliced
 
-            result = evaluate_sliced(judged, rows.store, sliced, **how)
+            result = evaluate_sliced(judged, rows.store, sliced.split(","), files=rows.files, **how)
     result |= usage_so_far()
     if run_dir is not None:
         write_result(run_dir, EVALUATION, {"model": model, "store": rows.name, **result})
@@ -107,8 +101,13 @@ def evaluate(
         emit_table("By class", result["per_class"])
         if "confusion" in result and len(result["classes"]) <= MOST_CLASSES_IN_A_TABLE:
             emit_table("Confusion (rows: true, columns: predicted)", _confusion_rows(result))
-    if not as_json and sliced is not None:
-        emit_table(f"By {sliced}", result["slices"])
+    if not as_json and "intervals" in result:
+        by = f"{result['groups']:,} groups" if "groups" in result else "rows"
+        rows_of_scores = [row | {"score": heading(row["score"])} for row in result["intervals"]]
+        emit_table(f"Intervals, 19 times of 20, by {by}", rows_of_scores)
+    for column, values in result.get("slices", {}).items():
+        if not as_json:
+            emit_table(f"By {column}", values)
     if not as_json and "reliability" in result:
         emit_table("Reliability (how often what is said is true)", result["reliability"])
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamsvm.cli.given import ROWS, FilesIn, given_rows, reads
 from streamsvm.cli.imports import importing
-from streamsvm.cli.options import AsJson, ModelIn, XName, open_store
+from streamsvm.cli.options import AsJson, ModelIn, XName
 from streamsvm.cli.output import emit, print_table, progress
 from streamsvm.errors import ConfigError
-from streamsvm.events import Warned
+from streamsvm.events import Events, Warned
 from streamsvm.storage.human import heading, human
 
 if TYPE_CHECKING:
@@ -26,8 +28,10 @@ VALUES = 3  # columns of support vectors that a table shows
 SHORT, RAW = 4, 6  # digits of what is computed, and of what rows hold
 
 
+@reads(*ROWS)
 def explain(
     model: ModelIn,
+    files: FilesIn = None,
     store: Annotated[
         str | None, typer.Option("--store", help="Rows to explain, as they are.", metavar="STORE")
     ] = None,
@@ -42,6 +46,7 @@ def explain(
     shapley: Annotated[
         bool, typer.Option("--shapley", help="Shapley values of each row: rbf and laplacian kernels.")
     ] = False,
+    read: Mapping[str, Any] = {},
     x: XName = None,
     out: Annotated[
         Path | None,
@@ -49,21 +54,30 @@ def explain(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Which columns count in a model; for rows of a store, gradients, support vectors and Shapley values."""
-    _require(store, out, {"--rows": rows is not None, "--shapley": shapley, "--x": x is not None})
+    """Which columns count in a model; for rows of a store or file, gradients, support vectors and Shapley values.
+
+    \b
+    streamsvm explain --model model.zarr
+    streamsvm explain --model model.zarr new.csv --rows 0,7 --shapley
+    """
+    has_rows = bool(files) or store is not None
+    _require(has_rows, out, {"rows": rows, "shapley": shapley or None, "x": x, **read})
     with importing():
         from streamsvm.explain.tables import importances_table, rows_tables
         from streamsvm.models.files import load_model
 
     loaded = load_model(model)
-    if store is None:
+    if not has_rows:
         result = {"model": str(model), **importances_table(loaded, None)}
     else:
-        opened = open_store(store, x)
-        ids = row_numbers(rows or FIRST, opened.n, store, clipped=rows is None)
-        _warn(loaded, opened)
-        result = {"model": str(model), "store": store, **importances_table(loaded, opened)}
-        result |= {"rows": rows_tables(loaded, opened, ids, shapley=shapley, support=support)}
+        with (
+            progress() as events,
+            given_rows(files, store, read, loaded.layout, events, x, label="none") as given,
+        ):
+            ids = row_numbers(rows or FIRST, given.store.n, given.name, clipped=rows is None)
+            _warn(loaded, given.store, events)
+            result = {"model": str(model), "store": given.name, **importances_table(loaded, given.store)}
+            result |= {"rows": rows_tables(loaded, given.store, ids, shapley=shapley, support=support)}
     if out is not None:
         from streamsvm.explain.tables import write
 
@@ -74,20 +88,19 @@ def explain(
         _show(result, top)
 
 
-def _require(store: str | None, out: Path | None, of_rows: dict[str, bool]) -> None:
-    """Raises ConfigError for what says nothing without a store, and for names of other files."""
-    for option, given in of_rows.items():
-        if given and store is None:
-            raise ConfigError(f"{option} is about rows: name their store with --store")
+def _require(has_rows: bool, out: Path | None, of_rows: dict[str, Any]) -> None:
+    """Raises ConfigError for what says nothing without rows, and for names of other files."""
+    for option, value in of_rows.items():
+        if value is not None and not has_rows:
+            raise ConfigError(f"--{option} is about rows: name their store with --store, or give a FILE")
     if out is not None and out.suffix not in (".csv", ".json"):
         raise ConfigError(f"--out {out}: expected a name ending in .csv or .json")
 
 
-def _warn(model: Model, store: Store) -> None:
+def _warn(model: Model, store: Store, events: Events) -> None:
     _, unchecked = model.columns_in(store)
-    with progress() as events:
-        if unchecked:
-            events(Warned(unchecked))
+    if unchecked:
+        events(Warned(unchecked))
 
 
 def row_numbers(text: str, n: int, store: str, *, clipped: bool = False) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,20 +22,7 @@ from streamsvm.cli.flags import (
     flag,
     flag_layers,
 )
-from streamsvm.cli.given import (
-    DelimiterFlag,
-    FormatFlag,
-    GroupFlag,
-    HashFlag,
-    HeaderFlag,
-    IgnoreFlag,
-    LabelFlag,
-    MinFrequencyFlag,
-    QidFlag,
-    QueryFlag,
-    file_options,
-    required_store,
-)
+from streamsvm.cli.given import LEARNT, FilesToLearnIn, reads, store_to_learn_from
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     CHOICE,
@@ -55,7 +42,6 @@ from streamsvm.cli.options import (
 from streamsvm.cli.output import emit, progress
 from streamsvm.cli.told import tell
 from streamsvm.config import FitConfig, Layer, parse_set, read_layer
-from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.errors import ConfigError, CorruptDataError
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.search.bare import completed
@@ -66,32 +52,15 @@ if TYPE_CHECKING:
     from streamsvm.data.store import Store
 
 
+@reads(*LEARNT)
 def fit(
     context: typer.Context,
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Rows in files, in place of a store: CSV, parquet, databases and what else ingest reads, folders, "
-            "patterns such as 'data/*.csv'; a store is made of them, beside them or where --store says, and used "
-            "again while they do not change; - for stdin.",
-            metavar="[FILE]...",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
+    files: FilesToLearnIn = None,
     store: Annotated[
         str | None,
         typer.Option("--store", help="Rows and labels to train on.", metavar="STORE", rich_help_panel=DATA),
     ] = None,
-    label: LabelFlag = None,
-    ignored: IgnoreFlag = None,
-    hash: HashFlag = None,
-    min_frequency: MinFrequencyFlag = None,
-    format: FormatFlag = None,
-    query: QueryFlag = None,
-    delimiter: DelimiterFlag = None,
-    header: HeaderFlag = None,
-    qid: QidFlag = None,
-    group: GroupFlag = None,
+    read: Mapping[str, Any] = {},
     scale: Annotated[Any, flag("--scale", "scale", DATA)] = None,
     gaps: Annotated[Any, flag("--gaps", "gaps", DATA)] = None,
     positive: Annotated[
@@ -217,19 +186,7 @@ def fit(
     resolved = completed(given_layers(context.params, config, set_ or []), searches=not no_search)
     if resume and run_dir is None:
         raise ConfigError("--resume needs the --run-dir of the interrupted run")
-    read = {
-        "label": label,
-        "ignore": ignored,
-        "hash": hash,
-        "min_frequency": min_frequency,
-        "format": format,
-        "query": query,
-        "delimiter": delimiter,
-        "header": header,
-        "qid": qid,
-        "group": group,
-    }
-    store = _made(files, store, file_options(read)) if files else required_store(store, read)
+    store = store_to_learn_from(files, store, read)
     if dry_run:
         _print_plan(open_store(store, x, y), resolved, pilot, as_json)
         return
@@ -260,18 +217,6 @@ def fit(
     tell(report, resolved, _words(store, model, x, y))
     command, of = ("predict", "FILE") if files else ("evaluate", "--store TEST_STORE")
     typer.echo(f"next: streamsvm {command} --model {shlex.quote(str(model))} {of}")
-
-
-def _made(files: list[str], store: str | None, options: IngestOptions) -> str:
-    """The store that files become, or became before."""
-    with importing():
-        from streamsvm.data.ingest.given import store_of
-
-    with progress() as events:
-        found, was_there = store_of(files, store, options, events)
-    told = "has its rows, as it was read before" if was_there else "has its rows now"
-    typer.echo(f"{files[0]}: {found} {told}", err=True)
-    return found
 
 
 def _words(store: str, model: Place, x: str | None, y: str | None) -> list[str]:

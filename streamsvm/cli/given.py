@@ -1,9 +1,11 @@
-"""Rows that a command is given: in a store, or in a file that one is made of."""
+"""Rows that a command is given: in a store, or in files that one is made of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import wraps
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -11,57 +13,118 @@ import typer
 from streamsvm.cli.flags import section_flag, section_layers
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import DATA, open_store
+from streamsvm.cli.output import progress
 from streamsvm.config import validated
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
-
-SAME = ("header", "delimiter")  # of files that a model was trained on, and of those that it is given
+from streamsvm.storage.human import number_or_text
 
 if TYPE_CHECKING:
-    from streamsvm.data.ingest.tables import KeptColumns
+    from streamsvm.data.ingest.columns import KeptColumns
     from streamsvm.data.layout import Layout
     from streamsvm.data.store import Store
 
+SAME = ("header", "delimiter")  # of files that a model was trained on, and of those that it is given
+ROWS = ("format", "query", "delimiter", "header")  # options of a file whose rows are to be like a model's
+LABELLED = ("label", *ROWS)  # where labels are read, too
+LEARNT = ("label", "ignore", "hash", "min_frequency", "dtype", *ROWS, "qid", "group")  # of one to learn from
+TEXTS = {
+    "query": "TABLE|SELECT",
+    "delimiter": "CHARACTER",
+    "label": "COL[,COL...]|first|last|none",
+    "labels": "FILE",
+    "qid": "COL",
+    "group": "COL",
+    "ignore": "COL[,COL...]",
+    "hash": "COL=WIDTH[,COL=WIDTH...]",
+    "split_by": "COL",
+    "test_store": "STORE",
+    "like": "STORE",
+    "memory_limit": "SIZE",
+}
+SWITCHES = {"header": "--header/--no-header", "dense": "--dense/--sparse"}
 
-def _flag(name: str, **more: Any) -> Any:
-    return section_flag(IngestOptions, name, rich_help_panel=DATA, **more)
-
-
+Read = Mapping[str, Any]  # what flags say of reading a file, by the names of options; None: nothing
+FILES = (
+    "CSV, parquet, databases and what else ingest reads, folders, patterns such as 'data/*.csv'; - for stdin"
+)
 FilesIn = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Rows in files, in place of a store: CSV, parquet, databases and what else ingest reads, folders, "
-        "patterns such as 'data/*.csv'; - for stdin.",
+        help=f"Rows in files, in place of a store: {FILES}.", metavar="[FILE]...", rich_help_panel=DATA
+    ),
+]
+FilesToLearnIn = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help=f"Rows in files, in place of a store: {FILES}; a store is made of them, beside them or where --store "
+        "says, and used again while they do not change.",
         metavar="[FILE]...",
         rich_help_panel=DATA,
     ),
 ]
-FormatFlag = Annotated[Any, _flag("--format")]
-QueryFlag = Annotated[Any, _flag("--query", metavar="TABLE|SELECT", parser=str)]
-DelimiterFlag = Annotated[Any, _flag("--delimiter", metavar="CHARACTER", parser=str)]
-HeaderFlag = Annotated[bool | None, _flag("--header/--no-header")]
-IgnoreFlag = Annotated[Any, _flag("--ignore", metavar="COL[,COL...]", parser=str)]
-HashFlag = Annotated[Any, _flag("--hash", metavar="COL=WIDTH[,COL=WIDTH...]", parser=str)]
-MinFrequencyFlag = Annotated[Any, _flag("--min-frequency")]
-QidFlag = Annotated[Any, _flag("--qid", metavar="COL", parser=str)]
-GroupFlag = Annotated[Any, _flag("--group", metavar="COL", parser=str)]
-LabelFlag = Annotated[Any, _flag("--label", metavar="COL|first|last|none", parser=str)]
+RowsIn = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help=f"Path or URL of a store, or files: {FILES}.", metavar="[STORE|FILE]...", rich_help_panel=DATA
+    ),
+]
+StoreToLookAt = Annotated[
+    str | None,
+    typer.Option("--store", help="The store, by name.", metavar="STORE", rich_help_panel=DATA),
+]
+
+
+def reads(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command the flags of these options of files in place of its parameter `read`, which is told what they
+    say."""
+    flags = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=_flag(name)) for name in names]
+
+    def with_flags(function: Callable[..., None]) -> Callable[..., None]:
+        own = signature(function, eval_str=True)
+
+        @wraps(function)
+        def command(**given: Any) -> None:
+            read = {name: given.pop(name) for name in names}
+            function(**given, read=read)
+
+        taken = [
+            flag
+            for parameter in own.parameters.values()
+            for flag in (
+                flags if parameter.name == "read" else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+            )
+        ]
+        command.__signature__ = own.replace(parameters=taken)  # type: ignore[attr-defined]
+        return command
+
+    return with_flags
+
+
+def _flag(name: str) -> Any:
+    more: dict[str, Any] = {"metavar": TEXTS[name], "parser": str} if name in TEXTS else {}
+    more |= {"metavar": "FRACTION", "parser": number_or_text} if name == "split" else {}
+    is_switch = IngestOptions.model_fields[name].annotation in (bool, bool | None)
+    option = SWITCHES.get(name, f"--{name.replace('_', '-')}")
+    kind: Any = bool | None if is_switch else Any
+    return Annotated[kind, section_flag(IngestOptions, option, rich_help_panel=DATA, **more)]
 
 
 class Given(NamedTuple):
-    """The rows that a command was given: their store, what they are called, and the paths of files to read again."""
+    """The rows that a command was given: their store, what they are called, and of files how to read them again: their
+    paths, and as what."""
 
     store: Store
     name: str
-    paths: list[str] | None = None
+    files: tuple[list[str], IngestOptions] | None = None
 
 
 @contextmanager
 def given_rows(
-    files: list[str] | None,
+    files: Sequence[str] | None,
     store: str | None,
-    asked: Mapping[str, Any],
+    read: Read,
     layout: Layout | None,
     events: Events,
     x: str | None = None,
@@ -69,10 +132,9 @@ def given_rows(
     *,
     label: str | None = None,
 ) -> Iterator[Given]:
-    """Rows of files, laid out like a model's, or of a store. asked: what flags say of reading the files; label: what
-    is read as the label where none does."""
+    """Rows of files, laid out like a model's, or of a store. label: what is read as the label where no flag says."""
     if not files:
-        store = required_store(store, asked)
+        store = required_store(store, read)
         yield Given(open_store(store, x, y), store)
         return
     if store is not None:
@@ -83,15 +145,82 @@ def given_rows(
     with importing():
         from streamsvm.data.ingest.given import opened
 
-    with opened(files, file_options({"label": label, **asked}, layout), layout, events) as (rows, paths):
-        yield Given(rows, ", ".join(files), paths)
+    options = file_options({"label": label, **read}, layout)
+    with opened(files, options, layout, events) as (rows, paths):
+        yield Given(rows, ", ".join(files), (paths, options))
 
 
-def required_store(store: str | None, asked: Mapping[str, Any]) -> str:
+@contextmanager
+def rows_to_look_at(
+    rows: Sequence[str] | None,
+    store: str | None,
+    read: Read,
+    events: Events,
+    x: str | None,
+    y: str | None,
+) -> Iterator[Given]:
+    """Rows of a store that is given by place or by `--store`, or of files."""
+    rows = rows or []
+    if rows and store is not None:
+        raise ConfigError(f"found {rows[0]} and --store {store}, expected one of them")
+    stores = [one for one in rows if not _are_files(one)]
+    if stores and len(rows) > 1:
+        raise ConfigError(f"found {stores[0]} among {len(rows)} sources, expected one store, or files alone")
+    with given_rows(
+        [] if stores else rows, store or next(iter(stores), None), read, None, events, x, y
+    ) as found:
+        yield found
+
+
+@contextmanager
+def rows_against(
+    against: str | None, first: Store, read: Read, events: Events, x: str | None, y: str | None
+) -> Iterator[Given | None]:
+    """Rows to compare with the first ones, if any: of a store, or of files, laid out like those."""
+    if against is None:
+        yield None
+    elif not _are_files(against):
+        yield Given(open_store(against, x, y), against)
+    else:
+        own = {name: read[name] for name in LABELLED}
+        with given_rows([against], None, own, first.layout, events) as found:
+            yield found
+
+
+def _are_files(rows: str) -> bool:
+    """Whether these are rows in files: stdin, a name of data files or a pattern of names, a file, or a folder that has
+    such files and is no store."""
+    with importing():
+        from streamsvm.data.ingest.found import has_files, is_pattern
+        from streamsvm.data.ingest.given import STDIN
+        from streamsvm.data.ingest.streams import is_data_name
+        from streamsvm.storage.place import found_at
+
+    if rows == STDIN or is_data_name(rows) or is_pattern(rows):
+        return True
+    found = found_at(rows)
+    return found == "a file" or (found == "a folder of other things" and has_files(rows))
+
+
+def store_to_learn_from(files: list[str] | None, store: str | None, read: Read) -> str:
+    """The store that is given, or that files become, or became before."""
+    if not files:
+        return required_store(store, read)
+    with importing():
+        from streamsvm.data.ingest.given import store_of
+
+    with progress() as events:
+        found, was_there = store_of(files, store, file_options(read), events)
+    told = "has its rows, as it was read before" if was_there else "has its rows now"
+    typer.echo(f"{files[0]}: {found} {told}", err=True)
+    return found
+
+
+def required_store(store: str | None, read: Read) -> str:
     """The store of a command that was given no file. Raises ConfigError without one, and for flags of files."""
     if store is None:
         raise ConfigError("found no rows, expected a FILE, or --store STORE")
-    for name, value in asked.items():
+    for name, value in read.items():
         if value is not None:
             raise ConfigError(f"--{name.replace('_', '-')} is of a file, found a store; leave it out")
     return store
@@ -99,19 +228,20 @@ def required_store(store: str | None, asked: Mapping[str, Any]) -> str:
 
 @contextmanager
 def kept_columns(
-    paths: list[str] | None, keep: str | None, asked: Mapping[str, Any], layout: Layout | None
+    files: tuple[list[str], IngestOptions] | None, keep: str | None
 ) -> Iterator[KeptColumns | None]:
     """Columns of files, to go beside the answers to their rows."""
-    if keep is None or paths is None:
+    if keep is None or files is None:
         yield None
         return
-    from streamsvm.data.ingest.tables import KeptColumns
+    from streamsvm.data.ingest.columns import KeptColumns
 
-    with closing(KeptColumns(paths, keep.split(","), file_options(asked, layout))) as found:
+    paths, options = files
+    with closing(KeptColumns(paths, keep.split(","), options)) as found:
         yield found
 
 
-def file_options(asked: Mapping[str, Any], layout: Layout | None = None) -> IngestOptions:
+def file_options(read: Read, layout: Layout | None = None) -> IngestOptions:
     """How a file is read: as flags say, else as those that a model was made of."""
     known = {} if layout is None else {name: layout.attrs[name] for name in SAME if name in layout.attrs}
-    return validated(IngestOptions, ("the model", known), *section_layers(IngestOptions, dict(asked)))
+    return validated(IngestOptions, ("the model", known), *section_layers(IngestOptions, dict(read)))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.options import AsJson, XName, YName, open_store
+from streamsvm.cli.given import LEARNT, RowsIn, StoreToLookAt, reads, rows_against, rows_to_look_at
+from streamsvm.cli.imports import importing
+from streamsvm.cli.options import AsJson, XName, YName
 from streamsvm.cli.output import MOST_CLASSES_IN_A_TABLE, emit, emit_table, progress
 
 
+@reads(*LEARNT)
 def info(
-    store: Annotated[str, typer.Argument(help="Path or URL of a store.", metavar="STORE")],
+    rows: RowsIn = None,
+    store: StoreToLookAt = None,
     duplicates: Annotated[
         bool, typer.Option("--duplicates", help="Read all rows, and count those that are like earlier ones.")
     ] = False,
@@ -20,27 +25,39 @@ def info(
         typer.Option(
             "--against",
             help="As --duplicates, and count rows of this one that are in it, too.",
-            metavar="STORE",
+            metavar="STORE|FILE",
         ),
     ] = None,
+    read: Mapping[str, Any] = {},
     x: XName = None,
     y: YName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show shape, type, chunks, classes and their counts."""
-    from streamsvm.data.info import describe
-    from streamsvm.data.names import listed
+    """Show shape, type, chunks, classes and their counts.
 
-    opened = open_store(store, x, y)
-    found = describe(opened)
-    if duplicates or against is not None:
-        from streamsvm.data.duplicates import duplicates as count
+    \b
+    streamsvm info train.zarr
+    streamsvm info sales.csv --label returned --against later.csv
+    """
+    with importing():
+        from streamsvm.data.info import describe
+        from streamsvm.data.names import listed
 
-        with progress() as events:
-            found |= count(opened, None if against is None else open_store(against, x, y), events)
+    with (
+        progress() as events,
+        rows_to_look_at(rows, store, read, events, x, y) as given,
+        rows_against(against, given.store, read, events, x, y) as other,
+    ):
+        found = describe(given.store) | {"store": given.name}
+        if duplicates or other is not None:
+            from streamsvm.data.duplicates import duplicates as count
+
+            found |= count(given.store, other and other.store, events)
+            if other is not None:
+                found["against"] |= {"store": other.name}
     names = found["feature_names"]
-    rows = found if names is None else found | {"feature_names": listed(names, most=5, of=found["features"])}
-    emit(found, as_json=as_json, title=store, rows=rows)
+    told = found if names is None else found | {"feature_names": listed(names, most=5, of=found["features"])}
+    emit(found, as_json=as_json, title=given.name, rows=told)
     if not as_json:
         _print_more(found)
 

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.given import (
-    DelimiterFlag,
-    FilesIn,
-    FormatFlag,
-    HeaderFlag,
-    QueryFlag,
-    file_options,
-    given_rows,
-    kept_columns,
-)
+from streamsvm.cli.given import ROWS, FilesIn, file_options, given_rows, kept_columns, reads
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import (
     AsJson,
@@ -33,6 +25,7 @@ from streamsvm.runs.phases import usage_so_far
 from streamsvm.storage.paths import place_of
 
 
+@reads(*ROWS)
 def predict(
     model: ModelIn,
     files: FilesIn = None,
@@ -64,10 +57,7 @@ def predict(
             metavar="LEVEL",
         ),
     ] = None,
-    format: FormatFlag = None,
-    query: QueryFlag = None,
-    delimiter: DelimiterFlag = None,
-    header: HeaderFlag = None,
+    read: Mapping[str, Any] = {},
     x: XName = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
@@ -90,16 +80,16 @@ def predict(
         from streamsvm.predict import Wanted, write_predictions
 
     loaded = load_model(model)
-    read = {"format": format, "query": query, "delimiter": delimiter, "header": header}
     also, is_plain = Wanted(decision, proba, interval), workers is None and scheduler is None and x is None
     counts = out is not None and out.suffix == ".npy"  # all rows, before it can be written
+    known = _known(loaded, files, read) if files and not store and is_plain and not counts else None
     with progress() as events:
-        if files and not store and is_plain and not counts and are_known(files, read, loaded):
-            n = _as_read(loaded, files, read, out, also, keep, events)
+        if files and known is not None:
+            n = _as_read(loaded, files, known, out, also, keep, events)
         else:
             with (
                 given_rows(files, store, read, loaded.layout, events, x, label="none") as rows,
-                kept_columns(rows.paths, keep, read, loaded.layout) as beside,
+                kept_columns(rows.files, keep) as beside,
                 engine(workers, scheduler, wait_for_scheduler, performance_report, events) as tasks,
             ):
                 n = write_predictions(
@@ -109,23 +99,22 @@ def predict(
         emit({"out": str(out), "n": n, **usage_so_far()}, as_json=as_json, title="Predictions")
 
 
-def are_known(files: list[str], read: dict[str, Any], model: Any) -> bool:
-    """Whether files are tables in columns that the model knows."""
-    from streamsvm.data.ingest.given import are_known_tables
+def _known(model: Any, files: list[str], read: Mapping[str, Any]) -> Any:
+    """How to read files that are tables in columns that the model knows; None for others."""
+    from streamsvm.data.ingest.given import known_tables
 
-    return are_known_tables(files, file_options(read, model.layout), model.layout)
+    return known_tables(files, file_options({"label": "none", **read}, model.layout), model.layout)
 
 
 def _as_read(
-    model: Any, files: list[str], read: dict[str, Any], out: Any, also: Any, keep: str | None, events: Any
+    model: Any, files: list[str], options: Any, out: Any, also: Any, keep: str | None, events: Any
 ) -> int:
     """Answers to the rows of tables while they are read; how many."""
     from streamsvm.data.ingest.given import rows_as_read
     from streamsvm.predict import answers_as_read, write_answers
 
-    options = file_options({"label": "none", **read}, model.layout)
     pieces = rows_as_read(files, options, model.layout, events)
-    with kept_columns(files, keep, read, model.layout) as beside:
+    with kept_columns((files, options), keep) as beside:
         return write_answers(
             model, answers_as_read(model, pieces, ", ".join(files)), out, also, beside=beside
         )

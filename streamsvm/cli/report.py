@@ -77,7 +77,12 @@ def _write_card(model: Place, out: Place, runs: list[Run], plots: Path | None) -
         raise ConfigError(f"found {len(runs)} runs, expected the one that made the model, or none")
     if plots is not None:
         raise ConfigError("--plots is of a page, found a card; leave it out")
-    text = card(load_model(model), model.name, *runs)
+    loaded, scores = load_model(model), None
+    if (stream := getattr(loaded, "stream", None)) is not None:
+        from streamsvm.online.judges import scores_of  # river, which other models do without
+
+        scores = scores_of(loaded.task, stream)
+    text = card(loaded, model.name, runs[0] if runs else None, scores)
     with whole_file(out) as file:
         file.write(text.encode("utf-8", errors="replace"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ import typer
 
 from streamsvm.cli.fit import given_layers, hint_to_resume
 from streamsvm.cli.flags import MemoryLimit, SchedulerFlag, SetOption, WaitFlag, WorkersFlag, flag
+from streamsvm.cli.given import LEARNT, FilesToLearnIn, reads, store_to_learn_from
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import RUN, AsJson, ForceModel, XName, YName, open_store, require_model_place
 from streamsvm.cli.output import emit, emit_table, progress
@@ -20,9 +22,14 @@ from streamsvm.storage.paths import place_of
 TABLE, PICTURE = (".csv", ".json", ".zarr"), (".png", ".svg")
 
 
+@reads(*LEARNT)
 def tune(
     context: typer.Context,
-    store: Annotated[str, typer.Option("--store", help="Rows and labels to train on.", metavar="STORE")],
+    files: FilesToLearnIn = None,
+    store: Annotated[
+        str | None, typer.Option("--store", help="Rows and labels to train on.", metavar="STORE")
+    ] = None,
+    read: Mapping[str, Any] = {},
     config: Annotated[
         Any,
         typer.Option(
@@ -80,6 +87,7 @@ def tune(
     """Choose options by cross-validation; without a table of what to try, those that fit chooses.
 
     \b
+    streamsvm tune sales.csv --label returned
     streamsvm tune --store train.zarr
     streamsvm tune --store train.zarr --config tune.toml --model best.zarr
     """
@@ -109,7 +117,7 @@ def tune(
             raise ConfigError("--heat-map is of a table [tune] with two options; found none")
         own = completed(layers)
         axes, work, of = None, partial(tune_as_fit, config=own), [own]
-    rows = open_store(store, x, y)
+    rows = open_store(store_to_learn_from(files, store, read), x, y)
     if model is not None:
         require_model_place(model, force=force, of=(rows, of) if resume else None)
     with (

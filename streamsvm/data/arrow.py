@@ -26,8 +26,13 @@ def raw_rows(
         if feature.kind == "text":
             raw[:, j] = schema.codes(feature, *texts(column), where)
         else:
-            values = _days(column) if feature.kind == "time" else column
-            raw[:, j] = numbers(values, where, feature.name, line, gaps=gaps)
+            plain = days(column) if feature.kind == "time" else column
+            values = _plain(plain, where, feature.name, line, gaps=gaps)
+            with np.errstate(over="ignore"):  # what becomes infinite is refused
+                kept = values.astype(raw.dtype, copy=False)
+            raw[:, j] = _finite(kept, where, feature.name, line, gaps=gaps)
+            if not schema.frozen and feature.kind == "number":
+                feature.see_lost(values, kept)
     return raw
 
 
@@ -48,6 +53,10 @@ def kind_of(t: pa.DataType) -> str:
 def numbers(column: pa.Array, path: str, name: str, line: int, *, gaps: bool = False) -> np.ndarray:
     """(m,) finite numbers of a column whose first row is on this line; gaps: NaN where one is missing. Raises
     DataError."""
+    return _finite(_plain(column, path, name, line, gaps=gaps), path, name, line, gaps=gaps)
+
+
+def _plain(column: pa.Array, path: str, name: str, line: int, *, gaps: bool) -> np.ndarray:
     if column.null_count and not gaps:
         at = column.is_null().to_pylist().index(True)
         raise DataError(f"{path}:{line + at}: column {name!r} is missing; fill it in or remove the row")
@@ -58,6 +67,10 @@ def numbers(column: pa.Array, path: str, name: str, line: int, *, gaps: bool = F
     values = _buffer(column, np.float32 if column.type == pa.float32() else np.float64)
     if column.null_count:
         values = np.where(_buffer(column.is_null().cast(pa.uint8()), np.uint8), np.nan, values)
+    return values
+
+
+def _finite(values: np.ndarray, path: str, name: str, line: int, *, gaps: bool) -> np.ndarray:
     bad = np.flatnonzero(np.isinf(values) if gaps else ~np.isfinite(values))
     if len(bad):
         raise DataError(
@@ -66,7 +79,7 @@ def numbers(column: pa.Array, path: str, name: str, line: int, *, gaps: bool = F
     return values
 
 
-def _days(column: pa.Array) -> pa.Array:
+def days(column: pa.Array) -> pa.Array:
     """Times as days since 1970."""
     day = of_numbers(np.array([DAY_MS]))[0]
     return pa.compute.divide(milliseconds(column).cast(pa.float64()), day)

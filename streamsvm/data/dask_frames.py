@@ -18,6 +18,7 @@ from streamsvm.data.frames import (
     require_columns,
     schema_of,
     table_of,
+    tell_lost,
 )
 from streamsvm.data.layout import Layout
 from streamsvm.data.rows import Rows
@@ -27,12 +28,15 @@ from streamsvm.errors import DataError
 
 
 class Held(NamedTuple):
-    """What a column holds in a partition. kind: None where all is missing; texts: in their order of appearance."""
+    """What a column holds in a partition. kind: None where all is missing; texts: in their order of appearance; lost,
+    has_fractions: see `schema.Feature`."""
 
     kind: str | None
     texts: list[str]
     entries: int
     has_gaps: bool
+    lost: tuple[float, float] | None
+    has_fractions: bool
 
 
 def partitions(frame: Any, like: Layout | None) -> tuple[PartitionSource, dict[str, Any]]:
@@ -45,6 +49,7 @@ def partitions(frame: Any, like: Layout | None) -> tuple[PartitionSource, dict[s
         schema = schema_of(_kinds(columns))
         entries, has_gaps = _learned(schema, columns)
         schema.settle("X")
+        tell_lost(schema)
     else:
         require_columns([*map(str, frame.columns)], schema)
         lengths = [int(n) for n in computed(frame.map_partitions(len))]
@@ -89,7 +94,9 @@ def _held(part: Any) -> Any:
     kinds = [None if empty else f.kind for empty, f in zip(is_empty, schema.features, strict=True)]
     entries, gaps = np.count_nonzero(raw, axis=0).tolist(), np.isnan(raw).any(axis=0).tolist()
     texts = [[*f.categories] for f in schema.features]
-    held = dict(zip(table.column_names, map(Held, kinds, texts, entries, gaps), strict=True))
+    lost, fractions = [f.lost for f in schema.features], [f.has_fractions for f in schema.features]
+    found = map(Held, kinds, texts, entries, gaps, lost, fractions)
+    held = dict(zip(table.column_names, found, strict=True))
     return pd.Series([(len(raw), held)], dtype=object)
 
 
@@ -114,6 +121,8 @@ def _learned(schema: Schema, columns: Sequence[dict[str, Held]]) -> tuple[int, b
         for feature in schema.features:
             own = held[feature.name]
             feature.learn(own.texts, "X")
+            feature.lost = feature.lost or own.lost
+            feature.has_fractions |= own.has_fractions
             if feature.kind != "text" or own.kind is not None:  # text that is missing is in no column
                 entries, has_gaps = entries + own.entries, has_gaps or own.has_gaps
     return entries, has_gaps

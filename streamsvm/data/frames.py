@@ -12,6 +12,7 @@ from streamsvm.data.rows import Rows, concat
 from streamsvm.data.schema import DENSE_FROM, KINDS, Feature, Schema
 from streamsvm.data.sources import ArraySource, Source, is_dask_frame
 from streamsvm.errors import DataError
+from streamsvm.events import Warned, heard
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,10 +32,18 @@ def encoded(frame: Any, like: Layout | None) -> tuple[Source, dict[str, Any]]:
     raw = raw_of(table, schema)
     schema.settle("X")
     rows = concat([Rows(schema.encode(part)) for part in raw])  # of no rows, which a store refuses
+    tell_lost(schema)
     X: Any = rows.X
     if not is_few(X.nnz if rows.is_sparse else None, len(rows) * rows.d, like):
         rows = Rows(rows.dense())
     return ArraySource(rows.X), attributes(schema, bool(np.isnan(rows.X.sum())))
+
+
+def tell_lost(schema: Schema) -> None:
+    """Warns of whole numbers of a frame that float32 does not hold."""
+    for feature in schema.features:
+        if lost := feature.remark_lost("subtract the smallest"):
+            heard(Warned(f"X: {lost}"))
 
 
 def attributes(schema: Schema, has_gaps: bool) -> dict[str, Any]:

@@ -20,6 +20,9 @@ RARE = "(rare)"
 FEW, MANY, WIDE = 5, 20, 1000  # different texts that tell of numbers, and of names; that are told in any case
 MOSTLY = 0.8
 DENSE_FROM = 0.05  # of entries that are not 0; rows with fewer are sparse
+EXACT, LARGEST = 2.0**24, 2.0**63  # whole numbers that float32 holds up to this one, and that ids are below
+TICKS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}  # in a second
+SINCE, UNTIL = 315_532_800, 4_102_444_800  # seconds from 1970 to 1980, and to 2100
 _NUMBER = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?|[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
@@ -47,6 +50,10 @@ class Feature:
     rare: bool = False
     counts: np.ndarray = field(init=False, default_factory=lambda: np.zeros(1, np.int64))  # rows of each code
     settled: np.ndarray | None = field(init=False, default=None)  # what codes become when all rows are known
+    lost: tuple[float, float] | None = field(
+        init=False, default=None
+    )  # a whole number, and what is kept of it
+    has_fractions: bool = field(init=False, default=False)  # among numbers as large
 
     @property
     def width(self) -> int:
@@ -100,6 +107,29 @@ class Feature:
         final = {text: code for code, text in enumerate([*kept, *[RARE] * self.rare], 1)}
         self.settled = np.array([0, *(final.get(text, len(final)) for text in self.categories)])
         self.categories = final
+
+    def see_lost(self, values: np.ndarray, kept: np.ndarray) -> None:
+        """Notes a whole number, of values (m,), that is another one among those that are kept, as float32 makes it."""
+        if self.has_fractions or kept.dtype != np.float32:
+            return
+        large = np.flatnonzero(np.abs(values) > EXACT)
+        if not len(large):
+            return
+        values, kept = values[large], kept[large]
+        self.has_fractions = bool(np.any(values != np.rint(values)) or np.abs(values).max() > LARGEST)
+        differs = np.flatnonzero(values != kept)
+        if self.lost is None and len(differs):
+            self.lost = float(values[differs[0]]), float(kept[differs[0]])
+
+    def remark_lost(self, way: str = "--dtype float64 keeps them") -> str | None:
+        """What is lost of its numbers, where it is more than the noise of measured ones. way: to keep it."""
+        if self.lost is None or self.has_fractions:
+            return None
+        number, kept = self.lost
+        return (
+            f"column {self.name!r} has whole numbers that float32 does not hold: {number:.0f} becomes {kept:.0f}; "
+            f"{way}, or leave the column out if it is {_looks_like(number)}"
+        )
 
     def remark(self, n: int) -> str | None:
         """What its texts, of n rows, look like where they are hardly categories."""
@@ -220,8 +250,8 @@ class Schema:
         return raw
 
     def remarks(self, n: int) -> list[str]:
-        """What texts of n rows look like that are no categories."""
-        return [remark for f in self.features if (remark := f.remark(n))]
+        """What texts of n rows look like that are no categories, and numbers that lose digits."""
+        return [remark for f in self.features if (remark := f.remark(n) or f.remark_lost())]
 
     def to_attrs(self) -> dict[str, Any]:
         label = [*self.label] if len(self.label) > 1 else next(iter(self.label), None)
@@ -237,6 +267,14 @@ class Schema:
         label = attrs.get("label") or ()
         features = [Feature.from_attrs(c) for c in attrs["columns"]]
         return cls(features, (label,) if isinstance(label, str) else tuple(label), frozen=True)
+
+
+def _looks_like(number: float) -> str:
+    """What a large whole number may stand for, which is no quantity to learn from."""
+    for unit, ticks in TICKS.items():
+        if SINCE <= number / ticks <= UNTIL:
+            return f"an id, or a time in {unit} since 1970, which is better written as a date"
+    return "an id"
 
 
 def hashed(texts: list[str], width: int) -> np.ndarray:

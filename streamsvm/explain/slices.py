@@ -1,13 +1,15 @@
-"""How good a model is on the rows of each value of a text column."""
+"""How good a model is on the rows of each value of a column."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streamsvm.data.names import listed
+from streamsvm.data.schema import Schema
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, heard
@@ -15,44 +17,63 @@ from streamsvm.parallel.engine import Engine
 from streamsvm.predict import Predictor, answers_of, assess, predict_blocks
 from streamsvm.tasks import task_of
 
-MOST_VALUES = 100
-OTHER = "(other or missing)"
+if TYPE_CHECKING:
+    from streamsvm.data.ingest.columns import Values
+    from streamsvm.data.ingest.options import IngestOptions
+
+MOST_VALUES, MOST_NUMBERS = 100, 12  # of text, and of numbers that are not cut at quartiles
+MISSING, OTHER = (
+    "(missing)",
+    "(other or missing)",
+)  # the latter of a store, which has no texts but those of a fit
 Answers = Iterable[tuple[int, int, tuple[np.ndarray, np.ndarray | None]]]
 
 
 def evaluate_sliced(
     model: Predictor,
     store: Store,
-    column: str,
+    columns: Sequence[str],
+    files: tuple[Sequence[str], IngestOptions] | None = None,
     *,
     engine: Engine,
     with_curves: bool = False,
     events: Events = heard,
 ) -> dict[str, Any]:
-    """What `predict.evaluate` says, and `slices`: the scores of the rows of each value of a text column, those first
-    that have most rows. Raises as it does, and ConfigError where the store has no such column."""
-    slices = Slices(model, store, column, engine, events)
-    blocks = predict_blocks(model, store, engine=engine, ask=answers_of, phase="evaluate", events=events)
-    found = assess(model, store, slices.watched(blocks), with_curves=with_curves)
-    return found | {"slice": column, "slices": slices.result()}
+    """What `predict.evaluate` says, and `slices`: by column the scores of the rows of each value.
+
+    Values of text come in the order of their rows, the most first; numbers and times rise, more than MOST_NUMBERS of
+    them in quarters. files: the tables that became the store, and how they were read: columns that are not in the store
+    are read there. Raises as `evaluate`, and ConfigError where there is no such column.
+    """
+    slices = [Slices(model, store, cut(store, column, files, engine, events)) for column in columns]
+    blocks: Answers = predict_blocks(
+        model, store, engine=engine, ask=answers_of, phase="evaluate", events=events
+    )
+    for own in slices:
+        blocks = own.watched(blocks)
+    found = assess(model, store, blocks, with_curves=with_curves)
+    return found | {"slices": {own.column: own.result() for own in slices}}
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Rows by the value of a column: values in the order in which they are told, places (n,) in them."""
+
+    column: str
+    values: Sequence[str]
+    places: np.ndarray
 
 
 class Slices:
-    """Rows by the value of a text column, scored as their blocks pass; one pass before tells which rows these are."""
+    """The scores of the rows of each value, as their blocks pass."""
 
-    def __init__(self, model: Predictor, store: Store, column: str, engine: Engine, events: Events) -> None:
-        values, columns = _values_of(store, column)
-        shared = (engine.share(store), columns)
-        found = engine.map(_places, store.blocks(), shared=shared, phase="slices", events=events)
-        self._places = np.concatenate([*found])  # (n,) of each row's value
-        self._column, self._values = column, [*values, OTHER]
-        rows = np.bincount(self._places, minlength=len(self._values))
-        self._order = [int(i) for i in np.argsort(-rows, kind="stable") if rows[i]]
+    def __init__(self, model: Predictor, store: Store, cut: Cut) -> None:
+        self.column, self._values, self._places = cut.column, cut.values, cut.places
         self._scores = {
-            i: task_of(model.task).scores(model, store.subset(np.flatnonzero(self._places == i)))
-            for i in self._order
+            i: task_of(model.task).scores(model, store.subset(np.flatnonzero(cut.places == i)))
+            for i in np.unique(cut.places).tolist()
         }
-        self._done = np.zeros(len(rows), np.int64)
+        self._done = np.zeros(len(cut.values), np.int64)
 
     def watched(self, blocks: Answers) -> Answers:
         """The blocks as they come, which are scored here, too."""
@@ -67,11 +88,12 @@ class Slices:
 
     def result(self) -> list[dict[str, Any]]:
         """A row for each value, with the scores that are numbers."""
-        scored = [_numbers(self._scores[i]) | {"n": int(self._done[i])} for i in self._order]
-        names = dict.fromkeys(["n", *(name for row in scored for name in row if row[name] is not None)])
+        scored = {i: _numbers(scores) | {"n": int(self._done[i])} for i, scores in self._scores.items()}
+        names = dict.fromkeys(
+            ["n", *(name for row in scored.values() for name in row if row[name] is not None)]
+        )
         return [
-            {self._column: self._values[i], **{name: row.get(name) for name in names}}
-            for i, row in zip(self._order, scored, strict=True)
+            {"value": self._values[i], **{name: row.get(name) for name in names}} for i, row in scored.items()
         ]
 
 
@@ -83,23 +105,95 @@ def _numbers(scores: Any) -> dict[str, Any]:
         return {}
 
 
-def _values_of(store: Store, column: str) -> tuple[list[str], np.ndarray]:
-    """The values of a text column, and the columns of the store that they have become. Raises ConfigError."""
-    names = store.feature_names or ()
-    columns = [i for i, name in enumerate(names) if name.startswith(f"{column}=")]
-    if not columns:
-        texts = [*dict.fromkeys(name.partition("=")[0] for name in names if "=" in name)]
-        there = f"those of text are {listed(texts)}" if texts else "there are none of text"
-        raise ConfigError(f"--slice {column}: {store.url or 'the data'} has no such column of text; {there}")
-    if len(columns) > MOST_VALUES:
-        raise ConfigError(
-            f"--slice {column}: has {len(columns):,} values, expected at most {MOST_VALUES}: a column of categories"
+def cut(
+    store: Store,
+    column: str,
+    files: tuple[Sequence[str], IngestOptions] | None,
+    engine: Engine,
+    events: Events,
+) -> Cut:
+    """The rows by the value of a column, of the store or else of the files. Raises ConfigError, DataError."""
+    from streamsvm.data.ingest.columns import values_of  # Arrow
+
+    own = _of_store(store, column, engine, events)
+    if own is not None:
+        return _by_text(column, own, OTHER) if own.kind == "text" else _by_number(column, own)
+    if files is None:
+        names = store.feature_names
+        there = (
+            f"numbers from 0 to {store.d - 1}"
+            if names is None
+            else listed([*dict.fromkeys(name.partition("=")[0].partition("#")[0] for name in names)])
         )
-    return [names[i].partition("=")[2] for i in columns], np.array(columns)
+        raise ConfigError(f"--slice {column}: {store.url or 'the data'} has no such column; it has {there}")
+    found = values_of(files[0], column, files[1])
+    return _by_text(column, found, MISSING) if found.kind == "text" else _by_number(column, found)
 
 
-def _places(store: Store, columns: np.ndarray, block: tuple[int, int]) -> np.ndarray:
-    """(m,) the place of each row's value, the last where it has none of them."""
-    is_there = store.read(*block).X[:, columns] != 0
-    dense = is_there if isinstance(is_there, np.ndarray) else is_there.toarray()
-    return np.where(dense.any(axis=1), dense.argmax(axis=1), len(columns))
+def _of_store(store: Store, column: str, engine: Engine, events: Events) -> Values | None:
+    """A feature, from one pass; None where there is none of the name, or its texts were hashed."""
+    from streamsvm.data.ingest.columns import Values
+
+    names = store.feature_names
+    if names is None:
+        at = [int(column)] if column.isdecimal() and int(column) < store.d else []
+    else:
+        at = [i for i, name in enumerate(names) if name == column]
+    texts = [] if at else [i for i, name in enumerate(names or ()) if name.startswith(f"{column}=")]
+    if not at and not texts:
+        return None
+    shared = engine.share(store), np.array(at or texts), bool(texts)
+    found = np.concatenate([*engine.map(_read, store.blocks(), shared=shared, phase="slices", events=events)])
+    if names is not None and texts:
+        return Values("text", found, tuple(names[i].partition("=")[2] for i in texts))
+    schema = Schema.from_attrs(store.attrs) if "columns" in store.attrs else Schema([])
+    return Values(next((f.kind for f in schema.features if f.name == column), "number"), found)
+
+
+def _read(store: Store, columns: np.ndarray, is_text: bool, block: tuple[int, int]) -> np.ndarray:
+    """(m,) a column; of text the place among columns of the one that is not 0, -1 where there is none."""
+    X = store.read(*block).X[:, columns]
+    own: np.ndarray = X if isinstance(X, np.ndarray) else X.toarray()
+    if not is_text:
+        return own[:, 0]
+    return np.where((own != 0).any(axis=1), (own != 0).argmax(axis=1), -1)
+
+
+def _by_text(column: str, own: Values, missing: str) -> Cut:
+    if len(own.texts) > MOST_VALUES:
+        raise ConfigError(
+            f"--slice {column}: has {len(own.texts):,} values, expected at most {MOST_VALUES}: a column of categories"
+        )
+    texts = [*own.texts, missing]
+    places = np.where(own.found < 0, len(own.texts), own.found)
+    order = np.argsort(-np.bincount(places, minlength=len(texts)), kind="stable")
+    return Cut(column, [texts[i] for i in order], np.argsort(order)[places])
+
+
+def _by_number(column: str, own: Values) -> Cut:
+    """By value where there are few, else in quarters, which end at the quartiles; what is missing last."""
+    is_there = ~np.isnan(own.found)
+    known = own.found[is_there]
+    values = np.unique(known)
+    if len(values) > MOST_NUMBERS:
+        ends = np.unique(np.quantile(known, [0.25, 0.5, 0.75, 1.0], method="inverted_cdf"))
+    else:
+        ends = values
+    places = np.full(len(own.found), len(ends))
+    places[is_there] = np.searchsorted(ends, known)
+    starts = values[np.append(0, np.searchsorted(values, ends, side="right"))[: len(ends)]]
+    told = [
+        _told(own.kind, lo) if lo == hi else f"{_told(own.kind, lo)} to {_told(own.kind, hi)}"
+        for lo, hi in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
+    return Cut(column, [*told, MISSING], places)
+
+
+def _told(kind: str, value: float) -> str:
+    """A number; one or zero as true and false; days since 1970 as a date, with the minute where it has one."""
+    if kind == "bool":
+        return "true" if value else "false"
+    if kind == "time":
+        minute = np.datetime64(round(value * 24 * 60), "m")
+        return str(minute.astype("M8[D]") if value == round(value) else minute)
+    return f"{value:.0f}" if value == round(value) and abs(value) < 1e16 else f"{value:.6g}"

@@ -187,3 +187,12 @@ def _by_text(probabilities: dict[Any, float]) -> dict[str, float]:
 
 
 JUDGES: dict[str, type[Judge]] = {judge.task: judge for judge in (OfClasses, OfValues, OfOutliers)}
+
+
+def scores_of(task: str, stream: Mapping[str, Any]) -> dict[str, float | None]:
+    """The scores of a stream by what its model has kept of it; none where no judge was."""
+    if not stream.get("judge"):
+        return {}
+    judge = JUDGES[task](None, stream["judge"])
+    judge.learnt = stream["counts"]["learnt"]
+    return judge.scores()

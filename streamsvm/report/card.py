@@ -19,8 +19,9 @@ MOST_COLUMNS, MOST_TEXTS = 200, 20  # that are listed
 NOT_EXACT = ("asked", "expected", "threshold")  # of a certificate
 
 
-def card(model: Model, name: str, run: Run | None = None) -> str:
-    """The page; run: the one that made the model, whose scores are told, too."""
+def card(model: Model, name: str, run: Run | None = None, stream_scores: Row | None = None) -> str:
+    """The page; run: the one that made the model, whose scores are told, too. stream_scores: of a stream, of answers
+    before their events were learnt."""
     sections: dict[str, list[Part]] = {
         "What it does": [Facts(_use(model))],
         "Columns": list(_columns(model)),
@@ -28,7 +29,7 @@ def card(model: Model, name: str, run: Run | None = None) -> str:
         "Options": [Table("", [{"option": k, "value": v} for k, v in _options(model).items()])],
         "How exact": [Facts({k: v for k, v in _certificate(model).items() if k not in NOT_EXACT})],
         "What to expect": [Facts(_expected(model))],
-        "Scores": [] if run is None else list(score_tables([run])),
+        "Scores": [*([] if run is None else score_tables([run])), *_of_stream(stream_scores or {})],
         "Limits": [Lines(list(_limits(model)))],
     }
     told = {title: "".join(map(_markdown, parts)) for title, parts in sections.items()}
@@ -39,6 +40,16 @@ def card(model: Model, name: str, run: Run | None = None) -> str:
 
 def _certificate(model: Model) -> Row:
     return model.header.certificate or {}
+
+
+def _stream(model: Model) -> Row | None:
+    """What a learner of streams has kept beside its model."""
+    return getattr(model, "stream", None)
+
+
+def _of_stream(scores: Row) -> Iterator[Part]:
+    if told := {name: score for name, score in scores.items() if score is not None}:
+        yield Table("Of answers to events before these were learnt", [told])
 
 
 def _use(model: Model) -> Row:
@@ -85,6 +96,8 @@ def _of_names(model: Model) -> Iterator[Row]:
 
 def _fill(model: Model, column: int) -> str:
     fill = model.header.scaling.fill
+    if _stream(model) is not None:
+        return "0 in events, refused in stores"
     return "refused" if fill is None else human("", float(fill[column]))
 
 
@@ -104,6 +117,7 @@ def _data(model: Model, run: Run | None) -> Row:
         "columns_of_rows": model.d,
         "label": attrs.get("label"),
         "left_out": attrs.get("ignored"),
+        **(_stream(model) or {}).get("counts", {}),
     }
 
 
@@ -126,12 +140,12 @@ def _expected(model: Model) -> Row:
 
 
 def _limits(model: Model) -> Iterator[str]:
-    named = "under these names, " if model.feature_names else ""
-    yield f"Rows have {model.d:,} columns, {named}or are refused; infinity always is."
-    if not model.takes_gaps:
-        yield "Missing numbers are refused: rows of the fit had none."
-    if any(row["kind"] == "text" for row in _of_table(model)):
-        yield "Texts that are not listed above count as 0 for each that is."
+    if _stream(model) is None:
+        yield from _limits_of_rows(model)
+    else:
+        yield "Events have any of these columns, by name: one that lacks counts as 0, others become columns."
+        yield "Rows of stores and files have all of them, by name, in any order, and no others, or are refused."
+        yield "The snapshot goes on learning where `streamsvm stream --model` takes it up: it then is another model."
     if model.learned.has_classes:
         yield "A row of none of the classes gets one of them."
     if _certificate(model).get("converged") is False:
@@ -139,6 +153,15 @@ def _limits(model: Model) -> Iterator[str]:
     yield (
         "Scores hold for rows like those of the fit: `streamsvm check STORE --against OTHER` tells whether others are."
     )
+
+
+def _limits_of_rows(model: Model) -> Iterator[str]:
+    named = "under these names, " if model.feature_names else ""
+    yield f"Rows have {model.d:,} columns, {named}or are refused; infinity always is."
+    if not model.takes_gaps:
+        yield "Missing numbers are refused: rows of the fit had none."
+    if any(row["kind"] == "text" for row in _of_table(model)):
+        yield "Texts that are not listed above count as 0 for each that is."
 
 
 def _markdown(part: Part) -> str:

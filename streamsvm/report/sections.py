@@ -244,9 +244,14 @@ def score_tables(runs: Sequence[Run]) -> Iterator[Part]:
         if rows:
             title = "By class" if len(runs) == 1 else f"By class: {run.name}"
             yield Table(title, known([*rows, *_mean(rows)]), folded=len(rows) > MOST_CLASSES)
-        if slices := table_rows(run.evaluation.get("slices")):
-            by = f"By {run.evaluation.get('slice')}"
-            yield Table(by if len(runs) == 1 else f"{by}: {run.name}", known(slices))
+        own = "" if len(runs) == 1 else f": {run.name}"
+        if intervals := table_rows(run.evaluation.get("intervals")):
+            groups = run.evaluation.get("groups")
+            by = "rows" if groups is None else f"{groups} groups"
+            yield Table(f"Intervals, 19 times of 20, by {by}{own}", known(intervals))
+        for column, values in table(run.evaluation.get("slices")).items():
+            if slices := table_rows(values):
+                yield Table(f"By {column}{own}", known(slices))
 
 
 def score(runs: Sequence[Run]) -> Iterator[Part]:
@@ -269,7 +274,7 @@ def _mean(rows: list[Row]) -> Iterator[Row]:
 
 def _scores(run: Run) -> Row:
     """Single values of the evaluation; the store it was on first."""
-    left_out = ("model", "slice", "seconds", "peak_rss_bytes")
+    left_out = ("model", "groups", "seconds", "peak_rss_bytes")
     told = {"store": run.evaluation.get("store")} | run.evaluation
     return {k: v for k, v in told.items() if isinstance(v, int | float | str) and k not in left_out}
 

@@ -16,6 +16,7 @@ from streamsvm.metrics import CoverageScores, RegressionScores, Spread
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.tasks.base import Subproblem, Targets, Task, Units
 from streamsvm.tasks.scores import Judge
+from streamsvm.tasks.uncertainty import NumberErrors
 
 
 class Regress(Task):
@@ -118,19 +119,21 @@ class _ErrorScores:
     """
 
     def __init__(self, judge: Judge, store: Store) -> None:
-        self._store, self._scores = store, RegressionScores()
+        self._store, self._scores, self._errors = store, RegressionScores(), NumberErrors(store)
         self._coverage = None if judge.intervals is None else CoverageScores(judge.intervals)
         self._spread = Spread(store.n)
 
     def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
         y = _numbers(self._store.url, self._store.labels(start, stop))
         self._scores.add(y, values)
+        self._errors.add(start, y, values)
         if self._coverage is not None:
             self._coverage.add(y, values)
         self._spread.add(start, y, values)
 
     def result(self, *, with_curves: bool = False) -> dict[str, Any]:
-        found = {"accuracy": None, "n": self._store.n, **self._scores.result()}
+        scores = self._scores.result()
+        found = {"accuracy": None, "n": self._store.n, **scores, **self._errors.facts(scores)}
         found |= {} if self._coverage is None else self._coverage.result()
         if not with_curves:
             return found

@@ -18,6 +18,7 @@ from streamsvm.metrics import (
     per_class,
     ranking,
 )
+from streamsvm.tasks.uncertainty import LabelErrors
 
 
 class Judge(Protocol):
@@ -75,7 +76,7 @@ class LabelScores:
         self.values = np.empty(store.n if orders_rows else 0)
         self._codes = judge.encode_labels(store.classes.values)  # of the store's labels
         self._scores = ScoreCounts() if k == 2 else None
-        self._probabilities = ProbabilityScores(k)
+        self._probabilities, self._errors = ProbabilityScores(k), LabelErrors(store, k)
 
     def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
         if self.orders_rows:
@@ -83,6 +84,7 @@ class LabelScores:
         truth, k = self._codes[self.store.classes.codes(self.store.labels(start, stop))], len(self.counts)
         known = truth >= 0
         predicted = _positions(self.judge.classes, self.judge.labels(values, proba))
+        self._errors.add(start, truth, predicted, values)
         self.counts += confusion(truth[known], predicted[known], k)
         if self._scores is not None:
             self._scores.add(truth[known] == 1, values[known])
@@ -124,7 +126,7 @@ class LabelScores:
         if (C := self.judge.costs) is not None:
             summary["cost"] = float(np.sum(self.counts * C) / n_known)
             summary["cost_of_likeliest"] = float(np.sum(self._likeliest * C) / n_known)
-        return summary
+        return summary | self._errors.facts(summary, self.counts, self.judge.costs, self._scores)
 
 
 def codes_of_labels(judge: Judge, store: Store) -> np.ndarray:

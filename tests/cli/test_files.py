@@ -1,4 +1,4 @@
-"""Files in place of stores: `fit FILE`, `predict FILE`, `evaluate FILE`."""
+"""Files in place of stores, in every command that reads rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import sys
 from types import SimpleNamespace
 
@@ -147,6 +148,98 @@ def test_a_store_of_others_is_not_replaced(sales, new, tmp_path, capsys):
     assert load_model(tmp_path / "m").layout.attrs["ignored"] == ["id"]
 
 
+def told(*args, capsys):
+    capsys.readouterr()
+    assert run(*args, "--json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+READ = ("--label", "returned", "--ignore", "id")
+
+
+def test_a_search_reads_a_file_once_and_a_fit_has_its_store(sales, tmp_path, capsys):
+    sets = ("solver=bsgd", "tune.folds=2", "tune.grid.bsgd.lam=[0.01, 0.001]")
+    search = [word for text in sets for word in ("--set", text)]
+    found = told("tune", sales, *READ, *search, capsys=capsys)
+    assert Store.open(tmp_path / "sales.zarr").n == 200
+    again = told("tune", "--store", tmp_path / "sales.zarr", *search, capsys=capsys)
+    scores = [[row["fold_scores"] for row in one["results"]] for one in (found, again)]
+    assert scores[0] == scores[1]
+    assert run("fit", sales, *FIT) == 0
+    assert "as it was read before" in capsys.readouterr().err
+
+
+def test_a_model_is_calibrated_and_explained_by_rows_of_a_file(model, new, tmp_path, capsys):
+    assert run("ingest", new, "--like", tmp_path / "sales.zarr", "--store", tmp_path / "new.zarr") == 0
+    stored = ("--store", tmp_path / "new.zarr")
+    probabilities = []
+    for rows in ((new,), stored):
+        out = tmp_path / f"c{len(probabilities)}"
+        assert told("calibrate", "--model", model, *rows, "--out", out, capsys=capsys)["n"] == 60
+        probabilities.append(answers("--model", out, new, "--proba", capsys=capsys))
+    assert probabilities[0] == probabilities[1]
+    one, other = (
+        told("explain", "--model", model, *rows, "--rows", "3,5", capsys=capsys) for rows in ((new,), stored)
+    )
+    assert one.pop("store") == str(new)
+    assert other.pop("store") == str(tmp_path / "new.zarr")
+    assert one == other
+    unlabelled = write(tmp_path / "x.csv", [row[:3] for row in rows_of(5)], COLUMNS[:3])
+    assert len(told("explain", "--model", model, unlabelled, capsys=capsys)["rows"]) == 3
+
+
+def test_a_file_is_looked_at_as_its_store_is(sales, new, tmp_path, capsys):
+    """Through a store for as long as it is read; the second file has the columns of the first."""
+    for command in ("info", "check"):
+        of_file = told(command, sales, *READ, "--against", new, capsys=capsys)
+        assert {*os.listdir(tmp_path)} == {"sales.csv", "new.csv"}
+        assert of_file["store"] == str(sales)
+        assert of_file["against"].pop("store") == str(new)
+        stored = tmp_path / "sales.zarr"
+        assert run("ingest", sales, *READ, "--store", stored) == 0
+        for named in ((stored,), ("--store", stored)):
+            of_store = told(command, *named, "--against", new, capsys=capsys)
+            assert of_store["store"] == str(stored)
+            for name in ("rows", "features", "warnings", "labels", "duplicates"):
+                assert of_store.get(name) == of_file.get(name)
+            assert of_store["against"] | {"store": 0} == of_file["against"] | {"store": 0}
+        shutil.rmtree(stored)
+
+
+def test_what_a_file_became_is_used_again_to_look_at_it(model, sales, tmp_path, capsys):
+    plain = told("info", sales, *READ, capsys=capsys)
+    assert "made_of" in plain["attributes"]
+    assert "made_of" not in told("info", sales, "--ignore", "id,size", capsys=capsys)["attributes"]
+
+
+@pytest.mark.parametrize(("column", "groups"), [("colour", 3), ("size", 60), ("id", 60)])
+def test_scores_of_a_file_are_by_groups_of_a_column_feature_or_not(
+    model, new, tmp_path, column, groups, capsys
+):
+    store = tmp_path / "new.zarr"
+    like = ("--like", tmp_path / "sales.zarr", "--group", column)
+    assert run("ingest", new, *like, "--store", store) == 0
+    of_file = told("evaluate", "--model", model, new, "--group", column, capsys=capsys)
+    of_store = told("evaluate", "--model", model, "--store", store, capsys=capsys)
+    assert of_file["groups"] == groups
+    for name in ("groups", "intervals", "accuracy"):
+        assert of_file[name] == of_store[name]
+    assert [row["score"] for row in of_file["intervals"]] == ["accuracy", "balanced_accuracy", "roc_auc"]
+    assert run("evaluate", "--model", model, new, "--group", column) == 0
+    assert f"Intervals, 19 times of 20, by {groups} groups" in capsys.readouterr().out
+
+
+def test_the_format_of_a_file_is_looked_at_once(model, new, tmp_path, capsys, monkeypatch):
+    from streamsvm.data.ingest import streams
+
+    seen, looked = [], streams.Stream.read_exactly
+    bare = tmp_path / "parquet-without-a-name"
+    pq.write_table(pa.csv.read_csv(new), bare)
+    monkeypatch.setattr(streams.Stream, "read_exactly", lambda *own: seen.append(own) or looked(*own))
+    assert len(answers("--model", model, bare, "--keep", "id", capsys=capsys)) == 60
+    assert len(seen) == 1
+
+
 ENCODED = {
     "--hash": ("colour=8", {"hash": 8}),
     "--min-frequency": (70, {"categories": ["gr,een", "(rare)"], "rare": True}),
@@ -240,11 +333,34 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
             ["evaluate", "--model", "sales.model.zarr", "new.csv", "--y", "y"],
             "--y is of a store, found a file",
         ),
+        (["tune"], "found no rows, expected a FILE, or --store STORE"),
+        (["tune", "--store", "s", "--ignore", "id"], "--ignore is of a file, found a store; leave it out"),
+        (["info"], "found no rows, expected a FILE, or --store STORE"),
+        (["info", "nope.csv"], "nope.csv does not exist; expected a data file"),
+        (["check", "nope"], "nope does not exist; expected a zarr store"),
+        (["check", "sales.csv", "--store", "s"], "found sales.csv and --store s, expected one of them"),
+        (["check", "sales.zarr", "--group", "id"], "--group is of a file, found a store; leave it out"),
+        (["check", "sales.zarr", "--against", "few.csv"], "few.csv lacks column 'colour'; expected"),
+        (["check", "huge.csv"], "huge.csv:3: column 'size' is inf; expected a finite number"),
+        (["info", "sales.csv", "--y", "y"], "--y is of a store, found a file; leave it out"),
+        (["calibrate", "--model", "sales.model.zarr"], "found no rows, expected a FILE, or --store STORE"),
+        (["calibrate", "--model", "sales.model.zarr", "few.csv"], "few.csv lacks column 'colour'; expected"),
+        (["explain", "--model", "sales.model.zarr", "--format", "csv"], "--format is about rows: name their"),
+        (["explain", "--model", "sales.model.zarr", "new.csv", "--rows", "60"], "new.csv has rows 0 to 59"),
+        (
+            ["evaluate", "--model", "sales.model.zarr", "new.csv", "--group", "nope"],
+            "new.csv has no column 'nope' of groups; it has 'id', 'colour', 'size', 'returned'",
+        ),
+        (
+            ["evaluate", "--model", "sales.model.zarr", "new.csv", "--slice", "nope"],
+            "new.csv has no column 'nope' to slice by; it has 'id', 'colour', 'size', 'returned'",
+        ),
         (["evaluate", "--model", "sales.model.zarr", "few.csv"], "few.csv lacks column 'colour'; expected"),
     ],
 )
 def test_what_does_not_fit_is_one_line(model, new, tmp_path, args, message, capsys, monkeypatch):
     write(tmp_path / "few.csv", [[1]], ("size",))
+    write(tmp_path / "huge.csv", [[1, "a"], ["inf", "b"]], ("size", "y"))
     monkeypatch.chdir(tmp_path)
     before = {*os.listdir()}
     capsys.readouterr()

@@ -115,3 +115,26 @@ def test_refusals(fitted, capfd, monkeypatch, words, message):
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert message in err
     assert not any((fitted / name).exists() for name in ("r.html", "r.md", "p"))
+
+
+@pytest.mark.parametrize(
+    ("task", "score"),
+    [("classify", "accuracy"), ("regress", "mean absolute error"), ("oneclass", "outliers")],
+)
+def test_a_card_of_a_stream(tmp_path, task, score, capfd):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=["temp", "wind"])
+    frame["y"] = frame["temp"].round(2) if task == "regress" else np.where(frame["temp"] > 0, 1, -1)
+    frame.to_csv(tmp_path / "e.csv", index=False)
+    events = ("--input", tmp_path / "e.csv", "--format", "csv", "--task", task)
+    status, _, told = run(capfd, "stream", "--model", tmp_path / "m", *events)
+    assert status == 0
+    assert run(capfd, "report", "--model", tmp_path / "m", "--out", tmp_path / "c.md")[0] == 0
+    text, counted = (tmp_path / "c.md").read_text(), json.loads(told.splitlines()[-1])
+    assert ["wind", "number", "0 in events, refused in stores"] in cells(text, "Columns")
+    assert {("events", "60"), ("learnt", "60"), ("bad", "0")} < set(map(tuple, cells(text, "Data")))
+    heads, _, values = cells(text, "Scores")
+    value = dict(zip(heads, values, strict=True))[score]
+    assert float(value) == pytest.approx(counted[score.replace(" ", "_")], rel=1e-4)
+    assert "Events have any of these columns" in text
+    assert "Missing numbers are refused" not in text

@@ -68,6 +68,14 @@ def is_pattern(source: str) -> bool:
     return "*" in source if local is None else has_magic(source) and not local.exists()
 
 
+def has_files(folder: str) -> bool:
+    """Whether files that ingest reads are below a folder."""
+    try:
+        return bool(_files_below(folder))
+    except NotFoundError:
+        return False
+
+
 def _files_below(source: str) -> list[str] | None:
     """Those like a pattern, or tables and the like below a folder; None for what is neither."""
     local, is_one = local_path(source), is_pattern(source)

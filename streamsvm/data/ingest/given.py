@@ -21,7 +21,7 @@ from streamsvm.data.ingest.tables import TableReader
 from streamsvm.data.layout import Layout
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.errors import ConfigError, DataError, StorageError
+from streamsvm.errors import ConfigError, DataError, StorageError, StreamSVMError
 from streamsvm.events import Events, Warned, ignore
 from streamsvm.parallel.prefetch import on_thread
 from streamsvm.storage.paths import Place, local_path, place_of
@@ -69,7 +69,7 @@ def store_of(
         if made_of is None or _sources(made_of) != asked["sources"]:
             raise StorageError(
                 f"{url}: found a store that was not made of {sources[0]} by this command; take another place with "
-                "--store, or fit that store"
+                "--store, or name that store alone"
             )
         options = options.model_copy(update={"force": True})
     ingest(sources, url, options, events, attrs={MADE_OF: asked})
@@ -115,18 +115,51 @@ def _facts(source: str, root: str) -> list[Any]:
 def opened(
     sources: Sequence[str], options: IngestOptions, like: Layout | None, events: Events = ignore
 ) -> Iterator[tuple[Store, list[str]]]:
-    """A store of files, its rows laid out like others, for as long as it is read; and paths of the files."""
+    """A store of files, its rows laid out like others, for as long as it is read; and paths of the files. Errors of
+    the store are told as of the files.
+
+    Where rows are like no others, the store that the files became before, if there is one.
+    """
+    made = _made_of(sources, options) if like is None else None
+    if made is not None:
+        yield made, list(sources)
+        return
     with TemporaryDirectory(prefix="streamsvm-") as folder, _in_files(sources, folder) as paths:
         url = os.path.join(folder, "rows.zarr")
-        ingest(paths, url, options, events, like=like)
-        yield Store.open(url), paths
+        names = {url: ", ".join(sources), **dict(zip(paths, sources, strict=True))}
+        try:
+            ingest(paths, url, options, events, like=like)
+            yield Store.open(url), paths
+        except StreamSVMError as error:
+            error.args = tuple(_renamed(str(told), names) for told in error.args)
+            raise
 
 
-def are_known_tables(sources: Sequence[str], options: IngestOptions, like: Layout | None) -> bool:
-    """Whether files are tables whose columns are known: their rows can be answered as they are read."""
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    for path, name in names.items():
+        text = text.replace(path, name)
+    return text
+
+
+def _made_of(sources: Sequence[str], options: IngestOptions) -> Store | None:
+    """The store beside files, where it is of their rows as they are now, read in this way."""
+    if STDIN in sources:
+        return None
+    try:
+        url = str(beside(sources[0]))
+    except ConfigError:  # there is no such place
+        return None
+    store = Store.open(url) if found_at(url) == "a store" else None
+    return store if store is not None and store.attrs.get(MADE_OF) == _asked(sources, options) else None
+
+
+def known_tables(sources: Sequence[str], options: IngestOptions, like: Layout | None) -> IngestOptions | None:
+    """The options with the format of files that are tables whose columns are known: their rows can be answered as they
+    are read. None for others, and for stdin."""
     if like is None or "columns" not in like.attrs or STDIN in sources:
-        return False
-    return format_of([file.path for file in files_of(sources)], options) in TABLES
+        return None
+    format_ = format_of([file.path for file in files_of(sources)], options)
+    return options.model_copy(update={"format": format_}) if format_ in TABLES else None
 
 
 def rows_as_read(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,3 +69,17 @@ def told(what: str, *errors: type[Exception], hint: str = "") -> Iterator[None]:
         yield
     except errors as error:
         raise DataError(f"{what}: {one_line(error)}{hint}") from error
+
+
+@contextmanager
+def arrow_errors(path: str) -> Iterator[None]:
+    """Arrow's complaints of a text file, with its `Row #n` as the line it means. Raises DataError."""
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        text = one_line(error)
+        if "invalid UTF8" in text:
+            text += "; expected UTF-8, `iconv -f LATIN1 -t UTF-8` may make it that"
+        row = re.search(r"Row #(\d+): ", text)
+        where = f"{path}:{row[1]}" if row else path
+        raise DataError(f"{where}: {text.replace(row[0], '') if row else text}") from error

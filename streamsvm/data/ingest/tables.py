@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from itertools import chain
 from operator import not_
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from streamsvm.data.arrow import as_written, is_text, numbers, raw_rows, texts
+from streamsvm.data.arrow import is_text, numbers, raw_rows, texts
 from streamsvm.data.ingest.arrow_files import ArrowFile, Parquet
 from streamsvm.data.ingest.block import Block, OpenStream, cast
 from streamsvm.data.ingest.csv_files import Csv
-from streamsvm.data.ingest.found import File, Parted, Parts, files_of
+from streamsvm.data.ingest.found import File, Parted, Parts
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.schema import match, new_schema
 from streamsvm.data.ingest.split_columns import SplitColumns
-from streamsvm.data.ingest.streams import CSV, DATABASES, TABLES, Stream, detect_format
-from streamsvm.data.ingest.table import Batches, Table, one_line
+from streamsvm.data.ingest.streams import CSV, DATABASES, Stream
+from streamsvm.data.ingest.table import Batches, Table, arrow_errors
 from streamsvm.data.label_sets import NAMED, lacks_name, set_texts
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import listed
 from streamsvm.data.rows import Rows
 from streamsvm.data.schema import DENSE_FROM, Schema
-from streamsvm.errors import ConfigError, DataError
+from streamsvm.errors import DataError
 
+READ_AS = {"number": pa.float64(), "bool": pa.bool_(), "time": pa.timestamp("ms"), "text": pa.string()}
 WHETHER = "expected 0 or 1, whether a row has this label"
 
 
@@ -59,20 +58,19 @@ class TableReader:
         self._has_label: bool | None = None
         self._unused: set[str] = set()
         ignored = () if like is None else like.attrs.get("ignored", ())
-        self._ignored = {*options.ignore, *ignored, *filter(None, [options.group])}
+        known = [] if self._schema is None else [feature.name for feature in self._schema.features]
+        group = {options.group}.difference(known, [None])  # which a model may know as a feature
+        self._ignored = {*options.ignore, *ignored, *group}
         self._for_split = SplitColumns(options)
         self._n, self._nnz = 0, 0
 
     def blocks(self, path: str) -> Iterator[Block]:
         self._path = path
-        line = 1 + ((self._format in CSV) and self._options.header)
-        try:
-            with closing(self._table(path)) as table:
-                for batch in self._batches(path, table):
-                    yield self._block(batch, path, line)
-                    line += batch.num_rows
-        except pa.ArrowInvalid as error:
-            raise DataError(_arrow_message(path, error)) from error
+        line = first_line(self._format, self._options)
+        with arrow_errors(path), closing(self._table(path)) as table:
+            for batch in self._batches(path, table):
+                yield self._block(batch, path, line)
+                line += batch.num_rows
 
     def _table(self, path: str) -> Table:
         file = File(path, self._parts.get(path, {}))
@@ -89,17 +87,17 @@ class TableReader:
         self._label = self._match(path, self._schema, kinds)
         of_features = {f.name: f.kind for f in self._schema.features}
         for_split = self._for_split.types(path, all_kinds | of_features)
-        return table.batches(self._types(path, self._schema, kinds) | for_split)
+        types = self._types(path, self._schema, kinds)
+        twice = types.keys() & {self._options.group}  # a group that is a feature, too, is read as such
+        return table.batches(types | {name: own for name, own in for_split.items() if name not in twice})
 
     def _types(self, path: str, schema: Schema, kinds: dict[str, str]) -> dict[str, pa.DataType]:
         """What the columns that are wanted are read as. Raises DataError for one that holds something else."""
-        number = pa.float32() if self.dtype == np.float32 else pa.float64()
-        own = {"number": number, "bool": pa.bool_(), "time": pa.timestamp("ms"), "text": pa.string()}
         alike = ("number", "bool")
         types = {}
         for f in schema.features:
             kind = kinds[f.name] if f.kind in alike and kinds[f.name] in alike else f.kind
-            types[f.name] = own.get(kind)
+            types[f.name] = READ_AS.get(kind)
         sets = self._options.multilabel and len(self._label) == 1
         for name in filter(None, (*self._label, self._options.qid)):
             is_number = kinds[name] == "number" and not (sets and name in self._label)
@@ -220,6 +218,11 @@ def _names_of_ones(batch: pa.RecordBatch, path: str, names: tuple[str, ...], lin
     return set_texts(cells == 1, np.array(names))
 
 
+def first_line(format_: str, options: IngestOptions) -> int:
+    """Of a table's rows: in CSV files names may come before them."""
+    return 1 + (format_ in CSV and options.header)
+
+
 def table_of(file: File, format_: str, options: IngestOptions, open_stream: OpenStream = Stream) -> Table:
     """A file of one of the formats of tables."""
     table: Table
@@ -232,54 +235,3 @@ def table_of(file: File, format_: str, options: IngestOptions, open_stream: Open
     else:
         table = (Parquet if format_ == "parquet" else ArrowFile)(file.path, options)
     return Parted(table, file.parts) if file.parts else table
-
-
-class KeptColumns:
-    """Columns of tables as they have them, text that goes beside the answers to their rows."""
-
-    def __init__(self, sources: Sequence[str], names: Sequence[str], options: IngestOptions) -> None:
-        """Raises ConfigError where a file is no table, DataError where it has no such column."""
-        self._names, self._options = names, options
-        self._table: Table | None = None
-        first, *others = files_of(sources)
-        begun = self._batches_of(first)  # before an answer is written
-        self._batches = chain(begun, chain.from_iterable(map(self._batches_of, others)))
-        self._rest: pa.RecordBatch | None = None
-
-    def _batches_of(self, file: File) -> Batches:
-        format_ = self._options.format or detect_format(file.path)
-        if format_ not in TABLES:
-            raise ConfigError(f"{file.path}: columns to keep are of a table, found {format_}")
-        self.close()
-        self._table = table_of(file, format_, self._options)
-        has = [*self._table.kinds()]
-        missing = [name for name in self._names if name not in has]
-        if missing:
-            self.close()
-            raise DataError(f"{file.path} has no column {missing[0]!r} to keep; it has {listed(has)}")
-        return self._table.batches(dict.fromkeys(self._names, pa.string()))
-
-    def take(self, rows: int) -> dict[str, np.ndarray]:
-        """Those of so many rows more, by name."""
-        pieces: list[pa.RecordBatch] = []
-        while rows:
-            batch = self._rest or next(self._batches)
-            piece, rest = batch.slice(0, rows), batch.slice(rows)
-            self._rest = rest if rest.num_rows else None
-            rows -= piece.num_rows
-            pieces.append(piece)
-        return {name: np.concatenate([as_written(p.column(name)) for p in pieces]) for name in self._names}
-
-    def close(self) -> None:
-        if self._table is not None:
-            self._table.close()
-
-
-def _arrow_message(path: str, error: Exception) -> str:
-    """Arrow's complaint, with its `Row #n` as the line it means."""
-    text = one_line(error)
-    if "invalid UTF8" in text:
-        text += "; expected UTF-8, `iconv -f LATIN1 -t UTF-8` may make it that"
-    row = re.search(r"Row #(\d+): ", text)
-    where = f"{path}:{row[1]}" if row else path
-    return f"{where}: {text.replace(row[0], '') if row else text}"

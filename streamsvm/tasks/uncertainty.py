@@ -1,0 +1,158 @@
+"""How far scores may be off by the rows that were drawn: standard errors and intervals, by rows or by whole groups.
+
+A score of n rows moves by u_i with row i, its influence, sum_i u_i = 0. Where rows are drawn one by one its variance is
+sum_i u_i^2; where groups are drawn whole, sum_g (sum_{i in g} u_i)^2 (Liang and Zeger 1986); each times G / (G - 1), G
+the number of what is drawn. The influence on the area under the ROC curve is that of DeLong, DeLong and Clarke-Pearson
+(1988), by groups of Obuchowski (1997).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.store import Store
+from streamsvm.metrics import ScoreCounts
+
+LEVEL = 0.95
+MOST_SUMS = 4096  # over rows of a regression, whatever their number
+SHARES = ("accuracy", "balanced_accuracy", "roc_auc")  # from 0 to 1
+
+
+class Units:
+    """What is drawn: the groups of a store, codes (n,) from 0 to count - 1, else its rows; then codes are None."""
+
+    def __init__(self, store: Store, most: int | None = None) -> None:
+        """most: of units that are sums of rows, where these are drawn."""
+        self.codes: np.ndarray | None = None
+        self.count = min(store.n, most or store.n)
+        if store.group is not None:
+            values, self.codes = np.unique(store.group, return_inverse=True)
+            self.count = len(values)
+
+    def of_rows(self, start: int, stop: int) -> np.ndarray:
+        """(m,) the units of rows start to stop."""
+        return np.arange(start, stop) % self.count if self.codes is None else self.codes[start:stop]
+
+    def summed(self, influence: np.ndarray) -> np.ndarray:
+        """(count,) the influence of each group, by that of its rows (n,)."""
+        assert self.codes is not None
+        return np.bincount(self.codes, influence, self.count)
+
+    def facts(
+        self, found: Iterable[tuple[str, float | None, np.ndarray, np.ndarray | float]]
+    ) -> dict[str, Any]:
+        """`intervals`, and how many groups told of them, by scores with the influence of units, and how many of these
+        have it. Nothing where one unit is all."""
+        if self.count < 2:
+            return {}
+        records = [
+            self._record(name, score, float(np.sqrt(np.sum(times * own**2) * self.count / (self.count - 1))))
+            for name, score, own, times in found
+            if score is not None
+        ]
+        return {"intervals": records} | ({} if self.codes is None else {"groups": self.count})
+
+    def _record(self, name: str, score: float, error: float) -> dict[str, Any]:
+        from scipy.special import stdtrit
+
+        t = float(stdtrit(self.count - 1, (1 + LEVEL) / 2))
+        low, high = score - t * error, score + t * error
+        if name in SHARES:
+            low, high = _wilson(score, error, t, self.count)
+        return {"score": name, "value": score, "standard_error": error, "low": low, "high": high}
+
+
+def _wilson(share: float, error: float, t: float, units: int) -> tuple[float, float]:
+    """Wilson's interval (1927) for the rows, drawn one by one, that would have this error; else for all units."""
+    spread = share * (1 - share)
+    rows = spread / error**2 if error > 0 and spread > 0 else float(units)
+    centre, factor = share + t**2 / (2 * rows), 1 + t**2 / rows
+    half = t * (spread / rows + (t / (2 * rows)) ** 2) ** 0.5
+    return max(0.0, (centre - half) / factor), min(1.0, (centre + half) / factor)
+
+
+class LabelErrors:
+    """Of labels: by counts of rows where these are drawn, by all of them where groups are."""
+
+    def __init__(self, store: Store, k: int) -> None:
+        self._units, self._k, n = Units(store), k, store.n
+        has_groups = self._units.codes is not None
+        self._kinds = np.empty(n if has_groups else 0, np.int32)  # k true + predicted; k k: of no known class
+        self._values = np.empty(n if has_groups and k == 2 else 0)
+
+    def add(self, start: int, truth: np.ndarray, predicted: np.ndarray, values: np.ndarray) -> None:
+        """Rows from `start` on: codes (m,) of classes, the true one -1 where it is not known, and decision values."""
+        own = slice(start, start + len(truth))
+        if len(self._kinds):
+            self._kinds[own] = np.where(truth < 0, self._k**2, truth * self._k + predicted)
+        if len(self._values):
+            self._values[own] = values
+
+    def facts(
+        self, summary: dict[str, Any], counts: np.ndarray, costs: np.ndarray | None, order: ScoreCounts | None
+    ) -> dict[str, Any]:
+        """See `Units.facts`. counts (k, k): rows by true and predicted class; order: of two classes, of all rows."""
+        n_known, found = int(counts.sum()), []
+        rows = np.append(counts, summary["n"] - n_known)
+        for name, own in influences(counts, summary["n"], costs).items():
+            drawn = (own, rows) if self._units.codes is None else (self._units.summed(own[self._kinds]), 1.0)
+            found.append((name, summary[name], *drawn))
+        if order is not None and summary["roc_auc"] is not None:
+            own = order.influences()
+            if self._units.codes is None:
+                found.append(("roc_auc", summary["roc_auc"], own, order.counts))
+            else:
+                known = self._kinds < self._k**2
+                moved = np.zeros(len(known))
+                moved[known] = own[self._kinds[known] // self._k, order.places(self._values[known])]
+                found.append(("roc_auc", summary["roc_auc"], self._units.summed(moved), 1.0))
+        return self._units.facts(found)
+
+
+def influences(counts: np.ndarray, n: int, costs: np.ndarray | None) -> dict[str, np.ndarray]:
+    """(k k + 1,) by score: of rows by true and predicted class, and of those of a class that is not known, which are
+    wrong, and in no other score."""
+    is_right, rows, n_known = np.eye(len(counts)), counts.sum(axis=1), counts.sum()
+    weight = np.divide(1.0, rows, where=rows > 0, out=np.zeros(len(counts))) / np.count_nonzero(rows)
+    recall = np.diag(counts) / np.maximum(rows, 1)
+    accuracy = np.trace(counts) / n
+    found = {
+        "accuracy": np.append(is_right - accuracy, -accuracy) / n,
+        "balanced_accuracy": np.append((is_right - recall[:, None]) * weight[:, None], 0.0),
+    }
+    if costs is not None:
+        found["cost"] = np.append(costs - np.sum(counts * costs) / n_known, 0.0) / n_known
+    return found
+
+
+class NumberErrors:
+    """Of a regression: by sums over groups, or over rows that are as far apart as there are sums."""
+
+    def __init__(self, store: Store) -> None:
+        self._units = Units(store, MOST_SUMS)
+        self._sums = np.zeros((5, self._units.count))  # rows, y - first, its square, |error|, error^2
+        self._first: float | None = None
+
+    def add(self, start: int, y: np.ndarray, values: np.ndarray) -> None:
+        """Rows from `start` on, at least one: numbers y (m,), and predicted ones."""
+        self._first = float(y[0]) if self._first is None else self._first
+        error, z = values - y, y - self._first
+        units = self._units.of_rows(start, start + len(y))
+        for sums, own in zip(self._sums, (np.ones(len(y)), z, z**2, np.abs(error), error**2), strict=True):
+            np.add.at(sums, units, own)
+
+    def facts(self, scores: dict[str, float | None]) -> dict[str, Any]:
+        """See `Units.facts`."""
+        rows, z, z_squared, absolute, squares = self._sums
+        n, mean = rows.sum(), z.sum() / rows.sum()
+        spread = z_squared - 2 * mean * z + mean**2 * rows  # about the mean of y
+        root = scores["root_mean_squared_error"] or np.inf
+        moved = {"mean_squared_error": (squares - rows * squares.sum() / n) / n}
+        moved["root_mean_squared_error"] = moved["mean_squared_error"] / (2 * root)
+        moved["mean_absolute_error"] = (absolute - rows * absolute.sum() / n) / n
+        if scores["r2"] is not None:
+            moved["r2"] = (spread * squares.sum() / spread.sum() - squares) / spread.sum()
+        return self._units.facts((name, scores[name], own, 1.0) for name, own in moved.items())
