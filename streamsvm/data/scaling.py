@@ -12,6 +12,7 @@ from scipy import sparse
 
 from streamsvm.data.metric import Metric
 from streamsvm.data.moments import Moments
+from streamsvm.data.quantiles import Quantiles
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.parallel.sizes import Weighed
@@ -24,7 +25,8 @@ class Scaling(Weighed):
     """x' = (x - offset) * scale, per feature; offset and scale (d,) float64.
 
     minmax maps each feature to [0, 1], standard to mean 0 and variance 1, maxabs to [-1, 1], robust to median 0 and
-    quartiles as far apart as those of a normal distribution of variance 1.
+    quartiles as far apart as those of a normal distribution of variance 1, quantile to a normal distribution, by the
+    quantiles, through which rows go before offset and scale.
     A constant feature becomes 0 (under maxabs only one that is 0 throughout). A metric, where one was learned, then
     maps x' to the columns that count, see `Metric`. fill (d,): what is put in the place of NaN, before all else; None:
     rows have no NaN.
@@ -35,6 +37,7 @@ class Scaling(Weighed):
     scale: np.ndarray
     metric: Metric | None = None
     fill: np.ndarray | None = None
+    quantiles: Quantiles | None = None
 
     @classmethod
     def none(cls, d: int) -> Scaling:
@@ -43,7 +46,7 @@ class Scaling(Weighed):
     @property
     def is_none(self) -> bool:
         """Whether rows stay what they are."""
-        return self.kind == "none" and self.metric is None and self.fill is None
+        return self.kind == "none" and self.metric is None and self.fill is None and self.quantiles is None
 
     @property
     def width(self) -> int:
@@ -57,7 +60,7 @@ class Scaling(Weighed):
         rows = self.filled(rows)
         if isinstance(rows.X, np.ndarray):
             return Rows(self._apply_dense(rows.X))
-        if np.any(self.offset):
+        if np.any(self.offset) or self.quantiles is not None:
             require_zeros_kept(self.kind)
         X = rows.X
         data = (X.data * self.scale[X.indices]).astype(np.float32)
@@ -83,7 +86,8 @@ class Scaling(Weighed):
         out = np.empty((len(X), self.width), np.float32)
         step = max(1, (1 << 15) // max(1, X.shape[1]))  # a tile of 256 KiB of float64 stays in L2
         for lo in range(0, len(X), step):
-            tile = X[lo : lo + step, columns] - offset
+            tile = X[lo : lo + step]
+            tile = (tile if self.quantiles is None else self.quantiles.normal(tile))[:, columns] - offset
             tile *= scale
             out[lo : lo + step] = tile if factor is None else tile @ factor
         return out
@@ -99,11 +103,12 @@ class Scaling(Weighed):
             return columns, self.offset[columns], self.scale[columns] * metric.weights, None
         return every, self.offset, self.scale, metric.factor
 
-    def pull_back(self, gradients: np.ndarray) -> np.ndarray:
-        """Derivatives by raw features, (m, d) float64, from those by scaled ones: the chain rule."""
+    def pull_back(self, gradients: np.ndarray, rows: Rows) -> np.ndarray:
+        """Derivatives by raw features, (m, d) float64, from those by scaled ones at these raw rows: the chain rule."""
         if self.metric is not None:
             gradients = self.metric.pull_back(gradients)
-        return gradients if self.kind == "none" else gradients * self.scale
+        gradients = gradients * self.scale
+        return gradients if self.quantiles is None else gradients * self.quantiles.slopes(self.filled(rows).X)
 
     def undone(self, rows: Rows) -> np.ndarray | None:
         """Raw rows (m, d) float64 of scaled ones; a constant feature has its value.
@@ -112,9 +117,10 @@ class Scaling(Weighed):
         """
         scaled = rows.dense().astype(np.float64)
         X = scaled if self.metric is None else self.metric.undone(scaled)
-        if X is None or self.kind == "none":
-            return X
-        return self.offset + np.divide(X, self.scale, out=np.zeros_like(X), where=self.scale != 0)
+        if X is None:
+            return None
+        X = self.offset + np.divide(X, self.scale, out=np.zeros_like(X), where=self.scale != 0)
+        return X if self.quantiles is None else self.quantiles.raw(X)
 
     def wider(self, d: int) -> Scaling:
         """For rows of d features, no fewer than now; the new ones become 0, and count nothing in a metric."""
@@ -124,7 +130,9 @@ class Scaling(Weighed):
             none = more if metric.is_diagonal else np.zeros((len(more), metric.width))
             metric = Metric(np.concatenate([metric.factor, none]))
         fill = None if self.fill is None else np.append(self.fill, more)
-        return Scaling(self.kind, np.append(self.offset, more), np.append(self.scale, more), metric, fill)
+        quantiles = self.quantiles and self.quantiles.wider(d)
+        own = np.append(self.offset, more), np.append(self.scale, more)
+        return Scaling(self.kind, *own, metric, fill, quantiles)
 
     def under(self, metric: Metric) -> Scaling:
         """Followed by a metric, in place of the one that there is."""
@@ -138,6 +146,8 @@ class Scaling(Weighed):
         own = {"offset": self.offset, "scale": self.scale}
         if self.fill is not None:
             own["fill"] = self.fill
+        if self.quantiles is not None:
+            own |= {"quantiles": self.quantiles.knots, "levels": self.quantiles.levels}
         return own if self.metric is None else own | {"metric": self.metric.factor}
 
     @classmethod
@@ -147,7 +157,15 @@ class Scaling(Weighed):
         if metric is not None and metric.d != len(offset):
             raise ValueError(f"found a metric of {metric.d} columns, expected {len(offset)}")
         fill = np.asarray(arrays["fill"], np.float64) if "fill" in arrays else None
-        return cls(kind, offset, scale, metric, fill)
+        quantiles = None
+        if "quantiles" in arrays:
+            quantiles = Quantiles(*(np.asarray(arrays[name], np.float64) for name in ("quantiles", "levels")))
+            if quantiles.knots.shape != (len(offset), len(quantiles.levels)):
+                raise ValueError(
+                    f"found quantiles of shape {quantiles.knots.shape}, expected {len(offset)} columns at "
+                    f"{len(quantiles.levels)} levels"
+                )
+        return cls(kind, offset, scale, metric, fill, quantiles)
 
 
 def require_zeros_kept(kind: str) -> None:
@@ -157,7 +175,7 @@ def require_zeros_kept(kind: str) -> None:
 
 
 def from_moments(kind: str, stats: Moments) -> Scaling:
-    """The scaling of `kind` (neither none nor robust) that these statistics give."""
+    """The scaling of `kind` (none that rows of a sample make) that these statistics give."""
     if kind == "minmax":
         return Scaling(kind, stats.low, _inverse(stats.high - stats.low), fill=stats.fill)
     if kind == "standard":
@@ -178,6 +196,12 @@ def from_quartiles(rows: Rows, standard: Scaling) -> Scaling:
     offset = np.where(spread, middle, standard.offset)
     scale = np.where(spread, NORMAL * _inverse(high - low), standard.scale)
     return Scaling("robust", offset, scale, fill=standard.fill)
+
+
+def from_quantiles(rows: Rows, stats: Moments) -> Scaling:
+    """The quantile scaling, by some rows and by the ends of all."""
+    found = replace(Scaling.none(rows.d), kind="quantile", fill=stats.fill)
+    return replace(found, quantiles=Quantiles.of_rows(found.filled(rows).dense(), stats.low, stats.high))
 
 
 def _inverse(width: np.ndarray) -> np.ndarray[Any, np.dtype[np.float64]]:

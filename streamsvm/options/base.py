@@ -107,7 +107,7 @@ Gaps = Annotated[
         "most_frequent value, or nothing (refuse); else the mean, of a table that was ingested with gaps"
     ),
 ]
-Scale = Literal["none", "minmax", "standard", "maxabs", "robust"]
+Scale = Literal["none", "minmax", "standard", "maxabs", "robust", "quantile"]
 
 
 class Options(BaseModel):

@@ -18,7 +18,7 @@ from streamsvm.data.finite import require_finite
 from streamsvm.data.metric import Metric
 from streamsvm.data.moments import Moments, merge, moments_of, variance
 from streamsvm.data.rows import Rows, concat
-from streamsvm.data.scaling import Scaling, from_moments, from_quartiles, require_zeros_kept
+from streamsvm.data.scaling import Scaling, from_moments, from_quantiles, from_quartiles, require_zeros_kept
 from streamsvm.data.sketch import FIRST_ROWS, Sketch
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
@@ -39,7 +39,7 @@ from streamsvm.training.gaps import are_filled, filled
 from streamsvm.training.held_out import KeptOut, by_chance, kept_out, rows_of_intervals
 from streamsvm.training.subproblems import Asked
 
-QUARTILE_ROWS = 20_000  # that tell of quartiles
+SAMPLED, QUANTILE_ROWS = ("robust", "quantile"), 20_000  # scalings by quantiles, of so many rows
 MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times coefficients must not
 
 
@@ -212,14 +212,16 @@ def scaled(store: Store, config: FitConfig, kind: str, moments: Moments | None, 
     if kind == "none":
         return replace(Scaling.none(store.d), fill=None if moments is None else moments.fill)
     assert moments is not None  # a pass was made for them
-    if kind != "robust":
+    if kind not in SAMPLED:
         return from_moments(kind, moments)
-    standard = from_moments("standard", moments)
     if isinstance(store, Sketch):
-        return from_quartiles(store.typical, standard)
-    rng = np.random.default_rng([config.seed, 24])
-    ids = np.sort(rng.choice(store.n, min(store.n, QUARTILE_ROWS), replace=False))
-    return from_quartiles(store.take(ids), standard)
+        some = store.typical
+    else:
+        rng = np.random.default_rng([config.seed, 24])
+        some = store.take(np.sort(rng.choice(store.n, min(store.n, QUANTILE_ROWS), replace=False)))
+    if kind == "quantile":
+        return from_quantiles(some, moments)
+    return from_quartiles(some, from_moments("standard", moments))
 
 
 def _measured(
@@ -234,7 +236,8 @@ def _measured(
     factor = None if config.metric.kind == "none" else config.metric.factor
     total = None
     if moments is not None:
-        total = store.d * variance(moments, scaling.offset, scaling.scale)
+        own = moments if scaling.quantiles is None else scaling.quantiles.moments(moments)
+        total = store.d * variance(own, scaling.offset, scaling.scale)
     if factor is not None:
         scaling, total = scaling.under(_given(factor, store, config)), None
     kernel = kernel_of(config.kernel, store.d, total)
