@@ -91,6 +91,7 @@ def fit(
     group: GroupFlag = None,
     scale: Annotated[Any, flag("--scale", "scale", DATA)] = None,
     gaps: Annotated[Any, flag("--gaps", "gaps", DATA)] = None,
+    mark_gaps: Annotated[bool | None, flag("--mark-gaps", "mark_gaps", DATA)] = None,
     positive: Annotated[
         str | None, flag("--positive", "positive", DATA, metavar="L[,L...]", parser=str)
     ] = None,

@@ -78,10 +78,6 @@ class Quantiles(Weighed):
         inner, ends = heights[:, 1:-1], (heights[:, 0], heights[:, -1])
         return Moments(moments.n, *ends, inner.mean(axis=1), moments.n * inner.var(axis=1))
 
-    def wider(self, d: int) -> Quantiles:
-        """For rows of d columns; the new ones become 0."""
-        return Quantiles(np.pad(self.knots, [(0, d - self.d), (0, 0)]), self.levels)
-
 
 @numba.njit(nogil=True, cache=True)
 def _heights_at(X: Any, knots: Any, heights: Any, out: Any) -> None:

@@ -29,7 +29,8 @@ class Scaling(Weighed):
     quantiles, through which rows go before offset and scale.
     A constant feature becomes 0 (under maxabs only one that is 0 throughout). A metric, where one was learned, then
     maps x' to the columns that count, see `Metric`. fill (d,): what is put in the place of NaN, before all else; None:
-    rows have no NaN.
+    rows have no NaN. marks: numbers of raw columns, in the order of more columns behind them, of which each is 1 where
+    its raw one was NaN, else 0; offset, scale, quantiles and metric are of all d + marks columns.
     """
 
     kind: str
@@ -38,6 +39,7 @@ class Scaling(Weighed):
     metric: Metric | None = None
     fill: np.ndarray | None = None
     quantiles: Quantiles | None = None
+    marks: np.ndarray | None = None
 
     @classmethod
     def none(cls, d: int) -> Scaling:
@@ -46,7 +48,13 @@ class Scaling(Weighed):
     @property
     def is_none(self) -> bool:
         """Whether rows stay what they are."""
-        return self.kind == "none" and self.metric is None and self.fill is None and self.quantiles is None
+        stages = self.metric, self.fill, self.quantiles
+        return self.kind == "none" and all(stage is None for stage in stages)
+
+    @property
+    def d(self) -> int:
+        """Columns of raw rows."""
+        return len(self.offset) - (0 if self.marks is None else len(self.marks))
 
     @property
     def width(self) -> int:
@@ -57,12 +65,11 @@ class Scaling(Weighed):
         """The scaled rows as float32 (computed in float64 only where float32 would cancel)."""
         if self.is_none:
             return rows.astype(np.float32)
-        rows = self.filled(rows)
         if isinstance(rows.X, np.ndarray):
             return Rows(self._apply_dense(rows.X))
         if np.any(self.offset) or self.quantiles is not None:
             require_zeros_kept(self.kind)
-        X = rows.X
+        X: Any = self.completed(rows).X
         data = (X.data * self.scale[X.indices]).astype(np.float32)
         scaled = Rows(sparse.csr_array((data, X.indices, X.indptr), shape=X.shape))
         return scaled if self.metric is None else self.metric.of_rows(scaled)
@@ -81,12 +88,26 @@ class Scaling(Weighed):
             else sparse.csr_array((entries, X.indices, X.indptr), shape=X.shape)
         )
 
+    def completed(self, rows: Rows) -> Rows:
+        """Raw rows without gaps, and the columns that mark where there were some."""
+        filled, marks = self.filled(rows).X, self.marks
+        if marks is None:
+            return Rows(filled)
+        if isinstance(filled, np.ndarray):
+            return Rows(np.hstack([filled, np.isnan(rows.X[:, marks])]))
+        X: Any = rows.X
+        gaps = sparse.csr_array((np.isnan(X.data).astype(filled.dtype), X.indices, X.indptr), X.shape)[
+            :, marks
+        ]
+        gaps.eliminate_zeros()
+        return Rows(sparse.csr_array(sparse.hstack([filled, gaps], format="csr")))
+
     def _apply_dense(self, X: np.ndarray) -> np.ndarray:
         columns, offset, scale, factor = self._dense_parts
         out = np.empty((len(X), self.width), np.float32)
         step = max(1, (1 << 15) // max(1, X.shape[1]))  # a tile of 256 KiB of float64 stays in L2
         for lo in range(0, len(X), step):
-            tile = X[lo : lo + step]
+            tile = self.completed(Rows(X[lo : lo + step])).X
             tile = (tile if self.quantiles is None else self.quantiles.normal(tile))[:, columns] - offset
             tile *= scale
             out[lo : lo + step] = tile if factor is None else tile @ factor
@@ -108,31 +129,54 @@ class Scaling(Weighed):
         if self.metric is not None:
             gradients = self.metric.pull_back(gradients)
         gradients = gradients * self.scale
-        return gradients if self.quantiles is None else gradients * self.quantiles.slopes(self.filled(rows).X)
+        if self.quantiles is not None:
+            gradients = gradients * self.quantiles.slopes(self.completed(rows).X)
+        return gradients[:, : self.d]
+
+    def of_raw(self, values: np.ndarray) -> np.ndarray:
+        """(d,) what raw columns count for, their marks included, from what columns before the metric do."""
+        if self.marks is None:
+            return values
+        out = values[: self.d].copy()
+        out[self.marks] += values[self.d :]
+        return out
+
+    @property
+    def importances(self) -> np.ndarray | None:
+        """(d,) what raw columns count for in the metric, if there is one; together 1."""
+        return None if self.metric is None else self.of_raw(self.metric.importances)
 
     def undone(self, rows: Rows) -> np.ndarray | None:
-        """Raw rows (m, d) float64 of scaled ones; a constant feature has its value.
+        """Raw rows (m, d) float64 of scaled ones; a constant feature has its value, a gap that was marked NaN.
 
-        NaN in columns that the metric has left out; None of a full metric, which has mixed them.
+        NaN in columns that the metric has left out, too; None of a full metric, which has mixed them.
         """
         scaled = rows.dense().astype(np.float64)
         X = scaled if self.metric is None else self.metric.undone(scaled)
         if X is None:
             return None
         X = self.offset + np.divide(X, self.scale, out=np.zeros_like(X), where=self.scale != 0)
-        return X if self.quantiles is None else self.quantiles.raw(X)
+        X = X if self.quantiles is None else self.quantiles.raw(X)
+        raw = X[:, : self.d]
+        if self.marks is not None:
+            raw[:, self.marks] = np.where(X[:, self.d :] > 0.5, np.nan, raw[:, self.marks])
+        return raw
 
     def wider(self, d: int) -> Scaling:
         """For rows of d features, no fewer than now; the new ones become 0, and count nothing in a metric."""
-        more = np.zeros(d - len(self.offset))
-        metric = self.metric
-        if metric is not None:
-            none = more if metric.is_diagonal else np.zeros((len(more), metric.width))
-            metric = Metric(np.concatenate([metric.factor, none]))
-        fill = None if self.fill is None else np.append(self.fill, more)
-        quantiles = self.quantiles and self.quantiles.wider(d)
-        own = np.append(self.offset, more), np.append(self.scale, more)
-        return Scaling(self.kind, *own, metric, fill, quantiles)
+        at = np.full(d - self.d, self.d)  # before the marks
+
+        def wide(values: np.ndarray) -> np.ndarray:
+            return np.insert(values, at, 0.0, axis=0)
+
+        return replace(
+            self,
+            offset=wide(self.offset),
+            scale=wide(self.scale),
+            metric=self.metric and Metric(wide(self.metric.factor)),
+            fill=None if self.fill is None else wide(self.fill),
+            quantiles=self.quantiles and replace(self.quantiles, knots=wide(self.quantiles.knots)),
+        )
 
     def under(self, metric: Metric) -> Scaling:
         """Followed by a metric, in place of the one that there is."""
@@ -148,6 +192,8 @@ class Scaling(Weighed):
             own["fill"] = self.fill
         if self.quantiles is not None:
             own |= {"quantiles": self.quantiles.knots, "levels": self.quantiles.levels}
+        if self.marks is not None:
+            own["marks"] = self.marks
         return own if self.metric is None else own | {"metric": self.metric.factor}
 
     @classmethod
@@ -165,7 +211,11 @@ class Scaling(Weighed):
                     f"found quantiles of shape {quantiles.knots.shape}, expected {len(offset)} columns at "
                     f"{len(quantiles.levels)} levels"
                 )
-        return cls(kind, offset, scale, metric, fill, quantiles)
+        marks = np.asarray(arrays["marks"], np.int64) if "marks" in arrays else None
+        found = cls(kind, offset, scale, metric, fill, quantiles, marks)
+        if marks is not None and not np.isin(marks, np.arange(found.d)).all():
+            raise ValueError(f"found marks of columns up to {marks.max()}, expected below {found.d}")
+        return found
 
 
 def require_zeros_kept(kind: str) -> None:
@@ -176,32 +226,38 @@ def require_zeros_kept(kind: str) -> None:
 
 def from_moments(kind: str, stats: Moments) -> Scaling:
     """The scaling of `kind` (none that rows of a sample make) that these statistics give."""
+    found = replace(Scaling.none(len(stats.mean)), kind=kind, fill=stats.fill, marks=stats.marks)
+    if kind == "none":
+        return found
     if kind == "minmax":
-        return Scaling(kind, stats.low, _inverse(stats.high - stats.low), fill=stats.fill)
+        return replace(found, offset=stats.low, scale=_inverse(stats.high - stats.low))
     if kind == "standard":
         # Rounding leaves a constant feature with a variance of about (eps * mean)^2: still constant.
         constant = stats.m2 <= stats.n * (np.finfo(np.float64).eps * 10 * np.abs(stats.mean)) ** 2
         scale = np.where(constant, 0.0, _inverse(np.sqrt(stats.m2 / stats.n)))
-        return Scaling(kind, stats.mean, scale, fill=stats.fill)
-    peak = np.maximum(np.abs(stats.low), np.abs(stats.high))
-    return Scaling(kind, np.zeros_like(peak), _inverse(peak), fill=stats.fill)
+        return replace(found, offset=stats.mean, scale=scale)
+    return replace(found, scale=_inverse(np.maximum(np.abs(stats.low), np.abs(stats.high))))
 
 
 def from_quartiles(rows: Rows, standard: Scaling) -> Scaling:
     """The robust scaling, by the quartiles of some rows; as the standard one where quartiles agree."""
     low, middle, high = np.quantile(
-        standard.filled(rows).dense().astype(np.float64), [0.25, 0.5, 0.75], axis=0
+        standard.completed(rows).dense().astype(np.float64), [0.25, 0.5, 0.75], axis=0
     )
     spread = (high > low) & (standard.scale > 0)
     offset = np.where(spread, middle, standard.offset)
     scale = np.where(spread, NORMAL * _inverse(high - low), standard.scale)
-    return Scaling("robust", offset, scale, fill=standard.fill)
+    return replace(standard, kind="robust", offset=offset, scale=scale)
 
 
 def from_quantiles(rows: Rows, stats: Moments) -> Scaling:
     """The quantile scaling, by some rows and by the ends of all."""
-    found = replace(Scaling.none(rows.d), kind="quantile", fill=stats.fill)
-    return replace(found, quantiles=Quantiles.of_rows(found.filled(rows).dense(), stats.low, stats.high))
+    found = from_moments("none", stats)
+    return replace(
+        found,
+        kind="quantile",
+        quantiles=Quantiles.of_rows(found.completed(rows).dense(), stats.low, stats.high),
+    )
 
 
 def _inverse(width: np.ndarray) -> np.ndarray[Any, np.dtype[np.float64]]:

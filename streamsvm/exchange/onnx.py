@@ -103,8 +103,12 @@ def _scaled(graph: Graph, scaling: Scaling) -> str:
     x = graph.cast("X", np.float64)
     if scaling.is_none:
         return x
+    raw = x
     if scaling.fill is not None:
         x = graph.op("Where", graph.op("IsNaN", x), graph.constant(scaling.fill), x)
+    if scaling.marks is not None:
+        gaps = graph.op("IsNaN", graph.op("Gather", raw, graph.constant(scaling.marks), axis=1))
+        x = graph.op("Concat", x, graph.cast(gaps, np.float64), axis=1)
     if scaling.quantiles is not None:
         x = _normal(graph, x, scaling.quantiles)
     if scaling.offset.any():

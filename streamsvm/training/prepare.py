@@ -209,9 +209,8 @@ def _parted(store: Store, config: FitConfig, task: Task) -> tuple[Store, KeptOut
 
 def scaled(store: Store, config: FitConfig, kind: str, moments: Moments | None, engine: Engine) -> Scaling:
     """The scaling of a kind. moments: of all rows, where the kind needs them. Raises ConfigError, DataError."""
-    if kind == "none":
-        return replace(Scaling.none(store.d), fill=None if moments is None else moments.fill)
-    assert moments is not None  # a pass was made for them
+    if moments is None:  # kind none: of another a pass was made for them
+        return Scaling.none(store.d)
     if kind not in SAMPLED:
         return from_moments(kind, moments)
     if isinstance(store, Sketch):
@@ -237,10 +236,10 @@ def _measured(
     total = None
     if moments is not None:
         own = moments if scaling.quantiles is None else scaling.quantiles.moments(moments)
-        total = store.d * variance(own, scaling.offset, scaling.scale)
+        total = scaling.width * variance(own, scaling.offset, scaling.scale)
     if factor is not None:
-        scaling, total = scaling.under(_given(factor, store, config)), None
-    kernel = kernel_of(config.kernel, store.d, total)
+        scaling, total = scaling.under(_given(factor, scaling.width, config)), None
+    kernel = kernel_of(config.kernel, len(scaling.offset), total)
     if isinstance(kernel, Stationary):
         scaling = _centred(scaling, kernel, first)
         is_final = not config.search.chosen
@@ -251,11 +250,11 @@ def _measured(
     return scaling, kernel
 
 
-def _given(factor: Any, store: Store, config: FitConfig) -> Metric:
-    """The metric of a configuration. Raises ConfigError."""
-    if len(factor) != store.d:
+def _given(factor: Any, d: int, config: FitConfig) -> Metric:
+    """The metric of a configuration, of d columns. Raises ConfigError."""
+    if len(factor) != d:
         raise ConfigError(
-            f"metric.factor has {len(factor)} entries, found {store.d} columns: expected one for each"
+            f"metric.factor has {len(factor)} entries, found {d} columns: expected one for each"
         )
     if config.kernel.gamma == "scale" and needs_variance(config.kernel):
         raise ConfigError("metric.factor is given, which goes with a gamma that is a number; found 'scale'")
@@ -284,9 +283,8 @@ def _looked_at(
     firsts, moments = engine.map_reduce(
         _moments, merge, store.blocks(), shared=shared, phase="scale", events=events
     )
-    moments = filled(moments, store, config, events)
     first = concat([rows for rows in firsts if rows is not None])
-    return replace(Scaling.none(store.d), fill=moments.fill).filled(first), moments
+    return first, filled(moments, store, config, events)
 
 
 def _moments(store: Store, gaps: bool, block: tuple[int, int]) -> tuple[Rows | None, Moments]:
@@ -301,7 +299,7 @@ def _centred(scaling: Scaling, kernel: Stationary, first: Rows) -> Scaling:
     """A shift to the origin where unscaled rows have squared norms so large that float32 would cancel."""
     if scaling.kind != "none" or first.is_sparse:
         return scaling
-    rows = first.astype(np.float64)
+    rows = scaling.completed(first).astype(np.float64)
     mean = rows.dense().mean(axis=0)
     before, after = rows.sq_norms.max(), Rows(rows.dense() - mean).sq_norms.max()
     cancels = kernel.rounding(before) > 1e-3 and after < before / 4

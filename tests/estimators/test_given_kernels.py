@@ -86,7 +86,7 @@ class TestMatrices:
             ),
             (
                 ALFPGMSVC(kernel="precomputed", probability=True),
-                "expected scale 'none', no metric, no probability, no threshold and no interval",
+                "expected scale 'none', no metric, no mark_gaps, no probability, no threshold and no interval",
             ),
             (
                 DCSVC(kernel="precomputed"),
