@@ -73,11 +73,10 @@ class Quantiles(Weighed):
         columns = zip(X.T, self.knots, slopes, strict=True)
         return np.stack([own[np.searchsorted(knot, x, side="right")] for x, knot, own in columns], axis=1)
 
-    def moments(self, moments: Moments) -> Moments:
-        """What those of raw rows become, by the inner quantiles, between which lie equally many rows."""
-        heights = self.heights
-        inner, ends = heights[:, 1:-1], (heights[:, 0], heights[:, -1])
-        return Moments(moments.n, *ends, inner.mean(axis=1), moments.n * inner.var(axis=1))
+    def moments(self, n: int) -> Moments:
+        """Of n rows that went through, by the inner quantiles, between which lie equally many of them."""
+        low, inner, high = np.split(self.heights, [1, -1], axis=1)
+        return Moments(n, low[:, 0], high[:, 0], inner.mean(axis=1), n * inner.var(axis=1))
 
 
 @numba.njit(nogil=True, cache=True)

@@ -22,15 +22,14 @@ NORMAL = 1.349  # between the quartiles of a normal distribution, in standard de
 
 @dataclass(frozen=True)
 class Scaling(Weighed):
-    """x' = (x - offset) * scale, per feature; offset and scale (d,) float64.
+    """x' = (x - offset) * scale, per feature; offset and scale (d + marks,) float64.
 
     minmax maps each feature to [0, 1], standard to mean 0 and variance 1, maxabs to [-1, 1], robust to median 0 and
-    quartiles as far apart as those of a normal distribution of variance 1, quantile to a normal distribution, by the
-    quantiles, through which rows go before offset and scale.
-    A constant feature becomes 0 (under maxabs only one that is 0 throughout). A metric, where one was learned, then
-    maps x' to the columns that count, see `Metric`. fill (d,): what is put in the place of NaN, before all else; None:
-    rows have no NaN. marks: numbers of raw columns, in the order of more columns behind them, of which each is 1 where
-    its raw one was NaN, else 0; offset, scale, quantiles and metric are of all d + marks columns.
+    quartiles as far apart as those of a normal distribution of variance 1, quantile to a normal distribution.
+    A constant feature becomes 0 (under maxabs only one that is 0 throughout). Before that, where there are any: fill
+    (d,) in the place of NaN; marks, numbers of raw columns that have one more each behind all d, 1 where NaN was, else
+    0; and quantiles, a map of each column to a normal distribution. After it a metric, where one was learned, maps x'
+    to the columns that count, see `Metric`.
     """
 
     kind: str
@@ -48,8 +47,8 @@ class Scaling(Weighed):
     @property
     def is_none(self) -> bool:
         """Whether rows stay what they are."""
-        stages = self.metric, self.fill, self.quantiles
-        return self.kind == "none" and all(stage is None for stage in stages)
+        has_stages = any(stage is not None for stage in (self.fill, self.quantiles, self.metric))
+        return self.kind == "none" and not has_stages
 
     @property
     def d(self) -> int:
@@ -96,9 +95,8 @@ class Scaling(Weighed):
         if isinstance(filled, np.ndarray):
             return Rows(np.hstack([filled, np.isnan(rows.X[:, marks])]))
         X: Any = rows.X
-        gaps = sparse.csr_array((np.isnan(X.data).astype(filled.dtype), X.indices, X.indptr), X.shape)[
-            :, marks
-        ]
+        is_gap = np.isnan(X.data).astype(filled.dtype)
+        gaps = sparse.csr_array((is_gap, X.indices, X.indptr), X.shape)[:, marks]
         gaps.eliminate_zeros()
         return Rows(sparse.csr_array(sparse.hstack([filled, gaps], format="csr")))
 
@@ -108,7 +106,9 @@ class Scaling(Weighed):
         step = max(1, (1 << 15) // max(1, X.shape[1]))  # a tile of 256 KiB of float64 stays in L2
         for lo in range(0, len(X), step):
             tile = self.completed(Rows(X[lo : lo + step])).X
-            tile = (tile if self.quantiles is None else self.quantiles.normal(tile))[:, columns] - offset
+            if self.quantiles is not None:
+                tile = self.quantiles.normal(tile)
+            tile = tile[:, columns] - offset
             tile *= scale
             out[lo : lo + step] = tile if factor is None else tile @ factor
         return out

@@ -105,16 +105,12 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
 
 def _require_linear(scaling: Scaling) -> None:
     """Raises ModelError for a scaling that is more than an offset and a factor."""
-    for has, found, instead in (
-        (
-            scaling.quantiles is not None,
-            "scales rows by quantiles, which svm-scale cannot",
-            "with --scale standard",
-        ),
-        (scaling.marks is not None, "marks missing values, which LIBSVM has none of", "without --mark-gaps"),
-    ):
-        if has:
-            raise ModelError(f"the model {found}; fit {instead}, or export --format onnx")
+    found = "scales rows by quantiles, which svm-scale cannot; fit with --scale standard"
+    if scaling.marks is not None:
+        found = "marks missing values, which LIBSVM has none of; fit without --mark-gaps"
+    elif scaling.quantiles is None:
+        return
+    raise ModelError(f"the model {found}, or export --format onnx")
 
 
 def _numbers(classes: np.ndarray) -> tuple[int, ...] | None:

@@ -39,7 +39,7 @@ from streamsvm.training.gaps import are_filled, filled
 from streamsvm.training.held_out import KeptOut, by_chance, kept_out, rows_of_intervals
 from streamsvm.training.subproblems import Asked
 
-SAMPLED, QUANTILE_ROWS = ("robust", "quantile"), 20_000  # scalings by quantiles, of so many rows
+BY_QUANTILES, QUANTILE_ROWS = ("robust", "quantile"), 20_000  # scalings, and rows that tell of these
 MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times coefficients must not
 
 
@@ -209,9 +209,10 @@ def _parted(store: Store, config: FitConfig, task: Task) -> tuple[Store, KeptOut
 
 def scaled(store: Store, config: FitConfig, kind: str, moments: Moments | None, engine: Engine) -> Scaling:
     """The scaling of a kind. moments: of all rows, where the kind needs them. Raises ConfigError, DataError."""
-    if moments is None:  # kind none: of another a pass was made for them
+    if moments is None:
+        assert kind == "none"  # of another a pass was made for them
         return Scaling.none(store.d)
-    if kind not in SAMPLED:
+    if kind not in BY_QUANTILES:
         return from_moments(kind, moments)
     if isinstance(store, Sketch):
         some = store.typical
@@ -235,7 +236,7 @@ def _measured(
     factor = None if config.metric.kind == "none" else config.metric.factor
     total = None
     if moments is not None:
-        own = moments if scaling.quantiles is None else scaling.quantiles.moments(moments)
+        own = moments if scaling.quantiles is None else scaling.quantiles.moments(moments.n)
         total = scaling.width * variance(own, scaling.offset, scaling.scale)
     if factor is not None:
         scaling, total = scaling.under(_given(factor, scaling.width, config)), None

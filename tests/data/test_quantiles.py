@@ -10,6 +10,7 @@ from making import samples
 from scipy.stats import norm
 from sklearn.preprocessing import QuantileTransformer
 
+from streamsvm import DCSVC, HSSSVC, BudgetedSVC
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.metric import Metric
 from streamsvm.data.moments import moments_of
@@ -162,3 +163,13 @@ def test_gaps_are_filled_first():
     filled = np.where(np.isnan(X), np.nanmedian(X, axis=0), X)
     twin, _ = train_in_memory(Store.from_arrays(filled, y), config)
     np.testing.assert_allclose(model.decision_function(X), twin.decision_function(filled), atol=1e-5)
+
+
+@pytest.mark.parametrize("estimator", [DCSVC, HSSSVC, BudgetedSVC])
+def test_estimators_learn_from_rows_that_went_through(estimator):
+    X = tailed(n=400)
+    y = np.log1p(np.abs(X[:, 0])) > np.log1p(X[:, 1])
+    own = estimator(scale="quantile", gamma=0.3, random_state=0).fit(X, y)
+    twin = estimator(gamma=0.3, random_state=0).fit(learned(X).apply(Rows(X)).X, y)
+    expected = twin.decision_function(learned(X).apply(Rows(X)).X)
+    np.testing.assert_allclose(own.decision_function(X), expected, atol=5e-3)
