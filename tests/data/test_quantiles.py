@@ -110,6 +110,15 @@ def test_gradients_are_pulled_back_by_the_chain_rule(metric):
         )
 
 
+def test_at_a_quantile_the_slope_is_that_to_its_right():
+    X, h = tailed(), 1e-6
+    quantiles = learned(X).quantiles
+    at = quantiles.knots[:, 5:-1:20].T  # zeros that many rows share, too
+    expected = (quantiles.normal(at + h) - quantiles.normal(at)) / h
+    np.testing.assert_allclose(quantiles.slopes(at), expected, rtol=1e-3, atol=1e-6)
+    assert not quantiles.slopes(quantiles.knots[:, -1:].T).any()
+
+
 def test_undone_rows_are_those_that_were_scaled():
     X = tailed()
     scaling = learned(X)

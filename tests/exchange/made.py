@@ -55,7 +55,7 @@ def raw_rows(n: int = 60, seed: int = 9, *, is_sparse: bool = False) -> Rows:
 
 def scaling_of(scale: str) -> Scaling:
     if scale == "quantile":
-        rows = raw_rows(300)
+        rows = raw_rows(150)  # so many quantiles are no power of two
         return from_quantiles(rows, moments_of(rows))
     offset, slope = np.array([1.0, -0.5, 0.25, 3.0]), np.array([0.5, 1.25, 0.0, 2.0])
     return Scaling.none(D) if scale == "none" else Scaling(scale, offset * (scale != "maxabs"), slope)
