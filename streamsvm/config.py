@@ -25,6 +25,7 @@ from streamsvm.options.base import (
     Gaps,
     KernelConfig,
     Labels,
+    MarkGaps,
     Options,
     Real,
     Scale,
@@ -90,6 +91,7 @@ class FitConfig(Options):
     ] = "pairs"
     scale: Annotated[Scale, Field(description="Scaling of the features, kept in the model")] = "none"
     gaps: Gaps = None
+    mark_gaps: MarkGaps = False
     holdout: Annotated[
         Whole,
         Field(ge=0, description="Rows by chance that are not learned from, and tell how the model decides"),
@@ -169,12 +171,11 @@ class FitConfig(Options):
                 f"kernel.name is {name!r}, which need not be positive semidefinite; found solver {self.solver}, "
                 f"expected {expected}, which ends all the same"
             )
-        of_features = self.scale != "none" or self.metric.kind != "none" or self.gaps not in (None, "refuse")
+        fills = self.mark_gaps or self.gaps not in (None, "refuse")
+        of_features = fills or self.scale != "none" or self.metric.kind != "none"
         if row.whole and (of_features or self.probability.is_asked or self.interval):
-            found = f"kernel.name is {name!r}, whose values are no features"
-            raise ValueError(
-                f"{found}; expected scale 'none', no metric, no gaps, no probability, no threshold and no interval"
-            )
+            wanted = "scale 'none', and no metric, gaps, mark_gaps, probability, threshold or interval"
+            raise ValueError(f"kernel.name is {name!r}, whose values are no features; expected {wanted}")
         if row.is_linear and self.metric.kind != "none":
             raise ValueError(
                 f"metric.kind is {self.metric.kind!r}, which is of kernels that are not linear; found {name}"

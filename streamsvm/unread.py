@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from operator import attrgetter, contains, eq, is_, not_
+from operator import attrgetter, contains, eq, is_, ne, not_
 from typing import Any
 
 from streamsvm.config import FitConfig, KernelConfig, Layer, Resolved, groups, option_field
@@ -44,6 +44,7 @@ def rules() -> Iterator[Rule]:
     yield Rule(
         "probability.folds", "a fit with probabilities or a threshold", "probability", attrgetter("is_asked")
     )
+    yield Rule("mark_gaps", "a fit that fills missing values", "gaps", partial(ne, "refuse"))
     yield Rule("wait_for_scheduler", "a fit on a cluster that has one", "scheduler", bool)
     yield from MetricConfig.rules
     yield from SearchConfig.rules

@@ -63,6 +63,7 @@ def fit(
     read: Mapping[str, Any] = {},
     scale: Annotated[Any, flag("--scale", "scale", DATA)] = None,
     gaps: Annotated[Any, flag("--gaps", "gaps", DATA)] = None,
+    mark_gaps: Annotated[bool | None, flag("--mark-gaps", "mark_gaps", DATA)] = None,
     positive: Annotated[
         str | None, flag("--positive", "positive", DATA, metavar="L[,L...]", parser=str)
     ] = None,

@@ -17,7 +17,8 @@ class Moments(Weighed):
     """Statistics of n rows, per feature, all (d,) float64: lowest, highest, mean, and m2 = sum (x - mean)^2.
 
     gaps (d,): how many rows have NaN there; the others are what the statistics are of. None: no row anywhere. fill
-    (d,): what counts as the value of those that had.
+    (d,): what counts as the value of those that had. marks: columns that have one more each, after all others, which
+    is 1 in these rows and 0 elsewhere.
     """
 
     n: int
@@ -27,6 +28,7 @@ class Moments(Weighed):
     m2: np.ndarray
     gaps: np.ndarray | None = None
     fill: np.ndarray | None = None
+    marks: np.ndarray | None = None
 
     @property
     def there(self) -> np.ndarray | int:
@@ -42,6 +44,14 @@ class Moments(Weighed):
         high = np.maximum(self.high, np.where(self.gaps > 0, fill, -np.inf))
         m2 = self.m2 + delta**2 * self.there * share
         return Moments(self.n, low, high, self.mean + delta * share, m2, fill=fill)
+
+    def marked(self, gaps: np.ndarray) -> Moments:
+        """Of filled rows that had so many gaps (d,), with the columns that tell of these."""
+        marks = np.flatnonzero(gaps)
+        share = gaps[marks] / self.n
+        more = np.floor(share), np.ones(len(marks)), share, self.n * share * (1 - share)
+        low, high, mean, m2 = map(np.append, (self.low, self.high, self.mean, self.m2), more)
+        return Moments(self.n, low, high, mean, m2, fill=self.fill, marks=marks)
 
 
 def moments_of(rows: Rows) -> Moments:

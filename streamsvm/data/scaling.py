@@ -12,6 +12,7 @@ from scipy import sparse
 
 from streamsvm.data.metric import Metric
 from streamsvm.data.moments import Moments
+from streamsvm.data.quantiles import Quantiles
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
 from streamsvm.parallel.sizes import Weighed
@@ -21,13 +22,14 @@ NORMAL = 1.349  # between the quartiles of a normal distribution, in standard de
 
 @dataclass(frozen=True)
 class Scaling(Weighed):
-    """x' = (x - offset) * scale, per feature; offset and scale (d,) float64.
+    """x' = (x - offset) * scale, per feature; offset and scale (d + marks,) float64.
 
     minmax maps each feature to [0, 1], standard to mean 0 and variance 1, maxabs to [-1, 1], robust to median 0 and
-    quartiles as far apart as those of a normal distribution of variance 1.
-    A constant feature becomes 0 (under maxabs only one that is 0 throughout). A metric, where one was learned, then
-    maps x' to the columns that count, see `Metric`. fill (d,): what is put in the place of NaN, before all else; None:
-    rows have no NaN.
+    quartiles as far apart as those of a normal distribution of variance 1, quantile to a normal distribution.
+    A constant feature becomes 0 (under maxabs only one that is 0 throughout). Before that, where there are any: fill
+    (d,) in the place of NaN; marks, numbers of raw columns that have one more each behind all d, 1 where NaN was, else
+    0; and quantiles, a map of each column to a normal distribution. After it a metric, where one was learned, maps x'
+    to the columns that count, see `Metric`.
     """
 
     kind: str
@@ -35,6 +37,8 @@ class Scaling(Weighed):
     scale: np.ndarray
     metric: Metric | None = None
     fill: np.ndarray | None = None
+    quantiles: Quantiles | None = None
+    marks: np.ndarray | None = None
 
     @classmethod
     def none(cls, d: int) -> Scaling:
@@ -43,7 +47,13 @@ class Scaling(Weighed):
     @property
     def is_none(self) -> bool:
         """Whether rows stay what they are."""
-        return self.kind == "none" and self.metric is None and self.fill is None
+        has_stages = any(stage is not None for stage in (self.fill, self.quantiles, self.metric))
+        return self.kind == "none" and not has_stages
+
+    @property
+    def d(self) -> int:
+        """Columns of raw rows."""
+        return len(self.offset) - (0 if self.marks is None else len(self.marks))
 
     @property
     def width(self) -> int:
@@ -54,12 +64,11 @@ class Scaling(Weighed):
         """The scaled rows as float32 (computed in float64 only where float32 would cancel)."""
         if self.is_none:
             return rows.astype(np.float32)
-        rows = self.filled(rows)
         if isinstance(rows.X, np.ndarray):
             return Rows(self._apply_dense(rows.X))
-        if np.any(self.offset):
+        if np.any(self.offset) or self.quantiles is not None:
             require_zeros_kept(self.kind)
-        X = rows.X
+        X: Any = self.completed(rows).X
         data = (X.data * self.scale[X.indices]).astype(np.float32)
         scaled = Rows(sparse.csr_array((data, X.indices, X.indptr), shape=X.shape))
         return scaled if self.metric is None else self.metric.of_rows(scaled)
@@ -78,12 +87,28 @@ class Scaling(Weighed):
             else sparse.csr_array((entries, X.indices, X.indptr), shape=X.shape)
         )
 
+    def completed(self, rows: Rows) -> Rows:
+        """Raw rows without gaps, and the columns that mark where there were some."""
+        filled, marks = self.filled(rows).X, self.marks
+        if marks is None:
+            return Rows(filled)
+        if isinstance(filled, np.ndarray):
+            return Rows(np.hstack([filled, np.isnan(rows.X[:, marks])]))
+        X: Any = rows.X
+        is_gap = np.isnan(X.data).astype(filled.dtype)
+        gaps = sparse.csr_array((is_gap, X.indices, X.indptr), X.shape)[:, marks]
+        gaps.eliminate_zeros()
+        return Rows(sparse.csr_array(sparse.hstack([filled, gaps], format="csr")))
+
     def _apply_dense(self, X: np.ndarray) -> np.ndarray:
         columns, offset, scale, factor = self._dense_parts
         out = np.empty((len(X), self.width), np.float32)
         step = max(1, (1 << 15) // max(1, X.shape[1]))  # a tile of 256 KiB of float64 stays in L2
         for lo in range(0, len(X), step):
-            tile = X[lo : lo + step, columns] - offset
+            tile = self.completed(Rows(X[lo : lo + step])).X
+            if self.quantiles is not None:
+                tile = self.quantiles.normal(tile)
+            tile = tile[:, columns] - offset
             tile *= scale
             out[lo : lo + step] = tile if factor is None else tile @ factor
         return out
@@ -99,32 +124,59 @@ class Scaling(Weighed):
             return columns, self.offset[columns], self.scale[columns] * metric.weights, None
         return every, self.offset, self.scale, metric.factor
 
-    def pull_back(self, gradients: np.ndarray) -> np.ndarray:
-        """Derivatives by raw features, (m, d) float64, from those by scaled ones: the chain rule."""
+    def pull_back(self, gradients: np.ndarray, rows: Rows) -> np.ndarray:
+        """Derivatives by raw features, (m, d) float64, from those by scaled ones at these raw rows: the chain rule."""
         if self.metric is not None:
             gradients = self.metric.pull_back(gradients)
-        return gradients if self.kind == "none" else gradients * self.scale
+        gradients = gradients * self.scale
+        if self.quantiles is not None:
+            gradients = gradients * self.quantiles.slopes(self.completed(rows).X)
+        return gradients[:, : self.d]
+
+    def of_raw(self, values: np.ndarray) -> np.ndarray:
+        """(d,) what raw columns count for, their marks included, from what columns before the metric do."""
+        if self.marks is None:
+            return values
+        out = values[: self.d].copy()
+        out[self.marks] += values[self.d :]
+        return out
+
+    @property
+    def importances(self) -> np.ndarray | None:
+        """(d,) what raw columns count for in the metric, if there is one; together 1."""
+        return None if self.metric is None else self.of_raw(self.metric.importances)
 
     def undone(self, rows: Rows) -> np.ndarray | None:
-        """Raw rows (m, d) float64 of scaled ones; a constant feature has its value.
+        """Raw rows (m, d) float64 of scaled ones; a constant feature has its value, a gap that was marked NaN.
 
-        NaN in columns that the metric has left out; None of a full metric, which has mixed them.
+        NaN in columns that the metric has left out, too; None of a full metric, which has mixed them.
         """
         scaled = rows.dense().astype(np.float64)
         X = scaled if self.metric is None else self.metric.undone(scaled)
-        if X is None or self.kind == "none":
-            return X
-        return self.offset + np.divide(X, self.scale, out=np.zeros_like(X), where=self.scale != 0)
+        if X is None:
+            return None
+        X = self.offset + np.divide(X, self.scale, out=np.zeros_like(X), where=self.scale != 0)
+        X = X if self.quantiles is None else self.quantiles.raw(X)
+        raw = X[:, : self.d]
+        if self.marks is not None:
+            raw[:, self.marks] = np.where(X[:, self.d :] > 0.5, np.nan, raw[:, self.marks])
+        return raw
 
     def wider(self, d: int) -> Scaling:
         """For rows of d features, no fewer than now; the new ones become 0, and count nothing in a metric."""
-        more = np.zeros(d - len(self.offset))
-        metric = self.metric
-        if metric is not None:
-            none = more if metric.is_diagonal else np.zeros((len(more), metric.width))
-            metric = Metric(np.concatenate([metric.factor, none]))
-        fill = None if self.fill is None else np.append(self.fill, more)
-        return Scaling(self.kind, np.append(self.offset, more), np.append(self.scale, more), metric, fill)
+        at = np.full(d - self.d, self.d)  # before the marks
+
+        def wide(values: np.ndarray) -> np.ndarray:
+            return np.insert(values, at, 0.0, axis=0)
+
+        return replace(
+            self,
+            offset=wide(self.offset),
+            scale=wide(self.scale),
+            metric=self.metric and Metric(wide(self.metric.factor)),
+            fill=None if self.fill is None else wide(self.fill),
+            quantiles=self.quantiles and replace(self.quantiles, knots=wide(self.quantiles.knots)),
+        )
 
     def under(self, metric: Metric) -> Scaling:
         """Followed by a metric, in place of the one that there is."""
@@ -138,6 +190,10 @@ class Scaling(Weighed):
         own = {"offset": self.offset, "scale": self.scale}
         if self.fill is not None:
             own["fill"] = self.fill
+        if self.quantiles is not None:
+            own |= {"quantiles": self.quantiles.knots, "levels": self.quantiles.levels}
+        if self.marks is not None:
+            own["marks"] = self.marks
         return own if self.metric is None else own | {"metric": self.metric.factor}
 
     @classmethod
@@ -147,7 +203,19 @@ class Scaling(Weighed):
         if metric is not None and metric.d != len(offset):
             raise ValueError(f"found a metric of {metric.d} columns, expected {len(offset)}")
         fill = np.asarray(arrays["fill"], np.float64) if "fill" in arrays else None
-        return cls(kind, offset, scale, metric, fill)
+        quantiles = None
+        if "quantiles" in arrays:
+            quantiles = Quantiles(*(np.asarray(arrays[name], np.float64) for name in ("quantiles", "levels")))
+            if quantiles.knots.shape != (len(offset), len(quantiles.levels)):
+                raise ValueError(
+                    f"found quantiles of shape {quantiles.knots.shape}, expected {len(offset)} columns at "
+                    f"{len(quantiles.levels)} levels"
+                )
+        marks = np.asarray(arrays["marks"], np.int64) if "marks" in arrays else None
+        found = cls(kind, offset, scale, metric, fill, quantiles, marks)
+        if marks is not None and not np.isin(marks, np.arange(found.d)).all():
+            raise ValueError(f"found marks of columns up to {marks.max()}, expected below {found.d}")
+        return found
 
 
 def require_zeros_kept(kind: str) -> None:
@@ -157,27 +225,39 @@ def require_zeros_kept(kind: str) -> None:
 
 
 def from_moments(kind: str, stats: Moments) -> Scaling:
-    """The scaling of `kind` (neither none nor robust) that these statistics give."""
+    """The scaling of `kind` (none that rows of a sample make) that these statistics give."""
+    found = replace(Scaling.none(len(stats.mean)), kind=kind, fill=stats.fill, marks=stats.marks)
+    if kind == "none":
+        return found
     if kind == "minmax":
-        return Scaling(kind, stats.low, _inverse(stats.high - stats.low), fill=stats.fill)
+        return replace(found, offset=stats.low, scale=_inverse(stats.high - stats.low))
     if kind == "standard":
         # Rounding leaves a constant feature with a variance of about (eps * mean)^2: still constant.
         constant = stats.m2 <= stats.n * (np.finfo(np.float64).eps * 10 * np.abs(stats.mean)) ** 2
         scale = np.where(constant, 0.0, _inverse(np.sqrt(stats.m2 / stats.n)))
-        return Scaling(kind, stats.mean, scale, fill=stats.fill)
-    peak = np.maximum(np.abs(stats.low), np.abs(stats.high))
-    return Scaling(kind, np.zeros_like(peak), _inverse(peak), fill=stats.fill)
+        return replace(found, offset=stats.mean, scale=scale)
+    return replace(found, scale=_inverse(np.maximum(np.abs(stats.low), np.abs(stats.high))))
 
 
 def from_quartiles(rows: Rows, standard: Scaling) -> Scaling:
     """The robust scaling, by the quartiles of some rows; as the standard one where quartiles agree."""
     low, middle, high = np.quantile(
-        standard.filled(rows).dense().astype(np.float64), [0.25, 0.5, 0.75], axis=0
+        standard.completed(rows).dense().astype(np.float64), [0.25, 0.5, 0.75], axis=0
     )
     spread = (high > low) & (standard.scale > 0)
     offset = np.where(spread, middle, standard.offset)
     scale = np.where(spread, NORMAL * _inverse(high - low), standard.scale)
-    return Scaling("robust", offset, scale, fill=standard.fill)
+    return replace(standard, kind="robust", offset=offset, scale=scale)
+
+
+def from_quantiles(rows: Rows, stats: Moments) -> Scaling:
+    """The quantile scaling, by some rows and by the ends of all."""
+    found = from_moments("none", stats)
+    return replace(
+        found,
+        kind="quantile",
+        quantiles=Quantiles.of_rows(found.completed(rows).dense(), stats.low, stats.high),
+    )
 
 
 def _inverse(width: np.ndarray) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -119,7 +119,7 @@ class HSSSVC(HSSPath, SetClassifier):
         Most steps of ADMM, and the relative residuals at which it ends sooner.
     polish : int, default=0
         Most rounds of the exact solver from there on, until the KKT violation is below tol.
-    scale : {"none", "minmax", "standard", "maxabs", "robust", "search"}, default="none"
+    scale : {"none", "minmax", "standard", "maxabs", "robust", "quantile", "search"}, default="none"
         Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
         scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
     gaps : as in `DCSVC`

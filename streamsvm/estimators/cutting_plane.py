@@ -101,7 +101,7 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         How C, gamma (with landmarks), scale and metric are chosen where they are "search", see `DCSVC`.
     random_state : int, RandomState or None, default=None
         Draws the landmarks.
-    scale : {"none", "minmax", "standard", "maxabs", "robust", "search"}, default="none"
+    scale : {"none", "minmax", "standard", "maxabs", "robust", "quantile", "search"}, default="none"
         Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
         scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
     gaps : as in `DCSVC`

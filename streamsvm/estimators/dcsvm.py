@@ -111,7 +111,7 @@ class DCSVC(SupportVectors, SetClassifier):
     cache_size : float, default=200
         MB of kernel rows kept while solving. Only wide rows are kept, of 128 nonzeros and more: others are made again
         as fast as they could be read.
-    scale : {"none", "minmax", "standard", "maxabs", "robust", "search"}, default="none"
+    scale : {"none", "minmax", "standard", "maxabs", "robust", "quantile", "search"}, default="none"
         Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
         scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
     gaps : {"mean", "median", "most_frequent", "refuse"} or None, default=None

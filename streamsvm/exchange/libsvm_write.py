@@ -19,6 +19,7 @@ from scipy import sparse
 
 from streamsvm.data.labels import label_texts
 from streamsvm.data.rows import Rows
+from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ModelError
 from streamsvm.exchange.expansion import expansion
 from streamsvm.exchange.svm_scale import range_lines
@@ -60,6 +61,7 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
             f"the model is of task {model.task}, and LIBSVM's files give a row one label; export --format onnx"
         )
     expanded = expansion(model).folded()
+    _require_linear(expanded.scaling)
     numbers = _numbers(model.classes)
     svm = _svm(model, expanded, numbers or range(len(model.classes)))
     texts = {out: svm_lines(svm)}  # the first one takes its name last
@@ -99,6 +101,16 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
             files[path].writelines(line.encode("ascii") for line in lines)
     beside = [str(path) for path in texts if path != out]
     return {"n_support": len(svm.support), "files": beside, "notes": notes}
+
+
+def _require_linear(scaling: Scaling) -> None:
+    """Raises ModelError for a scaling that is more than an offset and a factor."""
+    found = "scales rows by quantiles, which svm-scale cannot; fit with --scale standard"
+    if scaling.marks is not None:
+        found = "marks missing values, which LIBSVM has none of; fit without --mark-gaps"
+    elif scaling.quantiles is None:
+        return
+    raise ModelError(f"the model {found}, or export --format onnx")
 
 
 def _numbers(classes: np.ndarray) -> tuple[int, ...] | None:

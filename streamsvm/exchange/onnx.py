@@ -21,6 +21,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
 from streamsvm._version import __version__
+from streamsvm.data.quantiles import Quantiles
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ModelError
 from streamsvm.exchange.expansion import expansion
@@ -102,14 +103,42 @@ def _scaled(graph: Graph, scaling: Scaling) -> str:
     x = graph.cast("X", np.float64)
     if scaling.is_none:
         return x
+    raw = x
     if scaling.fill is not None:
         x = graph.op("Where", graph.op("IsNaN", x), graph.constant(scaling.fill), x)
+    if scaling.marks is not None:
+        gaps = graph.op("IsNaN", graph.op("Gather", raw, graph.constant(scaling.marks), axis=1))
+        x = graph.op("Concat", x, graph.cast(gaps, np.float64), axis=1)
+    if scaling.quantiles is not None:
+        x = _normal(graph, x, scaling.quantiles)
     if scaling.offset.any():
         x = graph.op("Sub", x, graph.constant(scaling.offset))
     x = graph.op("Mul", x, graph.constant(scaling.scale))
     if scaling.metric is not None:
         x = graph.op("MatMul", x, graph.constant(scaling.metric.matrix))
     return graph.cast(graph.cast(x, np.float32), np.float64)
+
+
+def _normal(graph: Graph, x: str, quantiles: Quantiles) -> str:
+    """`Quantiles.normal` of float64 rows: the same search, whose steps are one for all entries."""
+    d, left = quantiles.knots.shape
+    knots, heights = graph.constant(quantiles.knots.ravel()), graph.constant(quantiles.heights.ravel())
+    first, last = np.arange(d) * left, np.arange(1, d + 1) * left - 1
+    ends = quantiles.knots.T[[0, -1]]
+    x = graph.op("Min", graph.op("Max", x, graph.constant(ends[0])), graph.constant(ends[1]))
+    at = graph.constant(first)
+    while left > 1:
+        further = graph.op("Add", at, graph.constant(np.int64(left // 2)))
+        is_below = graph.op("LessOrEqual", graph.op("Gather", knots, further), x)
+        at = graph.op("Where", is_below, further, at)
+        left -= left // 2
+    after = graph.op("Min", graph.op("Add", at, graph.constant(np.int64(1))), graph.constant(last))
+    (low, high), (bottom, top) = (
+        [graph.op("Gather", values, place) for place in (at, after)] for values in (knots, heights)
+    )
+    width = graph.op("Max", graph.op("Sub", high, low), graph.constant(np.finfo(np.float64).tiny))
+    share = graph.op("Div", graph.op("Sub", x, low), width)  # 0 at the highest knot, which none is after
+    return graph.op("Add", bottom, graph.op("Mul", share, graph.op("Sub", top, bottom)))
 
 
 def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list[Any]:

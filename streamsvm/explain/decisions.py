@@ -44,11 +44,12 @@ class Decision:
         return out
 
     def gradients(self, rows: Rows) -> np.ndarray:
-        """(m, d) float64 derivatives of g by raw features, at scaled rows."""
-        out = np.zeros((len(rows), rows.d))
+        """(m, d) float64 derivatives of g by raw features, at raw rows."""
+        scaled = self.scaling.apply(rows)
+        out = np.zeros((len(scaled), scaled.d))
         for here, there in self._tiles(len(rows)):
-            out[here] += self.kernel.gradient(rows.take(here), self.support.take(there), self.coef[there])
-        return self.scaling.pull_back(out)
+            out[here] += self.kernel.gradient(scaled.take(here), self.support.take(there), self.coef[there])
+        return self.scaling.pull_back(out, rows)
 
     def _tiles(self, m: int) -> Iterator[tuple[slice, slice]]:
         """Rows and support rows by tiles that take TILE_ENTRIES.
@@ -71,7 +72,7 @@ def gradients(model: Model, rows: Rows) -> np.ndarray:
     """
     out = np.empty((len(rows), model.d))
     for here, decision in decisions(model, rows, answered(model, rows)[1]):
-        out[here] = decision.gradients(decision.scaling.apply(rows.take(here)))
+        out[here] = decision.gradients(rows.take(here))
     return out
 
 

@@ -59,9 +59,9 @@ def _measured(model: Model, X: Any) -> tuple[np.ndarray, str]:
         store = X if isinstance(X, Store | Rows) else Store.from_arrays(X, like=model.layout)
         rows = store if isinstance(store, Rows) else sampled(model, store)
         return by_gradients(model, rows), f"{len(rows):,} rows"
-    metric = model.header.scaling.metric
-    if metric is not None:
-        return metric.importances, "metric"
+    own = model.header.scaling.importances
+    if own is not None:
+        return own, "metric"
     support = support_rows(model)
     if support is None:
         return _by_weights(model), "weights"
@@ -88,7 +88,7 @@ def by_gradients(model: Model, rows: Rows) -> np.ndarray:
 def _by_weights(model: Model) -> np.ndarray:
     """(d,) squared weights of scaled columns, over all columns of decision values."""
     weights = model.as_expansion().support.dense().astype(np.float64)
-    return _shares(np.einsum("ij,ij->j", weights, weights))
+    return _shares(model.header.scaling.of_raw(np.einsum("ij,ij->j", weights, weights)))
 
 
 def _shares(values: np.ndarray) -> np.ndarray:

@@ -70,8 +70,9 @@ def explain_rows(
     for here, decision in decisions(model, raw, codes):
         if shapley:
             require_shapley(decision)
-        scaled = decision.scaling.apply(raw.take(here))
-        g, gradient = decision.values(scaled), decision.gradients(scaled)
+        own = raw.take(here)
+        scaled = decision.scaling.apply(own)
+        g, gradient = decision.values(scaled), decision.gradients(own)
         for i, at in enumerate(here.tolist()):
             row = scaled.take(slice(i, i + 1))
             near = (

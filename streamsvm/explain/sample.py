@@ -27,7 +27,8 @@ def chosen(model: Model, store: Store, ids: np.ndarray) -> Rows:
     columns, _ = model.columns_in(store)
     rows = store.take(ids)
     require_finite(store, rows, ids, gaps=model.takes_gaps)
-    return model.header.scaling.filled(rows.arranged(columns, model.d))
+    rows, scaling = rows.arranged(columns, model.d), model.header.scaling
+    return scaling.filled(rows) if scaling.marks is None else rows  # a mark is of a gap
 
 
 def support_rows(model: Model, most: int = MOST_ROWS) -> Rows | None:
@@ -49,8 +50,8 @@ def _of_parts(routes: Routes, most: int) -> Rows:
 
 
 def _raw(scaling: Scaling, rows: Rows) -> Rows:
-    raw = scaling.undone(rows)
-    if raw is None or np.isnan(raw).any():
+    raw, metric = scaling.undone(rows), scaling.metric
+    if raw is None or (metric is not None and len(metric.columns) < metric.d):
         raise ModelError(
             "the model's metric leaves out or mixes columns, so its support vectors are no raw rows; give rows to "
             "explain, with --store"

@@ -54,7 +54,7 @@ def shapley_values(decision: Decision, row: Rows) -> tuple[np.ndarray, float]:
         out += product_values(decision.kernel.shortfall(differences), coef[here])
     metric = decision.scaling.metric
     values = out if metric is None else metric.spread(out)
-    return values, decision.intercept + float(coef.sum())
+    return decision.scaling.of_raw(values), decision.intercept + float(coef.sum())
 
 
 def product_values(shortfall: np.ndarray, coef: np.ndarray) -> np.ndarray:

@@ -51,7 +51,7 @@ class Header(Weighed):
 
     @property
     def d(self) -> int:
-        return len(self.scaling.offset)
+        return self.scaling.d
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         attrs: dict[str, Any] = {

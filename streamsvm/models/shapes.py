@@ -65,7 +65,7 @@ class Expansion:
         return replace(self, scaling=replace(scaling, metric=None), support=Rows(X @ metric.factor.T))
 
     def folded(self) -> Expansion:
-        """The same function with the scaling in the support rows, where K allows that; else itself.
+        """The same function with offset and scale in the support rows, where K allows that; else itself.
 
         With z = scale * s the linear kernel is x's' = x'z - offset'z; under a scaling that only multiplies, the
         inner product of poly and sigmoid is x'z.
@@ -79,7 +79,8 @@ class Expansion:
         X: Any = self.support.X.astype(np.float64)
         X = sparse.csr_array(X.multiply(scale)) if self.support.is_sparse else X * scale
         intercept = self.intercept - (X @ offset) @ self.coef
-        scaling = replace(Scaling.none(len(scale)), fill=self.scaling.fill)
+        none = Scaling.none(len(scale))
+        scaling = replace(self.scaling, kind=none.kind, offset=none.offset, scale=none.scale)
         return replace(self, scaling=scaling, support=Rows(X), intercept=intercept)
 
 

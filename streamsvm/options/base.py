@@ -107,7 +107,10 @@ Gaps = Annotated[
         "most_frequent value, or nothing (refuse); else the mean, of a table that was ingested with gaps"
     ),
 ]
-Scale = Literal["none", "minmax", "standard", "maxabs", "robust"]
+MarkGaps = Annotated[
+    bool, Field(description="A column more for each with missing values: 1 where one was filled, else 0")
+]
+Scale = Literal["none", "minmax", "standard", "maxabs", "robust", "quantile"]
 
 
 class Options(BaseModel):

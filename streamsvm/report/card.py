@@ -95,10 +95,13 @@ def _of_names(model: Model) -> Iterator[Row]:
 
 
 def _fill(model: Model, column: int) -> str:
-    fill = model.header.scaling.fill
+    fill, marks = model.header.scaling.fill, model.header.scaling.marks
     if _stream(model) is not None:
         return "0 in events, refused in stores"
-    return "refused" if fill is None else human("", float(fill[column]))
+    if fill is None:
+        return "refused"
+    marked = ", marked" if marks is not None and column in marks else ""
+    return human("", float(fill[column])) + marked
 
 
 def _texts(feature: Feature) -> str:

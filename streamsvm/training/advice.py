@@ -19,7 +19,9 @@ SAMPLE, FEWEST = 256, 20
 
 def advice(kernel: Stationary, scaling: Scaling, first: Rows, names: Names | None) -> str | None:
     """What is wrong with unscaled features, or with a kernel that is too narrow; None where nothing is."""
-    unscaled = scaling.kind in ("none", "centre") and uneven_columns(first, names, kernel.name)
+    unscaled = scaling.kind in ("none", "centre") and uneven_columns(
+        scaling.filled(first), names, kernel.name
+    )
     return unscaled or vanishing_values(kernel, scaling.apply(first))
 
 

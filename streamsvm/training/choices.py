@@ -254,8 +254,7 @@ def _chose(prepared: Prepared, best: Fitted, kernel: Kernel, scaling: Scaling) -
     if prepared.config.metric.is_learned and not best.learned:
         found["reason"] = "held-out rows are decided as well without one"
     names, shares = prepared.store.feature_names or (), []
-    if scaling.metric is not None:
-        importances = scaling.metric.importances
+    if (importances := scaling.importances) is not None:
         order = np.argsort(-importances, kind="stable")[:SHOWN].tolist()
         shares = [(names[f] if f < len(names) else str(f), float(importances[f])) for f in order]
     found |= {"kernel": kernel.name, "C": best.trial.C, "gamma": kernel.to_attrs().get("gamma")}

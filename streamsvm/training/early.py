@@ -194,8 +194,7 @@ def part_facts(model: LocalModel, rows: np.ndarray) -> dict[str, Any]:
     if model.weights is None:
         return {}
     scaling, names = model.header.scaling, model.header.feature_names
-    metrics = (scaling.times(weights).metric for weights in model.weights)
-    shares = np.array([metric.importances for metric in metrics if metric is not None])
+    shares = np.array([scaling.times(weights).importances for weights in model.weights])
     columns = np.argsort(-(rows @ shares), kind="stable")[:MOST_COLUMNS]
     largest = np.argsort(-rows, kind="stable")[:MOST_PARTS]
     parts = {

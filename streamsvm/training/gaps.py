@@ -22,11 +22,11 @@ REFUSE = "refuse"
 
 def are_filled(store: Store, config: FitConfig) -> bool:
     """Whether missing values are filled: where that is asked for, and where the store is known to have some."""
-    return store.has_gaps if config.gaps is None else config.gaps != REFUSE
+    return store.has_gaps or config.mark_gaps if config.gaps is None else config.gaps != REFUSE
 
 
 def filled(moments: Moments, store: Store, config: FitConfig, events: Events) -> Moments:
-    """Moments of rows whose gaps are filled as is asked for; without any, and where nobody asks, as they are."""
+    """Moments of rows whose gaps are filled, and marked, as is asked for; where nobody asks, as they are."""
     if not are_filled(store, config):
         return moments
     how = config.gaps or "mean"
@@ -37,7 +37,8 @@ def filled(moments: Moments, store: Store, config: FitConfig, events: Events) ->
         fill = _of_sample(store.take(ids), how, fill)
     if config.gaps is None and moments.gaps is not None:
         events.advise(_told(moments.gaps / moments.n, store))
-    return moments.filled(fill)
+    found = moments.filled(fill)
+    return found if moments.gaps is None or not config.mark_gaps else found.marked(moments.gaps)
 
 
 def _of_sample(rows: Rows, how: str, mean: np.ndarray) -> np.ndarray:

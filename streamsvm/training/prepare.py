@@ -18,7 +18,7 @@ from streamsvm.data.finite import require_finite
 from streamsvm.data.metric import Metric
 from streamsvm.data.moments import Moments, merge, moments_of, variance
 from streamsvm.data.rows import Rows, concat
-from streamsvm.data.scaling import Scaling, from_moments, from_quartiles, require_zeros_kept
+from streamsvm.data.scaling import Scaling, from_moments, from_quantiles, from_quartiles, require_zeros_kept
 from streamsvm.data.sketch import FIRST_ROWS, Sketch
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
@@ -39,7 +39,7 @@ from streamsvm.training.gaps import are_filled, filled
 from streamsvm.training.held_out import KeptOut, by_chance, kept_out, rows_of_intervals
 from streamsvm.training.subproblems import Asked
 
-QUARTILE_ROWS = 20_000  # that tell of quartiles
+BY_QUANTILES, QUANTILE_ROWS = ("robust", "quantile"), 20_000  # scalings, and rows that tell of these
 MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times coefficients must not
 
 
@@ -209,17 +209,19 @@ def _parted(store: Store, config: FitConfig, task: Task) -> tuple[Store, KeptOut
 
 def scaled(store: Store, config: FitConfig, kind: str, moments: Moments | None, engine: Engine) -> Scaling:
     """The scaling of a kind. moments: of all rows, where the kind needs them. Raises ConfigError, DataError."""
-    if kind == "none":
-        return replace(Scaling.none(store.d), fill=None if moments is None else moments.fill)
-    assert moments is not None  # a pass was made for them
-    if kind != "robust":
+    if moments is None:
+        assert kind == "none"  # of another a pass was made for them
+        return Scaling.none(store.d)
+    if kind not in BY_QUANTILES:
         return from_moments(kind, moments)
-    standard = from_moments("standard", moments)
     if isinstance(store, Sketch):
-        return from_quartiles(store.typical, standard)
-    rng = np.random.default_rng([config.seed, 24])
-    ids = np.sort(rng.choice(store.n, min(store.n, QUARTILE_ROWS), replace=False))
-    return from_quartiles(store.take(ids), standard)
+        some = store.typical
+    else:
+        rng = np.random.default_rng([config.seed, 24])
+        some = store.take(np.sort(rng.choice(store.n, min(store.n, QUANTILE_ROWS), replace=False)))
+    if kind == "quantile":
+        return from_quantiles(some, moments)
+    return from_quartiles(some, from_moments("standard", moments))
 
 
 def _measured(
@@ -234,10 +236,11 @@ def _measured(
     factor = None if config.metric.kind == "none" else config.metric.factor
     total = None
     if moments is not None:
-        total = store.d * variance(moments, scaling.offset, scaling.scale)
+        own = moments if scaling.quantiles is None else scaling.quantiles.moments(moments.n)
+        total = scaling.width * variance(own, scaling.offset, scaling.scale)
     if factor is not None:
-        scaling, total = scaling.under(_given(factor, store, config)), None
-    kernel = kernel_of(config.kernel, store.d, total)
+        scaling, total = scaling.under(_given(factor, scaling.width, config)), None
+    kernel = kernel_of(config.kernel, len(scaling.offset), total)
     if isinstance(kernel, Stationary):
         scaling = _centred(scaling, kernel, first)
         is_final = not config.search.chosen
@@ -248,11 +251,11 @@ def _measured(
     return scaling, kernel
 
 
-def _given(factor: Any, store: Store, config: FitConfig) -> Metric:
-    """The metric of a configuration. Raises ConfigError."""
-    if len(factor) != store.d:
+def _given(factor: Any, d: int, config: FitConfig) -> Metric:
+    """The metric of a configuration, of d columns. Raises ConfigError."""
+    if len(factor) != d:
         raise ConfigError(
-            f"metric.factor has {len(factor)} entries, found {store.d} columns: expected one for each"
+            f"metric.factor has {len(factor)} entries, found {d} columns: expected one for each"
         )
     if config.kernel.gamma == "scale" and needs_variance(config.kernel):
         raise ConfigError("metric.factor is given, which goes with a gamma that is a number; found 'scale'")
@@ -281,9 +284,8 @@ def _looked_at(
     firsts, moments = engine.map_reduce(
         _moments, merge, store.blocks(), shared=shared, phase="scale", events=events
     )
-    moments = filled(moments, store, config, events)
     first = concat([rows for rows in firsts if rows is not None])
-    return replace(Scaling.none(store.d), fill=moments.fill).filled(first), moments
+    return first, filled(moments, store, config, events)
 
 
 def _moments(store: Store, gaps: bool, block: tuple[int, int]) -> tuple[Rows | None, Moments]:
@@ -298,7 +300,7 @@ def _centred(scaling: Scaling, kernel: Stationary, first: Rows) -> Scaling:
     """A shift to the origin where unscaled rows have squared norms so large that float32 would cancel."""
     if scaling.kind != "none" or first.is_sparse:
         return scaling
-    rows = first.astype(np.float64)
+    rows = scaling.completed(first).astype(np.float64)
     mean = rows.dense().mean(axis=0)
     before, after = rows.sq_norms.max(), Rows(rows.dense() - mean).sq_norms.max()
     cancels = kernel.rounding(before) > 1e-3 and after < before / 4

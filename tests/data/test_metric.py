@@ -59,7 +59,7 @@ def test_a_full_metric_does_not_fill_sparse_rows():
 def test_derivatives_come_back_by_the_chain_rule(factor):
     own, rng = scaling(Metric(factor)), np.random.default_rng(0)
     X, g, h = rng.normal(size=(3, d)), rng.normal(size=(3, own.width)), 1e-2
-    by_raw = own.pull_back(g)
+    by_raw = own.pull_back(g, Rows(X))
     for f in range(d):
         step = np.zeros(d)
         step[f] = h
@@ -134,8 +134,8 @@ def test_weights_that_follow_a_metric_are_part_of_it(factor, layout):
     found = own.apply(rows).times(weights)
     assert found.X.dtype == np.float32
     np.testing.assert_allclose(own.times(weights).apply(rows).dense(), found.dense(), rtol=1e-6)
-    G = np.random.default_rng(1).normal(size=(3, own.width))
-    np.testing.assert_allclose(own.times(weights).pull_back(G), own.pull_back(G * weights))
+    G = np.random.default_rng(1).normal(size=(6, own.width))
+    np.testing.assert_allclose(own.times(weights).pull_back(G, rows), own.pull_back(G * weights, rows))
 
 
 def test_weights_of_rows_without_a_metric_are_one():

@@ -129,7 +129,7 @@ def test_gradients_are_pulled_back_by_the_chain_rule(kind):
     X, h = values(6, n=5), 1e-3
     scaling = Scaling.none(4) if kind == "none" else fit(values(6), kind)
     scaled = (X - scaling.offset) * scaling.scale
-    found = scaling.pull_back(2 * scaled)
+    found = scaling.pull_back(2 * scaled, Rows(X))
     for f in range(4):
         ends = [
             ((X + step - scaling.offset) * scaling.scale) ** 2

@@ -86,7 +86,7 @@ class TestMatrices:
             ),
             (
                 ALFPGMSVC(kernel="precomputed", probability=True),
-                "expected scale 'none', no metric, no gaps, no probability, no threshold and no interval",
+                "expected scale 'none', and no metric, gaps, mark_gaps, probability, threshold or interval",
             ),
             (
                 DCSVC(kernel="precomputed"),

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from streamsvm.data.moments import moments_of
 from streamsvm.data.rows import Rows
-from streamsvm.data.scaling import Scaling
+from streamsvm.data.scaling import Scaling, from_quantiles
 from streamsvm.kernels.distance import RBF, Cauchy, Matern
 from streamsvm.kernels.inner import Linear, Poly, Precomputed, Sigmoid
 from streamsvm.kernels.kmeans import Centres, Partition
@@ -53,6 +54,9 @@ def raw_rows(n: int = 60, seed: int = 9, *, is_sparse: bool = False) -> Rows:
 
 
 def scaling_of(scale: str) -> Scaling:
+    if scale == "quantile":
+        rows = raw_rows(150)  # so many quantiles are no power of two
+        return from_quantiles(rows, moments_of(rows))
     offset, slope = np.array([1.0, -0.5, 0.25, 3.0]), np.array([0.5, 1.25, 0.0, 2.0])
     return Scaling.none(D) if scale == "none" else Scaling(scale, offset * (scale != "maxabs"), slope)
 

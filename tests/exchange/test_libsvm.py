@@ -231,6 +231,12 @@ def test_early_predictions_are_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_quantiles_are_no_range(tmp_path):
+    with pytest.raises(ModelError, match=r"by quantiles, which svm-scale cannot; .*export --format onnx"):
+        write_libsvm(model_of("kernel", scale="quantile"), tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_model_of_one_class_is_refused(tmp_path):
     with pytest.raises(ModelError, match="knows 1 classes so far"):
         write_libsvm(model_of("budget", k=1), tmp_path / "m")

@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 from exchange.made import GRAPHS, SUMS, local_budget_model, local_model, model_of, raw_rows
 
+from streamsvm.data.metric import Metric
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ModelError
@@ -54,6 +55,19 @@ def assert_same(model, rows):
 @pytest.mark.parametrize("kind", SUMS)
 def test_sums(kind, kernel, k, scale):
     assert_same(model_of(kind, kernel, k, scale, seed=k), raw_rows())
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize(
+    "metric", [None, Metric(np.array([1.0, 0.0, 0.5, 2.0])), Metric(np.eye(4)[:, :3] - 0.2)]
+)
+def test_quantiles(kernel, metric):
+    model, rows = model_of("kernel", kernel, 3, "quantile"), raw_rows(200)
+    if metric is not None:
+        support = metric.of_rows(model.support)
+        scaling = model.header.scaling.under(metric)
+        model = replace(model, header=replace(model.header, scaling=scaling), support=support)
+    assert_same(model, Rows(np.concatenate([rows.X, 40 * rows.X])))
 
 
 @pytest.mark.parametrize("kind", ["kernel", "linear"])

@@ -178,7 +178,7 @@ def test_what_cannot_be_kept_out_is_one_line(n, more, message):
 
 
 def test_values_of_a_kernel_have_no_intervals():
-    with pytest.raises(ConfigError, match="no probability, no threshold and no interval"):
+    with pytest.raises(ConfigError, match="probability, threshold or interval"):
         build_config(
             (
                 "test",

@@ -223,7 +223,7 @@ def test_a_held_out_store_chooses_for_a_model_that_is_there():
         ({"probability": {"threshold": "f1"}}, "threshold: found 3 classes, expected two; give --positive"),
         (
             {"probability": {"threshold": "f1"}, "solver": "alfpgm", "kernel": {"name": "precomputed"}},
-            "no probability, no threshold and no interval",
+            "probability, threshold or interval",
         ),
     ],
 )
