@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from dask.dataframe import from_pandas
 
 from streamsvm.data.ingest.files import ingest
 from streamsvm.data.ingest.options import IngestOptions
@@ -65,6 +66,7 @@ def test_what_is_lost_is_told_once(case, suffix, tmp_path):
         np.testing.assert_array_equal(kept, frame["when"].to_numpy(float))
     [message] = in_frame(frame[["when"]])
     assert "subtract the smallest" in message
+    assert in_frame(from_pandas(frame[["when"]], npartitions=2)) == [message]
 
 
 @pytest.mark.parametrize("case", KEPT)
@@ -73,6 +75,7 @@ def test_what_is_not_lost_and_measured_numbers_are_not(case, suffix, tmp_path):
     frame = pd.DataFrame({"x": KEPT[case], "y": list("ababa")})
     assert told(frame, tmp_path, suffix) == []
     assert in_frame(frame[["x"]]) == []
+    assert in_frame(from_pandas(frame[["x"]], npartitions=2)) == []
 
 
 def test_rows_like_others_are_read_as_these_were(tmp_path):
