@@ -102,6 +102,19 @@ def test_a_database_has_rows_to_fit_and_to_score(model, tmp_path, write, capsys)
 
 
 @pytest.fixture
+def refused(capsys):
+    def found(*args, message):
+        capsys.readouterr()
+        assert run(*args) == 2
+        error = capsys.readouterr().err.strip()
+        assert error.startswith("error: ")
+        assert "\n" not in error
+        assert message in error
+
+    return found
+
+
+@pytest.fixture
 def told(capsys):
     def found(*args):
         capsys.readouterr()
@@ -210,19 +223,14 @@ def test_a_format_that_is_given_is_that_of_stdin(answers, tmp_path, monkeypatch)
         ),
     ],
 )
-def test_what_is_not_to_be_looked_at_is_one_line(model, tmp_path, args, message, capsys, monkeypatch):
+def test_what_is_not_to_be_looked_at_is_one_line(model, tmp_path, args, message, refused, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_csv(tmp_path / "a.csv", rows_of(5))
     (tmp_path / "c.csv").write_text("id\n1\n")
     (tmp_path / "bare").mkdir()
     (tmp_path / "m").symlink_to(model)
     assert run("ingest", "a.csv", "--store", "s.zarr") == 0
-    capsys.readouterr()
-    assert run(*args) == 2
-    error = capsys.readouterr().err.strip()
-    assert error.startswith("error: ")
-    assert "\n" not in error
-    assert message in error
+    refused(*args, message=message)
 
 
 @pytest.mark.parametrize(
@@ -239,18 +247,13 @@ def test_what_is_not_to_be_looked_at_is_one_line(model, tmp_path, args, message,
         (["no.sqlite"], "no.sqlite does not exist; expected a data file"),
     ],
 )
-def test_what_does_not_fit_is_one_line(model, tmp_path, args, message, capsys, monkeypatch):
+def test_what_does_not_fit_is_one_line(model, tmp_path, args, message, refused, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_csv(tmp_path / "a.csv", rows_of(5))
     (tmp_path / "bare.csv").write_text("id\n1\n")
     WRITERS["sales.feather"](tmp_path / "a.feather", rows_of(5))
     write_sqlite(tmp_path / "a.sqlite", rows_of(5))
-    capsys.readouterr()
-    assert run("predict", "--model", model, *args) == 2
-    error = capsys.readouterr().err.strip()
-    assert error.startswith("error: ")
-    assert "\n" not in error
-    assert message in error
+    refused("predict", "--model", model, *args, message=message)
 
 
 def test_a_column_of_another_kind_than_the_models_is_one_line(model, tmp_path, capsys):
