@@ -74,11 +74,13 @@ def stream(
         typer.Option(
             "--gamma",
             parser=number_or_text,
-            help="Of a new stream: scale is 1 / sum of the columns' variances, the default, auto 1 / columns.",
+            help="Of a new stream: scale is 1 / sum of the columns' variances, auto 1 / columns; else found out.",
             metavar="NUMBER|scale|auto",
         ),
     ] = None,
-    lam: Annotated[float | None, typer.Option("--lam", help="lambda of a new stream (1e-4).")] = None,
+    lam: Annotated[
+        float | None, typer.Option("--lam", help="lambda of a new stream; else found out.")
+    ] = None,
     budget: Annotated[
         int | None, typer.Option("--budget", help="Most support vectors of a new stream (500).")
     ] = None,
@@ -128,7 +130,7 @@ def stream(
     """
     flags = {"gamma": gamma, "lam": lam, "budget": budget, "merge": merge, "class_weight": class_weight}
     given = _given(flags | {"max_features": max_features, "max_classes": max_classes}, set_ or [])
-    make = partial(_learner, task or "classify", given)
+    make = partial(_learner, task or "classify", given, raw=scale == "none")
 
     from streamsvm.storage.place import found_at
 
@@ -196,7 +198,7 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
             yield f"{before}{name}", value
 
 
-def _learner(task: str, given: Given) -> Any:
+def _learner(task: str, given: Given, *, raw: bool) -> Any:
     """A new learner. Raises ConfigError, for a task that is not learnt online, or options that this one has not."""
     from streamsvm.online import LEARNERS
 
@@ -205,7 +207,12 @@ def _learner(task: str, given: Given) -> Any:
     for name, (said, _) in given.items():
         if name not in signature(LEARNERS[task]).parameters:
             raise ConfigError(f"{said}: a stream of task {task} has no such option; leave it out")
-    return LEARNERS[task](**{name: value for name, (_, value) in given.items()})
+    learner = LEARNERS[task](**{name: value for name, (_, value) in given.items()})
+    if raw and learner.tunes_itself:
+        raise ConfigError(
+            "--scale none goes with --lam and --gamma: what finds them out standardises the columns"
+        )
+    return learner
 
 
 def _require_same(state: Stream, given: Given) -> None:
@@ -219,7 +226,8 @@ def _require_same(state: Stream, given: Given) -> None:
         if name in ("max_features", "max_classes"):
             learner.allow(**{name: value})
             continue
-        has = ("none" if state.scaler is None else "standard") if name == "scale" else getattr(learner, name)
+        is_raw = state.scaler is None and not learner.tunes_itself
+        has = ("none" if is_raw else "standard") if name == "scale" else getattr(learner, name)
         if value != has:
             raise ConfigError(
                 f"{said}: the stream of {state.path} has {name} {has}, and goes on with it; leave the option out, "

@@ -156,6 +156,10 @@ class BudgetLearner:
         return int(self.counts[SUPPORTS])
 
     @property
+    def d(self) -> int:
+        return self.X.shape[1]
+
+    @property
     def t(self) -> int:
         """Rows learnt."""
         return int(self.counts[STEPS])
@@ -215,8 +219,13 @@ class BudgetLearner:
     def supports(self) -> Rows:
         return Rows(self.X[: self.n_support].copy())
 
-    def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(columns,) decision values of one row x (d,) float32; and its W and F, for `learn_one`.
+    def decide(self, rows: Rows) -> np.ndarray:
+        """(m, columns) decision values of rows (m, d)."""
+        A, bias = self.coefficients()
+        return self.kernel.apply(rows, self.supports(), A) + bias
+
+    def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """(columns,) decision values of one row x (d,) float32; and its (W, F), for `learn_one`.
 
         W (slots, 1) are its values with the supports, F (columns, 1) its decisions in units of A.
         """
@@ -229,7 +238,7 @@ class BudgetLearner:
             W[:n] = self.kernel.block(Rows(self.X[:n]), Rows(x[None]))
         F = np.empty((self.A.shape[1], 1))
         decide(W, n, self.A, F, self.is_rbf)
-        return self._decided(W, F), W, F
+        return self._decided(W, F), (W, F)
 
     def _decided(self, W: np.ndarray, F: np.ndarray) -> np.ndarray:
         """(columns,) decision values of the row whose values are W: by the mean of all w where that decides."""
@@ -242,10 +251,9 @@ class BudgetLearner:
         decide(W, self.n_support, A, mean, self.is_rbf)
         return mean[:, 0] + bias
 
-    def learn_one(
-        self, x: np.ndarray, W: np.ndarray, F: np.ndarray, y: np.ndarray, weight: float = 1.0
-    ) -> None:
+    def learn_one(self, x: np.ndarray, met: Any, y: np.ndarray, weight: float = 1.0) -> None:
         """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
+        W, F = met
         own = 0.0 if self.is_rbf else self.kernel.diag(Rows(x[None]))[0]
         V, decisions = np.array([[own]], np.float32), np.empty((1, len(y)))
         Y = ((y - self.units[0]) / self.units[1])[None]

@@ -25,9 +25,11 @@ class Columns:
     """A column for each feature, in the order in which they came; at most `most`, later ones are left out.
 
     width: columns of rows, some of them for features to come. Its room is doubled, so that it is rarely made.
+    absent: what stands in columns that an event has not.
     """
 
-    def __init__(self, names: Iterable[Hashable], width: int, most: int) -> None:
+    def __init__(self, names: Iterable[Hashable], width: int, most: int, absent: float = 0.0) -> None:
+        self._absent = absent
         self.names, self.width, self.most = list(names), width, most
         self._places = {name: column for column, name in enumerate(self.names)}
         self._told = False
@@ -68,7 +70,7 @@ class Columns:
             raise DataError(f"{found}, expected a number below {LARGEST:.0e}")
         if grow:
             self.take_up(X.columns)
-        out = np.zeros((len(X), self.width), np.float32)
+        out = np.full((len(X), self.width), self._absent, np.float32)
         for position, name in enumerate(X.columns):
             if name in self._places:
                 out[:, self._places[name]] = values[:, position]
@@ -97,7 +99,7 @@ class Columns:
             )
 
     def _row_of(self, columns: np.ndarray, values: np.ndarray) -> np.ndarray:
-        row = np.zeros(self.width, np.float32)
+        row = np.full(self.width, self._absent, np.float32)
         row[columns] = values
         return row
 

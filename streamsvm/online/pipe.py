@@ -24,7 +24,7 @@ from river.preprocessing import StandardScaler
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Stretch, Warned
-from streamsvm.models import BudgetModel
+from streamsvm.models import StreamModel
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import LEARNERS
 from streamsvm.online.judges import JUDGES, Judge
@@ -65,9 +65,10 @@ class Stream:
         """The stream whose snapshot is at `path`; where none is, or `anew`, a new one. Raises what loading does."""
         if anew or found_at(path) is None:
             new = make()
-            return cls(path, JUDGES[new.task](new), StandardScaler() if scale else None, label)
+            scaler = StandardScaler() if scale and not new.tunes_itself else None
+            return cls(path, JUDGES[new.task](new), scaler, label)
         model = load_model(path)
-        if not isinstance(model, BudgetModel):
+        if not isinstance(model, StreamModel):
             raise ConfigError(
                 f"{path}: found a model of kind {model.kind!r}, expected one of stream, or of fit --solver bsgd with "
                 "bsgd.partitions=1"

@@ -34,11 +34,13 @@ from streamsvm.models.files import save_model
 from streamsvm.online import BSGDClassifier
 from streamsvm.online.calibration import OnlineCalibration
 
+PLAIN = {"lam": 1e-3, "gamma": "scale"}
 MODELS = {
-    "default": BSGDClassifier(lam=1e-3, budget=20),
-    "gradient": BSGDClassifier(lam=1e-3, budget=20, merge=5, strategy="gradient", bias=True),
+    "default": BSGDClassifier(),
+    "plain": BSGDClassifier(**PLAIN, budget=20),
+    "gradient": BSGDClassifier(**PLAIN, budget=20, merge=5, strategy="gradient", bias=True),
     "linear": BSGDClassifier(kernel="linear", lam=1e-2, budget=20, strategy="remove"),
-    "logistic": BSGDClassifier(lam=1e-3, budget=20, loss="logistic"),
+    "logistic": BSGDClassifier(**PLAIN, budget=20, loss="logistic"),
     "poly": BSGDClassifier(kernel="poly", degree=2, coef0=1.0, lam=1e-1, budget=20, strategy="project"),
 }
 LABELS = {"bool": [False, True], "int": [7, -1, 0], "str": ["a", "b", "c"]}
@@ -120,7 +122,14 @@ def test_the_same_rows_through_partial_fit_give_the_same_model():
 
 @pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
 @pytest.mark.parametrize(
-    ("name", "copy"), [("default", "saved"), ("default", "pickled"), ("logistic", "saved")]
+    ("name", "copy"),
+    [
+        ("default", "saved"),
+        ("default", "pickled"),
+        ("plain", "saved"),
+        ("plain", "pickled"),
+        ("logistic", "saved"),
+    ],
 )
 def test_a_saved_learner_goes_on_bit_by_bit(labels, name, copy, tmp_path):
     stream = events(300, labels)
@@ -191,7 +200,7 @@ BAD = {
 
 def test_an_event_without_a_feature_is_one_of_zeros():
     """As for all of river's: TFIDF gives {} for an empty text."""
-    model = BSGDClassifier(lam=1e-3, budget=5)
+    model = BSGDClassifier(**PLAIN, budget=5)
     model.learn_one({}, 0)
     for x, y in events(50, [0, 1]):
         model.learn_one(x, y)
@@ -255,6 +264,8 @@ def test_a_bad_event_is_told_and_changes_nothing(case):
         ({"lam": 0.0}, "lam: found 0.0"),
         ({"max_classes": 1}, "max_classes: found 1, expected a whole number at least 2"),
         ({"strategy": "swap"}, "BSGDClassifier: strategy: found 'swap'"),
+        ({"loss": "hinge"}, "loss 'hinge' is of one learner, expected lam and gamma with it"),
+        ({"lam": 1e-3, "average": True}, "average is of one learner, expected lam and gamma with it"),
         ({"loss": "squared"}, "BSGDClassifier: loss: found 'squared', expected 'hinge' or 'logistic'"),
     ],
 )
@@ -338,7 +349,7 @@ def test_calibration_of_many_events_stays_finite():
 def test_probabilities_of_a_logistic_loss_are_those_of_its_decisions(name):
     """Log loss is below that of one that knows no more than how often it is right."""
     found = list(islice(getattr(datasets, name)(), 3000))
-    model = BSGDClassifier(lam=1e-3, loss="logistic")
+    model = BSGDClassifier(**PLAIN, loss="logistic")
     p, codes, labels = progressive(found, model)
     odds = 1 / (1 + np.exp(-model.decision_one(found[0][0])))
     expected = odds / odds.sum() if len(odds) > 1 else [1 - odds[0], odds[0]]
@@ -367,7 +378,7 @@ def test_a_snapshot_has_the_probabilities_of_its_stream(loss, k, tmp_path):
 
 
 def test_snapshots_of_before_begin_calibration_anew():
-    model = MODELS["default"].clone()
+    model = MODELS["plain"].clone()
     for x, y in events(100, LABELS["str"]):
         model.learn_one(x, y)
     saved = model.to_model()
@@ -389,18 +400,18 @@ def gamma_of(model: BSGDClassifier) -> float:
 def test_gamma_scale_is_one_over_the_variance_of_all_columns():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1024, 3)) * [1, 10, 100] + [0, 1e5, 7]
-    model = BSGDClassifier(budget=20)
+    model = BSGDClassifier(lam=1e-4, gamma="scale", budget=20)
     for row in X.tolist():
         model.learn_one(dict(zip("abc", row, strict=True)), row[1] > 1e5)
     assert gamma_of(model) == pytest.approx(1 / X.var(axis=0).sum(), rel=1e-6)
-    unit = BSGDClassifier(budget=20)  # as TFIDF makes them
+    unit = BSGDClassifier(lam=1e-4, gamma="scale", budget=20)  # as TFIDF makes them
     for i in range(64):
         unit.learn_one({f"word {i % 32}": 0.6, f"word {i % 31 + 32}": 0.8}, i % 2)
     assert gamma_of(unit) == pytest.approx(1, rel=0.1)
 
 
 def test_gamma_auto_is_one_over_the_columns_seen():
-    model = BSGDClassifier(gamma="auto", budget=20)
+    model = BSGDClassifier(lam=1e-4, gamma="auto", budget=20)
     for x, y in events(20, [0, 1]):
         model.learn_one({"w": x["w"]}, y)
     assert gamma_of(model) == 1
@@ -412,7 +423,7 @@ def test_gamma_auto_is_one_over_the_columns_seen():
 @pytest.mark.parametrize("kernel", ["rbf", "poly"])
 def test_support_vectors_go_on_under_another_gamma(kernel):
     """Values between them are those of the new gamma, or merges would go wrong."""
-    model = BSGDClassifier(lam=1e-3, kernel=kernel, budget=20)
+    model = BSGDClassifier(**PLAIN, kernel=kernel, budget=20)
     for x, y in events(64, [0, 1]):
         model.learn_one({"w": x["w"], "x": 5 * x["x"]}, y)
     learner = model._learner
@@ -477,12 +488,12 @@ def test_new_labels_without_end_are_an_error():
 
 def test_kernel_values_that_vanish_are_said_once():
     rng = np.random.default_rng(0)
-    model = BSGDClassifier(gamma=0.1, budget=50)
+    model = BSGDClassifier(lam=1e-4, gamma=0.1, budget=50)
     stream = [({"a": a, "b": b}, a * b > 0) for a, b in (1000 * rng.normal(size=(600, 2))).tolist()]
     with pytest.warns(UserWarning, match="nearly all kernel values vanish: gamma is 0.1") as said:
         learn(model, stream)
     assert len(said) == 1
-    measured = BSGDClassifier(budget=50)
+    measured = BSGDClassifier(lam=1e-4, gamma="scale", budget=50)
     learn(measured, stream)  # and no warning, which would be an error here
     assert sum(measured.predict_one(x) == y for x, y in stream) > 450
 

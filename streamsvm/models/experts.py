@@ -1,0 +1,249 @@
+"""Learners side by side, pooled: no parameter of any of them has to be known before a stream begins.
+
+Rows are standardised as they come. Additive functions of the columns with three step sizes, and budgeted kernel
+expansions of several widths and lambdas, learn each row by the logistic loss, each on its own; a pool weighs what they
+say by how right it was. Of the kernels the least right ones are left out when the stream has shown which these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from streamsvm.data.layout import Layout
+from streamsvm.data.names import Names
+from streamsvm.data.rows import Rows
+from streamsvm.data.running import LARGEST, RunningScaling
+from streamsvm.errors import ModelError
+from streamsvm.kernels.base import Kernel, kernel_from
+from streamsvm.models.base import Header, Model
+from streamsvm.models.learner import BudgetLearner, BudgetOptions, BudgetStats, together
+from streamsvm.models.shapes import Expansion
+from streamsvm.solvers.additive import TRACKS, AdditiveLearner
+from streamsvm.solvers.pooling import Pool
+
+WIDTHS = (1.0, 4.0, 16.0)  # gamma, times 1 / (sum of the scaled columns' variances)
+LAMBDAS = (1e-5, 1e-4, 1e-3)  # of these widths: narrow kernels are regularised more
+SHOWN = 2048  # rows after which it has shown which kernels are right
+KEPT = 2  # kernels, from there on
+
+
+@dataclass(frozen=True)
+class Expert:
+    """A kernel expansion on a budget. factor: gamma times the sum of the columns' variances; None: gamma is fixed."""
+
+    kernel: Kernel
+    options: BudgetOptions
+    factor: float | None = None
+
+
+def side_by_side(
+    kernel: Kernel, options: BudgetOptions, lam: float | None, gamma: float | str | None, *, has_gamma: bool
+) -> list[Expert]:
+    """Experts of several widths and lambdas; those that are given are fixed. gamma: a number, or text where it follows
+    the columns' variances."""
+    lambdas = LAMBDAS if lam is None else (lam,) * len(WIDTHS)
+    fixed = None if isinstance(gamma, float | int) or not has_gamma else 1.0
+    widths = WIDTHS if gamma is None and has_gamma else (fixed,) * len(LAMBDAS)
+    pairs = zip(lambdas, widths, strict=True)
+    return [Expert(kernel, replace(options, lam=lam), width) for lam, width in pairs]
+
+
+class ExpertsLearner:
+    """It learns in place. Rows are raw, NaN where a column is absent; learning from a restored state is bitwise the
+    same, where the rows come in the same blocks."""
+
+    def __init__(self, experts: Sequence[Expert], d: int, columns: int) -> None:
+        self.experts = list(experts)
+        self.scaling = RunningScaling(d)
+        self.additive = AdditiveLearner(d, columns)
+        self.kernels = [BudgetLearner(e.kernel, d, columns, e.options) for e in experts]
+        self.pool = Pool(len(TRACKS) + len(self.kernels))
+
+    @property
+    def kernel(self) -> Kernel:
+        """That of the most weight."""
+        return self.kernels[int(np.argmax(self.pool.v[len(TRACKS) :]))].kernel
+
+    @property
+    def d(self) -> int:
+        return len(self.scaling.counts)
+
+    @property
+    def n_support(self) -> int:
+        return sum(learner.n_support for learner in self.kernels)
+
+    @property
+    def t(self) -> int:
+        """Rows learnt."""
+        return int(self.scaling.n[0])
+
+    def stats(self) -> BudgetStats:
+        return replace(together([learner.stats() for learner in self.kernels]), steps=self.t)
+
+    def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """(columns,) logarithms of odds for one row (d,), and what `learn_one` needs of it."""
+        Z = self.scaling.scale(x[None])
+        met = [learner.decide_one(Z[0]) for learner in self.kernels]
+        D = np.concatenate([self.additive.decide(Z), [decisions[None] for decisions, _ in met]])
+        return self.pool.decide(D, len(TRACKS))[0], (Z, D, [own for _, own in met])
+
+    def learn_one(self, x: np.ndarray, met: Any, y: np.ndarray, weight: float = 1.0) -> None:
+        """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
+        (Z, D, own), codes, weights = met, _codes(y[None]), np.array([weight])
+        self.scaling.learn(x[None])
+        self.additive.learn(Z, codes, weights)
+        for learner, values in zip(self.kernels, own, strict=True):
+            learner.learn_one(Z[0], values, y, weight)
+        self.pool.learn(D, len(TRACKS), codes, weights)
+
+    def learn(self, rows: Rows, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """One step for each row (m, d), in order; its `decide` before its step, (m, columns)."""
+        Z, codes = self.scaling.learn(rows.dense()), _codes(Y)
+        of_kernels = [learner.learn(Rows(Z), Y, weight) for learner in self.kernels]
+        D = np.concatenate([self.additive.learn(Z, codes, weight), of_kernels])
+        return self.pool.learn(D, len(TRACKS), codes, weight)
+
+    def decide(self, rows: Rows) -> np.ndarray:
+        """(m, columns) logarithms of odds of raw rows."""
+        return self.decide_scaled(self.scaling.scale(rows.dense()))
+
+    def decide_scaled(self, Z: np.ndarray) -> np.ndarray:
+        of_kernels = [learner.decide(Rows(Z)) for learner in self.kernels]
+        return self.pool.decide(np.concatenate([self.additive.decide(Z), of_kernels]), len(TRACKS))
+
+    def settle(self) -> None:
+        """Called when the number of rows has doubled: widths follow the columns' variances, and once it has shown which
+        kernels are right, the others go."""
+        while self.t >= SHOWN and len(self.kernels) > KEPT:
+            worst = int(np.argmax(self.pool.losses[len(TRACKS) :]))
+            self.pool.drop(len(TRACKS) + worst)
+            del self.kernels[worst], self.experts[worst]
+        for expert, learner in zip(self.experts, self.kernels, strict=True):
+            if expert.factor is not None:
+                learner.set_gamma(expert.factor / (self.scaling.spread or 1.0))
+
+    def widen(self, d: int) -> None:
+        """Room for d columns."""
+        self.scaling.widen(d)
+        self.additive.widen(d)
+        for learner in self.kernels:
+            learner.widen(d)
+
+    def add_column(self) -> None:
+        """One more class; the third one turns the single column into one for each class."""
+        self.additive.add_column()
+        for learner in self.kernels:
+            learner.add_column()
+
+    def to_state(self) -> dict[str, np.ndarray]:
+        """Arrays that `restore` takes up."""
+        parts: dict[str, Any] = {"scaling": self.scaling, "additive": self.additive, "pool": self.pool}
+        parts |= {f"kernel{i}": learner for i, learner in enumerate(self.kernels)}
+        return {
+            f"{name}_{own}": array for name, part in parts.items() for own, array in part.to_state().items()
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Takes up a state that `to_state` gave."""
+        for i, learner in enumerate(self.kernels):
+            learner.restore(_of(f"kernel{i}", state))
+        self.scaling.restore(_of("scaling", state))
+        self.additive.restore(_of("additive", state))
+        self.pool.restore(_of("pool", state))
+
+
+@dataclass(frozen=True)
+class ExpertsModel(Model):
+    """What an `ExpertsLearner` knew when it was taken, with all that it needs to go on.
+
+    Decision values are logarithms of odds, of the second class, or of each against the rest.
+    """
+
+    kind: ClassVar[str] = "experts"
+    header: Header
+    experts: tuple[Expert, ...]
+    columns: int
+    state: Mapping[str, Any]  # see `ExpertsLearner.to_state`
+    stream: dict[str, Any]  # features, labels, and what else the stream keeps
+
+    @classmethod
+    def of(cls, header: Header, learner: ExpertsLearner, stream: dict[str, Any]) -> ExpertsModel:
+        """What a learner knows now; it may go on learning."""
+        state = {name: array.copy() for name, array in learner.to_state().items()}
+        kernels = (learner.kernel for learner in learner.kernels)
+        experts = (replace(e, kernel=kernel) for e, kernel in zip(learner.experts, kernels, strict=True))
+        columns = learner.additive.W.shape[2]
+        return cls(header, tuple(experts), columns, state, stream)
+
+    @property
+    def n_support(self) -> int:
+        return self._learner.n_support
+
+    @property
+    def by_name(self) -> bool:  # type: ignore[override]
+        return True
+
+    @property
+    def layout(self) -> Layout | None:
+        return None  # streams have columns of their own
+
+    @property
+    def feature_names(self) -> Names | None:
+        """Those it has met, in the order of their columns; there may be more columns, for those to come."""
+        return tuple(map(str, self.stream["features"]))
+
+    @property
+    def options(self) -> BudgetOptions:
+        """Of the first of its kernels."""
+        return self.experts[0].options
+
+    def learner(self) -> ExpertsLearner:
+        """A learner that goes on where the model was taken."""
+        learner = ExpertsLearner(self.experts, self.header.d, self.columns)
+        learner.restore(self.state)
+        return learner
+
+    @cached_property
+    def _learner(self) -> ExpertsLearner:
+        return self.learner()
+
+    def binary_decisions(self, rows: Rows) -> np.ndarray:
+        """(m, columns) decision values; rows are raw."""
+        Z = self.header.scaling.apply(rows).dense().clip(-LARGEST, LARGEST)
+        return self._learner.decide_scaled(np.ascontiguousarray(Z, np.float32))
+
+    def as_expansion(self) -> Expansion:
+        raise ModelError(
+            "the model pools additive functions with kernel expansions, which is no single expansion; give lambda and "
+            "gamma for one"
+        )
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays, attrs = self.header.to_state()
+        arrays |= {f"learner_{name}": np.asarray(array) for name, array in self.state.items()}
+        experts = [asdict(e) | {"kernel": e.kernel.to_attrs()} for e in self.experts]
+        return arrays, attrs | {"experts": experts, "columns": self.columns, "stream": self.stream}
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> ExpertsModel:
+        experts = tuple(
+            Expert(kernel_from(e["kernel"]), BudgetOptions(**e["options"]), e["factor"])
+            for e in attrs["experts"]
+        )
+        header = Header.from_state(arrays, attrs)
+        return cls(header, experts, attrs["columns"], _of("learner", arrays), attrs["stream"])
+
+
+def _of(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of one part."""
+    return {key.removeprefix(f"{name}_"): state[key] for key in state if key.startswith(f"{name}_")}
+
+
+def _codes(Y: np.ndarray) -> np.ndarray:
+    """(m,) the class of rows of targets Y (m, columns)."""
+    return (Y[:, 0] > 0).astype(np.int64) if Y.shape[1] == 1 else np.argmax(Y, axis=1)
