@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -30,6 +30,10 @@ WIDTHS = (1.0, 4.0, 16.0)  # gamma, times 1 / (sum of the scaled columns' varian
 LAMBDAS = (1e-5, 1e-4, 1e-3)  # of these widths: narrow kernels are regularised more
 SHOWN = 2048  # rows after which it has shown which kernels are right
 KEPT = 2  # kernels, from there on
+BEAT = 64  # rows from one look at the errors to the next
+TRIAL = 2048  # rows after which a second pool that is no better goes
+ROWS, ALARMS, SWITCHES = range(3)  # counts
+SETS = ("experts", "first", "second")  # of a model
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,17 @@ class Expert:
     kernel: Kernel
     options: BudgetOptions
     factor: float | None = None
+
+    def to_attrs(self) -> dict[str, Any]:
+        return {
+            "kernel": self.kernel.to_attrs(),
+            "options": asdict(self.options),
+            "factor": self.factor,
+        }
+
+    @classmethod
+    def from_attrs(cls, attrs: Mapping[str, Any]) -> Expert:
+        return cls(kernel_from(attrs["kernel"]), BudgetOptions(**attrs["options"]), attrs["factor"])
 
 
 def side_by_side(
@@ -53,9 +68,8 @@ def side_by_side(
     return [Expert(kernel, replace(options, lam=lam), width) for lam, width in pairs]
 
 
-class ExpertsLearner:
-    """It learns in place. Rows are raw, NaN where a column is absent; learning from a restored state is bitwise the
-    same, where the rows come in the same blocks."""
+class Pooled:
+    """Experts and their pool. They learn in place; rows are raw, NaN where a column is absent."""
 
     def __init__(self, experts: Sequence[Expert], d: int, columns: int) -> None:
         self.experts = list(experts)
@@ -65,25 +79,17 @@ class ExpertsLearner:
         self.pool = Pool(len(TRACKS) + len(self.kernels))
 
     @property
-    def kernel(self) -> Kernel:
-        """That of the most weight."""
-        return self.kernels[int(np.argmax(self.pool.v[len(TRACKS) :]))].kernel
+    def n(self) -> int:
+        """Rows learnt."""
+        return int(self.scaling.n[0])
 
     @property
     def d(self) -> int:
         return len(self.scaling.counts)
 
     @property
-    def n_support(self) -> int:
-        return sum(learner.n_support for learner in self.kernels)
-
-    @property
-    def t(self) -> int:
-        """Rows learnt."""
-        return int(self.scaling.n[0])
-
-    def stats(self) -> BudgetStats:
-        return replace(together([learner.stats() for learner in self.kernels]), steps=self.t)
+    def columns(self) -> int:
+        return self.additive.W.shape[2]
 
     def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, Any]:
         """(columns,) logarithms of odds for one row (d,), and what `learn_one` needs of it."""
@@ -92,7 +98,7 @@ class ExpertsLearner:
         D = np.concatenate([self.additive.decide(Z), [decisions[None] for decisions, _ in met]])
         return self.pool.decide(D, len(TRACKS))[0], (Z, D, [own for _, own in met])
 
-    def learn_one(self, x: np.ndarray, met: Any, y: np.ndarray, weight: float = 1.0) -> None:
+    def learn_one(self, x: np.ndarray, met: Any, y: np.ndarray, weight: float) -> None:
         """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
         (Z, D, own), codes, weights = met, _codes(y[None]), np.array([weight])
         self.scaling.learn(x[None])
@@ -101,16 +107,16 @@ class ExpertsLearner:
             learner.learn_one(Z[0], values, y, weight)
         self.pool.learn(D, len(TRACKS), codes, weights)
 
-    def learn(self, rows: Rows, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """One step for each row (m, d), in order; its `decide` before its step, (m, columns)."""
-        Z, codes = self.scaling.learn(rows.dense()), _codes(Y)
+    def learn(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """One step for each row (m, d), in order; its decision before its step, (m, columns)."""
+        Z, codes = self.scaling.learn(X), _codes(Y)
         of_kernels = [learner.learn(Rows(Z), Y, weight) for learner in self.kernels]
         D = np.concatenate([self.additive.learn(Z, codes, weight), of_kernels])
         return self.pool.learn(D, len(TRACKS), codes, weight)
 
-    def decide(self, rows: Rows) -> np.ndarray:
+    def decide(self, X: np.ndarray) -> np.ndarray:
         """(m, columns) logarithms of odds of raw rows."""
-        return self.decide_scaled(self.scaling.scale(rows.dense()))
+        return self.decide_scaled(self.scaling.scale(X))
 
     def decide_scaled(self, Z: np.ndarray) -> np.ndarray:
         of_kernels = [learner.decide(Rows(Z)) for learner in self.kernels]
@@ -119,7 +125,7 @@ class ExpertsLearner:
     def settle(self) -> None:
         """Called when the number of rows has doubled: widths follow the columns' variances, and once it has shown which
         kernels are right, the others go."""
-        while self.t >= SHOWN and len(self.kernels) > KEPT:
+        while self.n >= SHOWN and len(self.kernels) > KEPT:
             worst = int(np.argmax(self.pool.losses[len(TRACKS) :]))
             self.pool.drop(len(TRACKS) + worst)
             del self.kernels[worst], self.experts[worst]
@@ -128,17 +134,20 @@ class ExpertsLearner:
                 learner.set_gamma(expert.factor / (self.scaling.spread or 1.0))
 
     def widen(self, d: int) -> None:
-        """Room for d columns."""
         self.scaling.widen(d)
         self.additive.widen(d)
         for learner in self.kernels:
             learner.widen(d)
 
     def add_column(self) -> None:
-        """One more class; the third one turns the single column into one for each class."""
         self.additive.add_column()
         for learner in self.kernels:
             learner.add_column()
+
+    def now(self) -> tuple[Expert, ...]:
+        """The experts, with the gammas that they have come to."""
+        kernels = (learner.kernel for learner in self.kernels)
+        return tuple(replace(e, kernel=kernel) for e, kernel in zip(self.experts, kernels, strict=True))
 
     def to_state(self) -> dict[str, np.ndarray]:
         """Arrays that `restore` takes up."""
@@ -148,13 +157,123 @@ class ExpertsLearner:
             f"{name}_{own}": array for name, part in parts.items() for own, array in part.to_state().items()
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> Self:
         """Takes up a state that `to_state` gave."""
         for i, learner in enumerate(self.kernels):
             learner.restore(_of(f"kernel{i}", state))
         self.scaling.restore(_of("scaling", state))
         self.additive.restore(_of("additive", state))
         self.pool.restore(_of("pool", state))
+        return self
+
+
+class ExpertsLearner:
+    """A pool that decides, and beside it, from where its errors rise, one that began there, which takes its place as
+    soon as its loss is lower. Learning from a restored state is bitwise the same, where rows come in the same blocks.
+
+    counts: rows learnt, ROWS; second pools that began, ALARMS; those that took over, SWITCHES.
+    """
+
+    def __init__(self, experts: Sequence[Expert], d: int, columns: int) -> None:
+        self.experts = tuple(experts)
+        self.first = Pooled(experts, d, columns)
+        self.second: Pooled | None = None
+        self.counts = np.zeros(3, np.int64)
+
+    @property
+    def kernel(self) -> Kernel:
+        """That of the most weight."""
+        return self.first.kernels[int(np.argmax(self.first.pool.v[len(TRACKS) :]))].kernel
+
+    @property
+    def scaling(self) -> RunningScaling:
+        return self.first.scaling
+
+    @property
+    def d(self) -> int:
+        return self.first.d
+
+    @property
+    def columns(self) -> int:
+        return self.first.columns
+
+    @property
+    def n_support(self) -> int:
+        """Of all kernels that decide."""
+        return sum(learner.n_support for learner in self.first.kernels)
+
+    @property
+    def t(self) -> int:
+        """Rows learnt."""
+        return int(self.counts[ROWS])
+
+    def stats(self) -> BudgetStats:
+        return replace(together([learner.stats() for learner in self.first.kernels]), steps=self.t)
+
+    def decide(self, rows: Rows) -> np.ndarray:
+        """(m, columns) logarithms of odds of raw rows."""
+        return self.first.decide(rows.dense())
+
+    def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """(columns,) logarithms of odds for one row (d,), and what `learn_one` needs of it."""
+        return self.first.decide_one(x)
+
+    def learn_one(self, x: np.ndarray, met: Any, y: np.ndarray, weight: float = 1.0) -> None:
+        """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
+        self.first.learn_one(x, met, y, weight)
+        if self.second is not None:
+            self.second.learn_one(x, self.second.decide_one(x)[1], y, weight)
+        self._passed(1)
+
+    def learn(self, rows: Rows, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """One step for each row (m, d), in order; its decision before its step, (m, columns)."""
+        X, found, start = rows.dense(), [], 0
+        while start < len(X):
+            here = slice(start, start + self._to_next(len(X) - start))
+            found.append(self.first.learn(X[here], Y[here], weight[here]))
+            if self.second is not None:
+                self.second.learn(X[here], Y[here], weight[here])
+            self._passed(here.stop - start)
+            start = here.stop
+        return np.concatenate(found)
+
+    def _to_next(self, most: int) -> int:
+        """Rows until something may change, at most so many."""
+        steps = [most, BEAT - self.t % BEAT]
+        for pooled in filter(None, (self.first, self.second)):
+            steps.append((1 << pooled.n.bit_length()) - pooled.n)
+        return min(steps)
+
+    def _passed(self, rows: int) -> None:
+        """After steps."""
+        self.counts[ROWS] += rows
+        for pooled in filter(None, (self.first, self.second)):
+            if pooled.n & (pooled.n - 1) == 0:
+                pooled.settle()
+        if self.t % BEAT == 0:
+            self._watch()
+
+    def _watch(self) -> None:
+        """Begins a second pool where the first one's errors rise; lets it take over, or go."""
+        if self.second is None:
+            if self.first.pool.is_alarmed:
+                self.counts[ALARMS] += 1
+                self.second = Pooled(self.experts, self.d, self.columns)
+        elif self.second.n >= BEAT and self.second.pool.recent_loss < self.first.pool.recent_loss:
+            self.counts[SWITCHES] += 1
+            self.first, self.second = self.second, None
+        elif self.second.n >= TRIAL:
+            self.second = None
+
+    def widen(self, d: int) -> None:
+        """Room for d columns."""
+        for pooled in filter(None, (self.first, self.second)):
+            pooled.widen(d)
+
+    def add_column(self) -> None:
+        """One more class; the third one turns the single column into one for each class."""
+        for pooled in filter(None, (self.first, self.second)):
+            pooled.add_column()
 
 
 @dataclass(frozen=True)
@@ -166,23 +285,26 @@ class ExpertsModel(Model):
 
     kind: ClassVar[str] = "experts"
     header: Header
-    experts: tuple[Expert, ...]
+    experts: tuple[Expert, ...]  # that a stream begins with
+    first: tuple[Expert, ...]  # that decide
+    second: tuple[Expert, ...]  # that learn beside them; none where nothing has changed
     columns: int
-    state: Mapping[str, Any]  # see `ExpertsLearner.to_state`
+    state: Mapping[str, Any]  # of both, and the counts
     stream: dict[str, Any]  # features, labels, and what else the stream keeps
 
     @classmethod
     def of(cls, header: Header, learner: ExpertsLearner, stream: dict[str, Any]) -> ExpertsModel:
         """What a learner knows now; it may go on learning."""
-        state = {name: array.copy() for name, array in learner.to_state().items()}
-        kernels = (learner.kernel for learner in learner.kernels)
-        experts = (replace(e, kernel=kernel) for e, kernel in zip(learner.experts, kernels, strict=True))
-        columns = learner.additive.W.shape[2]
-        return cls(header, tuple(experts), columns, state, stream)
+        state, pools = {"counts": learner.counts.copy()}, {"first": learner.first, "second": learner.second}
+        for name, pooled in pools.items():
+            if pooled is not None:
+                state |= {f"{name}_{own}": array.copy() for own, array in pooled.to_state().items()}
+        second = () if learner.second is None else learner.second.now()
+        return cls(header, learner.experts, learner.first.now(), second, learner.columns, state, stream)
 
     @property
     def n_support(self) -> int:
-        return self._learner.n_support
+        return sum(learner.n_support for learner in self._deciding.kernels)
 
     @property
     def by_name(self) -> bool:  # type: ignore[override]
@@ -204,18 +326,23 @@ class ExpertsModel(Model):
 
     def learner(self) -> ExpertsLearner:
         """A learner that goes on where the model was taken."""
-        learner = ExpertsLearner(self.experts, self.header.d, self.columns)
-        learner.restore(self.state)
+        learner = ExpertsLearner(self.experts, 0, self.columns)
+        learner.counts[:] = np.asarray(self.state["counts"])
+        learner.first = self._pooled("first", self.first)
+        learner.second = self._pooled("second", self.second) if self.second else None
         return learner
 
+    def _pooled(self, name: str, experts: tuple[Expert, ...]) -> Pooled:
+        return Pooled(experts, self.header.d, self.columns).restore(_of(name, self.state))
+
     @cached_property
-    def _learner(self) -> ExpertsLearner:
-        return self.learner()
+    def _deciding(self) -> Pooled:
+        return self._pooled("first", self.first)
 
     def binary_decisions(self, rows: Rows) -> np.ndarray:
         """(m, columns) decision values; rows are raw."""
         Z = self.header.scaling.apply(rows).dense().clip(-LARGEST, LARGEST)
-        return self._learner.decide_scaled(np.ascontiguousarray(Z, np.float32))
+        return self._deciding.decide_scaled(np.ascontiguousarray(Z, np.float32))
 
     def as_expansion(self) -> Expansion:
         raise ModelError(
@@ -226,17 +353,15 @@ class ExpertsModel(Model):
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()
         arrays |= {f"learner_{name}": np.asarray(array) for name, array in self.state.items()}
-        experts = [asdict(e) | {"kernel": e.kernel.to_attrs()} for e in self.experts]
-        return arrays, attrs | {"experts": experts, "columns": self.columns, "stream": self.stream}
+        for name in SETS:
+            attrs[name] = [expert.to_attrs() for expert in getattr(self, name)]
+        return arrays, attrs | {"columns": self.columns, "stream": self.stream}
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> ExpertsModel:
-        experts = tuple(
-            Expert(kernel_from(e["kernel"]), BudgetOptions(**e["options"]), e["factor"])
-            for e in attrs["experts"]
-        )
-        header = Header.from_state(arrays, attrs)
-        return cls(header, experts, attrs["columns"], _of("learner", arrays), attrs["stream"])
+        sets = {name: tuple(map(Expert.from_attrs, attrs[name])) for name in SETS}
+        header, state = Header.from_state(arrays, attrs), _of("learner", arrays)
+        return cls(header, **sets, columns=attrs["columns"], state=state, stream=attrs["stream"])
 
 
 def _of(name: str, state: Mapping[str, Any]) -> dict[str, Any]:

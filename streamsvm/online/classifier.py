@@ -182,7 +182,8 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         self._make_room()
         new = [i for i, label in enumerate(labels) if label not in labels[:i] and label not in self._labels]
         # a label's column begins with its first row; gamma changes between rows; a mean decides row by row
-        cuts = {0, len(labels), *new, *(i for i in range(len(labels)) if is_doubled(self.n_seen + i))}
+        measured = () if self.tunes_itself else range(len(labels))
+        cuts = {0, len(labels), *new, *(i for i in measured if is_doubled(self.n_seen + i))}
         for start, stop in pairwise(range(len(labels) + 1) if self.average else sorted(cuts)):
             codes = np.array([self._code(label) for label in labels[start:stop]])
             self._learn_rows(rows.take(slice(start, stop)), codes)

@@ -206,9 +206,7 @@ class BudgetDoor:
     def _learnt(self, rows: np.ndarray) -> None:
         """What follows the steps of rows (m, d): gamma, and what is to be said."""
         self._met = None
-        if isinstance(self._learner, ExpertsLearner):
-            if is_doubled(self.n_seen):
-                self._learner.settle()
+        if self.tunes_itself:
             return
         if self._spread is not None:
             self._spread.see(rows)
