@@ -78,7 +78,21 @@ class RunningScaling:
 
 
 @nb.njit(nogil=True)
-def _scale_row(x, counts, born, means, variances, n, z):
+def see_row(x, counts, born, means, variances, n):
+    for j in range(len(x)):
+        if np.isnan(x[j]):
+            continue
+        if counts[j] == 0:
+            born[j] = n[0]
+        counts[j] += 1
+        share, apart = 1 / min(counts[j], WINDOW), x[j] - means[j]
+        means[j] += share * apart
+        variances[j] = (1 - share) * (variances[j] + share * apart * apart)
+    n[0] += 1
+
+
+@nb.njit(nogil=True)
+def scale_row(x, counts, born, means, variances, n, z):
     for j in range(len(x)):
         z[j] = 0
         if counts[j] == 0 or np.isnan(x[j]):
@@ -93,21 +107,11 @@ def _scale_row(x, counts, born, means, variances, n, z):
 @nb.njit(nogil=True, cache=True)
 def scale(rows, counts, born, means, variances, n, Z):
     for i in range(len(rows)):
-        _scale_row(rows[i], counts, born, means, variances, n[0], Z[i])
+        scale_row(rows[i], counts, born, means, variances, n[0], Z[i])
 
 
 @nb.njit(nogil=True, cache=True)
 def learn(rows, counts, born, means, variances, n, Z):
     for i in range(len(rows)):
-        _scale_row(rows[i], counts, born, means, variances, n[0], Z[i])
-        for j in range(len(counts)):
-            x = rows[i, j]
-            if np.isnan(x):
-                continue
-            if counts[j] == 0:
-                born[j] = n[0]
-            counts[j] += 1
-            share, apart = 1 / min(counts[j], WINDOW), x - means[j]
-            means[j] += share * apart
-            variances[j] = (1 - share) * (variances[j] + share * apart * apart)
-        n[0] += 1
+        scale_row(rows[i], counts, born, means, variances, n[0], Z[i])
+        see_row(rows[i], counts, born, means, variances, n)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -24,15 +24,18 @@ from streamsvm.models.base import Header, Model
 from streamsvm.models.learner import BudgetLearner, BudgetOptions, BudgetStats, together
 from streamsvm.models.shapes import Expansion
 from streamsvm.solvers.additive import TRACKS, AdditiveLearner
+from streamsvm.solvers.one_row import learn as learn_row
+from streamsvm.solvers.one_row import meet
 from streamsvm.solvers.pooling import Pool
 
 WIDTHS = (1.0, 4.0, 16.0)  # gamma, times 1 / (sum of the scaled columns' variances)
 LAMBDAS = (1e-5, 1e-4, 1e-3)  # of these widths: narrow kernels are regularised more
 SHOWN = 2048  # rows after which it has shown which kernels are right
 KEPT = 2  # kernels, from there on
-BEAT = 64  # rows from one look at the errors to the next
+BEAT = 128  # rows from one look at the errors to the next
 TRIAL = 2048  # rows after which a second pool that is no better goes
 ROWS, ALARMS, SWITCHES = range(3)  # counts
+OUT = 2  # in the room of `Parts`
 SETS = ("experts", "first", "second")  # of a model
 
 
@@ -68,6 +71,16 @@ def side_by_side(
     return [Expert(kernel, replace(options, lam=lam), width) for lam, width in pairs]
 
 
+class Parts(NamedTuple):
+    """What `solvers.one_row` reads and changes, as plain tuples."""
+
+    scaling: tuple[np.ndarray, ...]
+    coefficients: tuple[np.ndarray, ...]
+    pool: tuple[np.ndarray, ...]
+    kernels: tuple[tuple[Any, ...], ...]
+    room: tuple[np.ndarray, ...]
+
+
 class Pooled:
     """Experts and their pool. They learn in place; rows are raw, NaN where a column is absent."""
 
@@ -77,6 +90,8 @@ class Pooled:
         self.additive = AdditiveLearner(d, columns)
         self.kernels = [BudgetLearner(e.kernel, d, columns, e.options) for e in experts]
         self.pool = Pool(len(TRACKS) + len(self.kernels))
+        self._found: Parts | None = None
+        self._of_row = np.empty(1, np.int64), np.empty(1)
 
     @property
     def n(self) -> int:
@@ -91,21 +106,47 @@ class Pooled:
     def columns(self) -> int:
         return self.additive.W.shape[2]
 
-    def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, Any]:
-        """(columns,) logarithms of odds for one row (d,), and what `learn_one` needs of it."""
-        Z = self.scaling.scale(x[None])
-        met = [learner.decide_one(Z[0]) for learner in self.kernels]
-        D = np.concatenate([self.additive.decide(Z), [decisions[None] for decisions, _ in met]])
-        return self.pool.decide(D, len(TRACKS))[0], (Z, D, [own for _, own in met])
+    def decide_one(self, x: np.ndarray) -> np.ndarray:
+        """(columns,) logarithms of odds for one row (d,)."""
+        parts = self._parts()
+        if parts is None:
+            return self.decide(x[None])[0]
+        meet(x, *parts)
+        return parts.room[OUT][0].copy()
 
-    def learn_one(self, x: np.ndarray, met: Any, y: np.ndarray, weight: float) -> None:
+    def learn_one(self, x: np.ndarray, y: np.ndarray, weight: float) -> None:
         """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
-        (Z, D, own), codes, weights = met, _codes(y[None]), np.array([weight])
-        self.scaling.learn(x[None])
-        self.additive.learn(Z, codes, weights)
-        for learner, values in zip(self.kernels, own, strict=True):
-            learner.learn_one(Z[0], values, y, weight)
-        self.pool.learn(D, len(TRACKS), codes, weights)
+        parts, Y, (code, weights) = self._parts(), y[None], self._of_row
+        weights[0] = weight
+        if parts is None:
+            self.learn(x[None], Y, weights)
+            return
+        code[0] = y[0] > 0 if len(y) == 1 else y.argmax()
+        learn_row(x, Y, code, weights, *parts, *self.kernels[0].ways)
+
+    def _parts(self) -> Parts | None:
+        """The arrays of an event's two compiled calls, found once; None where a kernel is none of theirs."""
+        if self._found is None and all(learner.is_rbf for learner in self.kernels):
+            kernels = []
+            for learner in self.kernels:
+                room = np.empty((len(learner.A), 1), np.float32), np.empty((self.columns, 1))
+                kernels.append((*learner.compiled, *room))
+            self._found = Parts(
+                tuple(self.scaling.to_state().values()),
+                tuple(self.additive.to_state().values()),
+                tuple(self.pool.to_state().values()),
+                tuple(kernels),
+                (
+                    np.empty((1, self.d), np.float32),
+                    np.empty((len(TRACKS) + len(kernels), 1, self.columns)),
+                    np.empty((1, self.columns)),
+                    *self.additive.room(),
+                    np.zeros(1, int),
+                    np.zeros(1, int),
+                    np.zeros((1, 1), np.float32),
+                ),
+            )
+        return self._found
 
     def learn(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """One step for each row (m, d), in order; its decision before its step, (m, columns)."""
@@ -125,6 +166,7 @@ class Pooled:
     def settle(self) -> None:
         """Called when the number of rows has doubled: widths follow the columns' variances, and once it has shown which
         kernels are right, the others go."""
+        self._found = None
         while self.n >= SHOWN and len(self.kernels) > KEPT:
             worst = int(np.argmax(self.pool.losses[len(TRACKS) :]))
             self.pool.drop(len(TRACKS) + worst)
@@ -134,12 +176,14 @@ class Pooled:
                 learner.set_gamma(expert.factor / (self.scaling.spread or 1.0))
 
     def widen(self, d: int) -> None:
+        self._found = None
         self.scaling.widen(d)
         self.additive.widen(d)
         for learner in self.kernels:
             learner.widen(d)
 
     def add_column(self) -> None:
+        self._found = None
         self.additive.add_column()
         for learner in self.kernels:
             learner.add_column()
@@ -216,13 +260,14 @@ class ExpertsLearner:
 
     def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, Any]:
         """(columns,) logarithms of odds for one row (d,), and what `learn_one` needs of it."""
-        return self.first.decide_one(x)
+        return self.first.decide_one(x), None
 
     def learn_one(self, x: np.ndarray, met: Any, y: np.ndarray, weight: float = 1.0) -> None:
         """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
-        self.first.learn_one(x, met, y, weight)
+        self.first.learn_one(x, y, weight)
         if self.second is not None:
-            self.second.learn_one(x, self.second.decide_one(x)[1], y, weight)
+            self.second.decide_one(x)
+            self.second.learn_one(x, y, weight)
         self._passed(1)
 
     def learn(self, rows: Rows, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:

@@ -152,6 +152,16 @@ class BudgetLearner:
         self._of_step = tuple(Options(o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, *loss))
 
     @property
+    def compiled(self) -> tuple[Any, Any]:
+        """Supports and Options, as plain tuples; valid until there is room for more, or another gamma."""
+        return _supports(self), self._of_step
+
+    @property
+    def ways(self) -> tuple[Any, Any, Any]:
+        """What the steps are told of maintenance."""
+        return merge_tables() if self._merges else None, *self._ways
+
+    @property
     def n_support(self) -> int:
         return int(self.counts[SUPPORTS])
 
@@ -321,7 +331,7 @@ class BudgetLearner:
     def _steps(self, met: tuple[np.ndarray, ...]) -> None:
         """met: Met as a plain tuple. What does not change between events was found before."""
         start = time.perf_counter_ns()
-        steps(_supports(self), met, self._of_step, merge_tables() if self._merges else None, *self._ways)
+        steps(_supports(self), met, self._of_step, *self.ways)
         self.counts[NANOSECONDS] += time.perf_counter_ns() - start
 
     def _meet(self, block: np.ndarray, norms: np.ndarray, threads: int) -> tuple[np.ndarray, np.ndarray]:

@@ -284,7 +284,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         self._learnt(rows.dense())
 
     def _weight(self, code: int) -> float:
-        return self._weights.get(_text(self._labels[code]), 1.0)
+        return self._weights.get(_text(self._labels[code]), 1.0) if self._weights else 1.0
 
     def _code(self, y: Any) -> int:
         """The label's number; a new one gets a column."""

@@ -59,6 +59,11 @@ class AdditiveLearner:
         learn(Z, self.W, self.G, self.V, self.Q, codes, weight, D)
         return D
 
+    def room(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """For one row: its knots, their shares, and f (tracks, columns)."""
+        size = 2 * self.V.shape[1]
+        return np.empty(size, np.int64), np.empty(size), np.empty((len(TRACKS), self.W.shape[2]))
+
     def widen(self, d: int) -> None:
         """Room for d columns."""
         more = 1 + d - self.W.shape[1]
@@ -85,7 +90,7 @@ class AdditiveLearner:
 
 
 @nb.njit(nogil=True, fastmath=True)
-def _decide_row(z, W, V, at, share, f):
+def decide_row(z, W, V, at, share, f):
     """Fills f (tracks, columns), and which knots the row is between, with their shares; how many they are."""
     n = _knots(z, V.shape[1], at, share)
     f[:] = W[:, 0]
@@ -124,33 +129,39 @@ def decide(Z, W, V, D):
     at, share = np.empty(2 * V.shape[1], np.int64), np.empty(2 * V.shape[1])
     f = np.empty((len(W), W.shape[2]))
     for i in range(len(Z)):
-        _decide_row(Z[i], W, V, at, share, f)
+        decide_row(Z[i], W, V, at, share, f)
         D[:, i] = f
 
 
 @nb.njit(nogil=True, cache=True, fastmath=True)
 def learn(Z, W, G, V, Q, codes, weight, D):
-    tracks, columns = len(W), W.shape[2]
-    first = tracks - len(V)
     at, share = np.empty(2 * V.shape[1], np.int64), np.empty(2 * V.shape[1])
-    f, g = np.empty((tracks, columns)), np.empty(columns)
+    f = np.empty((len(W), W.shape[2]))
     for i in range(len(Z)):
-        z = Z[i]
-        n = _decide_row(z, W, V, at, share, f)
+        n = decide_row(Z[i], W, V, at, share, f)
         D[:, i] = f
-        for t in range(tracks):
-            _gradient(f[t], codes[i], weight[i], g)
-            for c in range(columns):
-                W[t, 0, c] -= _step(G, t, 0, c, g[c], RATES[t])
-            for j in range(len(z)):
-                if z[j] != 0:
-                    x = min(max(z[j], -LARGEST), LARGEST)
-                    for c in range(columns):
-                        W[t, 1 + j, c] -= _step(G, t, 1 + j, c, g[c] * x, RATES[t])
-            if t >= first:
-                for q in range(n):
-                    for c in range(columns):
-                        V[t - first, at[q], c] -= _step(Q, t - first, at[q], c, g[c] * share[q], RATES[t])
+        learn_row(Z[i], W, G, V, Q, codes[i], weight[i], at, share, n, f)
+
+
+@nb.njit(nogil=True, fastmath=True)
+def learn_row(z, W, G, V, Q, code, weight, at, share, n, f):
+    """The step of a row that `decide_row` has decided."""
+    tracks, columns = f.shape
+    first = tracks - len(V)
+    g = np.empty(columns)
+    for t in range(tracks):
+        _gradient(f[t], code, weight, g)
+        for c in range(columns):
+            W[t, 0, c] -= _step(G, t, 0, c, g[c], RATES[t])
+        for j in range(len(z)):
+            if z[j] != 0:
+                x = min(max(z[j], -LARGEST), LARGEST)
+                for c in range(columns):
+                    W[t, 1 + j, c] -= _step(G, t, 1 + j, c, g[c] * x, RATES[t])
+        if t >= first:
+            for q in range(n):
+                for c in range(columns):
+                    V[t - first, at[q], c] -= _step(Q, t - first, at[q], c, g[c] * share[q], RATES[t])
 
 
 @nb.njit(nogil=True, fastmath=True)

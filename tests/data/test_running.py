@@ -53,5 +53,7 @@ def test_a_column_that_comes_late_counts_from_there_on():
     X = np.column_stack([np.ones(100), rng.normal(7, 2, 100)]).astype(np.float32)
     scaling.learn(X)
     late = X[:, 1].astype(np.float64)
-    np.testing.assert_allclose(scaling.scale(X)[:, 1], (late - late.mean()) / late.std(), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(
+        scaling.scale(X)[:, 1], (late - late.mean()) / late.std(), rtol=1e-3, atol=1e-5
+    )
     assert (scaling.scale(X)[:, 0] == 0).all()  # constant
