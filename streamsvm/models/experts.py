@@ -242,6 +242,11 @@ class ExpertsLearner:
         return self.first.columns
 
     @property
+    def drifts(self) -> tuple[int, int]:
+        """Alarms and switches."""
+        return int(self.counts[ALARMS]), int(self.counts[SWITCHES])
+
+    @property
     def n_support(self) -> int:
         """Of all kernels that decide."""
         return sum(learner.n_support for learner in self.first.kernels)

@@ -130,6 +130,11 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         """Whether it finds out lambda or gamma: then it standardises the columns, too."""
         return self.lam is None or (self.gamma is None and self._has_gamma)
 
+    @property
+    def drifts(self) -> tuple[int, int]:
+        """How often errors rose, so that a second learner began; and how often it took over."""
+        return self._learner.drifts if self.tunes_itself else (0, 0)
+
     def _new_learner(
         self, kernel: Kernel, options: BudgetOptions, columns: int
     ) -> BudgetLearner | ExpertsLearner:

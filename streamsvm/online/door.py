@@ -48,6 +48,11 @@ class BudgetDoor:
         return False
 
     @property
+    def drifts(self) -> tuple[int, int]:
+        """How often errors rose, so that a second learner began; and how often it took over."""
+        return 0, 0
+
+    @property
     def _has_gamma(self) -> bool:
         return "gamma" in kernel_row(self.kernel).parameters
 
