@@ -19,7 +19,7 @@ from streamsvm.kernels.table import kernel_row, mergers
 from streamsvm.models import BudgetModel, ExpertsModel, Header, StreamModel
 from streamsvm.models.experts import ExpertsLearner
 from streamsvm.models.learner import BudgetLearner, BudgetOptions, BudgetStats
-from streamsvm.online.columns import Columns, Spread, numbers
+from streamsvm.online.columns import Columns, Spread
 from streamsvm.tasks import task_of
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ class BudgetDoor:
         return BudgetLearner(kernel, 0, columns, options)
 
     def _no_columns(self, names: Iterable[Any], width: int) -> Columns:
-        return Columns(names, width, self.max_features, math.nan if self.tunes_itself else 0.0)
+        absent = math.nan if self.tunes_itself else 0.0
+        return Columns(names, width, self.max_features, absent, tables=self.tunes_itself)
 
     def _checked(self, least: Mapping[str, int]) -> FitConfig:
         """The configuration. Raises ConfigError, by the names of the parameters."""
@@ -135,7 +136,7 @@ class BudgetDoor:
 
     def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
         """Raises DataError for an event that would not be learnt: a feature is no number."""
-        numbers(x)
+        self._columns.check(x)
 
     def decision_one(self, x: Mapping[Any, Any]) -> np.ndarray:
         """(columns,) decision values."""

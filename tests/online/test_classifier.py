@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import math
 import pickle
+from datetime import date, datetime, timedelta
 from itertools import islice
 
 import numpy as np
@@ -243,7 +244,7 @@ def test_the_example_of_the_class_prints_what_it_says():
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_event_is_told_and_changes_nothing(case):
     x, y, message = BAD[case]
-    model = BSGDClassifier(lam=1e-3, budget=5, classes=[0, 1])
+    model = BSGDClassifier(**PLAIN, budget=5, classes=[0, 1])
     for good, label in events(50, [0, 1]):
         model.learn_one(good, label)
     before = told(model)
@@ -556,3 +557,46 @@ def test_balanced_weights_of_a_fit_do_not_go_on():
 def test_bad_class_weights_are_told_when_made(weights, message):
     with pytest.raises(ConfigError, match=message):
         BSGDClassifier(classes=[0, 1], class_weight=weights)
+
+
+def tables(n: int) -> list[tuple[dict, bool]]:
+    """Texts, times, booleans, numbers, and gaps."""
+    rng = np.random.default_rng(0)
+    found = []
+    for i in range(n):
+        when = datetime(2026, 1, 1) + timedelta(hours=int(rng.integers(0, 2000)))
+        x = {
+            "city": str(rng.choice(["Rome", "Oslo", "Bonn"])),
+            "when": when,
+            "open": bool(rng.random() < 0.5),
+        }
+        x["load"] = None if i % 5 == 0 else float(rng.normal())
+        found.append((x, (x["city"] == "Oslo") ^ (when.hour < 8)))
+    return found
+
+
+def test_texts_times_and_gaps_are_taken_as_they_come(tmp_path):
+    stream = tables(2000)
+    model, right = BSGDClassifier(), []
+    for x, y in stream:
+        right.append(model.predict_one(x) == y)
+        model.learn_one(x, y)
+    assert np.mean(right[1000:]) > 0.9
+    assert {"city=Oslo", "when", "when.hour", "when.weekday", "open", "load"} <= set(model.features)
+    frames = BSGDClassifier()
+    for start in range(0, 2000, 300):
+        part = stream[start : start + 300]
+        frames.learn_many(pd.DataFrame([x for x, _ in part]), pd.Series([y for _, y in part]))
+    assert frames.features == model.features
+    rows = pd.DataFrame([x for x, _ in stream[:100]])
+    assert np.mean(frames.predict_many(rows) == [model.predict_one(x) for x, _ in stream[:100]]) > 0.97
+    save_model(model.to_model(), tmp_path / "m")
+    again = BSGDClassifier.from_model(load_model(tmp_path / "m"))
+    x = {"city": "Oslo", "when": date(2026, 2, 1), "load": 0.5}
+    np.testing.assert_array_equal(again.decision_one(x), model.decision_one(x))
+    again.learn_one({"city": "a new one"}, True)
+    assert again.features[-1] == "city=a new one"
+    with pytest.raises(DataError, match="feature 'load': found 'much', expected a number, as before"):
+        model.learn_one({"load": "much"}, True)
+    with pytest.raises(DataError, match="feature 'load': found \\[1\\], expected a number"):
+        model.learn_one({"load": [1]}, True)
