@@ -113,6 +113,14 @@ def stream(
             metavar="NAME=VALUE",
         ),
     ] = None,
+    ask: Annotated[
+        float | None,
+        typer.Option(
+            "--ask",
+            help="Answers say of this share of the events, at most, that their label is worth having.",
+            metavar="SHARE",
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Begin a new stream, in place of a model that is there.")
     ] = False,
@@ -150,6 +158,8 @@ def stream(
             named = {"task": task, "scale": scale}
             flags = {name: (f"--{name} {value}", value) for name, value in named.items() if value is not None}
             _require_same(state, given | flags)
+        if ask is not None:
+            _let_ask(state, ask)
         if state.events:
             typer.echo(f"going on after event {state.events}, the last of {model}", err=True)
         with _source(input_) as descriptor, _told(state, run_dir, input_) as tell:
@@ -233,6 +243,19 @@ def _require_same(state: Stream, given: Given) -> None:
                 f"{said}: the stream of {state.path} has {name} {has}, and goes on with it; leave the option out, "
                 "take another --model, or --force to begin anew"
             )
+
+
+def _let_ask(state: Stream, share: float) -> None:
+    """Raises ConfigError for a share that is none, and for a task without classes."""
+    from streamsvm.online.judges import OfClasses
+
+    if not 0 < share <= 1:
+        raise ConfigError(f"--ask {share}: expected a share above 0, at most 1")
+    if not isinstance(state.judge, OfClasses):
+        raise ConfigError(
+            f"--ask {share}: a stream of task {state.judge.task} has no classes to be unsure of"
+        )
+    state.judge.asks = share
 
 
 @contextmanager

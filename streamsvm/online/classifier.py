@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_CLASSES = 256
+HEAVIEST = 100.0  # weight of balanced classes
 
 
 class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
@@ -75,7 +76,8 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         Further options of the kernel: {"nu": 2.5} of matern, 0.5, 1.5 (None) or 2.5.
     class_weight
         {label: weight}, above 0, of the loss of an event; 1 for others. What an error costs that takes this label for
-        another. Probabilities count all events alike, but the largest is that of the label that is predicted.
+        another. "balanced": events so far / (classes * those of the label), at most 100. Probabilities beside the hinge
+        loss count all events alike, but the largest is that of the label that is predicted.
     loss
         "hinge", beside which probabilities are learnt, the default where lam and gamma are given; or "logistic",
         log(1 + exp(-y f)), whose decisions f are the logarithms of odds of a label against the rest, those of weighted
@@ -107,7 +109,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         max_features: int = MOST_FEATURES,
         max_classes: int = MOST_CLASSES,
         kernel_params: dict[str, Any] | None = None,
-        class_weight: Mapping[Hashable, float] | None = None,
+        class_weight: Mapping[Hashable, float] | str | None = None,
         loss: str | None = None,
     ) -> None:
         self.lam, self.gamma, self.kernel, self.degree, self.coef0 = lam, gamma, kernel, degree, coef0
@@ -117,6 +119,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         self.kernel_params, self.class_weight, self.loss = kernel_params, class_weight, loss
         self._labels = Labels(classes or (), max_classes, closed=classes is not None)
         self._weights = _by_text(class_weight, None if classes is None else self._labels)
+        self._seen: list[int] | None = [] if class_weight == "balanced" else None  # events of each class
         self._begin({"max_features": 1, "max_classes": 2}, n_columns(len(self._labels)))
         odds = are_odds(self._config.bsgd.loss)
         self._calibration: OnlineCalibration | LogOdds = LogOdds() if odds else OnlineCalibration()
@@ -157,7 +160,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         code = self._code(y)
         decisions, met = self._meet(row)
         self._calibration.learn(decisions[None], np.array([code]))
-        self._learner.learn_one(row, met, self._labels.targets[code], self._weight(code))
+        self._learner.learn_one(row, met, self._labels.targets[code], self._weigh(code))
         self._learnt(row[None])
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
@@ -240,6 +243,8 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
             "calibration": self._calibration.to_state(),
             "limits": self._limits,
         }
+        if self._seen is not None:
+            own["seen"] = self._seen
         if self.tunes_itself:
             own["lam"] = self.lam
         return self._model(np.array(self._labels), scaling, own | more, calibration=calibration)
@@ -264,7 +269,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
             raise ModelError(
                 "the model decides by costs, which what goes on to learn does not; fit without --costs"
             )
-        if (model.header.config or {}).get("class_weight") == "balanced":
+        if model.stream is None and (model.header.config or {}).get("class_weight") == "balanced":
             raise ModelError(
                 "the model was fitted with class_weight 'balanced', which needs all rows; fit with a weight by label"
             )
@@ -272,6 +277,8 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         learner._labels = Labels(
             stream.get("labels", model.classes.tolist()), learner.max_classes, closed=False
         )
+        if learner._seen is not None:
+            learner._seen = list(stream["seen"])
         if isinstance(learner._calibration, OnlineCalibration):
             learner._calibration = OnlineCalibration.from_state(stream.get("calibration"))
         return learner
@@ -282,13 +289,18 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         if self.average:
             decisions, met = self._learner.decide_one(rows.dense()[0])
             self._calibration.learn(decisions[None], codes)
-            self._learner.learn_one(rows.dense()[0], met, Y[0], self._weight(int(codes[0])))
+            self._learner.learn_one(rows.dense()[0], met, Y[0], self._weigh(int(codes[0])))
         else:
-            weight = np.array([self._weight(code) for code in codes.tolist()])
+            weight = np.array([self._weigh(code) for code in codes.tolist()])
             self._calibration.learn(self._learner.learn(rows, Y, weight), codes)
         self._learnt(rows.dense())
 
-    def _weight(self, code: int) -> float:
+    def _weigh(self, code: int) -> float:
+        """The weight of an event of this class that is learnt now."""
+        if self._seen is not None:
+            self._seen += [0] * (len(self._labels) - len(self._seen))
+            self._seen[code] += 1
+            return min(sum(self._seen) / (len(self._seen) * self._seen[code]), HEAVIEST)
         return self._weights.get(_text(self._labels[code]), 1.0) if self._weights else 1.0
 
     def _code(self, y: Any) -> int:
@@ -319,12 +331,10 @@ def _text(label: Any) -> str:
 
 def _by_text(weights: Any, classes: list[Any] | None) -> dict[str, float]:
     """Weights by the text of labels. Raises ConfigError; that they are above 0, the configuration says."""
-    if weights is None:
+    if weights is None or weights == "balanced":
         return {}
     if not isinstance(weights, Mapping):
-        raise ConfigError(
-            f"class_weight: found {weights!r}, expected a weight for each label; a stream has not all rows to count"
-        )
+        raise ConfigError(f"class_weight: found {weights!r}, expected a weight for each label, or 'balanced'")
     found = {_text(label): weight for label, weight in weights.items()}
     known = None if classes is None else [_text(label) for label in classes]
     unknown = [] if known is None else [text for text in found if text not in known]

@@ -95,7 +95,7 @@ class BudgetDoor:
             "task": self.task,
             "kernel": {"name": self.kernel} | kernel | (self.kernel_params or {}),
             "bsgd": descent,
-            "class_weight": dict(self._weights) or None,
+            "class_weight": dict(self._weights) or getattr(self, "class_weight", None) or None,
         } | {name: getattr(self, name) for name in OWN if hasattr(self, name)}
         try:
             return build_config((type(self).__name__, values))

@@ -538,6 +538,32 @@ def test_class_weights_are_those_of_a_batch_through_every_door(average, tmp_path
     assert BSGDClassifier.from_model(load_model(tmp_path / "b")).class_weight == {"0": 1.0, "1": 5.0}
 
 
+def rare(n: int) -> list[tuple[dict, str]]:
+    """Events of which one in fifty is bad, and looks like some that are not."""
+    rng = np.random.default_rng(1)
+    bad = rng.random(n) < 0.02
+    return [({"a": float(rng.normal(2 * b)), "b": float(rng.normal())}, "bad" if b else "good") for b in bad]
+
+
+@pytest.mark.parametrize("options", [{}, PLAIN], ids=["default", "plain"])
+def test_balanced_weights_find_what_is_rare(options, tmp_path):
+    stream, found = rare(2000), {}
+    for weight in (None, "balanced"):
+        model = BSGDClassifier(**options, budget=50, class_weight=weight)
+        said = []
+        for x, y in stream:
+            said.append(model.predict_one(x))
+            model.learn_one(x, y)
+        found[weight] = np.mean([s == "bad" for s, (_, y) in zip(said, stream, strict=True) if y == "bad"])
+    assert found["balanced"] > found[None] + 0.2
+    save_model(model.to_model(), tmp_path / "m")
+    again = BSGDClassifier.from_model(load_model(tmp_path / "m"))
+    assert again.class_weight == "balanced"
+    framed = BSGDClassifier(**options, budget=50, class_weight="balanced")
+    framed.learn_many(pd.DataFrame([x for x, _ in stream]), pd.Series([y for _, y in stream]))
+    assert framed._seen == again._seen == [sum(y == label for _, y in stream) for label in again.labels]
+
+
 def test_balanced_weights_of_a_fit_do_not_go_on():
     X = np.array([[x["a"]] for x, _ in heavy()], np.float32)
     y = np.array([label for _, label in heavy()])
@@ -550,7 +576,7 @@ def test_balanced_weights_of_a_fit_do_not_go_on():
     ("weights", "message"),
     [
         ({1: 0.0}, "class_weight: .*expected weights above 0"),
-        ("balanced", "class_weight: found 'balanced', expected a weight for each label"),
+        ("even", "class_weight: found 'even', expected a weight for each label, or 'balanced'"),
         ({"b": 2.0}, "class_weight names 'b'; the classes are 0, 1"),
     ],
 )
