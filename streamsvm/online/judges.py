@@ -55,18 +55,19 @@ class OfClasses(Judge):
 
     def __init__(self, learner: BSGDClassifier, state: Mapping[str, Any] | None = None) -> None:
         self.n_right = 0
-        self.threshold, self.spent = (
-            1.0,
-            0.0,
-        )  # of probabilities that are asked about; share of labels asked for of late
+        self.threshold = 1.0  # of probabilities that are asked about
+        self.spent = 0.0  # share of labels asked for of late
         super().__init__(learner, state)
 
     def is_worth(self, probabilities: Mapping[Any, float], share: float) -> bool:
-        """Whether the label of an event is worth having, where so many are paid for: those of the least sure events,
-        whose threshold follows how sure the learner has become (Zliobaite, Bifet, Pfahringer and Holmes 2014)."""
-        asks = self.spent < share and max(probabilities.values(), default=0.0) < self.threshold
-        if self.spent < share:
-            self.threshold = min(self.threshold * (1 - STEP if asks else 1 + STEP), 1.0)
+        """Whether the label of an event is worth having, where so many are paid for: those of the least sure events.
+
+        Their threshold falls where it asks and rises where it does not, so that it asks as often as it may, however sure
+        the learner has become (as in Zliobaite, Bifet, Pfahringer and Holmes 2014).
+        """
+        is_unsure = len(probabilities) < 2 or max(probabilities.values()) < self.threshold
+        asks = is_unsure and self.spent < share
+        self.threshold = min(self.threshold * (1 + STEP * (share - is_unsure)), 1.0)
         self.spent += (asks - self.spent) / ASKED
         return asks
 
