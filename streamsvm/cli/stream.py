@@ -74,11 +74,13 @@ def stream(
         typer.Option(
             "--gamma",
             parser=number_or_text,
-            help="Of a new stream: scale is 1 / sum of the columns' variances, the default, auto 1 / columns.",
+            help="Of a new stream: scale is 1 / sum of the columns' variances, auto 1 / columns; else found out.",
             metavar="NUMBER|scale|auto",
         ),
     ] = None,
-    lam: Annotated[float | None, typer.Option("--lam", help="lambda of a new stream (1e-4).")] = None,
+    lam: Annotated[
+        float | None, typer.Option("--lam", help="lambda of a new stream; else found out.")
+    ] = None,
     budget: Annotated[
         int | None, typer.Option("--budget", help="Most support vectors of a new stream (500).")
     ] = None,
@@ -111,6 +113,14 @@ def stream(
             metavar="NAME=VALUE",
         ),
     ] = None,
+    ask: Annotated[
+        float | None,
+        typer.Option(
+            "--ask",
+            help="Answers say of this share of the events, at most, that their label is worth having.",
+            metavar="SHARE",
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Begin a new stream, in place of a model that is there.")
     ] = False,
@@ -128,7 +138,7 @@ def stream(
     """
     flags = {"gamma": gamma, "lam": lam, "budget": budget, "merge": merge, "class_weight": class_weight}
     given = _given(flags | {"max_features": max_features, "max_classes": max_classes}, set_ or [])
-    make = partial(_learner, task or "classify", given)
+    make = partial(_learner, task or "classify", given, raw=scale == "none")
 
     from streamsvm.storage.place import found_at
 
@@ -148,6 +158,8 @@ def stream(
             named = {"task": task, "scale": scale}
             flags = {name: (f"--{name} {value}", value) for name, value in named.items() if value is not None}
             _require_same(state, given | flags)
+        if ask is not None:
+            _let_ask(state, ask)
         if state.events:
             typer.echo(f"going on after event {state.events}, the last of {model}", err=True)
         with _source(input_) as descriptor, _told(state, run_dir, input_) as tell:
@@ -196,7 +208,7 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
             yield f"{before}{name}", value
 
 
-def _learner(task: str, given: Given) -> Any:
+def _learner(task: str, given: Given, *, raw: bool) -> Any:
     """A new learner. Raises ConfigError, for a task that is not learnt online, or options that this one has not."""
     from streamsvm.online import LEARNERS
 
@@ -205,7 +217,12 @@ def _learner(task: str, given: Given) -> Any:
     for name, (said, _) in given.items():
         if name not in signature(LEARNERS[task]).parameters:
             raise ConfigError(f"{said}: a stream of task {task} has no such option; leave it out")
-    return LEARNERS[task](**{name: value for name, (_, value) in given.items()})
+    learner = LEARNERS[task](**{name: value for name, (_, value) in given.items()})
+    if raw and learner.tunes_itself:
+        raise ConfigError(
+            "--scale none goes with --lam and --gamma: what finds them out standardises the columns"
+        )
+    return learner
 
 
 def _require_same(state: Stream, given: Given) -> None:
@@ -219,12 +236,26 @@ def _require_same(state: Stream, given: Given) -> None:
         if name in ("max_features", "max_classes"):
             learner.allow(**{name: value})
             continue
-        has = ("none" if state.scaler is None else "standard") if name == "scale" else getattr(learner, name)
+        is_raw = state.scaler is None and not learner.tunes_itself
+        has = ("none" if is_raw else "standard") if name == "scale" else getattr(learner, name)
         if value != has:
             raise ConfigError(
                 f"{said}: the stream of {state.path} has {name} {has}, and goes on with it; leave the option out, "
                 "take another --model, or --force to begin anew"
             )
+
+
+def _let_ask(state: Stream, share: float) -> None:
+    """Raises ConfigError for a share that is none, and for a task without classes."""
+    from streamsvm.online.judges import OfClasses
+
+    if not 0 < share <= 1:
+        raise ConfigError(f"--ask {share}: expected a share above 0, at most 1")
+    if not isinstance(state.judge, OfClasses):
+        raise ConfigError(
+            f"--ask {share}: a stream of task {state.judge.task} has no classes to be unsure of"
+        )
+    state.judge.asks = share
 
 
 @contextmanager

@@ -36,6 +36,7 @@ HOMES = {
     "local-budget": "streamsvm.models:LocalBudgetModel",
     "linear": "streamsvm.models:LinearModel",
     "expansion": "streamsvm.models:ExpansionModel",
+    "experts": "streamsvm.models:ExpertsModel",
 }
 FACTORISATIONS = {
     "hss": "streamsvm.hss.files:Factorisation",

@@ -152,8 +152,22 @@ class BudgetLearner:
         self._of_step = tuple(Options(o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, *loss))
 
     @property
+    def compiled(self) -> tuple[Any, Any]:
+        """Supports and Options, as plain tuples; valid until there is room for more, or another gamma."""
+        return _supports(self), self._of_step
+
+    @property
+    def ways(self) -> tuple[Any, Any, Any]:
+        """What the steps are told of maintenance."""
+        return merge_tables() if self._merges else None, *self._ways
+
+    @property
     def n_support(self) -> int:
         return int(self.counts[SUPPORTS])
+
+    @property
+    def d(self) -> int:
+        return self.X.shape[1]
 
     @property
     def t(self) -> int:
@@ -215,8 +229,13 @@ class BudgetLearner:
     def supports(self) -> Rows:
         return Rows(self.X[: self.n_support].copy())
 
-    def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(columns,) decision values of one row x (d,) float32; and its W and F, for `learn_one`.
+    def decide(self, rows: Rows) -> np.ndarray:
+        """(m, columns) decision values of rows (m, d)."""
+        A, bias = self.coefficients()
+        return self.kernel.apply(rows, self.supports(), A) + bias
+
+    def decide_one(self, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """(columns,) decision values of one row x (d,) float32; and its (W, F), for `learn_one`.
 
         W (slots, 1) are its values with the supports, F (columns, 1) its decisions in units of A.
         """
@@ -229,7 +248,7 @@ class BudgetLearner:
             W[:n] = self.kernel.block(Rows(self.X[:n]), Rows(x[None]))
         F = np.empty((self.A.shape[1], 1))
         decide(W, n, self.A, F, self.is_rbf)
-        return self._decided(W, F), W, F
+        return self._decided(W, F), (W, F)
 
     def _decided(self, W: np.ndarray, F: np.ndarray) -> np.ndarray:
         """(columns,) decision values of the row whose values are W: by the mean of all w where that decides."""
@@ -242,10 +261,9 @@ class BudgetLearner:
         decide(W, self.n_support, A, mean, self.is_rbf)
         return mean[:, 0] + bias
 
-    def learn_one(
-        self, x: np.ndarray, W: np.ndarray, F: np.ndarray, y: np.ndarray, weight: float = 1.0
-    ) -> None:
+    def learn_one(self, x: np.ndarray, met: Any, y: np.ndarray, weight: float = 1.0) -> None:
         """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
+        W, F = met
         own = 0.0 if self.is_rbf else self.kernel.diag(Rows(x[None]))[0]
         V, decisions = np.array([[own]], np.float32), np.empty((1, len(y)))
         Y = ((y - self.units[0]) / self.units[1])[None]
@@ -313,7 +331,7 @@ class BudgetLearner:
     def _steps(self, met: tuple[np.ndarray, ...]) -> None:
         """met: Met as a plain tuple. What does not change between events was found before."""
         start = time.perf_counter_ns()
-        steps(_supports(self), met, self._of_step, merge_tables() if self._merges else None, *self._ways)
+        steps(_supports(self), met, self._of_step, *self.ways)
         self.counts[NANOSECONDS] += time.perf_counter_ns() - start
 
     def _meet(self, block: np.ndarray, norms: np.ndarray, threads: int) -> tuple[np.ndarray, np.ndarray]:

@@ -12,8 +12,11 @@ from river import base
 from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError, ModelError
-from streamsvm.models import BudgetModel
+from streamsvm.kernels.base import Kernel
+from streamsvm.models import StreamModel
 from streamsvm.models.calibration import are_odds
+from streamsvm.models.experts import ExpertsLearner, side_by_side
+from streamsvm.models.learner import BudgetLearner, BudgetOptions
 from streamsvm.online.calibration import LogOdds, OnlineCalibration
 from streamsvm.online.door import MOST_FEATURES, BudgetDoor, is_doubled
 from streamsvm.online.labels import Labels
@@ -23,24 +26,31 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_CLASSES = 256
+HEAVIEST = 100.0  # weight of balanced classes
 
 
 class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
-    """Kernel SVM on a budget of support vectors, learnt online by stochastic gradient descent.
+    """Kernel SVM on a budget of support vectors, learnt online by stochastic gradient descent; it tunes itself.
 
-    Minimises lambda/2 |w|^2 + mean loss in steps of 1 / (lambda t); where the budget is full, `merge` support
-    vectors become one (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018). Several classes: each against
-    the rest on one support set; labels and features may turn up at any time. Memory and time of an event are constant.
+    With `lam` and `gamma` it minimises lambda/2 |w|^2 + mean loss in steps of 1 / (lambda t); where the budget is full,
+    `merge` support vectors become one (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018). Several classes:
+    each against the rest on one support set; labels and features may turn up at any time. Memory and time of an event
+    are constant.
+
+    Where one of the two is left out, several such learners with kernels from wide to narrow, and additive functions of
+    the columns, learn side by side from columns that are standardised as they come, and a pool weighs their
+    probabilities by how right they were (`ExpertsLearner`); after 2,048 events the two best kernels remain. A feature
+    that an event lacks counts as its mean, or as 0 where most events lack it; without a pool it is 0.
 
     Parameters
     ----------
     lam
-        lambda, above 0; about 1 / (n C) for a stream of n events and SVC's C.
+        lambda, above 0; about 1 / (n C) for a stream of n events and SVC's C. None: 1e-5, 1e-4 and 1e-3 are tried.
     gamma
         Of the kernel: a number; "scale", 1 / (sum of the columns' variances), which is 1 / d for standardised columns
         and about 1 for rows of length 1, as TFIDF makes them; or "auto", 1 / (columns seen). Both are measured anew
         whenever the number of events has doubled, and support vectors go on under the new value.
-        river's `model_selection.SuccessiveHalvingClassifier` chooses among several.
+        None: 1, 4 and 16 times "scale" are tried.
     kernel
         "rbf", "laplacian", "matern", "cauchy", "poly" or "linear"; merging needs rbf.
     degree, coef0
@@ -66,26 +76,27 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         Further options of the kernel: {"nu": 2.5} of matern, 0.5, 1.5 (None) or 2.5.
     class_weight
         {label: weight}, above 0, of the loss of an event; 1 for others. What an error costs that takes this label for
-        another. Probabilities count all events alike, but the largest is that of the label that is predicted.
+        another. "balanced": events so far / (classes * those of the label), at most 100. Probabilities beside the hinge
+        loss count all events alike, but the largest is that of the label that is predicted.
     loss
-        "hinge", beside which probabilities are learnt; or "logistic", log(1 + exp(-y f)), whose decisions f are the
-        logarithms of odds of a label against the rest, those of weighted events.
+        "hinge", beside which probabilities are learnt, the default where lam and gamma are given; or "logistic",
+        log(1 + exp(-y f)), whose decisions f are the logarithms of odds of a label against the rest, those of weighted
+        events. A pool has this one.
 
     Examples
     --------
-    >>> from river import datasets, evaluate, metrics, preprocessing
+    >>> from river import datasets, evaluate, metrics
     >>> from streamsvm.online import BSGDClassifier
-    >>> model = preprocessing.StandardScaler() | BSGDClassifier(lam=1e-3, budget=100)
-    >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.Accuracy())
-    Accuracy: 88.55%
+    >>> evaluate.progressive_val_score(datasets.Phishing(), BSGDClassifier(), metrics.Accuracy())  # doctest: +ELLIPSIS
+    Accuracy: 91...%
     """
 
     task = "classify"
 
     def __init__(
         self,
-        lam: float = 1e-4,
-        gamma: float | str = "scale",
+        lam: float | None = None,
+        gamma: float | str | None = None,
         kernel: str = "rbf",
         degree: int = 3,
         coef0: float = 0.0,
@@ -98,8 +109,8 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         max_features: int = MOST_FEATURES,
         max_classes: int = MOST_CLASSES,
         kernel_params: dict[str, Any] | None = None,
-        class_weight: Mapping[Hashable, float] | None = None,
-        loss: str = "hinge",
+        class_weight: Mapping[Hashable, float] | str | None = None,
+        loss: str | None = None,
     ) -> None:
         self.lam, self.gamma, self.kernel, self.degree, self.coef0 = lam, gamma, kernel, degree, coef0
         self.budget, self.merge, self.strategy, self.bias = budget, merge, strategy, bias
@@ -108,12 +119,35 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         self.kernel_params, self.class_weight, self.loss = kernel_params, class_weight, loss
         self._labels = Labels(classes or (), max_classes, closed=classes is not None)
         self._weights = _by_text(class_weight, None if classes is None else self._labels)
+        self._seen: list[int] | None = [] if class_weight == "balanced" else None  # events of each class
         self._begin({"max_features": 1, "max_classes": 2}, n_columns(len(self._labels)))
-        self._calibration: OnlineCalibration | LogOdds = LogOdds() if are_odds(loss) else OnlineCalibration()
+        odds = are_odds(self._config.bsgd.loss)
+        self._calibration: OnlineCalibration | LogOdds = LogOdds() if odds else OnlineCalibration()
 
     @property
     def _multiclass(self) -> bool:
         return True
+
+    @property
+    def tunes_itself(self) -> bool:
+        """Whether it finds out lambda or gamma: then it standardises the columns, too."""
+        return self.lam is None or (self.gamma is None and self._has_gamma)
+
+    @property
+    def drifts(self) -> tuple[int, int]:
+        """How often errors rose, so that a second learner began; and how often it took over."""
+        return self._learner.drifts if self.tunes_itself else (0, 0)
+
+    def _new_learner(
+        self, kernel: Kernel, options: BudgetOptions, columns: int
+    ) -> BudgetLearner | ExpertsLearner:
+        if not self.tunes_itself:
+            return super()._new_learner(kernel, options, columns)
+        if options.loss != "logistic" or options.average:
+            found = "average" if options.average else f"loss {options.loss!r}"
+            raise ConfigError(f"{found} is of one learner, expected lam and gamma with it")
+        experts = side_by_side(kernel, options, self.lam, self.gamma, has_gamma=self._has_gamma)
+        return ExpertsLearner(experts, 0, columns)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -124,9 +158,9 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         self._labels.require([y])
         row = self._row(x, grow=True)
         code = self._code(y)
-        decisions, W, F = self._meet(row)
+        decisions, met = self._meet(row)
         self._calibration.learn(decisions[None], np.array([code]))
-        self._learner.learn_one(row, W, F, self._labels.targets[code], self._weight(code))
+        self._learner.learn_one(row, met, self._labels.targets[code], self._weigh(code))
         self._learnt(row[None])
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
@@ -156,7 +190,8 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         self._make_room()
         new = [i for i, label in enumerate(labels) if label not in labels[:i] and label not in self._labels]
         # a label's column begins with its first row; gamma changes between rows; a mean decides row by row
-        cuts = {0, len(labels), *new, *(i for i in range(len(labels)) if is_doubled(self.n_seen + i))}
+        measured = () if self.tunes_itself else range(len(labels))
+        cuts = {0, len(labels), *new, *(i for i in measured if is_doubled(self.n_seen + i))}
         for start, stop in pairwise(range(len(labels) + 1) if self.average else sorted(cuts)):
             codes = np.array([self._code(label) for label in labels[start:stop]])
             self._learn_rows(rows.take(slice(start, stop)), codes)
@@ -198,12 +233,20 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         if y is not None:
             self._labels.require([y])
 
-    def to_model(self, scaling: Scaling | None = None, **more: Any) -> BudgetModel:
+    def to_model(self, scaling: Scaling | None = None, **more: Any) -> StreamModel:
         """The model as `fit` writes it, with all that learning needs to go on; and what a caller wants kept beside."""
         calibration = (
             self._calibration.calibration(len(self._labels.targets[0])) if self.n_labels > 1 else None
         )
-        own = {"labels": self.labels, "calibration": self._calibration.to_state(), "limits": self._limits}
+        own: dict[str, Any] = {
+            "labels": self.labels,
+            "calibration": self._calibration.to_state(),
+            "limits": self._limits,
+        }
+        if self._seen is not None:
+            own["seen"] = self._seen
+        if self.tunes_itself:
+            own["lam"] = self.lam
         return self._model(np.array(self._labels), scaling, own | more, calibration=calibration)
 
     @property
@@ -211,7 +254,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         return {"max_features": self.max_features, "max_classes": self.max_classes}
 
     @classmethod
-    def from_model(cls, model: BudgetModel) -> BSGDClassifier:
+    def from_model(cls, model: StreamModel) -> BSGDClassifier:
         """A learner that goes on where `to_model` left off, bit by bit; or where a fit ended.
 
         The features of a fit on rows without names are "0", "1" and so on. Raises ModelError for a model with a
@@ -226,7 +269,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
             raise ModelError(
                 "the model decides by costs, which what goes on to learn does not; fit without --costs"
             )
-        if (model.header.config or {}).get("class_weight") == "balanced":
+        if model.stream is None and (model.header.config or {}).get("class_weight") == "balanced":
             raise ModelError(
                 "the model was fitted with class_weight 'balanced', which needs all rows; fit with a weight by label"
             )
@@ -234,7 +277,9 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         learner._labels = Labels(
             stream.get("labels", model.classes.tolist()), learner.max_classes, closed=False
         )
-        if not are_odds(learner.loss):
+        if learner._seen is not None:
+            learner._seen = list(stream["seen"])
+        if isinstance(learner._calibration, OnlineCalibration):
             learner._calibration = OnlineCalibration.from_state(stream.get("calibration"))
         return learner
 
@@ -242,16 +287,21 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         """Rows between which nothing but the descent changes."""
         Y = self._labels.targets[codes]
         if self.average:
-            decisions, W, F = self._learner.decide_one(rows.dense()[0])
+            decisions, met = self._learner.decide_one(rows.dense()[0])
             self._calibration.learn(decisions[None], codes)
-            self._learner.learn_one(rows.dense()[0], W, F, Y[0], self._weight(int(codes[0])))
+            self._learner.learn_one(rows.dense()[0], met, Y[0], self._weigh(int(codes[0])))
         else:
-            weight = np.array([self._weight(code) for code in codes.tolist()])
+            weight = np.array([self._weigh(code) for code in codes.tolist()])
             self._calibration.learn(self._learner.learn(rows, Y, weight), codes)
         self._learnt(rows.dense())
 
-    def _weight(self, code: int) -> float:
-        return self._weights.get(_text(self._labels[code]), 1.0)
+    def _weigh(self, code: int) -> float:
+        """The weight of an event of this class that is learnt now."""
+        if self._seen is not None:
+            self._seen += [0] * (len(self._labels) - len(self._seen))
+            self._seen[code] += 1
+            return min(sum(self._seen) / (len(self._seen) * self._seen[code]), HEAVIEST)
+        return self._weights.get(_text(self._labels[code]), 1.0) if self._weights else 1.0
 
     def _code(self, y: Any) -> int:
         """The label's number; a new one gets a column."""
@@ -281,12 +331,10 @@ def _text(label: Any) -> str:
 
 def _by_text(weights: Any, classes: list[Any] | None) -> dict[str, float]:
     """Weights by the text of labels. Raises ConfigError; that they are above 0, the configuration says."""
-    if weights is None:
+    if weights is None or weights == "balanced":
         return {}
     if not isinstance(weights, Mapping):
-        raise ConfigError(
-            f"class_weight: found {weights!r}, expected a weight for each label; a stream has not all rows to count"
-        )
+        raise ConfigError(f"class_weight: found {weights!r}, expected a weight for each label, or 'balanced'")
     found = {_text(label): weight for label, weight in weights.items()}
     known = None if classes is None else [_text(label) for label in classes]
     unknown = [] if known is None else [text for text in found if text not in known]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Hashable, Iterable, Mapping
+from datetime import date, datetime
 from decimal import Decimal
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+import numba as nb
 import numpy as np
 
 from streamsvm.data.rows import Rows
@@ -18,16 +20,25 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _NUMBERS = frozenset({int, float, bool, np.float64, np.float32, np.int64, np.int32, np.bool_})
+EPOCH = datetime(1970, 1, 1)
 LARGEST = 1e18  # squares stay within float32
+LANES = (
+    8  # of float32 that are computed at once: the width is a multiple of it, where the learner scales columns
+)
 
 
 class Columns:
     """A column for each feature, in the order in which they came; at most `most`, later ones are left out.
 
     width: columns of rows, some of them for features to come. Its room is doubled, so that it is rarely made.
+    absent: what stands in columns that an event has not. tables: features may be texts, each text a column of ones;
+    times, which become days since 1970, hours and days of the week; and None, which is absent.
     """
 
-    def __init__(self, names: Iterable[Hashable], width: int, most: int) -> None:
+    def __init__(
+        self, names: Iterable[Hashable], width: int, most: int, absent: float = 0.0, *, tables: bool = False
+    ) -> None:
+        self._absent, self._tables = absent, tables
         self.names, self.width, self.most = list(names), width, most
         self._places = {name: column for column, name in enumerate(self.names)}
         self._told = False
@@ -42,8 +53,10 @@ class Columns:
         The same array for the same event twice: it is predicted, then learnt. Raises DataError.
         """
         names, given = list(x), list(x.values())
-        if names == self._order and given == self._given and len(self._row) == self.width:
+        if given == self._given and names == self._order and len(self._row) == self.width:
             return self._row
+        if self._tables and not _NUMBERS.issuperset(map(type, given)):
+            return self._row_of_table(x, grow=grow)
         values = numbers(x)
         if names != self._order:  # most events have the features of the one before
             if grow:
@@ -56,8 +69,42 @@ class Columns:
         self._given, self._row = given, self._row_of(self._columns, values)
         return self._row
 
+    def check(self, x: Mapping[Any, Any]) -> None:
+        """Raises DataError for an event that cannot be a row."""
+        numbers(self._plain(x) if self._tables else x)
+
+    def _row_of_table(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:
+        plain = self._plain(x)
+        values = numbers(plain)
+        if grow:
+            self.take_up(plain)
+        known = [i for i, name in enumerate(plain) if name in self._places]
+        columns = np.array([self._places[name] for name in plain if name in self._places], np.intp)
+        return self._row_of(columns, values[known])
+
+    def _plain(self, x: Mapping[Any, Any]) -> dict[Any, Any]:
+        """The features as numbers. Raises DataError for text where numbers were before."""
+        found: dict[Any, Any] = {}
+        for name, value in x.items():
+            if isinstance(value, str):
+                if name in self._places:
+                    raise DataError(f"feature {name!r}: found {value!r}, expected a number, as before")
+                found[f"{name}={value}"] = 1.0
+            elif isinstance(value, date):
+                found |= _times(name, value)
+            elif value is not None:
+                found[name] = value
+        return found
+
     def matrix(self, X: pd.DataFrame, *, grow: bool) -> Rows:
         """Rows of a frame, as `row` makes them. Raises DataError."""
+        if self._tables and any(dtype.kind not in "biuf" for dtype in X.dtypes):
+            records = X.astype(object).where(X.notna(), None).to_dict("records")
+            if grow:
+                for x in records:
+                    self.take_up(self._plain(x))
+            rows = [self._row_of_table(x, grow=False) for x in records]
+            return Rows(np.array(rows, np.float32).reshape(len(X), self.width))
         for name, dtype in zip(X.columns, X.dtypes, strict=True):
             if dtype.kind not in "biuf":
                 raise DataError(f"feature {str(name)!r}: found {dtype}, expected numbers")
@@ -68,7 +115,7 @@ class Columns:
             raise DataError(f"{found}, expected a number below {LARGEST:.0e}")
         if grow:
             self.take_up(X.columns)
-        out = np.zeros((len(X), self.width), np.float32)
+        out = np.full((len(X), self.width), self._absent, np.float32)
         for position, name in enumerate(X.columns):
             if name in self._places:
                 out[:, self._places[name]] = values[:, position]
@@ -85,7 +132,8 @@ class Columns:
         if len(new) > left:
             self._tell(new[left])
         if len(self.names) > self.width:
-            self.width = min(max(len(self.names), 2 * self.width), self.most)
+            room, lanes = max(len(self.names), 2 * self.width), LANES if self._tables else 1
+            self.width = min(-(-room // lanes) * lanes, self.most)
 
     def _tell(self, name: Hashable) -> None:
         if not self._told:
@@ -97,8 +145,8 @@ class Columns:
             )
 
     def _row_of(self, columns: np.ndarray, values: np.ndarray) -> np.ndarray:
-        row = np.zeros(self.width, np.float32)
-        row[columns] = values
+        row = np.empty(self.width, np.float32)
+        place(values, columns, self._absent, row)
         return row
 
 
@@ -129,6 +177,17 @@ class Spread:
         return {"n": self.n, "squares": self.squares} | sums
 
 
+def _times(name: Any, value: date) -> dict[str, float]:
+    if not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    seconds = (value.replace(tzinfo=None) - EPOCH).total_seconds()
+    return {
+        str(name): seconds / 86_400,
+        f"{name}.hour": seconds % 86_400 / 3_600,
+        f"{name}.weekday": float(value.weekday()),
+    }
+
+
 def numbers(x: Mapping[Any, Any]) -> np.ndarray:
     """The values of an event, finite float64. Raises DataError naming the feature that is none."""
     if not _NUMBERS.issuperset(map(type, x.values())):
@@ -139,7 +198,7 @@ def numbers(x: Mapping[Any, Any]) -> np.ndarray:
         values = np.fromiter(x.values(), np.float64, len(x))
     except OverflowError:  # an integer beyond float64
         values = np.array([math.inf])
-    if len(values) and not np.abs(values).max() < LARGEST:  # so is NaN
+    if not are_small(values):
         for name, value in x.items():
             if not abs(value) < LARGEST:
                 found = str(value)[:40]
@@ -147,3 +206,19 @@ def numbers(x: Mapping[Any, Any]) -> np.ndarray:
                     f"feature {name!r}: found {found}, expected a finite number below {LARGEST:.0e}"
                 )
     return values
+
+
+@nb.njit(nogil=True, cache=True)
+def are_small(values):
+    """Whether all are below LARGEST, as NaN is not."""
+    for value in values:
+        if not abs(value) < LARGEST:
+            return False
+    return True
+
+
+@nb.njit(nogil=True, cache=True)
+def place(values, columns, absent, row):
+    row[:] = absent
+    for i in range(len(columns)):
+        row[columns[i]] = values[i]

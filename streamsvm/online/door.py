@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -12,11 +13,13 @@ import numpy as np
 from streamsvm.config import FitConfig, build_config
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError
+from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.options import as_arguments, kernel_of
 from streamsvm.kernels.table import kernel_row, mergers
-from streamsvm.models import BudgetModel, Header
+from streamsvm.models import BudgetModel, ExpertsModel, Header, StreamModel
+from streamsvm.models.experts import ExpertsLearner
 from streamsvm.models.learner import BudgetLearner, BudgetOptions, BudgetStats
-from streamsvm.online.columns import Columns, Spread, numbers
+from streamsvm.online.columns import Columns, Spread
 from streamsvm.tasks import task_of
 
 if TYPE_CHECKING:
@@ -33,23 +36,46 @@ class BudgetDoor:
     """A learner on a budget that takes dicts. Its parameters have the names of BudgetOptions and of kernels."""
 
     task: ClassVar[str]
-    gamma: float | str
+    gamma: float | str | None
     kernel: str
     kernel_params: dict[str, Any] | None
     max_features: int
     _weights: Mapping[str, float] = {}  # of labels, by their texts
 
+    @property
+    def tunes_itself(self) -> bool:
+        """Whether it finds out lambda or gamma: then it standardises the columns, too."""
+        return False
+
+    @property
+    def drifts(self) -> tuple[int, int]:
+        """How often errors rose, so that a second learner began; and how often it took over."""
+        return 0, 0
+
+    @property
+    def _has_gamma(self) -> bool:
+        return "gamma" in kernel_row(self.kernel).parameters
+
     def _begin(self, least: Mapping[str, int], columns: int) -> None:
         """Checks the parameters, and begins anew. least: of whole numbers."""
         config = self._config = self._checked(least)
-        self._columns = Columns((), 0, self.max_features)
-        measures = isinstance(self.gamma, str) and "gamma" in kernel_row(self.kernel).parameters
+        self._columns = self._no_columns((), 0)
+        measures = isinstance(self.gamma, str) and self._has_gamma and not self.tunes_itself
         self._spread = Spread() if measures else None
         options = BudgetOptions.of(config, task_of(self.task), 1)  # which name lambda, where there is one
         kernel = kernel_of(config.kernel, 1, 1.0)  # until gamma is measured
-        self._learner = BudgetLearner(kernel, 0, columns, options)
-        self._met: tuple[Any, ...] | None = None  # entries of the row met last, its decisions, W and F
+        self._learner: Any = self._new_learner(kernel, options, columns)
+        self._met: tuple[Any, ...] | None = (
+            None  # entries of the row met last, its decisions, what learning needs
+        )
         self._vanished = False
+
+    def _new_learner(self, kernel: Kernel, options: BudgetOptions, columns: int) -> Any:
+        return BudgetLearner(kernel, 0, columns, options)
+
+    def _no_columns(self, names: Iterable[Any], width: int) -> Columns:
+        absent = math.nan if self.tunes_itself else 0.0
+        return Columns(names, width, self.max_features, absent, tables=self.tunes_itself)
 
     def _checked(self, least: Mapping[str, int]) -> FitConfig:
         """The configuration. Raises ConfigError, by the names of the parameters."""
@@ -58,7 +84,10 @@ class BudgetDoor:
             if not isinstance(value, int) or value < smallest:
                 raise ConfigError(f"{name}: found {value!r}, expected a whole number at least {smallest}")
         kernel = {name: getattr(self, name) for name in ("gamma", "degree", "coef0")}
+        kernel["gamma"] = "scale" if self.gamma is None else self.gamma
         descent = {name: getattr(self, name) for name in DESCENT if hasattr(self, name)}
+        if "loss" in descent and descent["loss"] is None:
+            descent["loss"] = "logistic" if self.tunes_itself else "hinge"
         if descent["strategy"] is None:
             descent["strategy"] = "sequence" if self.kernel in mergers() else "project"
         values = {
@@ -66,7 +95,7 @@ class BudgetDoor:
             "task": self.task,
             "kernel": {"name": self.kernel} | kernel | (self.kernel_params or {}),
             "bsgd": descent,
-            "class_weight": dict(self._weights) or None,
+            "class_weight": dict(self._weights) or getattr(self, "class_weight", None) or None,
         } | {name: getattr(self, name) for name in OWN if hasattr(self, name)}
         try:
             return build_config((type(self).__name__, values))
@@ -95,7 +124,7 @@ class BudgetDoor:
 
     @property
     def n_columns(self) -> int:
-        return self._learner.X.shape[1]
+        return self._learner.d
 
     @property
     def config(self) -> FitConfig:
@@ -107,7 +136,7 @@ class BudgetDoor:
 
     def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
         """Raises DataError for an event that would not be learnt: a feature is no number."""
-        numbers(x)
+        self._columns.check(x)
 
     def decision_one(self, x: Mapping[Any, Any]) -> np.ndarray:
         """(columns,) decision values."""
@@ -119,17 +148,27 @@ class BudgetDoor:
 
     def _model(
         self, classes: np.ndarray, scaling: Scaling | None, own: dict[str, Any], **header: Any
-    ) -> BudgetModel:
+    ) -> StreamModel:
         """The model as `fit` writes it. own: what this door alone keeps beside what all do."""
         config = self._config.model_dump(mode="json")
-        scaling = scaling or Scaling.none(self.n_columns)
         spread = self._spread and self._spread.to_state()
-        kept = {"features": self.features, "gamma": self.gamma, "spread": spread, "limits": self._limits}
+        kept = {
+            "features": self.features,
+            "gamma": self.gamma,
+            "spread": spread,
+            "limits": self._limits,
+        } | own
+        if isinstance(self._learner, ExpertsLearner):
+            named = Header(
+                self._learner.kernel, self._learner.scaling.scaling(), classes, config=config, **header
+            )
+            return ExpertsModel.of(named, self._learner, kept)
+        scaling = scaling or Scaling.none(self.n_columns)
         named = Header(self._learner.kernel, scaling, classes, config=config, **header)
-        return BudgetModel.of(named, self._learner, kept | own, task=self.task)
+        return BudgetModel.of(named, self._learner, kept, task=self.task)
 
     @classmethod
-    def _resumed(cls, model: BudgetModel) -> tuple[Self, dict[str, Any]]:
+    def _resumed(cls, model: StreamModel) -> tuple[Self, dict[str, Any]]:
         """A learner that goes on where a model left off, and what was kept of the stream.
 
         The features of a fit on rows without names are "0", "1" and so on. Raises ConfigError for another task.
@@ -141,23 +180,23 @@ class BudgetDoor:
         }
         parameters = signature(cls).parameters
         found = as_arguments(model.header.kernel)
-        found |= {name: stream[name] for name in ("gamma",) if name in stream}
         found |= {name: value for name, value in vars(model.options).items() if name in parameters}
+        found |= {name: stream[name] for name in ("gamma", "lam") if name in stream}
         if "class_weight" in parameters:
             found["class_weight"] = (model.header.config or {}).get("class_weight")
         learner = cls(**found, **stream.get("limits", {}))
-        learner._columns = Columns(stream["features"], model.d, learner.max_features)
+        learner._columns = learner._no_columns(stream["features"], model.d)
         learner._learner = model.learner()
         if learner._spread is not None:
             learner._spread = Spread(**stream["spread"])
         return learner, stream
 
-    def _meet(self, row: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Decisions, W and F of a row; those of `predict_one` serve the `learn_one` after it."""
+    def _meet(self, row: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Decisions of a row, and what learning it needs; those of `predict_one` serve the `learn_one` after it."""
         entries = row.tobytes()
         if self._met is None or self._met[0] != entries:
             self._met = (entries, *self._learner.decide_one(row))
-        return self._met[1:]
+        return self._met[1], self._met[2]
 
     def _row(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:
         row = self._columns.row(x, grow=grow)
@@ -173,6 +212,8 @@ class BudgetDoor:
     def _learnt(self, rows: np.ndarray) -> None:
         """What follows the steps of rows (m, d): gamma, and what is to be said."""
         self._met = None
+        if self.tunes_itself:
+            return
         if self._spread is not None:
             self._spread.see(rows)
         if is_doubled(self.n_seen):
@@ -201,8 +242,7 @@ class BudgetDoor:
 
     def _decisions(self, X: pd.DataFrame) -> np.ndarray:
         """(m, columns) of the rows of a frame."""
-        (A, bias), rows = self._learner.coefficients(), self._columns.matrix(X, grow=False)
-        return self._learner.kernel.apply(rows, self._learner.supports(), A) + bias
+        return self._learner.decide(self._columns.matrix(X, grow=False))
 
 
 def is_doubled(n: int) -> bool:

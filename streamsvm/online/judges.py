@@ -14,6 +14,9 @@ from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
 from streamsvm.tasks.oneclass import INLIER, OUTLIER
 
 PLACES = 2000  # of scores: how fine a ROC area tells them apart
+ASKED = 100  # events over which the share of labels that are asked for is kept
+NOT_KEPT = ("learner", "learnt", "asks")  # with what a judge counts
+STEP = 0.01  # of the threshold
 
 
 class Judge(ABC):
@@ -38,7 +41,7 @@ class Judge(ABC):
         """Of answers before their events were learnt; the first one is what a bar shows."""
 
     def to_state(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("learner", "learnt")}
+        return {name: value for name, value in vars(self).items() if name not in NOT_KEPT}
 
     def right(self) -> int | None:
         """Predictions that were right; None where there are no classes."""
@@ -48,10 +51,25 @@ class Judge(ABC):
 class OfClasses(Judge):
     task = "classify"
     learner: BSGDClassifier
+    asks: float | None = None  # share of the events whose label may be asked for
 
     def __init__(self, learner: BSGDClassifier, state: Mapping[str, Any] | None = None) -> None:
         self.n_right = 0
+        self.threshold = 1.0  # of probabilities that are asked about
+        self.spent = 0.0  # share of labels asked for of late
         super().__init__(learner, state)
+
+    def is_worth(self, probabilities: Mapping[Any, float], share: float) -> bool:
+        """Whether the label of an event is worth having, where so many are paid for: those of the least sure events.
+
+        Their threshold falls where it asks and rises where it does not, so that it asks as often as it may, however
+        sure the learner has become (as in Zliobaite, Bifet, Pfahringer and Holmes 2014).
+        """
+        is_unsure = len(probabilities) < 2 or max(probabilities.values()) < self.threshold
+        asks = is_unsure and self.spent < share
+        self.threshold = min(self.threshold * (1 + STEP * (share - is_unsure)), 1.0)
+        self.spent += (asks - self.spent) / ASKED
+        return asks
 
     def label(self, name: str, y: Any) -> Any:
         """A label that a model can keep; whole numbers are integers: pandas writes 1.0 for 1 where some are missing."""
@@ -70,7 +88,10 @@ class OfClasses(Judge):
 
     def answer(self, x: Mapping[str, Any], y: Any) -> dict[str, Any]:
         prediction = self.learner.predict_one(x)
-        said = {"prediction": prediction, "probabilities": _by_text(self.learner.predict_proba_one(x))}
+        probabilities = self.learner.predict_proba_one(x)
+        said = {"prediction": prediction, "probabilities": _by_text(probabilities)}
+        if self.asks is not None:
+            said["ask"] = self.is_worth(probabilities, self.asks)
         if y is not None:
             self.learner.learn_one(x, y)
             self.learnt += 1

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.scaling import Scaling
-from streamsvm.models import BudgetModel
+from streamsvm.models import StreamModel
 from streamsvm.online.door import MOST_FEATURES, BudgetDoor
 from streamsvm.tasks.oneclass import NU, OneClass
 
@@ -73,8 +73,7 @@ class BSGDOneClass(BudgetDoor, AnomalyDetector):
     def learn_one(self, x: Mapping[Any, Any]) -> None:
         """One step for the event x. Raises DataError, a ValueError, and learns nothing, for a bad one."""
         row = self._row(x, grow=True)
-        _, W, F = self._meet(row)
-        self._learner.learn_one(row, W, F, _INLIER)
+        self._learner.learn_one(row, self._meet(row)[1], _INLIER)
         self._learnt(row[None])
 
     def score_one(self, x: Mapping[Any, Any]) -> float:
@@ -87,11 +86,11 @@ class BSGDOneClass(BudgetDoor, AnomalyDetector):
     def rho(self) -> float:
         return -float(self._learner.coefficients()[1][0])
 
-    def to_model(self, scaling: Scaling | None = None, **more: Any) -> BudgetModel:
+    def to_model(self, scaling: Scaling | None = None, **more: Any) -> StreamModel:
         """The model as `fit` writes it, with all that learning needs to go on; and what a caller wants kept beside."""
         return self._model(np.array(OneClass.own_classes), scaling, more)
 
     @classmethod
-    def from_model(cls, model: BudgetModel) -> BSGDOneClass:
+    def from_model(cls, model: StreamModel) -> BSGDOneClass:
         """A learner that goes on where `to_model` left off, bit by bit."""
         return cls._resumed(model)[0]

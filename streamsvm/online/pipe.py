@@ -24,7 +24,7 @@ from river.preprocessing import StandardScaler
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.events import Events, Stretch, Warned
-from streamsvm.models import BudgetModel
+from streamsvm.models import StreamModel
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import LEARNERS
 from streamsvm.online.judges import JUDGES, Judge
@@ -65,9 +65,10 @@ class Stream:
         """The stream whose snapshot is at `path`; where none is, or `anew`, a new one. Raises what loading does."""
         if anew or found_at(path) is None:
             new = make()
-            return cls(path, JUDGES[new.task](new), StandardScaler() if scale else None, label)
+            scaler = StandardScaler() if scale and not new.tunes_itself else None
+            return cls(path, JUDGES[new.task](new), scaler, label)
         model = load_model(path)
-        if not isinstance(model, BudgetModel):
+        if not isinstance(model, StreamModel):
             raise ConfigError(
                 f"{path}: found a model of kind {model.kind!r}, expected one of stream, or of fit --solver bsgd with "
                 "bsgd.partitions=1"
@@ -137,6 +138,11 @@ class Stream:
             **self.judge.scores(),
             "n_support": self.learner.n_support,
             "maintenances": self.learner.stats.maintenances,
+            **(
+                dict(zip(("alarms", "switches"), self.learner.drifts, strict=True))
+                if self.learner.tunes_itself
+                else {}
+            ),
             "snapshot": self.saved,
         }
 
@@ -161,11 +167,14 @@ class Teller:
     def __init__(self, stream: Stream, tell: Events) -> None:
         self._stream, self._tell = stream, tell
         self._began = self._told = time.perf_counter()
+        self._drifts = stream.learner.drifts
         self._first = stream.events
         self._learnt, self._right = stream.learnt, stream.right
 
     def __call__(self, share: float | None) -> None:
         """After an event. share: of the input that was read, where that is known."""
+        if self._stream.learner.drifts != self._drifts:
+            self._drift()
         learnt = self._stream.learnt - self._learnt
         if learnt >= max(LEAST_STRETCH, STRETCH * self._stream.learnt):
             self._stretch()
@@ -173,6 +182,14 @@ class Teller:
         if now - self._told >= PROGRESS_S:
             self._told = now
             self._progress(now, share)
+
+    def _drift(self) -> None:
+        at, (alarms, switches) = f"event {self._stream.events:,}", self._stream.learner.drifts
+        if alarms > self._drifts[0]:
+            self._tell(Warned(f"{at}: errors rise; a second learner begins beside the first"))
+        if switches > self._drifts[1]:
+            self._tell(Warned(f"{at}: the stream has changed; the second learner takes over"))
+        self._drifts = alarms, switches
 
     def warn(self, message: str) -> None:
         self._tell(Warned(message))

@@ -76,7 +76,7 @@ def test_a_row_that_is_not_finite_is_named_by_its_place_in_the_store(tmp_path):
 
 def test_a_stream_has_the_columns_that_it_has_met():
     """Its rows have more, for those to come."""
-    online = BSGDClassifier(budget=50)
+    online = BSGDClassifier(lam=1e-4, gamma="scale", budget=50)
     online.learn_one({"warm": 0.0, "loud": 100.0}, "ant")
     for x, y in zip(*animals(2), strict=True):
         online.learn_one({"warm": float(x[0]), "loud": float(x[1]), "old": float(x[2])}, str(y))

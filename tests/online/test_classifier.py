@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import math
 import pickle
+from datetime import date, datetime, timedelta
 from itertools import islice
 
 import numpy as np
@@ -34,11 +35,13 @@ from streamsvm.models.files import save_model
 from streamsvm.online import BSGDClassifier
 from streamsvm.online.calibration import OnlineCalibration
 
+PLAIN = {"lam": 1e-3, "gamma": "scale"}
 MODELS = {
-    "default": BSGDClassifier(lam=1e-3, budget=20),
-    "gradient": BSGDClassifier(lam=1e-3, budget=20, merge=5, strategy="gradient", bias=True),
+    "default": BSGDClassifier(),
+    "plain": BSGDClassifier(**PLAIN, budget=20),
+    "gradient": BSGDClassifier(**PLAIN, budget=20, merge=5, strategy="gradient", bias=True),
     "linear": BSGDClassifier(kernel="linear", lam=1e-2, budget=20, strategy="remove"),
-    "logistic": BSGDClassifier(lam=1e-3, budget=20, loss="logistic"),
+    "logistic": BSGDClassifier(**PLAIN, budget=20, loss="logistic"),
     "poly": BSGDClassifier(kernel="poly", degree=2, coef0=1.0, lam=1e-1, budget=20, strategy="project"),
 }
 LABELS = {"bool": [False, True], "int": [7, -1, 0], "str": ["a", "b", "c"]}
@@ -120,7 +123,14 @@ def test_the_same_rows_through_partial_fit_give_the_same_model():
 
 @pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
 @pytest.mark.parametrize(
-    ("name", "copy"), [("default", "saved"), ("default", "pickled"), ("logistic", "saved")]
+    ("name", "copy"),
+    [
+        ("default", "saved"),
+        ("default", "pickled"),
+        ("plain", "saved"),
+        ("plain", "pickled"),
+        ("logistic", "saved"),
+    ],
 )
 def test_a_saved_learner_goes_on_bit_by_bit(labels, name, copy, tmp_path):
     stream = events(300, labels)
@@ -191,7 +201,7 @@ BAD = {
 
 def test_an_event_without_a_feature_is_one_of_zeros():
     """As for all of river's: TFIDF gives {} for an empty text."""
-    model = BSGDClassifier(lam=1e-3, budget=5)
+    model = BSGDClassifier(**PLAIN, budget=5)
     model.learn_one({}, 0)
     for x, y in events(50, [0, 1]):
         model.learn_one(x, y)
@@ -234,7 +244,7 @@ def test_the_example_of_the_class_prints_what_it_says():
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_event_is_told_and_changes_nothing(case):
     x, y, message = BAD[case]
-    model = BSGDClassifier(lam=1e-3, budget=5, classes=[0, 1])
+    model = BSGDClassifier(**PLAIN, budget=5, classes=[0, 1])
     for good, label in events(50, [0, 1]):
         model.learn_one(good, label)
     before = told(model)
@@ -255,6 +265,8 @@ def test_a_bad_event_is_told_and_changes_nothing(case):
         ({"lam": 0.0}, "lam: found 0.0"),
         ({"max_classes": 1}, "max_classes: found 1, expected a whole number at least 2"),
         ({"strategy": "swap"}, "BSGDClassifier: strategy: found 'swap'"),
+        ({"loss": "hinge"}, "loss 'hinge' is of one learner, expected lam and gamma with it"),
+        ({"lam": 1e-3, "average": True}, "average is of one learner, expected lam and gamma with it"),
         ({"loss": "squared"}, "BSGDClassifier: loss: found 'squared', expected 'hinge' or 'logistic'"),
     ],
 )
@@ -338,7 +350,7 @@ def test_calibration_of_many_events_stays_finite():
 def test_probabilities_of_a_logistic_loss_are_those_of_its_decisions(name):
     """Log loss is below that of one that knows no more than how often it is right."""
     found = list(islice(getattr(datasets, name)(), 3000))
-    model = BSGDClassifier(lam=1e-3, loss="logistic")
+    model = BSGDClassifier(**PLAIN, loss="logistic")
     p, codes, labels = progressive(found, model)
     odds = 1 / (1 + np.exp(-model.decision_one(found[0][0])))
     expected = odds / odds.sum() if len(odds) > 1 else [1 - odds[0], odds[0]]
@@ -367,7 +379,7 @@ def test_a_snapshot_has_the_probabilities_of_its_stream(loss, k, tmp_path):
 
 
 def test_snapshots_of_before_begin_calibration_anew():
-    model = MODELS["default"].clone()
+    model = MODELS["plain"].clone()
     for x, y in events(100, LABELS["str"]):
         model.learn_one(x, y)
     saved = model.to_model()
@@ -389,18 +401,18 @@ def gamma_of(model: BSGDClassifier) -> float:
 def test_gamma_scale_is_one_over_the_variance_of_all_columns():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1024, 3)) * [1, 10, 100] + [0, 1e5, 7]
-    model = BSGDClassifier(budget=20)
+    model = BSGDClassifier(lam=1e-4, gamma="scale", budget=20)
     for row in X.tolist():
         model.learn_one(dict(zip("abc", row, strict=True)), row[1] > 1e5)
     assert gamma_of(model) == pytest.approx(1 / X.var(axis=0).sum(), rel=1e-6)
-    unit = BSGDClassifier(budget=20)  # as TFIDF makes them
+    unit = BSGDClassifier(lam=1e-4, gamma="scale", budget=20)  # as TFIDF makes them
     for i in range(64):
         unit.learn_one({f"word {i % 32}": 0.6, f"word {i % 31 + 32}": 0.8}, i % 2)
     assert gamma_of(unit) == pytest.approx(1, rel=0.1)
 
 
 def test_gamma_auto_is_one_over_the_columns_seen():
-    model = BSGDClassifier(gamma="auto", budget=20)
+    model = BSGDClassifier(lam=1e-4, gamma="auto", budget=20)
     for x, y in events(20, [0, 1]):
         model.learn_one({"w": x["w"]}, y)
     assert gamma_of(model) == 1
@@ -412,7 +424,7 @@ def test_gamma_auto_is_one_over_the_columns_seen():
 @pytest.mark.parametrize("kernel", ["rbf", "poly"])
 def test_support_vectors_go_on_under_another_gamma(kernel):
     """Values between them are those of the new gamma, or merges would go wrong."""
-    model = BSGDClassifier(lam=1e-3, kernel=kernel, budget=20)
+    model = BSGDClassifier(**PLAIN, kernel=kernel, budget=20)
     for x, y in events(64, [0, 1]):
         model.learn_one({"w": x["w"], "x": 5 * x["x"]}, y)
     learner = model._learner
@@ -477,12 +489,12 @@ def test_new_labels_without_end_are_an_error():
 
 def test_kernel_values_that_vanish_are_said_once():
     rng = np.random.default_rng(0)
-    model = BSGDClassifier(gamma=0.1, budget=50)
+    model = BSGDClassifier(lam=1e-4, gamma=0.1, budget=50)
     stream = [({"a": a, "b": b}, a * b > 0) for a, b in (1000 * rng.normal(size=(600, 2))).tolist()]
     with pytest.warns(UserWarning, match="nearly all kernel values vanish: gamma is 0.1") as said:
         learn(model, stream)
     assert len(said) == 1
-    measured = BSGDClassifier(budget=50)
+    measured = BSGDClassifier(lam=1e-4, gamma="scale", budget=50)
     learn(measured, stream)  # and no warning, which would be an error here
     assert sum(measured.predict_one(x) == y for x, y in stream) > 450
 
@@ -526,6 +538,32 @@ def test_class_weights_are_those_of_a_batch_through_every_door(average, tmp_path
     assert BSGDClassifier.from_model(load_model(tmp_path / "b")).class_weight == {"0": 1.0, "1": 5.0}
 
 
+def rare(n: int) -> list[tuple[dict, str]]:
+    """Events of which one in fifty is bad, and looks like some that are not."""
+    rng = np.random.default_rng(1)
+    bad = rng.random(n) < 0.02
+    return [({"a": float(rng.normal(2 * b)), "b": float(rng.normal())}, "bad" if b else "good") for b in bad]
+
+
+@pytest.mark.parametrize("options", [{}, PLAIN], ids=["default", "plain"])
+def test_balanced_weights_find_what_is_rare(options, tmp_path):
+    stream, found = rare(2000), {}
+    for weight in (None, "balanced"):
+        model = BSGDClassifier(**options, budget=50, class_weight=weight)
+        said = []
+        for x, y in stream:
+            said.append(model.predict_one(x))
+            model.learn_one(x, y)
+        found[weight] = np.mean([s == "bad" for s, (_, y) in zip(said, stream, strict=True) if y == "bad"])
+    assert found["balanced"] > found[None] + 0.2
+    save_model(model.to_model(), tmp_path / "m")
+    again = BSGDClassifier.from_model(load_model(tmp_path / "m"))
+    assert again.class_weight == "balanced"
+    framed = BSGDClassifier(**options, budget=50, class_weight="balanced")
+    framed.learn_many(pd.DataFrame([x for x, _ in stream]), pd.Series([y for _, y in stream]))
+    assert framed._seen == again._seen == [sum(y == label for _, y in stream) for label in again.labels]
+
+
 def test_balanced_weights_of_a_fit_do_not_go_on():
     X = np.array([[x["a"]] for x, _ in heavy()], np.float32)
     y = np.array([label for _, label in heavy()])
@@ -538,10 +576,53 @@ def test_balanced_weights_of_a_fit_do_not_go_on():
     ("weights", "message"),
     [
         ({1: 0.0}, "class_weight: .*expected weights above 0"),
-        ("balanced", "class_weight: found 'balanced', expected a weight for each label"),
+        ("even", "class_weight: found 'even', expected a weight for each label, or 'balanced'"),
         ({"b": 2.0}, "class_weight names 'b'; the classes are 0, 1"),
     ],
 )
 def test_bad_class_weights_are_told_when_made(weights, message):
     with pytest.raises(ConfigError, match=message):
         BSGDClassifier(classes=[0, 1], class_weight=weights)
+
+
+def tables(n: int) -> list[tuple[dict, bool]]:
+    """Texts, times, booleans, numbers, and gaps."""
+    rng = np.random.default_rng(0)
+    found = []
+    for i in range(n):
+        when = datetime(2026, 1, 1) + timedelta(hours=int(rng.integers(0, 2000)))
+        x = {
+            "city": str(rng.choice(["Rome", "Oslo", "Bonn"])),
+            "when": when,
+            "open": bool(rng.random() < 0.5),
+        }
+        x["load"] = None if i % 5 == 0 else float(rng.normal())
+        found.append((x, (x["city"] == "Oslo") ^ (when.hour < 8)))
+    return found
+
+
+def test_texts_times_and_gaps_are_taken_as_they_come(tmp_path):
+    stream = tables(2000)
+    model, right = BSGDClassifier(), []
+    for x, y in stream:
+        right.append(model.predict_one(x) == y)
+        model.learn_one(x, y)
+    assert np.mean(right[1000:]) > 0.9
+    assert {"city=Oslo", "when", "when.hour", "when.weekday", "open", "load"} <= set(model.features)
+    frames = BSGDClassifier()
+    for start in range(0, 2000, 300):
+        part = stream[start : start + 300]
+        frames.learn_many(pd.DataFrame([x for x, _ in part]), pd.Series([y for _, y in part]))
+    assert frames.features == model.features
+    rows = pd.DataFrame([x for x, _ in stream[:100]])
+    assert np.mean(frames.predict_many(rows) == [model.predict_one(x) for x, _ in stream[:100]]) > 0.97
+    save_model(model.to_model(), tmp_path / "m")
+    again = BSGDClassifier.from_model(load_model(tmp_path / "m"))
+    x = {"city": "Oslo", "when": date(2026, 2, 1), "load": 0.5}
+    np.testing.assert_array_equal(again.decision_one(x), model.decision_one(x))
+    again.learn_one({"city": "a new one"}, True)
+    assert again.features[-1] == "city=a new one"
+    with pytest.raises(DataError, match="feature 'load': found 'much', expected a number, as before"):
+        model.learn_one({"load": "much"}, True)
+    with pytest.raises(DataError, match="feature 'load': found \\[1\\], expected a number"):
+        model.learn_one({"load": [1]}, True)

@@ -25,6 +25,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.events import Events, Stretch
 from streamsvm.models.learner import BudgetStats
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
+from streamsvm.online.judges import OfClasses
 from streamsvm.online.pipe import Stream, Teller, events
 from streamsvm.report.html import contents
 from streamsvm.report.read import read_run
@@ -438,7 +439,7 @@ def test_a_run_directory_tells_of_the_stream(tmp_path):
 
 
 def test_stretches_grow_with_the_stream():
-    learner = SimpleNamespace(stats=BudgetStats(0, 0, 0, 0.0, 0.0, 0.0), n_support=0)
+    learner = SimpleNamespace(stats=BudgetStats(0, 0, 0, 0.0, 0.0, 0.0), n_support=0, drifts=(0, 0))
     seen, state = [], SimpleNamespace(learner=learner, events=0, learnt=0, right=0, bad=0)
     state.judge = SimpleNamespace(scores=dict)
     tell = Teller(state, Events(seen.append))
@@ -594,3 +595,55 @@ def test_weights_of_labels_from_the_command_line(tmp_path):
     status, _, told = command(tmp_path / "other", text, "--class-weight", "balanced")
     assert status == 2
     assert "a stream has not all rows to count" in told
+
+
+def test_a_stream_that_tunes_itself_is_gone_on_with_and_tells_of_change(tmp_path):
+    """Without lambda and gamma; the labels are exchanged after 1,500 events."""
+    events = [json.loads(line) for line in lines(2400)]
+    for event in events[1500:]:
+        event["y"] = {"up": "down", "down": "up"}[event["y"]]
+    text = [json.dumps(event | {"town": "Bonn", "gap": None}) for event in events]
+    (tmp_path / "all.jsonl").write_text("\n".join(text) + "\n")
+
+    def run(model: str, *more: str) -> tuple[dict, str, str]:
+        argv = [*COMMAND, "--model", str(tmp_path / model), "--budget", "30", *more]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stderr.splitlines()[-1]), done.stdout, done.stderr
+
+    whole, answers, said = run("whole", "--input", str(tmp_path / "all.jsonl"), "--ask", "0.1")
+    assert whole["switches"] >= 1
+    assert "the stream has changed; the second learner takes over" in said
+    asked = [json.loads(line)["ask"] for line in answers.splitlines()]
+    assert 0.02 < np.mean(asked) <= 0.11
+    (tmp_path / "half.jsonl").write_text("\n".join(text[:1600]) + "\n")
+    run("halves", "--input", str(tmp_path / "half.jsonl"))
+    halves, _, said = run("halves", "--input", str(tmp_path / "all.jsonl"))
+    assert "going on after event 1600" in said
+    assert {**halves, "snapshot": 0} == {**whole, "snapshot": 0}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--scale", "none"], "--scale none goes with --lam and --gamma: what finds them out standardises"),
+        (["--ask", "2"], "--ask 2.0: expected a share above 0, at most 1"),
+        (["--ask", "0.5", "--task", "regress"], "a stream of task regress has no classes to be unsure of"),
+    ],
+)
+def test_options_that_do_not_go_together_are_one_line(options, message, tmp_path):
+    argv = [*COMMAND, "--model", str(tmp_path / "m"), *options]
+    done = subprocess.run(argv, input="", capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "m").exists()
+
+
+def test_labels_that_are_asked_for_are_those_of_unsure_events():
+    judge = OfClasses(BSGDClassifier())
+    rng = np.random.default_rng(0)
+    sure = rng.random(5000) < 0.7
+    asked = np.array([judge.is_worth({"a": 0.99 if s else 0.6, "b": 0.01 if s else 0.4}, 0.2) for s in sure])
+    assert 0.1 < asked[1000:].mean() <= 0.21
+    assert asked[1000:][~sure[1000:]].mean() > 5 * asked[1000:][sure[1000:]].mean()

@@ -51,9 +51,16 @@ def decide(W, n, A, F, rbf):
         return
     K = np.empty(n, np.float32)  # of one row with all supports at once
     kernel_values(W.ravel()[:n], rbf, K)
-    for j in range(n):
-        for c in range(len(F)):
-            F[c, 0] += A[j, c] * K[j]
+    for c in range(len(F)):
+        F[c, 0] = weighted(A, c, K)
+
+
+@nb.njit(nogil=True, fastmath=True)
+def weighted(A, c, K):  # sum_j A_jc K_j
+    total = 0.0
+    for j in range(len(K)):
+        total += A[j, c] * K[j]
+    return total
 
 
 @nb.njit(nogil=True, fastmath=True)

@@ -1,0 +1,117 @@
+"""Standardisation of rows that come one by one: mean and spread of each column, which follow the rows slowly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from streamsvm.data.scaling import Scaling
+
+WINDOW = 10_000  # rows that count, about
+OFTEN = 0.5  # of the rows: columns that are there less often are 0 where they are not, not their mean
+LARGEST = 8.0  # scaled entry
+
+
+class RunningScaling:
+    """z = (x - mean) / spread, of each column that is there in at least half of the rows since its first one; of
+    others x / (root of its mean square). 0 where a column is absent (NaN), or constant.
+
+    counts (d,) rows that had the column, born (d,) rows before its first one, means and variances (d,), n rows in all.
+    """
+
+    ARRAYS = ("counts", "born", "means", "variances", "n")
+
+    def __init__(self, d: int) -> None:
+        self.counts, self.born = np.zeros(d, np.int64), np.zeros(d, np.int64)
+        self.means, self.variances = np.zeros(d), np.zeros(d)
+        self.n = np.zeros(1, np.int64)
+
+    def scale(self, rows: np.ndarray) -> np.ndarray:
+        """(m, d) float32 of raw rows (m, d), NaN where absent."""
+        Z = np.empty(rows.shape, np.float32)
+        scale(rows, self.counts, self.born, self.means, self.variances, self.n, Z)
+        return Z
+
+    def learn(self, rows: np.ndarray) -> np.ndarray:
+        """`scale` of each row by those before it."""
+        Z = np.empty(rows.shape, np.float32)
+        learn(rows, self.counts, self.born, self.means, self.variances, self.n, Z)
+        return Z
+
+    def widen(self, d: int) -> None:
+        """Room for d columns."""
+        more = d - len(self.counts)
+        for name in ("counts", "born", "means", "variances"):
+            setattr(self, name, np.pad(getattr(self, name), (0, more)))
+
+    @property
+    def spread(self) -> float:
+        """The sum of the variances of scaled columns, about."""
+        return float(np.sum((self.variances > 0) * np.where(self._often, 1.0, self._shares)))
+
+    @property
+    def _shares(self) -> np.ndarray:
+        """(d,) of the rows since its first one that have a column."""
+        return self.counts / np.maximum(self.n - self.born, 1)
+
+    @property
+    def _often(self) -> np.ndarray:
+        return self._shares >= OFTEN
+
+    def scaling(self) -> Scaling:
+        """The same as a model's own, so that it predicts raw rows."""
+        offset = np.where(self._often, self.means, 0.0)
+        square = self.variances + np.where(self._often, 0.0, self.means**2)
+        factor = np.divide(1.0, np.sqrt(square), out=np.zeros_like(square), where=square > 0)
+        return Scaling("standard", offset, factor, fill=offset)
+
+    def to_state(self) -> dict[str, np.ndarray]:
+        return {name: getattr(self, name) for name in self.ARRAYS}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Takes up a state that `to_state` gave."""
+        for name in self.ARRAYS:
+            getattr(self, name)[:] = np.asarray(state[name])
+
+
+@nb.njit(nogil=True)
+def see_row(x, counts, born, means, variances, n):
+    for j in range(len(x)):
+        if np.isnan(x[j]):
+            continue
+        if counts[j] == 0:
+            born[j] = n[0]
+        counts[j] += 1
+        share, apart = 1 / min(counts[j], WINDOW), x[j] - means[j]
+        means[j] += share * apart
+        variances[j] = (1 - share) * (variances[j] + share * apart * apart)
+    n[0] += 1
+
+
+@nb.njit(nogil=True)
+def scale_row(x, counts, born, means, variances, n, z):
+    for j in range(len(x)):
+        z[j] = 0
+        if counts[j] == 0 or np.isnan(x[j]):
+            continue
+        is_often = counts[j] >= OFTEN * (n - born[j])
+        square = variances[j] if is_often else variances[j] + means[j] * means[j]
+        if square > 0:
+            apart = x[j] - means[j] if is_often else x[j]
+            z[j] = min(max(apart / np.sqrt(square), -LARGEST), LARGEST)
+
+
+@nb.njit(nogil=True, cache=True)
+def scale(rows, counts, born, means, variances, n, Z):
+    for i in range(len(rows)):
+        scale_row(rows[i], counts, born, means, variances, n[0], Z[i])
+
+
+@nb.njit(nogil=True, cache=True)
+def learn(rows, counts, born, means, variances, n, Z):
+    for i in range(len(rows)):
+        scale_row(rows[i], counts, born, means, variances, n[0], Z[i])
+        see_row(rows[i], counts, born, means, variances, n)

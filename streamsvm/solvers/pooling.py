@@ -1,0 +1,157 @@
+"""Experts' probabilities as one: a log-linear pool, whose weights are learned as events come.
+
+p(y | x) is proportional to prod_e p_e(y | x)^v_e (Genest and Zidek 1986). v begins at 1 / E, and takes AdaGrad steps on
+the log loss that forget: about 1,000 events count. Weights may be negative, down to -1: an expert may say where
+another one is too sure.
+
+The pool watches itself, too: its share of errors of late rises above that of a long time only where the stream has
+changed (a chart of exponentially weighted means: Ross, Adams, Tasoulis and Hand 2012).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+RATE = 0.1
+FORGET = 0.999  # of squared gradients and of losses, an event
+LEAST = -1.0  # weight
+SUREST = 1e-3  # least probability that an expert is taken to say
+TINY = 1e-12  # of the pool
+LATE, LONG = 50, 2000  # events that count of late, and for a long time
+ALARM = 3.5  # standard deviations
+SOONEST = 200  # events before an alarm
+
+ROWS, ERRORS, RECENT_ERRORS, RECENT_LOSS = range(4)  # of what is watched
+
+
+class Pool:
+    """v, G: weights of experts and sums of their squared gradients; losses: running sums of -log p_e; watched: ROWS
+    and what follows."""
+
+    ARRAYS = ("v", "G", "losses", "watched")
+
+    def __init__(self, experts: int) -> None:
+        self.v, self.G, self.losses = np.full(experts, 1 / experts), np.ones(experts), np.zeros(experts)
+        self.watched = np.zeros(4)
+
+    def decide(self, D: np.ndarray, shared: int) -> np.ndarray:
+        """(m, columns) logarithms of the pool's odds of each class against the rest, for two classes of the second.
+
+        D (experts, m, columns): theirs, of which the first `shared` are scores of a softmax.
+        """
+        out = np.empty(D.shape[1:])
+        decide(D, shared, self.v, out)
+        return out
+
+    def learn(self, D: np.ndarray, shared: int, codes: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """One step for each row, in order; `decide` of each before its step."""
+        out = np.empty(D.shape[1:])
+        learn(D, shared, self.v, self.G, self.losses, self.watched, codes, weight, out)
+        return out
+
+    @property
+    def recent_loss(self) -> float:
+        return float(self.watched[RECENT_LOSS])
+
+    @property
+    def is_alarmed(self) -> bool:
+        """Whether it has been wrong more often of late than chance explains."""
+        n, errors, recent, _ = self.watched.tolist()
+        spread = (errors * (1 - errors) + 1 / LONG) / (2 * LATE - 1)
+        return n >= SOONEST and recent - errors > ALARM * spread**0.5
+
+    def drop(self, expert: int) -> None:
+        for name in ("v", "G", "losses"):
+            setattr(self, name, np.delete(getattr(self, name), expert))
+
+    def to_state(self) -> dict[str, np.ndarray]:
+        return {name: getattr(self, name) for name in self.ARRAYS}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Takes up a state that `to_state` gave."""
+        for name in self.ARRAYS:
+            getattr(self, name)[:] = np.asarray(state[name])
+
+
+@nb.njit(nogil=True, cache=True)
+def decide(D, shared, v, out):
+    L, p = np.empty((len(D), max(2, D.shape[2]))), np.empty(max(2, D.shape[2]))
+    for i in range(D.shape[1]):
+        _pool(D, i, shared, v, L, p)
+        _odds(p, out[i])
+
+
+@nb.njit(nogil=True, cache=True)
+def learn(D, shared, v, G, losses, watched, codes, weight, out):
+    L, p = np.empty((len(D), max(2, D.shape[2]))), np.empty(max(2, D.shape[2]))
+    for i in range(D.shape[1]):
+        _pool(D, i, shared, v, L, p)
+        _odds(p, out[i])
+        _watch(watched, p, codes[i])
+        for e in range(len(D)):
+            gradient = -L[e, codes[i]]
+            losses[e] = FORGET * losses[e] + gradient
+            for c in range(len(p)):
+                gradient += p[c] * L[e, c]
+            gradient *= weight[i]
+            G[e] = FORGET * G[e] + gradient * gradient
+            v[e] = max(v[e] - RATE * gradient / np.sqrt(G[e]), LEAST)
+
+
+@nb.njit(nogil=True)
+def _watch(watched, p, code):
+    watched[ROWS] += 1
+    n, wrong = watched[ROWS], 0.0 if np.argmax(p) == code else 1.0
+    watched[ERRORS] += (wrong - watched[ERRORS]) / min(n, LONG)
+    watched[RECENT_ERRORS] += (wrong - watched[RECENT_ERRORS]) / min(n, LATE)
+    watched[RECENT_LOSS] -= (np.log(max(p[code], SUREST)) + watched[RECENT_LOSS]) / min(n, LATE)
+
+
+@nb.njit(nogil=True)
+def _pool(D, i, shared, v, L, p):
+    """Fills L (experts, classes), logarithms of what each says of row i, and p (classes,), what they say together."""
+    p[:] = 0
+    for e in range(len(D)):
+        _logs(D[e, i], e < shared, L[e])
+        for c in range(len(p)):
+            p[c] += v[e] * L[e, c]
+    top, total = p.max(), 0.0
+    for c in range(len(p)):
+        p[c] = np.exp(p[c] - top)
+        total += p[c]
+    for c in range(len(p)):
+        p[c] /= total
+
+
+@nb.njit(nogil=True)
+def _logs(f, is_shared, out):
+    """Logarithms of the probabilities that decisions f (columns,) stand for."""
+    if len(f) == 1:
+        out[0], out[1] = -_log_one_plus_exp(f[0]), -_log_one_plus_exp(-f[0])
+    else:
+        top, total = -np.inf, 0.0
+        for c in range(len(f)):
+            out[c] = f[c] if is_shared else -_log_one_plus_exp(-f[c])
+            top = max(top, out[c])
+        for c in range(len(f)):
+            total += np.exp(out[c] - top)
+        for c in range(len(f)):
+            out[c] -= top + np.log(total)
+    for c in range(len(out)):
+        out[c] = max(out[c], np.log(SUREST))
+
+
+@nb.njit(nogil=True)
+def _log_one_plus_exp(x):
+    return max(x, 0.0) + np.log1p(np.exp(-abs(x)))
+
+
+@nb.njit(nogil=True)
+def _odds(p, out):
+    for c in range(len(out)):
+        own = min(max(p[1 if len(out) == 1 else c], TINY), 1 - TINY)
+        out[c] = np.log(own / (1 - own))
