@@ -3,7 +3,7 @@
     python pipelines/river_drift.py --data DIR [--plots DIR] [--quick] [--out drift.md]
 
 Each event is predicted, then learned, by
-    no drift handling   StandardScaler | BSGDClassifier
+    no drift handling   StandardScaler | BSGDClassifier, with a lambda and a gamma: it tunes nothing
     fresh learner       the same, where ADWIN over the errors finds drift the learner begins anew
     background learner  where DDM warns of drift another learner begins beside it, and takes over where drift is found
     larger steps        no drift handling, but a smaller lambda: steps are 1 / (lambda t), and forget what was before
@@ -134,7 +134,7 @@ def main() -> None:
             plots.mkdir(parents=True, exist_ok=True)
         events = list(islice(electricity(bench.data), bench.sizes.train_rows))
         broken = [(x, y != (i >= len(events) // 2)) for i, (x, y) in enumerate(events)]
-        BSGDClassifier().learn_one(*events[0])  # compiles
+        models(tomllib.loads(CONFIG.read_text()))["no drift handling"].learn_one(*events[0])  # compiles
         report.add([compare("Electricity", events, plots and plots / "drift.png")])
         report.add([compare("Labels exchanged in the middle", broken, plots and plots / "break.png")])
 

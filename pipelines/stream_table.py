@@ -1,6 +1,9 @@
-"""BSGDClassifier with its defaults over eighteen streams: its probabilities, and its gamma.
+"""One learner of BSGDClassifier's, which tunes nothing, over eighteen streams: its probabilities, and its gamma.
 
     python pipelines/stream_table.py --data DIR [--only probabilities,gamma] [--quick] [--out streams.md]
+
+It is BSGDClassifier(lam=1e-4, gamma="scale"); where one of the two is not given, several learners are pooled, which
+river_board.py measures.
 
 probabilities: ten streams, 5,000 events behind river's StandardScaler, each predicted, then learnt; scores of the
 second half, next to river's LogisticRegression, or SoftmaxRegression for several classes. ece, the expected calibration
@@ -43,7 +46,7 @@ def probabilities(bench: Bench) -> list[Table]:
         labels = sorted({y for _, y in stream}, key=str)
         k = len(labels)
         peer = linear_model.LogisticRegression() if k == 2 else linear_model.SoftmaxRegression()
-        ours = scores(BSGDClassifier(), stream, labels)
+        ours = scores(plain(), stream, labels)
         # river's LogisticRegression knows but True and False
         theirs = scores(peer, [(x, y == labels[1]) for x, y in stream] if k == 2 else stream, labels)
         explained = max(0.0, entropy(ours["accuracy"], k) - entropy(theirs["accuracy"], k))
@@ -68,14 +71,14 @@ def gamma(bench: Bench) -> list[Table]:
     for name in STREAMS:
         raw = events(name, bench.data, n)
         stream = scaled(raw)
-        found = {g: accuracy(BSGDClassifier(gamma=g), stream) for g in GAMMAS}
-        tried = {point: accuracy(BSGDClassifier(gamma=point[0], lam=point[1]), stream) for point in grid}
+        found = {g: accuracy(plain(g), stream) for g in GAMMAS}
+        tried = {point: accuracy(plain(*point), stream) for point in grid}
         best = max(tried, key=tried.__getitem__)
         for g in GAMMAS:
             regrets[g].append(100 * (tried[best] - found[g]))
         row: dict[str, Any] = {"stream": name} | {str(g): Share(value) for g, value in found.items()}
         row |= {f"best of {len(grid)}": Share(tried[best]), "at": f"gamma {best[0]}, lambda {best[1]:g}"}
-        rows.append(row | {f"raw: {g}": Share(accuracy(BSGDClassifier(gamma=g), raw)) for g in GAMMAS})
+        rows.append(row | {f"raw: {g}": Share(accuracy(plain(g), raw)) for g in GAMMAS})
     summary = [
         {"gamma": str(g), "mean regret, points": f"{np.mean(r):.2f}", "largest": f"{max(r):.1f}"}
         for g, r in regrets.items()
@@ -86,6 +89,10 @@ def gamma(bench: Bench) -> list[Table]:
         Table("Regret", summary),
         Table("Text", [_of_text(g, text) for g in (*GAMMAS, 1.0)]),
     ]
+
+
+def plain(gamma: float | str = "scale", lam: float = 1e-4) -> BSGDClassifier:
+    return BSGDClassifier(lam=lam, gamma=gamma)
 
 
 def scaled(stream: Iterable[Event]) -> list[Event]:
@@ -137,7 +144,7 @@ def _told(model: base.Classifier, stream: Iterable[Event]) -> Iterable[tuple[Any
 
 
 def _of_text(g: float | str, stream: Sequence[Event]) -> dict[str, Any]:
-    pairs = list(_told(BSGDClassifier(gamma=g), stream))
+    pairs = list(_told(plain(g), stream))
     positive = max(y for _, y in stream)
     hits = sum(told == y == positive for told, y in pairs)
     asked = sum((told == positive) + (y == positive) for told, y in pairs)
