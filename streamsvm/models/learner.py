@@ -50,7 +50,7 @@ INSIDE = 64  # the same for rows of the block itself, with those after them
 LIKELY = 1.2  # margin below which a row will probably be inside the margin (of 1) when its turn comes
 
 _FIRST = np.zeros(1, int)
-_supports = attrgetter(*Supports._fields)  # of a learner, as a tuple
+supports_of = attrgetter(*Supports._fields)  # of a learner, as a tuple
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,7 @@ class BudgetStats:
     maintenances: int
     step_seconds: float  # of the steps one after the other, maintenance in them
     degradation: float  # sum of |w' - w|^2 over maintenances
-    mean_gradient_error: (
-        float  # sum of |w' - w| / eta_t over steps, E-bar of theorem 1 in Qaadan and Glasmachers 2018
-    )
+    mean_gradient_error: float  # |w' - w| / eta_t by step: E-bar of Qaadan and Glasmachers 2018, theorem 1
 
 
 def together(every: Sequence[BudgetStats]) -> BudgetStats:
@@ -149,12 +147,7 @@ class BudgetLearner:
         self.kernel, o = kernel, self.options
         self.gamma = np.float32(kernel.gamma if isinstance(kernel, RBF) else 0)
         loss = LOSSES[o.loss], o.epsilon, o.nu, o.first
-        self._of_step = tuple(Options(o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, *loss))
-
-    @property
-    def compiled(self) -> tuple[Any, Any]:
-        """Supports and Options, as plain tuples; valid until there is room for more, or another gamma."""
-        return _supports(self), self._of_step
+        self.of_step = tuple(Options(o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, *loss))
 
     @property
     def ways(self) -> tuple[Any, Any, Any]:
@@ -279,10 +272,8 @@ class BudgetLearner:
             self.values[:n, :n] = self.kernel.block(Rows(self.X[:n]), Rows(self.X[:n]))
 
     def set_units(self, origin: float, unit: float) -> None:
-        """Targets are learnt as (y - origin) / unit from here on; the function so far stays, up to the origin.
-
-        A bias that is learnt keeps that, too.
-        """
+        """Targets are learnt as (y - origin) / unit from here on; the function so far stays, up to the origin, which a
+        bias that is learnt keeps."""
         before, old = self.units
         factor = old / unit
         self.A[: self.n_support] *= factor
@@ -307,10 +298,7 @@ class BudgetLearner:
         self.X = X
 
     def add_column(self) -> None:
-        """One more class against the rest; the third one turns the single column into one for each class.
-
-        So far nothing was of the new class: it starts as the constant -1.
-        """
+        """One more class against the rest, so far the constant -1; the third one turns the column into one for each."""
         if self.A.shape[1] == 1:
             both = (np.concatenate([-array, array], axis=-1) for array in (self.A, self.U, self.bias))
             self.A, self.U, self.bias = both
@@ -331,7 +319,7 @@ class BudgetLearner:
     def _steps(self, met: tuple[np.ndarray, ...]) -> None:
         """met: Met as a plain tuple. What does not change between events was found before."""
         start = time.perf_counter_ns()
-        steps(_supports(self), met, self._of_step, *self.ways)
+        steps(supports_of(self), met, self.of_step, *self.ways)
         self.counts[NANOSECONDS] += time.perf_counter_ns() - start
 
     def _meet(self, block: np.ndarray, norms: np.ndarray, threads: int) -> tuple[np.ndarray, np.ndarray]:

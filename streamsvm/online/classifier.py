@@ -15,8 +15,9 @@ from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.kernels.base import Kernel
 from streamsvm.models import StreamModel
 from streamsvm.models.calibration import are_odds
-from streamsvm.models.experts import ExpertsLearner, side_by_side
+from streamsvm.models.experts import ExpertsLearner
 from streamsvm.models.learner import BudgetLearner, BudgetOptions
+from streamsvm.models.pooled import side_by_side
 from streamsvm.online.calibration import LogOdds, OnlineCalibration
 from streamsvm.online.door import MOST_FEATURES, BudgetDoor, is_doubled
 from streamsvm.online.labels import Labels

@@ -56,7 +56,7 @@ class AdditiveLearner:
     def learn(self, Z: np.ndarray, codes: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """One step for each row, in order; `decide` of each before its step. weight (m,): of each row's loss."""
         D = np.empty((len(TRACKS), len(Z), self.W.shape[2]))
-        learn(Z, self.W, self.G, self.V, self.Q, codes, weight, D)
+        learn(Z, (self.W, self.G, self.V, self.Q), codes, weight, D)
         return D
 
     def room(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -134,18 +134,20 @@ def decide(Z, W, V, D):
 
 
 @nb.njit(nogil=True, cache=True, fastmath=True)
-def learn(Z, W, G, V, Q, codes, weight, D):
+def learn(Z, coefficients, codes, weight, D):
+    W, V = coefficients[0], coefficients[2]
     at, share = np.empty(2 * V.shape[1], np.int64), np.empty(2 * V.shape[1])
     f = np.empty((len(W), W.shape[2]))
     for i in range(len(Z)):
         n = decide_row(Z[i], W, V, at, share, f)
         D[:, i] = f
-        learn_row(Z[i], W, G, V, Q, codes[i], weight[i], at, share, n, f)
+        learn_row(Z[i], coefficients, codes[i], weight[i], at[:n], share[:n], f)
 
 
 @nb.njit(nogil=True, fastmath=True)
-def learn_row(z, W, G, V, Q, code, weight, at, share, n, f):
-    """The step of a row that `decide_row` has decided."""
+def learn_row(z, coefficients, code, weight, at, share, f):
+    """The step of a row that `decide_row` has decided. coefficients: W, G, V and Q."""
+    W, G, V, Q = coefficients
     tracks, columns = f.shape
     first = tracks - len(V)
     g = np.empty(columns)
@@ -159,7 +161,7 @@ def learn_row(z, W, G, V, Q, code, weight, at, share, n, f):
                 for c in range(columns):
                     W[t, 1 + j, c] -= _step(G, t, 1 + j, c, g[c] * x, RATES[t])
         if t >= first:
-            for q in range(n):
+            for q in range(len(at)):
                 for c in range(columns):
                     V[t - first, at[q], c] -= _step(Q, t - first, at[q], c, g[c] * share[q], RATES[t])
 

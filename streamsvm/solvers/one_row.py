@@ -45,17 +45,19 @@ def meet(x, scaling, coefficients, pool, kernels, room):
 
 @stale_with(running, additive, pooling, losses, merge, project, state, values, descent)
 @nb.njit(nogil=True, cache=True)
-def learn(x, Y, code, weight, scaling, coefficients, pool, kernels, room, tables, together, projects):
-    """One step of all for the row that has just been met. Y (1, columns): -1 or +1. code, weight (1,): of the row.
+def learn(row, parts, ways):
+    """One step of all for the row that has just been met.
 
-    tables, together, projects: as of `steps`.
+    row: x (d,), Y (1, columns) of -1 or +1, its class and weight (1,). parts: what follows x in `meet`. ways: tables,
+    together and projects of `steps`.
     """
+    x, Y, code, weight = row
+    scaling, coefficients, pool, kernels, room = parts
     counts, born, means, variances, n = scaling
-    W, G, V, Q = coefficients
-    v, squares, losses_, watched = pool
     Z, D, out, at, share, f, known, entries, own = room
+    tables, together, projects = ways
     see_row(x, counts, born, means, variances, n)
-    pooling.learn(D, len(f), v, squares, losses_, watched, code, weight, out)
+    pooling.learn(D, len(f), pool, code, weight, out)
     e = len(f)
     for supports, options, values_, F in kernels:
         counts_, chance, is_pulled = supports[7], chance_of(supports[7][STEPS]), False
@@ -67,4 +69,4 @@ def learn(x, Y, code, weight, scaling, coefficients, pool, kernels, room, tables
         else:
             counts_[STEPS] += 1
         e += 1
-    learn_row(Z[0], W, G, V, Q, code[0], weight[0], at, share, known[0], f)
+    learn_row(Z[0], coefficients, code[0], weight[0], at[: known[0]], share[: known[0]], f)

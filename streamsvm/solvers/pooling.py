@@ -50,7 +50,7 @@ class Pool:
     def learn(self, D: np.ndarray, shared: int, codes: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """One step for each row, in order; `decide` of each before its step."""
         out = np.empty(D.shape[1:])
-        learn(D, shared, self.v, self.G, self.losses, self.watched, codes, weight, out)
+        learn(D, shared, (self.v, self.G, self.losses, self.watched), codes, weight, out)
         return out
 
     @property
@@ -86,7 +86,8 @@ def decide(D, shared, v, out):
 
 
 @nb.njit(nogil=True, cache=True)
-def learn(D, shared, v, G, losses, watched, codes, weight, out):
+def learn(D, shared, state, codes, weight, out):
+    v, G, losses, watched = state
     L, p = np.empty((len(D), max(2, D.shape[2]))), np.empty(max(2, D.shape[2]))
     for i in range(D.shape[1]):
         _pool(D, i, shared, v, L, p)

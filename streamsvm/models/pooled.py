@@ -1,0 +1,206 @@
+"""Experts and what they say together: additive functions of the columns, budgeted kernel expansions, and their pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from streamsvm.data.rows import Rows
+from streamsvm.data.running import RunningScaling
+from streamsvm.kernels.base import Kernel, kernel_from
+from streamsvm.models.learner import BudgetLearner, BudgetOptions, supports_of
+from streamsvm.solvers.additive import TRACKS, AdditiveLearner
+from streamsvm.solvers.one_row import learn as learn_row
+from streamsvm.solvers.one_row import meet
+from streamsvm.solvers.pooling import Pool
+
+WIDTHS = (1.0, 4.0, 16.0)  # gamma, times 1 / (sum of the scaled columns' variances)
+LAMBDAS = (1e-5, 1e-4, 1e-3)  # of these widths: narrow kernels are regularised more
+SHOWN = 2048  # rows after which it has shown which kernels are right
+KEPT = 2  # kernels, from there on
+OUT = 2  # in the room of `Parts`
+
+
+@dataclass(frozen=True)
+class Expert:
+    """A kernel expansion on a budget. factor: gamma times the sum of the columns' variances; None: gamma is fixed."""
+
+    kernel: Kernel
+    options: BudgetOptions
+    factor: float | None = None
+
+    def to_attrs(self) -> dict[str, Any]:
+        return {
+            "kernel": self.kernel.to_attrs(),
+            "options": asdict(self.options),
+            "factor": self.factor,
+        }
+
+    @classmethod
+    def from_attrs(cls, attrs: Mapping[str, Any]) -> Expert:
+        return cls(kernel_from(attrs["kernel"]), BudgetOptions(**attrs["options"]), attrs["factor"])
+
+
+def side_by_side(
+    kernel: Kernel, options: BudgetOptions, lam: float | None, gamma: float | str | None, *, has_gamma: bool
+) -> list[Expert]:
+    """Experts of several widths and lambdas; those that are given are fixed. gamma: a number, or text where it follows
+    the columns' variances."""
+    lambdas = LAMBDAS if lam is None else (lam,) * len(WIDTHS)
+    fixed = None if isinstance(gamma, float | int) or not has_gamma else 1.0
+    widths = WIDTHS if gamma is None and has_gamma else (fixed,) * len(LAMBDAS)
+    pairs = zip(lambdas, widths, strict=True)
+    return [Expert(kernel, replace(options, lam=lam), width) for lam, width in pairs]
+
+
+class Parts(NamedTuple):
+    """What `solvers.one_row` reads and changes, as plain tuples."""
+
+    scaling: tuple[np.ndarray, ...]
+    coefficients: tuple[np.ndarray, ...]
+    pool: tuple[np.ndarray, ...]
+    kernels: tuple[tuple[Any, ...], ...]
+    room: tuple[np.ndarray, ...]
+
+
+class Pooled:
+    """Experts and their pool. They learn in place; rows are raw, NaN where a column is absent."""
+
+    def __init__(self, experts: Sequence[Expert], d: int, columns: int) -> None:
+        self.experts = list(experts)
+        self.scaling = RunningScaling(d)
+        self.additive = AdditiveLearner(d, columns)
+        self.kernels = [BudgetLearner(e.kernel, d, columns, e.options) for e in experts]
+        self.pool = Pool(len(TRACKS) + len(self.kernels))
+        self._found: Parts | None = None
+        self._of_row = np.empty(1, np.int64), np.empty(1)
+
+    @property
+    def n(self) -> int:
+        """Rows learnt."""
+        return int(self.scaling.n[0])
+
+    @property
+    def d(self) -> int:
+        return len(self.scaling.counts)
+
+    @property
+    def columns(self) -> int:
+        return self.additive.W.shape[2]
+
+    def decide_one(self, x: np.ndarray) -> np.ndarray:
+        """(columns,) logarithms of odds for one row (d,)."""
+        parts = self._parts()
+        if parts is None:
+            return self.decide(x[None])[0]
+        meet(x, *parts)
+        return parts.room[OUT][0].copy()
+
+    def learn_one(self, x: np.ndarray, y: np.ndarray, weight: float) -> None:
+        """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
+        parts, Y, (code, weights) = self._parts(), y[None], self._of_row
+        weights[0] = weight
+        if parts is None:
+            self.learn(x[None], Y, weights)
+            return
+        code[0] = y[0] > 0 if len(y) == 1 else y.argmax()
+        learn_row((x, Y, code, weights), tuple(parts), self.kernels[0].ways)
+
+    def _parts(self) -> Parts | None:
+        """The arrays of an event's two compiled calls, found once; None where a kernel is none of theirs."""
+        if self._found is None and all(learner.is_rbf for learner in self.kernels):
+            kernels = []
+            for learner in self.kernels:
+                room = np.empty((len(learner.A), 1), np.float32), np.empty((self.columns, 1))
+                kernels.append((supports_of(learner), learner.of_step, *room))
+            self._found = Parts(
+                tuple(self.scaling.to_state().values()),
+                tuple(self.additive.to_state().values()),
+                tuple(self.pool.to_state().values()),
+                tuple(kernels),
+                (
+                    np.empty((1, self.d), np.float32),
+                    np.empty((len(TRACKS) + len(kernels), 1, self.columns)),
+                    np.empty((1, self.columns)),
+                    *self.additive.room(),
+                    np.zeros(1, int),
+                    np.zeros(1, int),
+                    np.zeros((1, 1), np.float32),
+                ),
+            )
+        return self._found
+
+    def learn(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """One step for each row (m, d), in order; its decision before its step, (m, columns)."""
+        Z, codes = self.scaling.learn(X), _codes(Y)
+        of_kernels = [learner.learn(Rows(Z), Y, weight) for learner in self.kernels]
+        D = np.concatenate([self.additive.learn(Z, codes, weight), of_kernels])
+        return self.pool.learn(D, len(TRACKS), codes, weight)
+
+    def decide(self, X: np.ndarray) -> np.ndarray:
+        """(m, columns) logarithms of odds of raw rows."""
+        return self.decide_scaled(self.scaling.scale(X))
+
+    def decide_scaled(self, Z: np.ndarray) -> np.ndarray:
+        of_kernels = [learner.decide(Rows(Z)) for learner in self.kernels]
+        return self.pool.decide(np.concatenate([self.additive.decide(Z), of_kernels]), len(TRACKS))
+
+    def settle(self) -> None:
+        """Called when the number of rows has doubled: widths follow the columns' variances, and once it has shown which
+        kernels are right, the others go."""
+        self._found = None
+        while self.n >= SHOWN and len(self.kernels) > KEPT:
+            worst = int(np.argmax(self.pool.losses[len(TRACKS) :]))
+            self.pool.drop(len(TRACKS) + worst)
+            del self.kernels[worst], self.experts[worst]
+        for expert, learner in zip(self.experts, self.kernels, strict=True):
+            if expert.factor is not None:
+                learner.set_gamma(expert.factor / (self.scaling.spread or 1.0))
+
+    def widen(self, d: int) -> None:
+        self._found = None
+        self.scaling.widen(d)
+        self.additive.widen(d)
+        for learner in self.kernels:
+            learner.widen(d)
+
+    def add_column(self) -> None:
+        self._found = None
+        self.additive.add_column()
+        for learner in self.kernels:
+            learner.add_column()
+
+    def now(self) -> tuple[Expert, ...]:
+        """The experts, with the gammas that they have come to."""
+        kernels = (learner.kernel for learner in self.kernels)
+        return tuple(replace(e, kernel=kernel) for e, kernel in zip(self.experts, kernels, strict=True))
+
+    def to_state(self) -> dict[str, np.ndarray]:
+        """Arrays that `restore` takes up."""
+        parts: dict[str, Any] = {"scaling": self.scaling, "additive": self.additive, "pool": self.pool}
+        parts |= {f"kernel{i}": learner for i, learner in enumerate(self.kernels)}
+        return {
+            f"{name}_{own}": array for name, part in parts.items() for own, array in part.to_state().items()
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> Self:
+        """Takes up a state that `to_state` gave."""
+        for i, learner in enumerate(self.kernels):
+            learner.restore(part_of(f"kernel{i}", state))
+        self.scaling.restore(part_of("scaling", state))
+        self.additive.restore(part_of("additive", state))
+        self.pool.restore(part_of("pool", state))
+        return self
+
+
+def part_of(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of one part."""
+    return {key.removeprefix(f"{name}_"): state[key] for key in state if key.startswith(f"{name}_")}
+
+
+def _codes(Y: np.ndarray) -> np.ndarray:
+    """(m,) the class of rows of targets Y (m, columns)."""
+    return (Y[:, 0] > 0).astype(np.int64) if Y.shape[1] == 1 else np.argmax(Y, axis=1)
