@@ -12,9 +12,9 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.running import RunningScaling
 from streamsvm.kernels.base import Kernel, kernel_from
 from streamsvm.models.learner import BudgetLearner, BudgetOptions, supports_of
+from streamsvm.models.one_row import learn as learn_row
+from streamsvm.models.one_row import meet
 from streamsvm.solvers.additive import TRACKS, AdditiveLearner
-from streamsvm.solvers.one_row import learn as learn_row
-from streamsvm.solvers.one_row import meet
 from streamsvm.solvers.pooling import Pool
 
 WIDTHS = (1.0, 4.0, 16.0)  # gamma, times 1 / (sum of the scaled columns' variances)
@@ -57,7 +57,7 @@ def side_by_side(
 
 
 class Parts(NamedTuple):
-    """What `solvers.one_row` reads and changes, as plain tuples."""
+    """What `models.one_row` reads and changes, as plain tuples."""
 
     scaling: tuple[np.ndarray, ...]
     coefficients: tuple[np.ndarray, ...]

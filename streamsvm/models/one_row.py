@@ -10,14 +10,14 @@ from streamsvm.private.numba import stale_with
 from streamsvm.solvers import additive, pooling
 from streamsvm.solvers.additive import decide_row, learn_row
 from streamsvm.solvers.budget import losses, merge, project, state, values
-from streamsvm.solvers.budget import steps as descent
+from streamsvm.solvers.budget import steps as steps_of
 from streamsvm.solvers.budget.losses import LOGISTIC, chance_of, pull
 from streamsvm.solvers.budget.state import STEPS, SUPPORTS, Options, Supports
 from streamsvm.solvers.budget.steps import steps
 from streamsvm.solvers.budget.values import exponents_of_row
 
 
-@stale_with(running, additive, pooling, values)
+@stale_with(running, additive, pooling, losses, state, values, steps_of)
 @nb.njit(nogil=True, cache=True)
 def meet(x, scaling, coefficients, pool, kernels, room):
     """What all say of row x (d,), and what they say together, into the room: Z (1, d), the row scaled, D (experts, 1,
@@ -43,7 +43,7 @@ def meet(x, scaling, coefficients, pool, kernels, room):
     pooling.decide(D, len(f), pool[0], out)
 
 
-@stale_with(running, additive, pooling, losses, merge, project, state, values, descent)
+@stale_with(running, additive, pooling, losses, merge, project, state, values, steps_of)
 @nb.njit(nogil=True, cache=True)
 def learn(row, parts, ways):
     """One step of all for the row that has just been met.
