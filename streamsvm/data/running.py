@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numba as nb
 import numpy as np
 
 from streamsvm.data.scaling import Scaling
+from streamsvm.storage.arrays import InArrays
 
 WINDOW = 10_000  # rows that count, about
 OFTEN = 0.5  # of the rows: columns that are there less often are 0 where they are not, not their mean
 LARGEST = 8.0  # scaled entry
 
 
-class RunningScaling:
+class RunningScaling(InArrays):
     """z = (x - mean) / spread, of each column that is there in at least half of the rows since its first one; of
     others x / (root of its mean square). 0 where a column is absent (NaN), or constant.
 
@@ -67,14 +65,6 @@ class RunningScaling:
         square = self.variances + np.where(self._often, 0.0, self.means**2)
         factor = np.divide(1.0, np.sqrt(square), out=np.zeros_like(square), where=square > 0)
         return Scaling("standard", offset, factor, fill=offset)
-
-    def to_state(self) -> dict[str, np.ndarray]:
-        return {name: getattr(self, name) for name in self.ARRAYS}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Takes up a state that `to_state` gave."""
-        for name in self.ARRAYS:
-            getattr(self, name)[:] = np.asarray(state[name])
 
 
 @nb.njit(nogil=True)

@@ -63,9 +63,12 @@ class ExpertsLearner:
         return self.first.columns
 
     @property
-    def drifts(self) -> tuple[int, int]:
-        """Alarms and switches."""
-        return int(self.counts[ALARMS]), int(self.counts[SWITCHES])
+    def drifts(self) -> dict[str, int]:
+        return {"alarms": int(self.counts[ALARMS]), "switches": int(self.counts[SWITCHES])}
+
+    @property
+    def _pools(self) -> list[Pooled]:
+        return [self.first] if self.second is None else [self.first, self.second]
 
     @property
     def n_support(self) -> int:
@@ -111,14 +114,14 @@ class ExpertsLearner:
     def _to_next(self, most: int) -> int:
         """Rows until something may change, at most so many."""
         steps = [most, BEAT - self.t % BEAT]
-        for pooled in filter(None, (self.first, self.second)):
+        for pooled in self._pools:
             steps.append((1 << pooled.n.bit_length()) - pooled.n)
         return min(steps)
 
     def _passed(self, rows: int) -> None:
         """After steps."""
         self.counts[ROWS] += rows
-        for pooled in filter(None, (self.first, self.second)):
+        for pooled in self._pools:
             if pooled.n & (pooled.n - 1) == 0:
                 pooled.settle()
         if self.t % BEAT == 0:
@@ -138,12 +141,12 @@ class ExpertsLearner:
 
     def widen(self, d: int) -> None:
         """Room for d columns."""
-        for pooled in filter(None, (self.first, self.second)):
+        for pooled in self._pools:
             pooled.widen(d)
 
     def add_column(self) -> None:
         """One more class; the third one turns the single column into one for each class."""
-        for pooled in filter(None, (self.first, self.second)):
+        for pooled in self._pools:
             pooled.add_column()
 
 

@@ -59,14 +59,15 @@ def learn(row, parts, ways):
     see_row(x, counts, born, means, variances, n)
     pooling.learn(D, len(f), pool, code, weight, out)
     e = len(f)
-    for supports, options, values_, F in kernels:
-        counts_, chance, is_pulled = supports[7], chance_of(supports[7][STEPS]), False
+    for supports, options, W, F in kernels:
+        steps_taken = Supports(*supports).counts
+        chance, is_pulled = chance_of(steps_taken[STEPS]), False
         for c in range(len(F)):
             is_pulled |= weight[0] * pull(LOGISTIC, Y[0, c], D[e, 0, c], 0.0, 0.0, chance) != 0
         if is_pulled:
-            met = (Z, values_, entries, own, F, Y, weight, D[e])
+            met = (Z, W, entries, own, F, Y, weight, D[e])
             steps(supports, met, options, tables, together, projects)
         else:
-            counts_[STEPS] += 1
+            steps_taken[STEPS] += 1
         e += 1
     learn_row(Z[0], coefficients, code[0], weight[0], at[: known[0]], share[: known[0]], f)

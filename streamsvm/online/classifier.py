@@ -135,9 +135,10 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         return self.lam is None or (self.gamma is None and self._has_gamma)
 
     @property
-    def drifts(self) -> tuple[int, int]:
-        """How often errors rose, so that a second learner began; and how often it took over."""
-        return self._learner.drifts if self.tunes_itself else (0, 0)
+    def drifts(self) -> dict[str, int]:
+        """alarms: how often errors rose, so that a second learner began; switches: how often it took over. Of one that
+        tunes itself; else nothing."""
+        return self._learner.drifts if self.tunes_itself else {}
 
     def _new_learner(
         self, kernel: Kernel, options: BudgetOptions, columns: int

@@ -42,9 +42,9 @@ class Columns:
         self.names, self.width, self.most = list(names), width, most
         self._places = {name: column for column, name in enumerate(self.names)}
         self._told = False
-        self._order: list[Hashable] = []  # features of the last event, their columns, its values, and its row
+        self._order: list[Hashable] = []  # features, as numbers, of the last event, and their columns
         self._columns = np.empty(0, np.intp)
-        self._given: list[Any] = []
+        self._given: tuple[list[Hashable], list[Any]] = [], []  # what the last row was made of
         self._row = np.empty(0, np.float32)
 
     def row(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:
@@ -52,12 +52,11 @@ class Columns:
 
         The same array for the same event twice: it is predicted, then learnt. Raises DataError.
         """
-        names, given = list(x), list(x.values())
-        if given == self._given and names == self._order and len(self._row) == self.width:
+        given = list(x), list(x.values())
+        if given == self._given and len(self._row) == self.width:
             return self._row
-        if self._tables and not _NUMBERS.issuperset(map(type, given)):
-            return self._row_of_table(x, grow=grow)
-        values = numbers(x)
+        x = self._plain(x)
+        names, values = list(x), numbers(x)
         if names != self._order:  # most events have the features of the one before
             if grow:
                 self.take_up(names)
@@ -71,19 +70,12 @@ class Columns:
 
     def check(self, x: Mapping[Any, Any]) -> None:
         """Raises DataError for an event that cannot be a row."""
-        numbers(self._plain(x) if self._tables else x)
+        numbers(self._plain(x))
 
-    def _row_of_table(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:
-        plain = self._plain(x)
-        values = numbers(plain)
-        if grow:
-            self.take_up(plain)
-        known = [i for i, name in enumerate(plain) if name in self._places]
-        columns = np.array([self._places[name] for name in plain if name in self._places], np.intp)
-        return self._row_of(columns, values[known])
-
-    def _plain(self, x: Mapping[Any, Any]) -> dict[Any, Any]:
+    def _plain(self, x: Mapping[Any, Any]) -> Mapping[Any, Any]:
         """The features as numbers. Raises DataError for text where numbers were before."""
+        if not self._tables or _NUMBERS.issuperset(map(type, x.values())):
+            return x
         found: dict[Any, Any] = {}
         for name, value in x.items():
             if isinstance(value, str):
@@ -103,7 +95,7 @@ class Columns:
             if grow:
                 for x in records:
                     self.take_up(self._plain(x))
-            rows = [self._row_of_table(x, grow=False) for x in records]
+            rows = [self.row(x, grow=False) for x in records]
             return Rows(np.array(rows, np.float32).reshape(len(X), self.width))
         for name, dtype in zip(X.columns, X.dtypes, strict=True):
             if dtype.kind not in "biuf":

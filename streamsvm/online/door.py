@@ -48,9 +48,10 @@ class BudgetDoor:
         return False
 
     @property
-    def drifts(self) -> tuple[int, int]:
-        """How often errors rose, so that a second learner began; and how often it took over."""
-        return 0, 0
+    def drifts(self) -> dict[str, int]:
+        """alarms: how often errors rose, so that a second learner began; switches: how often it took over. Of one that
+        tunes itself; else nothing."""
+        return {}
 
     @property
     def _has_gamma(self) -> bool:
@@ -158,13 +159,11 @@ class BudgetDoor:
             "spread": spread,
             "limits": self._limits,
         } | own
-        if isinstance(self._learner, ExpertsLearner):
-            named = Header(
-                self._learner.kernel, self._learner.scaling.scaling(), classes, config=config, **header
-            )
-            return ExpertsModel.of(named, self._learner, kept)
-        scaling = scaling or Scaling.none(self.n_columns)
+        pools = isinstance(self._learner, ExpertsLearner)
+        scaling = self._learner.scaling.scaling() if pools else scaling or Scaling.none(self.n_columns)
         named = Header(self._learner.kernel, scaling, classes, config=config, **header)
+        if pools:
+            return ExpertsModel.of(named, self._learner, kept)
         return BudgetModel.of(named, self._learner, kept, task=self.task)
 
     @classmethod

@@ -138,11 +138,7 @@ class Stream:
             **self.judge.scores(),
             "n_support": self.learner.n_support,
             "maintenances": self.learner.stats.maintenances,
-            **(
-                dict(zip(("alarms", "switches"), self.learner.drifts, strict=True))
-                if self.learner.tunes_itself
-                else {}
-            ),
+            **self.learner.drifts,
             "snapshot": self.saved,
         }
 
@@ -184,12 +180,12 @@ class Teller:
             self._progress(now, share)
 
     def _drift(self) -> None:
-        at, (alarms, switches) = f"event {self._stream.events:,}", self._stream.learner.drifts
-        if alarms > self._drifts[0]:
+        at, before, now = f"event {self._stream.events:,}", self._drifts, self._stream.learner.drifts
+        if now["alarms"] > before["alarms"]:
             self._tell(Warned(f"{at}: errors rise; a second learner begins beside the first"))
-        if switches > self._drifts[1]:
+        if now["switches"] > before["switches"]:
             self._tell(Warned(f"{at}: the stream has changed; the second learner takes over"))
-        self._drifts = alarms, switches
+        self._drifts = now
 
     def warn(self, message: str) -> None:
         self._tell(Warned(message))

@@ -96,7 +96,7 @@ def _of_names(model: Model) -> Iterator[Row]:
 
 def _fill(model: Model, column: int) -> str:
     fill, marks = model.header.scaling.fill, model.header.scaling.marks
-    if _stream(model) is not None:
+    if fill is None and _stream(model) is not None:
         return "0 in events, refused in stores"
     if fill is None:
         return "refused"

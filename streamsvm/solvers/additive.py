@@ -11,11 +11,10 @@ gradients) (AdaGrad: Duchi, Hazan and Singer 2011). An entry that is 0 moves not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numba as nb
 import numpy as np
+
+from streamsvm.storage.arrays import InArrays
 
 TRACKS = (
     (0.1, False),
@@ -33,7 +32,7 @@ RATES = np.array([rate for rate, _ in TRACKS])
 CURVED = sum(is_curved for _, is_curved in TRACKS)
 
 
-class AdditiveLearner:
+class AdditiveLearner(InArrays):
     """The coefficients of all tracks; it learns in place. Learning from a restored state is bitwise the same.
 
     W (tracks, 1 + d, columns) of constants and columns, V (curved tracks, knots of all columns, columns); G and Q, sums
@@ -79,14 +78,6 @@ class AdditiveLearner:
             if single:
                 array = np.concatenate([-array / 2, array / 2] if name in "WV" else [array, array], axis=2)
             setattr(self, name, np.pad(array, ((0, 0), (0, 0), (0, 1))))
-
-    def to_state(self) -> dict[str, np.ndarray]:
-        return {name: getattr(self, name) for name in self.ARRAYS}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Takes up a state that `to_state` gave."""
-        for name in self.ARRAYS:
-            getattr(self, name)[:] = np.asarray(state[name])
 
 
 @nb.njit(nogil=True, fastmath=True)

@@ -10,11 +10,10 @@ changed (a chart of exponentially weighted means: Ross, Adams, Tasoulis and Hand
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numba as nb
 import numpy as np
+
+from streamsvm.storage.arrays import InArrays
 
 RATE = 0.1
 FORGET = 0.999  # of squared gradients and of losses, an event
@@ -28,7 +27,7 @@ SOONEST = 200  # events before an alarm
 ROWS, ERRORS, RECENT_ERRORS, RECENT_LOSS = range(4)  # of what is watched
 
 
-class Pool:
+class Pool(InArrays):
     """v, G: weights of experts and sums of their squared gradients; losses: running sums of -log p_e; watched: ROWS
     and what follows."""
 
@@ -67,14 +66,6 @@ class Pool:
     def drop(self, expert: int) -> None:
         for name in ("v", "G", "losses"):
             setattr(self, name, np.delete(getattr(self, name), expert))
-
-    def to_state(self) -> dict[str, np.ndarray]:
-        return {name: getattr(self, name) for name in self.ARRAYS}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Takes up a state that `to_state` gave."""
-        for name in self.ARRAYS:
-            getattr(self, name)[:] = np.asarray(state[name])
 
 
 @nb.njit(nogil=True, cache=True)

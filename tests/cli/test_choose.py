@@ -7,17 +7,13 @@ import tomllib
 
 import numpy as np
 import pytest
+from commands import run
 from making import write
 
 from streamsvm import load_model
-from streamsvm.cli.app import app, exit_status
 from streamsvm.data.rows import Rows
 
 SMALL = ("--trials", 40, "--set", "threads=1")  # steps, so that time decides nothing
-
-
-def run(*args):
-    return exit_status(lambda: app([*map(str, args)], standalone_mode=False))
 
 
 def table():

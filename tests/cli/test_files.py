@@ -16,16 +16,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from commands import require_one_line, run
 
 from streamsvm import Store, load_model
-from streamsvm.cli.app import app, exit_status
 
 COLUMNS = ("id", "colour", "size", "returned")
 FIT = ("--label", "returned", "--ignore", "id", "--no-search", "--gamma", 1)
-
-
-def run(*args):
-    return exit_status(lambda: app([*map(str, args)], standalone_mode=False))
 
 
 def rows_of(n, seed=0):
@@ -363,10 +359,5 @@ def test_what_does_not_fit_is_one_line(model, new, tmp_path, args, message, caps
     write(tmp_path / "huge.csv", [[1, "a"], ["inf", "b"]], ("size", "y"))
     monkeypatch.chdir(tmp_path)
     before = {*os.listdir()}
-    capsys.readouterr()
-    assert run(*args) == 2
-    error = capsys.readouterr().err.strip()
-    assert error.startswith("error: ")
-    assert "\n" not in error
-    assert message in error
+    require_one_line(capsys, message, *args)
     assert {*os.listdir()} == before

@@ -7,15 +7,11 @@ import json
 import numpy as np
 import pytest
 import zarr
+from commands import run
 
-from streamsvm.cli.app import app, exit_status
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
-
-
-def run(*args):
-    return exit_status(lambda: app([*map(str, args)], standalone_mode=False))
 
 
 @pytest.fixture

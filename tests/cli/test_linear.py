@@ -6,15 +6,11 @@ import json
 
 import numpy as np
 import pytest
+from commands import run
 
 from streamsvm import Store, load_model
-from streamsvm.cli.app import app, exit_status
 
 LINEAR = ("--solver", "cutting-plane", "--kernel", "linear", "--no-search")
-
-
-def run(*args):
-    return exit_status(lambda: app([*map(str, args)], standalone_mode=False))
 
 
 def answer(capfd, *args):

@@ -12,18 +12,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from commands import run
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm import Store, load_model
-from streamsvm.cli.app import app, exit_status
 
 COLUMNS = ("width", "age", "colour", "b")
 NAMES = ("width", "age", "colour=red", "colour=blue", "b")
-
-
-def run(*args: object) -> int:
-    return exit_status(lambda: app([*map(str, args)], standalone_mode=False))
 
 
 def rows() -> list[dict[str, object]]:
@@ -175,10 +171,11 @@ class TestStreams:
                 file.write(json.dumps({name: event[name] for name in known} | {"y": y}) + "\n")
         return folder / "events.jsonl"
 
-    def test_a_snapshot_finds_its_columns_in_a_store(self, folder, tmp_path, capfd):
+    @pytest.mark.parametrize("how", [(), ("--lam", 1e-4, "--gamma", "scale")], ids=["pool", "one learner"])
+    def test_a_snapshot_finds_its_columns_in_a_store(self, folder, tmp_path, capfd, how):
         events = self.events(folder, ("colour=blue", "b", "age", "width", "colour=red"))
         shutil.copytree(folder / "a.zarr", tmp_path / "a.zarr")
-        assert run("stream", "--model", tmp_path / "s.zarr", "--input", events) == 0
+        assert run("stream", "--model", tmp_path / "s.zarr", "--input", events, *how) == 0
         assert load_model(tmp_path / "s.zarr").d > 5
         capfd.readouterr()
         assert predicted(tmp_path, "a", "s.zarr") == 0
@@ -209,7 +206,9 @@ def _learner_says(path: Path, store: Store) -> list[str]:
 
     state = Stream.open(path, lambda: None, scale=True, label="y")
     rows = (dict(zip(NAMES, x, strict=True)) for x in store.read(0, store.n).X.tolist())
-    return [state.learner.predict_one(state.scaler.transform_one(row)) for row in rows]
+    if state.scaler is not None:
+        rows = map(state.scaler.transform_one, rows)
+    return [state.learner.predict_one(row) for row in rows]
 
 
 def test_other_formats_carry_names(folder, tmp_path, capfd):

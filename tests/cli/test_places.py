@@ -7,10 +7,10 @@ import shutil
 
 import numpy as np
 import pytest
+from commands import run
 from making import write
 
 from streamsvm import load_model
-from streamsvm.cli.app import app, exit_status
 from streamsvm.cli.options import model_beside
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
@@ -18,10 +18,6 @@ from streamsvm.errors import StorageError
 from streamsvm.models.files import is_model
 
 TABLE = "a,b,label\n" + "".join(f"{i % 7},{i % 3},{i % 2}\n" for i in range(40))
-
-
-def run(*args):
-    return exit_status(lambda: app([*map(str, args)], standalone_mode=False))
 
 
 @pytest.fixture

@@ -10,16 +10,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from commands import require_one_line, run
 from tabled import WRITERS, rows_of, write_csv, write_duckdb, write_sqlite, written
 
 from streamsvm import Store, load_model
-from streamsvm.cli.app import app, exit_status
 
 FIT = ("--label", "said", "--ignore", "id", "--no-search", "--gamma", 1)
-
-
-def run(*args):
-    return exit_status(lambda: app([*map(str, args)], standalone_mode=False))
 
 
 @pytest.fixture(scope="module")
@@ -103,15 +99,7 @@ def test_a_database_has_rows_to_fit_and_to_score(model, tmp_path, write, capsys)
 
 @pytest.fixture
 def refused(capsys):
-    def found(*args, message):
-        capsys.readouterr()
-        assert run(*args) == 2
-        error = capsys.readouterr().err.strip()
-        assert error.startswith("error: ")
-        assert "\n" not in error
-        assert message in error
-
-    return found
+    return lambda *args, message: require_one_line(capsys, message, *args)
 
 
 @pytest.fixture

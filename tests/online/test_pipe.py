@@ -439,7 +439,7 @@ def test_a_run_directory_tells_of_the_stream(tmp_path):
 
 
 def test_stretches_grow_with_the_stream():
-    learner = SimpleNamespace(stats=BudgetStats(0, 0, 0, 0.0, 0.0, 0.0), n_support=0, drifts=(0, 0))
+    learner = SimpleNamespace(stats=BudgetStats(0, 0, 0, 0.0, 0.0, 0.0), n_support=0, drifts={})
     seen, state = [], SimpleNamespace(learner=learner, events=0, learnt=0, right=0, bad=0)
     state.judge = SimpleNamespace(scores=dict)
     tell = Teller(state, Events(seen.append))

@@ -13,6 +13,7 @@ from sklearn.preprocessing import scale
 from streamsvm import ALFPGMSVR, DCSVC
 from streamsvm.cli.app import app, exit_status
 from streamsvm.models.files import load_model
+from streamsvm.online import BSGDClassifier
 from streamsvm.report.card import card
 
 
@@ -126,7 +127,10 @@ def test_a_card_of_a_stream(tmp_path, task, score, capfd):
     frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=["temp", "wind"])
     frame["y"] = frame["temp"].round(2) if task == "regress" else np.where(frame["temp"] > 0, 1, -1)
     frame.to_csv(tmp_path / "e.csv", index=False)
-    events = ("--input", tmp_path / "e.csv", "--format", "csv", "--task", task)
+    one = (
+        ("--lam", "1e-4", "--gamma", "scale") if task == "classify" else ()
+    )  # else what is missing has its mean
+    events = ("--input", tmp_path / "e.csv", "--format", "csv", "--task", task, *one)
     status, _, told = run(capfd, "stream", "--model", tmp_path / "m", *events)
     assert status == 0
     assert run(capfd, "report", "--model", tmp_path / "m", "--out", tmp_path / "c.md")[0] == 0
@@ -138,3 +142,10 @@ def test_a_card_of_a_stream(tmp_path, task, score, capfd):
     assert float(value) == pytest.approx(counted[score.replace(" ", "_")], rel=1e-4)
     assert "Events have any of these columns" in text
     assert "Missing numbers are refused" not in text
+
+
+def test_a_card_of_a_pool_says_what_takes_the_place_of_a_missing_feature(tmp_path):
+    model = BSGDClassifier()
+    for i in range(10):
+        model.learn_one({"temp": float(i)}, i > 5)
+    assert cells(card(model.to_model(), "m"), "Columns")[2:] == [["temp", "number", "4.5"]]
