@@ -592,9 +592,11 @@ def test_weights_of_labels_from_the_command_line(tmp_path):
     status, _, told = command(weighted, text, "--class-weight", "up=2")
     assert status == 2
     assert "has class_weight {'up': 20.0, 'down': 1.0}, and goes on with it" in told
-    status, _, told = command(tmp_path / "other", text, "--class-weight", "balanced")
+    status, _, told = command(tmp_path / "other", text, "--class-weight", "even")
     assert status == 2
-    assert "a stream has not all rows to count" in told
+    assert "class_weight: found 'even', expected a weight for each label, or 'balanced'" in told
+    assert command(tmp_path / "other", text, "--class-weight", "balanced")[0] == 0
+    assert load_model(tmp_path / "other").header.config["class_weight"] == "balanced"
 
 
 def test_a_stream_that_tunes_itself_is_gone_on_with_and_tells_of_change(tmp_path):
