@@ -203,7 +203,7 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         """Whether it has, or will have, probabilities."""
         return bool(self.probability) or are_odds(self.loss)
 
-    def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink, groups: Any) -> dict[str, Any]:
+    def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink, groups: Any = None) -> dict[str, Any]:
         """Checks, trains, and returns the report."""
         config = self._config()
         store, y = self._training_store(X, y, sample_weight, groups=groups)

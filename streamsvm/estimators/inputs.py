@@ -22,7 +22,7 @@ REFUSED = (None, "refuse")  # gaps with which arrays have none
 class StoreInputs(BaseEstimator):
     """An estimator's way from what it is given to a store. `model_` is what it learnt."""
 
-    gaps: str | None
+    gaps: str | None = None  # of estimators from outside, which need not know of it
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -23,7 +23,7 @@ class SetClassifier(StoreClassifier):
 
     _like: np.ndarray | None = None  # no rows of the indicator of `fit`
 
-    def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink, groups: Any) -> dict[str, Any]:
+    def _train(self, X: Any, y: Any, sample_weight: Any, *sinks: Sink, groups: Any = None) -> dict[str, Any]:
         y = computed(y) if is_dask(y) else y
         if sparse.issparse(y) or not is_multilabel(y):
             report = super()._train(X, y, sample_weight, *sinks, groups=groups)
