@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from streamsvm.online.pipe import Lines, Parse, Stream, Teller
 
 Given = dict[str, tuple[str, Any]]  # parameter of the learner -> (as it was given, its value)
+ALONE: dict[str, Any] = {"lam": 1e-4, "gamma": "scale"}  # of one learner: several standardise the columns
 SETTABLE = {f"kernel.{name}": name for name in ("gamma", "degree", "coef0")}
 SETTABLE |= {"kernel.name": "kernel", "kernel.nu": "kernel_params"}
 SETTABLE |= {"epsilon": "epsilon", "nu": "nu"}
@@ -209,7 +210,8 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
 
 
 def _learner(task: str, given: Given, *, raw: bool) -> Any:
-    """A new learner. Raises ConfigError, for a task that is not learnt online, or options that this one has not."""
+    """A new learner; raw: one that leaves columns as they are. Raises ConfigError, for a task that is not learnt online,
+    or options that this one has not."""
     from streamsvm.online import LEARNERS
 
     if task not in LEARNERS:
@@ -217,12 +219,9 @@ def _learner(task: str, given: Given, *, raw: bool) -> Any:
     for name, (said, _) in given.items():
         if name not in signature(LEARNERS[task]).parameters:
             raise ConfigError(f"{said}: a stream of task {task} has no such option; leave it out")
-    learner = LEARNERS[task](**{name: value for name, (_, value) in given.items()})
-    if raw and learner.tunes_itself:
-        raise ConfigError(
-            "--scale none goes with --lam and --gamma: what finds them out standardises the columns"
-        )
-    return learner
+    values = {name: value for name, (_, value) in given.items()}
+    learner = LEARNERS[task](**values)
+    return LEARNERS[task](**ALONE | values) if raw and learner.tunes_itself else learner
 
 
 def _require_same(state: Stream, given: Given) -> None:

@@ -628,7 +628,6 @@ def test_a_stream_that_tunes_itself_is_gone_on_with_and_tells_of_change(tmp_path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--scale", "none"], "--scale none goes with --lam and --gamma: what finds them out standardises"),
         (["--ask", "2"], "--ask 2.0: expected a share above 0, at most 1"),
         (["--ask", "0.5", "--task", "regress"], "a stream of task regress has no classes to be unsure of"),
     ],
