@@ -210,8 +210,8 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
 
 
 def _learner(task: str, given: Given, *, raw: bool) -> Any:
-    """A new learner; raw: one that leaves columns as they are. Raises ConfigError, for a task that is not learnt online,
-    or options that this one has not."""
+    """A new learner; raw: one that leaves columns as they are. Raises ConfigError, for a task that is not learnt
+    online, or options that this one has not."""
     from streamsvm.online import LEARNERS
 
     if task not in LEARNERS:
