@@ -82,7 +82,7 @@ def findings(path: Path) -> Iterator[Finding]:
         text, ends = " ".join(lines), list(accumulate(len(line) + 1 for line in lines))
         for pattern, better in AVOID:
             for match in pattern.finditer(text):
-                yield Finding(path, first + bisect_right(ends, match.start()), match[0].strip(), better)
+                yield Finding(path, first + bisect_right(ends, match.end() - 1), match[0].strip()[-60:], better)
 
 
 def syllables(word: str) -> int:
