@@ -1,4 +1,4 @@
-"""What hatchling asks for beside pyproject.toml: addresses, and the README with links that work outside the repository."""
+"""What hatchling asks for beside pyproject.toml: addresses, and the README with links that work anywhere."""
 
 from __future__ import annotations
 

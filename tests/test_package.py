@@ -109,7 +109,7 @@ def test_files_for_others_have_their_form(name):
 
 
 def needed():
-    """The distributions that the package and its extras for use bring, by name; those that are not installed are None."""
+    """What the package and its extras for use bring, by name; None where it is not installed."""
     extras = PROJECT["optional-dependencies"].items()
     more = [text for name, texts in extras if name not in TOOLS for text in texts]
     waiting, found = [*PROJECT["dependencies"], *more], {}
