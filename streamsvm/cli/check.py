@@ -52,7 +52,7 @@ def check(
     performance_report: PerformanceReport = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read all of a store or model: checksums, NaN and infinity, labels, odd columns. Exits 2 at what is wrong.
+    """Read all of a store or model: checksums, NaN and infinity, labels, odd columns. Exits 2 at a fault.
 
     \b
     streamsvm check train.zarr
