@@ -135,7 +135,11 @@ def licence(one: Distribution) -> str:
     """What its metadata says, the short forms first; a whole text speaks by its first line, else it names others."""
     said = one.metadata
     classified = [text for text in said.get_all("Classifier") or [] if text.startswith("License")]
-    return said.get("License-Expression") or "; ".join(classified) or (said.get("License") or "").partition("\n")[0]
+    return (
+        said.get("License-Expression")
+        or "; ".join(classified)
+        or (said.get("License") or "").partition("\n")[0]
+    )
 
 
 def test_licences_allow_to_distribute_it_as_it_is():
