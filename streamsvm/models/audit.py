@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from streamsvm.errors import CorruptDataError, ModelError
@@ -67,9 +68,9 @@ def _files(home: Place) -> Iterator[str]:
     for folder, folders, names in os.walk(home):
         folders.sort()
         for name in sorted(folders + names):
-            if (home / folder / name).is_symlink():
+            if (Path(folder) / name).is_symlink():
                 raise ModelError(f"{folder}/{name}: found a link, expected a model to hold files alone")
-        yield from ((home / folder / name).relative_to(home).as_posix() for name in sorted(names))
+        yield from ((Path(folder) / name).relative_to(home).as_posix() for name in sorted(names))
 
 
 def _require_part(home: Place, name: str, files: list[str]) -> None:
