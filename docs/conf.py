@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 from streamsvm import __version__
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tables import command_sections, kernel_table, option_tables, solver_table
+
+PYPROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
 
 project = "streamsvm"
 author = "The streamsvm developers"
@@ -36,6 +39,12 @@ napoleon_use_param = False  # parameters that share a text stand together, not e
 html_theme = "furo"
 html_title = "streamsvm"
 html_theme_options = {"navigation_with_keys": True}
+if REPOSITORY := PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]:
+    html_theme_options |= {
+        "source_repository": REPOSITORY,
+        "source_branch": "main",
+        "source_directory": "docs/",
+    }
 html_show_sourcelink = False
 
 # What pages leave open, made from the code that it describes.

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from streamsvm.estimators.dconeclass import DCOneClassSVM as DCOneClassSVM
     from streamsvm.estimators.dcsvm import DCSVC as DCSVC
     from streamsvm.estimators.dcsvr import DCSVR as DCSVR
+    from streamsvm.models.audit import audit as audit
     from streamsvm.models.files import load_model as load_model
     from streamsvm.train import graph_of as graph_of
 
 _HOMES = {
     "AutoSVC": "streamsvm.estimators.auto",
     "Store": "streamsvm.data.store",
+    "audit": "streamsvm.models.audit",
     "graph_of": "streamsvm.train",
     "load_model": "streamsvm.models.files",
 }
@@ -51,6 +53,7 @@ __all__ = [
     "CuttingPlaneSVR",
     "Store",
     "__version__",
+    "audit",
     "graph_of",
     "load_model",
 ]

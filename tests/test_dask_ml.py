@@ -11,11 +11,13 @@ from streamsvm.data.rows import Rows
 
 pytest.importorskip("dask_ml", reason="needs dask-ml: pip install dask-ml")
 
+import dask
 import dask.array as da
 from dask_ml.metrics import accuracy_score
-from dask_ml.model_selection import GridSearchCV, KFold, train_test_split
+from dask_ml.model_selection import GridSearchCV, HyperbandSearchCV, KFold, train_test_split
 from dask_ml.preprocessing import MinMaxScaler, StandardScaler
 from dask_ml.wrappers import Incremental, ParallelPostFit
+from distributed import Client
 from making import write
 from sklearn.pipeline import make_pipeline
 
@@ -82,6 +84,24 @@ def test_a_grid_search(data):
     X, y, lazy, labels = data
     search = GridSearchCV(DCSVC(n_jobs=1), {"gamma": [0.1, 10.0]}, cv=3)
     assert search.fit(X, y).best_params_ == search.fit(lazy, labels).best_params_ == {"gamma": 0.1}
+
+
+@pytest.mark.filterwarnings("ignore:nearly all values of the rbf kernel")  # of gammas that lose
+def test_hyperband_on_partial_fit(data):
+    """dask of 2026 lets no asynchronous client into `dask.persist`, which dask-ml calls, unless it is the scheduler."""
+    X, y, lazy, labels = data
+    options = {"gamma": [0.01, 0.1, 1.0, 100.0], "C": [0.1, 1.0, 10.0]}
+    search = HyperbandSearchCV(
+        BudgetedSVC(budget=50, random_state=0), options, max_iter=4, test_size=0.2, random_state=0
+    )
+    with (
+        Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client,
+        dask.config.set(scheduler=client.get),
+    ):
+        search.fit(lazy, labels, classes=[0, 1])
+    assert search.best_params_["gamma"] < 100
+    assert search.best_score_ > 0.7
+    assert (search.best_estimator_.predict(X) == y).mean() > 0.7
 
 
 def test_a_store_and_its_dask_array_give_one_model(data, tmp_path):

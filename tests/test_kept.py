@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streamsvm import Store, load_model
+from streamsvm import Store, audit, load_model
 from streamsvm.cli.app import app, exit_status
 from streamsvm.data.finite import require_finite
 
@@ -50,6 +50,7 @@ def test_models_answer_as_they_did(folder, answers):
     assert len(models) >= 18
     for path in models:
         model = load_model(path)
+        assert audit(path)["kind"] == model.kind
         store = Store.open(
             str(folder / ("sparse" if f"{path.name}" in ("exact", "planes", "rank") else "dense"))
         )

@@ -24,7 +24,7 @@ OK, FAILED, INTERRUPTED = 0, 2, 130
 COMMANDS = {  # the first paragraph of what each one's --help says
     "ingest": "Read files into a store, streamed in bounded memory, written whole or not at all.",
     "info": "Show shape, type, chunks, classes and their counts.",
-    "check": "Read every chunk: checksums, NaN and infinity, labels, odd columns. Exits 2 at the first thing wrong.",
+    "check": "Read all of a store or model: checksums, NaN and infinity, labels, odd columns. Exits 2 at a fault.",
     "fit": "Train a model. Options that are left out are chosen from the data.",
     "tune": "Choose options by cross-validation; without a table of what to try, those that fit chooses.",
     "calibrate": "Add probabilities, a threshold or costs to a model, in place of those it may have.",

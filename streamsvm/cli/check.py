@@ -1,4 +1,4 @@
-"""`streamsvm check`: reads everything of a store."""
+"""`streamsvm check`: reads everything of a store, or of a model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from streamsvm.cli.options import (
     YName,
     engine,
 )
-from streamsvm.cli.output import emit, progress
+from streamsvm.cli.output import emit, emit_table, progress
+from streamsvm.errors import ConfigError
+from streamsvm.storage.paths import Place, place_of
 
 
 @reads(*LEARNT)
@@ -33,6 +35,15 @@ def check(
         ),
     ] = None,
     read: Mapping[str, Any] = {},
+    model: Annotated[
+        Any,
+        typer.Option(
+            "--model",
+            parser=place_of,
+            help="In place of rows, a model: what it holds, and that none of it is code.",
+            metavar="MODEL",
+        ),
+    ] = None,
     x: XName = None,
     y: YName = None,
     workers: Workers = None,
@@ -41,12 +52,18 @@ def check(
     performance_report: PerformanceReport = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read every chunk: checksums, NaN and infinity, labels, odd columns. Exits 2 at the first thing wrong.
+    """Read all of a store or model: checksums, NaN and infinity, labels, odd columns. Exits 2 at a fault.
 
     \b
     streamsvm check train.zarr
     streamsvm check sales.csv --label returned --against later.csv
+    streamsvm check --model train.model.zarr
     """
+    if model is not None:
+        if rows or store is not None or against is not None:
+            raise ConfigError(f"found rows and --model {model}, expected one of them")
+        _check_model(model, as_json)
+        return
     with importing():
         from streamsvm.data.verify import check as check_store
 
@@ -69,3 +86,15 @@ def check(
         typer.echo("\n".join([*warnings, ""]))
     if other is not None and not as_json:
         emit(found["against"], as_json=False, title=f"Against {against}")
+
+
+def _check_model(model: Place, as_json: bool) -> None:
+    with importing():
+        from streamsvm.models.audit import audit
+
+    found = audit(model)
+    emit(found, as_json=as_json, title=f"{model}: all in order; JSON and numbers, nothing that is run")
+    if not as_json:
+        emit_table(
+            "Arrays", [{**one, "shape": " x ".join(map(str, one["shape"]))} for one in found["arrays"]]
+        )

@@ -92,10 +92,14 @@ def _load(path: Place, homes: Mapping[str, str]) -> Any:
     attrs = read_attrs(path)
     model_class = _resolve(path, attrs, homes)
     with whole_metadata(str(path)):
-        arrays = _Arrays(
-            arrays_at(path, attrs), {name: _text(values) for name, values in attrs["strings"].items()}
-        )
+        arrays = stored_arrays(path, attrs)
         return model_class.from_state(arrays, {k: v for k, v in attrs.items() if k not in _RESERVED})
+
+
+def stored_arrays(path: Place, attrs: dict[str, Any]) -> Mapping[str, Any]:
+    """The arrays of the model with these attributes, opened when asked for; text is in the attributes."""
+    strings = {name: _text(values) for name, values in attrs["strings"].items()}
+    return _Arrays(arrays_at(path, attrs), strings)
 
 
 def read_attrs(path: Place) -> dict[str, Any]:

@@ -1,0 +1,62 @@
+"""Models as MLflow's `pyfunc`, which it serves and registers; `report.mlflow` has runs.
+
+A logged model is the model's own folder: MLflow loads it by `_load_pyfunc` below, and nothing of it is a pickle.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+from mlflow.models.model import ModelInfo
+
+from streamsvm._version import __version__
+from streamsvm.errors import ConfigError
+from streamsvm.models.files import load_model, save_model
+
+ANSWERS = ("label", "decision", "proba", "interval")
+
+
+class Answers:
+    """What MLflow calls: `predict` of raw rows, an array or a data frame whose columns are the model's."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def predict(self, X: Any, params: dict[str, Any] | None = None) -> np.ndarray:
+        """(n,) labels; with params {"answer": "decision"}, "proba" or "interval" these. Raises ConfigError."""
+        match (params or {}).get("answer", "label"):
+            case "label":
+                found = self.model.predict(X)
+            case "decision":
+                found = self.model.decision_function(X)
+            case "proba":
+                found = self.model.predict_proba(X)
+            case "interval":
+                found = self.model.predict_interval(X)
+            case other:
+                raise ConfigError(f"answer: found {other!r}, expected one of {', '.join(ANSWERS)}")
+        return np.asarray(found)
+
+
+def _load_pyfunc(data_path: str) -> Answers:
+    """MLflow's way to a model that `log_model` wrote."""
+    return Answers(load_model(data_path))
+
+
+def log_model(model: Any, name: str = "model", **options: Any) -> ModelInfo:
+    """Logs a model, a fitted estimator's or `load_model`'s, to the run that is active, else to one of its own.
+
+    options: of `mlflow.pyfunc.log_model`: `registered_model_name`, `input_example`, `signature`. Returns its ModelInfo;
+    `mlflow.pyfunc.load_model(info.model_uri).predict(X)` answers. Raises StorageError.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.zarr"
+        save_model(getattr(model, "model_", model), path)
+        own = {"pip_requirements": [f"streamsvm=={__version__}"]}
+        return mlflow.pyfunc.log_model(
+            name=name, loader_module=__name__, data_path=str(path), **own | options
+        )

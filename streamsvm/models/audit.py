@@ -1,0 +1,103 @@
+"""What a model file holds, and that none of it is code: every file is known, every byte is read."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from streamsvm.errors import CorruptDataError, ModelError
+from streamsvm.models.files import KEEP_BYTES, load_model, read_attrs, stored_arrays
+from streamsvm.storage.checked_array import whole_metadata
+from streamsvm.storage.paths import Place, URLPath, place_of
+from streamsvm.storage.versions import arrays_at
+
+CODECS = frozenset({"bytes", "crc32c", "zstd"})  # what models are packed by: no codec that makes objects
+NUMBERS = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
+_ARRAY = re.compile(r"([\w.-]+)/zarr\.json")
+_CHUNK = re.compile(r"([\w.-]+)/c(/\d+)+")
+
+
+def audit(path: str | Place) -> dict[str, Any]:
+    """What the model at `path`, a folder or URL, holds; all of it is read, and compared with its checksums.
+
+    A model is one file of JSON, and arrays of numbers, each with JSON of its own; `kind` picks a class from a closed
+    list, and nothing in it is run. The answer has `model`, `kind`, `version`, `attributes`, the names of what the JSON
+    says, `files`, `bytes` of the arrays in memory, and `arrays`: `array`, `shape`, `dtype`, `codecs`, `bytes` of each.
+    Raises ModelError, naming the file, where there is anything else: a link, a file that is no part of a model, an
+    array of no numbers, a codec beyond `CODECS`; NotFoundError, CorruptDataError, StorageError as `load_model`.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from streamsvm import DCSVC, audit
+    >>> DCSVC().fit(*load_iris(return_X_y=True)).save("iris.model.zarr")
+    >>> found = audit("iris.model.zarr")
+    >>> found["kind"], found["arrays"][0]["array"], found["arrays"][0]["codecs"]
+    ('kernel', 'alpha', ['bytes', 'zstd', 'crc32c'])
+    """
+    place = place_of(path)
+    attrs = read_attrs(place)
+    home = arrays_at(place, attrs)
+    files = list(_files(home))
+    for name in files:
+        _require_part(home, name, files)
+    told = [_array(home, found[1]) for name in files if (found := _ARRAY.fullmatch(name))]
+    load_model(place)
+    with whole_metadata(str(place)):
+        arrays = stored_arrays(place, attrs)
+        held = [one | {"bytes": _read(arrays[one["array"]])} for one in told]
+    return {
+        "model": str(path),
+        "kind": attrs["kind"],
+        "version": attrs["version"],
+        "attributes": sorted(attrs),
+        "files": len(files),
+        "bytes": sum(one["bytes"] for one in held),
+        "arrays": held,
+    }
+
+
+def _files(home: Place) -> Iterator[str]:
+    """Names of all files below a folder, relative to it, in order. Raises ModelError for a link."""
+    if isinstance(home, URLPath):
+        yield from sorted(url.removeprefix(f"{home.url}/") for url in home.files())
+        return
+    for folder, folders, names in os.walk(home):
+        folders.sort()
+        for name in sorted(folders + names):
+            if (Path(folder) / name).is_symlink():
+                raise ModelError(f"{folder}/{name}: found a link, expected a model to hold files alone")
+        yield from ((Path(folder) / name).relative_to(home).as_posix() for name in sorted(names))
+
+
+def _require_part(home: Place, name: str, files: list[str]) -> None:
+    """Raises ModelError unless a model has such a file."""
+    chunk = _CHUNK.fullmatch(name)
+    if name == "zarr.json" or _ARRAY.fullmatch(name) or (chunk and f"{chunk[1]}/zarr.json" in files):
+        return
+    raise ModelError(f"{home}/{name}: found a file that is no part of a model; look at it, and remove it")
+
+
+def _array(home: Place, name: str) -> dict[str, Any]:
+    """What the metadata of an array says. Raises ModelError where it does not hold plain numbers."""
+    where = f"{home}/{name}/zarr.json"
+    try:
+        said = json.loads((home / name / "zarr.json").read_text(encoding="utf-8"))
+        dtype, shape, codecs = said["data_type"], said["shape"], [codec["name"] for codec in said["codecs"]]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CorruptDataError(f"{where}: damaged: {error}") from None
+    if not (isinstance(dtype, str) and NUMBERS.fullmatch(dtype)):
+        raise ModelError(f"{where}: found values of type {dtype!r}, expected numbers")
+    for codec in codecs:
+        if codec not in CODECS:
+            raise ModelError(f"{where}: found the codec {codec!r}, expected {', '.join(sorted(CODECS))}")
+    return {"array": name, "shape": shape, "dtype": dtype, "codecs": codecs}
+
+
+def _read(array: Any) -> int:
+    """Bytes of an array, all of which is read, in stretches. Raises CorruptDataError."""
+    step = max(1, KEEP_BYTES // max(1, array.dtype.itemsize * math.prod(array.shape[1:])))
+    return sum(array[start : start + step].nbytes for start in range(0, len(array), step))

@@ -1,0 +1,108 @@
+"""Runs as MLflow's runs: options as parameters, steps and results as metrics, the page of `report` as an artifact."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import mlflow
+from mlflow.entities import Metric, Param
+
+from streamsvm.events import STEPS, Event, Memory, Record, Round
+from streamsvm.exchange.mlflow import log_model as log_model
+from streamsvm.models.files import load_model
+from streamsvm.report.html import contents, page
+from streamsvm.report.read import Run, read_run
+from streamsvm.runs.records import flat, number
+from streamsvm.storage.paths import place_of
+
+T = TypeVar("T")
+MOST_METRICS, MOST_PARAMS, MOST_TEXT = 1000, 100, 500  # of one request, and of a parameter, that servers take
+ENDS = {"failed": "FAILED", "interrupted": "KILLED"}
+COUNTS = ("event", "t", "round", "step", "epoch", "problem")  # of a step, which say where it is
+
+
+class Log:
+    """A sink of events that logs the steps of a fit, and its memory, while it is at work.
+
+    `train(store, config, model_path=path, events=Events(Log()))` logs to the run of MLflow that is active.
+    """
+
+    def __init__(self) -> None:
+        self._curves = Curves()
+
+    def __call__(self, record: Record[Event]) -> None:
+        for metric in self._curves.points(record):
+            mlflow.log_metric(metric.key, metric.value, step=metric.step)
+
+
+class Curves:
+    """The points of a run's curves: `round.solve.gap`, `step.objective`, `memory.rss_bytes`; the steps of each count
+    from 1. began_ms: when the run did, since 1970."""
+
+    def __init__(self, began_ms: float | None = None) -> None:
+        self._began_ms = time.time() * 1e3 if began_ms is None else began_ms
+        self._steps: Counter[str] = Counter()
+
+    def points(self, record: Record[Event]) -> Iterator[Metric]:
+        event = record.event
+        if not isinstance(event, (*STEPS, Memory)):
+            return
+        name = f"{event.kind}.{event.phase}" if isinstance(event, Round) else event.kind
+        self._steps[name] += 1
+        for field, value in flat(record).items():
+            if field not in COUNTS and (found := number(value)) is not None:
+                when = int(self._began_ms + 1e3 * record.t)
+                yield Metric(f"{name}.{field}", found, when, self._steps[name])
+
+
+def log_run(folder: str | Path, model: Any = None) -> str:
+    """Logs what a run directory holds, and where `model` is given, a model or the place of one, that as `log_model`.
+
+    Returns the id of MLflow's run, which ends as the run did, and is nested in the one that is active, if any.
+    Raises NotFoundError where nothing of a run is there.
+    """
+    run = read_run(place_of(folder))
+    client = mlflow.MlflowClient()
+    with mlflow.start_run(run_name=run.name, nested=True) as found:
+        name = found.info.run_id
+        for params in _pieces([*_params(run)], MOST_PARAMS):
+            client.log_batch(name, params=params)
+        for metrics in _pieces([*_metrics(run, found.info.start_time)], MOST_METRICS):
+            client.log_batch(name, metrics=metrics)
+        mlflow.log_text(page([run], contents([run])), "report.html")
+        if model is not None:
+            log_model(load_model(model) if isinstance(model, str | Path) else model)
+    if run.status in ENDS:
+        client.set_terminated(name, ENDS[run.status])
+    return str(name)
+
+
+def _params(run: Run) -> Iterator[Param]:
+    for name, value in _plain({"solver": run.solver} | run.config):
+        yield Param(name, str(value)[:MOST_TEXT])
+
+
+def _metrics(run: Run, began_ms: int) -> Iterator[Metric]:
+    curves = Curves(began_ms)
+    for record in run.records:
+        yield from curves.points(record)
+    for name, value in _plain({"result": run.result, "evaluation": run.evaluation}):
+        if not name.startswith("result.config.") and (found := number(value)) is not None:
+            yield Metric(name, found, began_ms, 0)
+
+
+def _pieces(values: list[T], most: int) -> Iterator[list[T]]:
+    yield from (values[start : start + most] for start in range(0, len(values), most))
+
+
+def _plain(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted names of all that is no table."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _plain(value, f"{prefix}{name}.")
+        elif value is not None:
+            yield f"{prefix}{name}", value

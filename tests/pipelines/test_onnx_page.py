@@ -1,0 +1,78 @@
+"""The page of an ONNX model answers as the model does: its own script, run by node on onnxruntime-web."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from streamsvm import DCSVC
+from streamsvm.exchange.onnx import write_onnx
+
+PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
+RUNTIME = os.environ.get("STREAMSVM_TEST_ORT_WEB")  # the folder dist of onnxruntime-web
+FILES = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
+NAMES = ["a", "<b> & c"]
+DOCUMENT = """
+const page = require("node:fs").readFileSync(process.argv[1], "utf8"), shown = {};
+globalThis.document = {
+  querySelectorAll: () => process.argv.slice(2).map(value => ({ value })),
+  querySelector: () => ({ addEventListener() {} }),
+  getElementById: () => shown,
+};
+const script = page.split('<script type="module">')[1].split("</script>")[0];
+import("data:text/javascript;base64," + Buffer.from(script).toString("base64"))
+  .then(() => { console.log(shown.textContent); process.exit(0); });
+"""
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
+    return DCSVC(C=10).fit(pd.DataFrame(X, columns=NAMES), np.where(X[:, 0] * X[:, 1] > 0, "same", "other"))
+
+
+def make_page(fitted, runtime, folder):
+    write_onnx(fitted.model_, folder / "m.onnx")
+    recipe = [sys.executable, PIPELINES / "onnx_page.py", folder / "m.onnx"]
+    return subprocess.run(
+        [*map(str, recipe), "--runtime", str(runtime), "--out", str(folder / "page.html")],
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_page_needs_nothing_else(fitted, tmp_path):
+    missing = make_page(fitted, tmp_path, tmp_path)
+    assert missing.returncode == 1
+    assert "found no ort.wasm.bundle.min.mjs, expected the folder dist" in missing.stderr
+    for name in FILES:
+        (tmp_path / name).write_bytes(b"anything")
+    done = make_page(fitted, tmp_path, tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<label>&lt;b&gt; &amp; c<input" in page
+    assert "<b>" not in page
+    assert "http" not in page
+
+
+@pytest.mark.slow  # 14 MB of WebAssembly are compiled
+@pytest.mark.skipif(
+    RUNTIME is None, reason="needs STREAMSVM_TEST_ORT_WEB, the folder dist of onnxruntime-web"
+)
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+@pytest.mark.parametrize("row", [(0.5, 1.5), (-1.0, 2.0)])
+def test_it_answers_as_the_model(fitted, tmp_path, row):
+    assert make_page(fitted, RUNTIME, tmp_path).returncode == 0
+    node = ["node", "--eval", DOCUMENT, str(tmp_path / "page.html"), *map(str, row)]
+    done = subprocess.run(node, capture_output=True, text=True, timeout=200)
+    said = dict(line.split(": ") for line in done.stdout.splitlines())
+    rows = pd.DataFrame([row], columns=NAMES)
+    assert said["label"] == fitted.predict(rows)[0], done.stderr
+    assert float(said["scores"]) == pytest.approx(fitted.decision_function(rows)[0], abs=1e-5)
