@@ -14,7 +14,8 @@ from numba.types import BaseNamedTuple
 import streamsvm
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.distance import RBF
-from streamsvm.models.learner import BudgetLearner, BudgetOptions
+from streamsvm.models.budget_options import BudgetOptions
+from streamsvm.models.learner import BudgetLearner
 from streamsvm.solvers.budget.steps import steps
 
 ROOT = Path(streamsvm.__file__).parent

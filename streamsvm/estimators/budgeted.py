@@ -19,8 +19,9 @@ from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.searched import asked
 from streamsvm.events import Events
 from streamsvm.models import BudgetModel
+from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.calibration import Calibration, are_odds
-from streamsvm.models.learner import BudgetLearner, BudgetOptions
+from streamsvm.models.learner import BudgetLearner
 from streamsvm.parallel.engine import Engine
 from streamsvm.tasks.base import Targets
 from streamsvm.tasks.pairs import n_columns, signs

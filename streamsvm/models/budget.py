@@ -12,7 +12,8 @@ from streamsvm.data.layout import Layout
 from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.models.base import Header, Model, known_task
-from streamsvm.models.learner import BudgetLearner, BudgetOptions
+from streamsvm.models.budget_options import BudgetOptions
+from streamsvm.models.learner import BudgetLearner
 from streamsvm.models.shapes import Expansion
 
 
@@ -89,9 +90,10 @@ class BudgetModel(Model):
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> BudgetModel:
         header, options = Header.from_state(arrays, attrs), BudgetOptions(**attrs["options"])
         names = (
-            name for name in (*BudgetLearner.ARRAYS, "values") if name != "units" or "learner_units" in arrays
-        )
-        state = {name: arrays[f"learner_{name}"] for name in names}  # earlier versions had no units
+            *BudgetLearner.ARRAYS,
+            "values",
+        )  # earlier versions had no units, narrow supports have no values
+        state = {name: arrays[f"learner_{name}"] for name in names if f"learner_{name}" in arrays}
         support = Rows(np.asarray(state["X"]))
         coef, bias = np.asarray(arrays["coef"]), np.asarray(arrays["bias"])
         return cls(

@@ -21,7 +21,7 @@ from streamsvm.data.running import LARGEST, RunningScaling
 from streamsvm.errors import ModelError
 from streamsvm.kernels.base import Kernel
 from streamsvm.models.base import Header, Model
-from streamsvm.models.learner import BudgetOptions, BudgetStats, together
+from streamsvm.models.budget_options import BudgetOptions, BudgetStats, together
 from streamsvm.models.pooled import Expert, Pooled, part_of
 from streamsvm.models.shapes import Expansion
 from streamsvm.solvers.additive import TRACKS
@@ -44,6 +44,7 @@ class ExpertsLearner:
         self.first = Pooled(experts, d, columns)
         self.second: Pooled | None = None
         self.counts = np.zeros(3, np.int64)
+        self._left = 0  # rows until something may change
 
     @property
     def kernel(self) -> Kernel:
@@ -121,11 +122,15 @@ class ExpertsLearner:
     def _passed(self, rows: int) -> None:
         """After steps."""
         self.counts[ROWS] += rows
+        self._left -= rows
+        if self._left > 0:
+            return
         for pooled in self._pools:
             if pooled.n & (pooled.n - 1) == 0:
                 pooled.settle()
         if self.t % BEAT == 0:
             self._watch()
+        self._left = self._to_next(BEAT)
 
     def _watch(self) -> None:
         """Begins a second pool where the first one's errors rise; lets it take over, or go."""

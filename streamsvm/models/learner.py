@@ -13,17 +13,17 @@ All columns share one support set of at most `budget` points, so that kernel wor
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from streamsvm.config import FitConfig
 from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF
+from streamsvm.models.budget_options import BudgetOptions, BudgetStats
 from streamsvm.parallel.strips import strips
 from streamsvm.solvers.budget.losses import LOSSES
 from streamsvm.solvers.budget.merge import merge_tables
@@ -39,11 +39,9 @@ from streamsvm.solvers.budget.state import (
 )
 from streamsvm.solvers.budget.steps import steps
 from streamsvm.solvers.budget.values import decide, exponents, exponents_of_row, sq_norms
-from streamsvm.tasks.base import Loss, Task
 
-Strategy = Literal["sequence", "gradient", "project", "remove"]
-LONGEST = {"epsilon": 0.5}  # step, of the targets' spread: values count, of classes signs alone
 MERGING = ("sequence", "gradient")
+NARROW = 64  # columns up to which values between supports are computed sooner than they are read
 THREADS_FROM = 3_000_000  # products: fewer take less than waking a thread
 STRIP = 256  # supports that one thread meets with a block: results do not depend on the threads
 INSIDE = 64  # the same for rows of the block itself, with those after them
@@ -51,62 +49,6 @@ LIKELY = 1.2  # margin below which a row will probably be inside the margin (of 
 
 _FIRST = np.zeros(1, int)
 supports_of = attrgetter(*Supports._fields)  # of a learner, as a tuple
-
-
-@dataclass(frozen=True)
-class BudgetOptions:
-    """lam: lambda; merge: points that become one, M; average: decide by the mean of all w_t, not by the last.
-
-    The mean weighs w_t by t (Lacoste-Julien, Schmidt and Bach 2012). Merges fit the last w, not the mean, so it pays
-    only where the budget is rarely full. epsilon, nu: of the losses "epsilon", in units of the targets, and "support".
-    longest: step, which t is counted for: from 1 / (lambda longest) on. 0: none is too long.
-    """
-
-    lam: float
-    budget: int = 500
-    merge: int = 3
-    strategy: Strategy = "sequence"
-    bias: bool = False
-    average: bool = False
-    loss: Loss = "hinge"
-    epsilon: float = 0.0
-    nu: float = 0.0
-    longest: float = 0.0
-
-    @classmethod
-    def of(cls, config: FitConfig, task: Task, n: int, unit: float = 1.0) -> BudgetOptions:
-        """lambda is 1 / (n C) where the options name none, C 1 of a task that reads none. unit: of targets; lambda and
-        epsilon of the options are in theirs."""
-        o = config.bsgd
-        loss: Loss = o.loss if task.has_probabilities else task.loss
-        C = config.C if task.reads_labels else 1.0
-        lam = unit * (o.lam if o.lam is not None else 1.0 / (n * C))
-        own = config.epsilon / unit, task.nu(config) or 0.0, LONGEST.get(loss, 0.0)
-        return cls(lam, o.budget, o.merge, o.strategy, o.bias, o.average, loss, *own)
-
-    @property
-    def first(self) -> float:
-        """The step from which on t is counted."""
-        return 1 / (self.lam * self.longest) if self.longest else 0.0
-
-
-@dataclass
-class BudgetStats:
-    """What a learner has seen and done."""
-
-    steps: int
-    supports: int
-    maintenances: int
-    step_seconds: float  # of the steps one after the other, maintenance in them
-    degradation: float  # sum of |w' - w|^2 over maintenances
-    mean_gradient_error: float  # |w' - w| / eta_t by step: E-bar of Qaadan and Glasmachers 2018, theorem 1
-
-
-def together(every: Sequence[BudgetStats]) -> BudgetStats:
-    """Of several learners as of one."""
-    sums = {name: sum(getattr(stats, name) for stats in every) for name in BudgetStats.__dataclass_fields__}
-    errors = sum(stats.mean_gradient_error * stats.steps for stats in every)
-    return BudgetStats(**sums | {"mean_gradient_error": errors / max(sums["steps"], 1)})
 
 
 class BudgetLearner:
@@ -132,7 +74,6 @@ class BudgetLearner:
         self.X = np.zeros((slots, d), np.float32)
         self.norms = np.zeros(slots, np.float32)
         self.born = np.zeros(slots, np.int64)
-        self.values = np.zeros((slots, slots), np.float32)
         self._room = np.empty(slots * self.block_rows, np.float32)  # for values of a block, each in its turn
         self.A = np.zeros((slots, columns))
         self.U = np.zeros((slots, columns if options.average else 0))
@@ -142,6 +83,28 @@ class BudgetLearner:
         self.units = np.array(units)
         together, projects = (options.strategy == way or None for way in ("gradient", "project"))
         self._merges, self._ways = options.strategy in MERGING, (together, projects)
+        self._lay_out()
+
+    @property
+    def _is_narrow(self) -> bool:
+        """Whether values between supports are found from T when they are asked for."""
+        return len(self.T) > 0
+
+    def _lay_out(self) -> None:
+        """T, or the values, of the supports that are there."""
+        slots = len(self.X)
+        if self.is_rbf and self._merges and 0 < self.d <= NARROW:
+            self.T, self.values = np.ascontiguousarray(self.X.T), np.zeros((0, 0), np.float32)
+        else:
+            self.T, self.values = np.zeros((0, slots), np.float32), np.zeros((slots, slots), np.float32)
+            self.values[: self.n_support, : self.n_support] = self._between()
+
+    def _between(self) -> np.ndarray:
+        """(n_support, n_support) values, computed."""
+        n = self.n_support
+        X, norms, values = self.X[:n], self.norms[:n], np.empty((n, n), np.float32)
+        self._values(X, norms, X, norms, values)
+        return values
 
     def _take_kernel(self, kernel: Kernel) -> None:
         self.kernel, o = kernel, self.options
@@ -235,7 +198,7 @@ class BudgetLearner:
         n = self.n_support
         if self.is_rbf:
             W = np.empty((len(self.X), 1), np.float32)
-            exponents_of_row(self.X, self.norms, n, x, self.gamma, W)
+            exponents_of_row(self.X, self.T, self.norms, n, x, self.gamma, W)
         else:
             W = np.zeros((len(self.X), 1), np.float32)
             W[:n] = self.kernel.block(Rows(self.X[:n]), Rows(x[None]))
@@ -269,7 +232,7 @@ class BudgetLearner:
         if self.is_rbf:
             self.values[:n, :n] *= self.gamma / before
         else:
-            self.values[:n, :n] = self.kernel.block(Rows(self.X[:n]), Rows(self.X[:n]))
+            self.values[:n, :n] = self._between()
 
     def set_units(self, origin: float, unit: float) -> None:
         """Targets are learnt as (y - origin) / unit from here on; the function so far stays, up to the origin, which a
@@ -296,6 +259,7 @@ class BudgetLearner:
         X = np.zeros((len(self.X), d), np.float32)
         X[:, : self.X.shape[1]] = self.X
         self.X = X
+        self._lay_out()
 
     def add_column(self) -> None:
         """One more class against the rest, so far the constant -1; the third one turns the column into one for each."""
@@ -381,11 +345,13 @@ class BudgetLearner:
         n = self.n_support
         state = {name: getattr(self, name) for name in self.ARRAYS}
         state |= {name: state[name][:n] for name in ("X", "norms", "born", "A", "U")}
-        return state | {"values": self._values_now()}
+        return state if self._is_narrow else state | {"values": self._values_now()}
 
     def _values_now(self) -> np.ndarray:
         """(n, n) between supports: what only the earlier one's row holds is out of date."""
         n = self.n_support
+        if self._is_narrow:
+            return self._between()
         later = self.born[:n, None] >= self.born[:n]
         return np.where(later, self.values[:n, :n], self.values[:n, :n].T)
 
@@ -397,4 +363,6 @@ class BudgetLearner:
         for name in ("bias", "counts", "sums", "units"):
             if name in state:  # models of earlier versions have no units
                 getattr(self, name)[:] = np.asarray(state[name])
-        self.values[:n, :n] = np.asarray(state["values"])
+        self._lay_out()
+        if not self._is_narrow and "values" in state:
+            self.values[:n, :n] = np.asarray(state["values"])

@@ -1,14 +1,23 @@
-"""One row past all experts of a pool in two calls: what compiled code costs to call is most of what an event costs."""
+"""Rows past all experts of a pool, compiled as a whole: what calls cost is most of what an event costs.
+
+What is read and changed goes to compiled code as one object, `Bound`, made once: to unpack its 44 arrays at each call
+would take ten times as long as the call.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba as nb
+import numpy as np
+from numba import types
+from numba.experimental import structref
 
 from streamsvm.data import running
 from streamsvm.data.running import scale_row, see_row
 from streamsvm.private.numba import stale_with
 from streamsvm.solvers import additive, pooling
-from streamsvm.solvers.additive import decide_row, learn_row
+from streamsvm.solvers.additive import Row, decide_row, learn_row
 from streamsvm.solvers.budget import losses, merge, project, state, values
 from streamsvm.solvers.budget import steps as steps_of
 from streamsvm.solvers.budget.losses import LOGISTIC, chance_of, pull
@@ -16,50 +25,97 @@ from streamsvm.solvers.budget.state import STEPS, SUPPORTS, Options, Supports
 from streamsvm.solvers.budget.steps import steps
 from streamsvm.solvers.budget.values import exponents_of_row
 
+FIELDS = ("scaling", "coefficients", "row", "pool", "kernels", "ways", "room")
+
+
+@structref.register
+class _BoundType(types.StructRef):
+    def preprocess_fields(self, fields: Any) -> Any:
+        return tuple((name, types.unliteral(found)) for name, found in fields)
+
+
+class Bound(structref.StructRefProxy):
+    """scaling, coefficients, pool: arrays of `RunningScaling`, `AdditiveLearner` and `Pool`. row: an additive `Row`.
+    kernels: of each rbf learner Supports, Options, and room for its values (slots, 1) and decisions (columns, 1). ways:
+    tables, together and projects of `steps`. room: Z (1, d), the row scaled, D (experts, 1, columns), what each says,
+    out (1, columns), what they say together, and what a block of one row needs.
+    """
+
+
+structref.define_proxy(Bound, _BoundType, FIELDS)
+
+
+@nb.njit(cache=True)
+def bind(scaling, coefficients, row, pool, kernels, ways, room):
+    """A `Bound`, which keeps these arrays alive; they stay what their learners change."""
+    return Bound(scaling, coefficients, row, pool, kernels, ways, room)
+
+
+def room_for(d: int, experts: int, columns: int) -> tuple[np.ndarray, ...]:
+    """The room of a `Bound`."""
+    Z, D, out = np.empty((1, d), np.float32), np.empty((experts, 1, columns)), np.empty((1, columns))
+    return (
+        Z,
+        D,
+        out,
+        np.zeros(1, np.int64),
+        np.zeros((1, 1), np.float32),
+    )  # its value with itself is known, and 0
+
 
 @stale_with(running, additive, pooling, losses, state, values, steps_of)
 @nb.njit(nogil=True, cache=True)
-def meet(x, scaling, coefficients, pool, kernels, room):
-    """What all say of row x (d,), and what they say together, into the room: Z (1, d), the row scaled, D (experts, 1,
-    columns), what each says, out (1, columns), and what the additive functions met.
+def meet(x, bound, out):
+    """Fills out (1, columns) with what all say together of row x (d,)."""
+    _meet(x, bound)
+    pooling.decide(bound.room[1], len(bound.coefficients[0]), bound.pool[0], out)
 
-    scaling, coefficients, pool: arrays of `RunningScaling`, `AdditiveLearner` and `Pool`. kernels: of each rbf learner
-    Supports, Options, and room for its values (slots, 1) and decisions (columns, 1).
-    """
-    counts, born, means, variances, n = scaling
-    Z, D, out, at, share, f, known, _, _ = room
+
+@stale_with(running, additive, pooling, losses, merge, project, state, values, steps_of)
+@nb.njit(nogil=True, cache=True)
+def learn(x, Y, code, weight, bound):
+    """One step of all for the row x (d,) that has just been met. Y (1, columns): -1 or +1. code: its class."""
+    _learn(x, Y, np.full(1, code), np.full(1, weight), bound)
+
+
+@stale_with(running, additive, pooling, losses, merge, project, state, values, steps_of)
+@nb.njit(nogil=True, cache=True)
+def learn_rows(X, Y, codes, weight, bound, out):
+    """The same for rows X (m, d), in order; out (m, columns): what is said of each before its step."""
+    for i in range(len(X)):
+        _meet(X[i], bound)
+        _learn(X[i], Y[i : i + 1], codes[i : i + 1], weight[i : i + 1], bound)
+        out[i] = bound.room[2][0]
+
+
+@nb.njit(nogil=True)
+def _meet(x, bound):
+    counts, born, means, variances, n = bound.scaling
+    Z, D, _, _, _ = bound.room
     scale_row(x, counts, born, means, variances, n[0], Z[0])
-    known[0] = decide_row(Z[0], coefficients[0], coefficients[2], at, share, f)
+    decide_row(Z[0], bound.coefficients, bound.row)
+    f = Row(*bound.row).f
     D[: len(f), 0] = f
     e = len(f)
-    for supports, options, W, F in kernels:
+    for supports, options, W, F in bound.kernels:
         s, o = Supports(*supports), Options(*options)
-        exponents_of_row(s.X, s.norms, s.counts[SUPPORTS], Z[0], o.gamma, W)
+        exponents_of_row(s.X, s.T, s.norms, s.counts[SUPPORTS], Z[0], o.gamma, W)
         values.decide(W, s.counts[SUPPORTS], s.A, F, True)
         factor = 1 / (o.lam * (s.counts[STEPS] + o.first)) if s.counts[STEPS] else 0.0
         for c in range(len(F)):
             D[e, 0, c] = factor * (F[c, 0] + s.bias[c])
         e += 1
-    pooling.decide(D, len(f), pool[0], out)
 
 
-@stale_with(running, additive, pooling, losses, merge, project, state, values, steps_of)
-@nb.njit(nogil=True, cache=True)
-def learn(row, parts, ways):
-    """One step of all for the row that has just been met.
-
-    row: x (d,), Y (1, columns) of -1 or +1, its class and weight (1,). parts: what follows x in `meet`. ways: tables,
-    together and projects of `steps`.
-    """
-    x, Y, code, weight = row
-    scaling, coefficients, pool, kernels, room = parts
-    counts, born, means, variances, n = scaling
-    Z, D, out, at, share, f, known, entries, own = room
-    tables, together, projects = ways
+@nb.njit(nogil=True)
+def _learn(x, Y, code, weight, bound):
+    counts, born, means, variances, n = bound.scaling
+    Z, D, out, entries, own = bound.room
+    tables, together, projects = bound.ways
     see_row(x, counts, born, means, variances, n)
-    pooling.learn(D, len(f), pool, code, weight, out)
-    e = len(f)
-    for supports, options, W, F in kernels:
+    e = len(bound.coefficients[0])
+    pooling.learn(D, e, bound.pool, code, weight, out)
+    for supports, options, W, F in bound.kernels:
         steps_taken = Supports(*supports).counts
         chance, is_pulled = chance_of(steps_taken[STEPS]), False
         for c in range(len(F)):
@@ -70,4 +126,4 @@ def learn(row, parts, ways):
         else:
             steps_taken[STEPS] += 1
         e += 1
-    learn_row(Z[0], coefficients, code[0], weight[0], at[: known[0]], share[: known[0]], f)
+    learn_row(bound.coefficients, bound.row, code[0], weight[0])

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.data.running import RunningScaling
 from streamsvm.kernels.base import Kernel, kernel_from
-from streamsvm.models.learner import BudgetLearner, BudgetOptions, supports_of
+from streamsvm.models.budget_options import BudgetOptions
+from streamsvm.models.learner import BudgetLearner, supports_of
+from streamsvm.models.one_row import Bound, bind, learn_rows, meet, room_for
 from streamsvm.models.one_row import learn as learn_row
-from streamsvm.models.one_row import meet
 from streamsvm.solvers.additive import TRACKS, AdditiveLearner
 from streamsvm.solvers.pooling import Pool
+from streamsvm.storage.arrays import arrays_of
 
 WIDTHS = (1.0, 4.0, 16.0)  # gamma, times 1 / (sum of the scaled columns' variances)
 LAMBDAS = (1e-5, 1e-4, 1e-3)  # of these widths: narrow kernels are regularised more
 SHOWN = 2048  # rows after which it has shown which kernels are right
 KEPT = 2  # kernels, from there on
-OUT = 2  # in the room of `Parts`
+ROW_BY_ROW = 128  # columns up to which rows meet supports one by one: beyond, products of blocks are faster
 
 
 @dataclass(frozen=True)
@@ -56,16 +58,6 @@ def side_by_side(
     return [Expert(kernel, replace(options, lam=lam), width) for lam, width in pairs]
 
 
-class Parts(NamedTuple):
-    """What `models.one_row` reads and changes, as plain tuples."""
-
-    scaling: tuple[np.ndarray, ...]
-    coefficients: tuple[np.ndarray, ...]
-    pool: tuple[np.ndarray, ...]
-    kernels: tuple[tuple[Any, ...], ...]
-    room: tuple[np.ndarray, ...]
-
-
 class Pooled:
     """Experts and their pool. They learn in place; rows are raw, NaN where a column is absent."""
 
@@ -75,8 +67,7 @@ class Pooled:
         self.additive = AdditiveLearner(d, columns)
         self.kernels = [BudgetLearner(e.kernel, d, columns, e.options) for e in experts]
         self.pool = Pool(len(TRACKS) + len(self.kernels))
-        self._found: Parts | None = None
-        self._of_row = np.empty(1, np.int64), np.empty(1)
+        self._bound: Bound | None = None
 
     @property
     def n(self) -> int:
@@ -93,49 +84,53 @@ class Pooled:
 
     def decide_one(self, x: np.ndarray) -> np.ndarray:
         """(columns,) logarithms of odds for one row (d,)."""
-        parts = self._parts()
-        if parts is None:
+        if not self._is_compiled:
             return self.decide(x[None])[0]
-        meet(x, *parts)
-        return parts.room[OUT][0].copy()
+        out = np.empty((1, self.columns))
+        meet(x, self._arrays(), out)
+        return out[0]
 
     def learn_one(self, x: np.ndarray, y: np.ndarray, weight: float) -> None:
         """One step for the row that `decide_one` has just met. y (columns,): -1 or +1."""
-        parts, Y, (code, weights) = self._parts(), y[None], self._of_row
-        weights[0] = weight
-        if parts is None:
-            self.learn(x[None], Y, weights)
+        if not self._is_compiled:
+            self.learn(x[None], y[None], np.array([weight]))
             return
-        code[0] = y[0] > 0 if len(y) == 1 else y.argmax()
-        learn_row((x, Y, code, weights), tuple(parts), self.kernels[0].ways)
+        code = int(y[0] > 0 if len(y) == 1 else y.argmax())
+        learn_row(x, y[None], code, float(weight), self._arrays())
 
-    def _parts(self) -> Parts | None:
-        """The arrays of an event's two compiled calls, found once; None where a kernel is none of theirs."""
-        if self._found is None and all(learner.is_rbf for learner in self.kernels):
-            kernels = []
-            for learner in self.kernels:
-                room = np.empty((len(learner.A), 1), np.float32), np.empty((self.columns, 1))
-                kernels.append((supports_of(learner), learner.of_step, *room))
-            self._found = Parts(
-                tuple(self.scaling.to_state().values()),
-                tuple(self.additive.to_state().values()),
-                tuple(self.pool.to_state().values()),
-                tuple(kernels),
+    @property
+    def _is_compiled(self) -> bool:
+        """Whether all is that `models.one_row` does."""
+        return self.kernels[0].is_rbf
+
+    def _arrays(self) -> Bound:
+        """What `models.one_row` reads and changes, found once."""
+        if self._bound is None:
+            kernels = [
                 (
-                    np.empty((1, self.d), np.float32),
-                    np.empty((len(TRACKS) + len(kernels), 1, self.columns)),
-                    np.empty((1, self.columns)),
-                    *self.additive.room(),
-                    np.zeros(1, int),
-                    np.zeros(1, int),
-                    np.zeros((1, 1), np.float32),
-                ),
-            )
-        return self._found
+                    supports_of(learner),
+                    learner.of_step,
+                    np.empty((len(learner.A), 1), np.float32),
+                    np.empty((self.columns, 1)),
+                )
+                for learner in self.kernels
+            ]
+            scaling, coefficients, pool = map(arrays_of, (self.scaling, self.additive, self.pool))
+            row, room = self.additive.row(), room_for(self.d, len(self.pool.v), self.columns)
+            self._bound = bind(scaling, coefficients, row, pool, tuple(kernels), self.kernels[0].ways, room)
+        return self._bound
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_bound": None}
 
     def learn(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """One step for each row (m, d), in order; its decision before its step, (m, columns)."""
-        Z, codes = self.scaling.learn(X), _codes(Y)
+        codes = _codes(Y)
+        if self._is_compiled and self.d <= ROW_BY_ROW:
+            out = np.empty(Y.shape)
+            learn_rows(X, Y, codes, weight, self._arrays(), out)
+            return out
+        Z = self.scaling.learn(X)
         of_kernels = [learner.learn(Rows(Z), Y, weight) for learner in self.kernels]
         D = np.concatenate([self.additive.learn(Z, codes, weight), of_kernels])
         return self.pool.learn(D, len(TRACKS), codes, weight)
@@ -151,7 +146,7 @@ class Pooled:
     def settle(self) -> None:
         """Called when the number of rows has doubled: widths follow the columns' variances, and once it has shown which
         kernels are right, the others go."""
-        self._found = None
+        self._bound = None
         while self.n >= SHOWN and len(self.kernels) > KEPT:
             worst = int(np.argmax(self.pool.losses[len(TRACKS) :]))
             self.pool.drop(len(TRACKS) + worst)
@@ -161,14 +156,14 @@ class Pooled:
                 learner.set_gamma(expert.factor / (self.scaling.spread or 1.0))
 
     def widen(self, d: int) -> None:
-        self._found = None
+        self._bound = None
         self.scaling.widen(d)
         self.additive.widen(d)
         for learner in self.kernels:
             learner.widen(d)
 
     def add_column(self) -> None:
-        self._found = None
+        self._bound = None
         self.additive.add_column()
         for learner in self.kernels:
             learner.add_column()

@@ -14,9 +14,10 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.kernels.base import Kernel
 from streamsvm.models import StreamModel
+from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.calibration import are_odds
 from streamsvm.models.experts import ExpertsLearner
-from streamsvm.models.learner import BudgetLearner, BudgetOptions
+from streamsvm.models.learner import BudgetLearner
 from streamsvm.models.pooled import side_by_side
 from streamsvm.online.calibration import LogOdds, OnlineCalibration
 from streamsvm.online.door import MOST_FEATURES, BudgetDoor, is_doubled
@@ -190,7 +191,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         self._labels.require(labels)
         rows = self._columns.matrix(X, grow=True)
         self._make_room()
-        new = [i for i, label in enumerate(labels) if label not in labels[:i] and label not in self._labels]
+        new = [labels.index(label) for label in dict.fromkeys(labels) if label not in self._labels]
         # a label's column begins with its first row; gamma changes between rows; a mean decides row by row
         measured = () if self.tunes_itself else range(len(labels))
         cuts = {0, len(labels), *new, *(i for i in measured if is_doubled(self.n_seen + i))}

@@ -52,20 +52,25 @@ class Columns:
 
         The same array for the same event twice: it is predicted, then learnt. Raises DataError.
         """
-        given = list(x), list(x.values())
+        given = names, values = list(x), list(x.values())
         if given == self._given and len(self._row) == self.width:
             return self._row
+        if names == self._order and _NUMBERS.issuperset(map(type, values)):  # as most events are
+            row = np.empty(self.width, np.float32)
+            if place(_vector(values), self._columns, self._absent, row):
+                self._given, self._row = given, row
+                return row
         x = self._plain(x)
-        names, values = list(x), numbers(x)
-        if names != self._order:  # most events have the features of the one before
+        names, vector = list(x), numbers(x)
+        if names != self._order:
             if grow:
                 self.take_up(names)
             known = [i for i, name in enumerate(names) if name in self._places]
             columns = np.array([self._places[names[i]] for i in known], np.intp)
             if len(known) < len(names):
-                return self._row_of(columns, values[known])
+                return self._row_of(columns, vector[known])
             self._order, self._columns = names, columns
-        self._given, self._row = given, self._row_of(self._columns, values)
+        self._given, self._row = given, self._row_of(self._columns, vector)
         return self._row
 
     def check(self, x: Mapping[Any, Any]) -> None:
@@ -186,10 +191,7 @@ def numbers(x: Mapping[Any, Any]) -> np.ndarray:
         for name, value in x.items():
             if not isinstance(value, Real | Decimal | np.number | np.bool_):
                 raise DataError(f"feature {name!r}: found {value!r}, expected a number")
-    try:
-        values = np.fromiter(x.values(), np.float64, len(x))
-    except OverflowError:  # an integer beyond float64
-        values = np.array([math.inf])
+    values = _vector(list(x.values()))
     if not are_small(values):
         for name, value in x.items():
             if not abs(value) < LARGEST:
@@ -198,6 +200,14 @@ def numbers(x: Mapping[Any, Any]) -> np.ndarray:
                     f"feature {name!r}: found {found}, expected a finite number below {LARGEST:.0e}"
                 )
     return values
+
+
+def _vector(values: list[Any]) -> np.ndarray:
+    """float64 of numbers; one too large is infinite."""
+    try:
+        return np.array(values, np.float64)
+    except OverflowError:  # an integer beyond float64
+        return np.full(len(values), math.inf)
 
 
 @nb.njit(nogil=True, cache=True)
@@ -211,6 +221,10 @@ def are_small(values):
 
 @nb.njit(nogil=True, cache=True)
 def place(values, columns, absent, row):
+    """Fills the row; whether all values are below LARGEST, as NaN is not: else what it holds is not to be used."""
     row[:] = absent
     for i in range(len(columns)):
+        if not abs(values[i]) < LARGEST:
+            return False
         row[columns[i]] = values[i]
+    return True

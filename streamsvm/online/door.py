@@ -17,8 +17,9 @@ from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.options import as_arguments, kernel_of
 from streamsvm.kernels.table import kernel_row, mergers
 from streamsvm.models import BudgetModel, ExpertsModel, Header, StreamModel
+from streamsvm.models.budget_options import BudgetOptions, BudgetStats
 from streamsvm.models.experts import ExpertsLearner
-from streamsvm.models.learner import BudgetLearner, BudgetOptions, BudgetStats
+from streamsvm.models.learner import BudgetLearner
 from streamsvm.online.columns import Columns, Spread
 from streamsvm.tasks import task_of
 
@@ -66,9 +67,7 @@ class BudgetDoor:
         options = BudgetOptions.of(config, task_of(self.task), 1)  # which name lambda, where there is one
         kernel = kernel_of(config.kernel, 1, 1.0)  # until gamma is measured
         self._learner: Any = self._new_learner(kernel, options, columns)
-        self._met: tuple[Any, ...] | None = (
-            None  # entries of the row met last, its decisions, what learning needs
-        )
+        self._met: tuple[Any, ...] | None = None  # the row met last, its decisions, what learning needs
         self._vanished = False
 
     def _new_learner(self, kernel: Kernel, options: BudgetOptions, columns: int) -> Any:
@@ -192,9 +191,8 @@ class BudgetDoor:
 
     def _meet(self, row: np.ndarray) -> tuple[np.ndarray, Any]:
         """Decisions of a row, and what learning it needs; those of `predict_one` serve the `learn_one` after it."""
-        entries = row.tobytes()
-        if self._met is None or self._met[0] != entries:
-            self._met = (entries, *self._learner.decide_one(row))
+        if self._met is None or self._met[0] is not row:
+            self._met = (row, *self._learner.decide_one(row))
         return self._met[1], self._met[2]
 
     def _row(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:

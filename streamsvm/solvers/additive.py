@@ -7,14 +7,18 @@ Minimises the log loss of p = softmax(f(z)), for two classes of f beside 0, with
 h piecewise linear on grids of 5, 17 and 65 knots in -3..3: what an additive kernel can learn (Maji, Berg and Malik
 2013), at a cost that knows no support vectors. Each coefficient has a step of its own, rate / sqrt(sum of its squared
 gradients) (AdaGrad: Duchi, Hazan and Singer 2011). An entry that is 0 moves nothing.
+
+All is float32: a step's root and quotient are most of what a row costs.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba as nb
 import numpy as np
 
-from streamsvm.storage.arrays import InArrays
+from streamsvm.storage.arrays import InArrays, arrays_of
 
 TRACKS = (
     (0.1, False),
@@ -28,8 +32,19 @@ LARGEST = 5.0  # entry that w meets
 DAMPING = 1e-2  # of the steps: no first gradient is trusted
 MOST_CURVED = 128  # columns, the first ones
 
-RATES = np.array([rate for rate, _ in TRACKS])
+RATES = np.array([rate for rate, _ in TRACKS], np.float32)
 CURVED = sum(is_curved for _, is_curved in TRACKS)
+
+
+class Row(NamedTuple):
+    """What a row meets, filled by `decide_row` for `learn_row`; compiled code takes it as a plain tuple."""
+
+    x: np.ndarray  # (1 + d,) a constant, and the entries
+    at: np.ndarray  # knots that its entries are next to: rows of V
+    share: np.ndarray  # of each, how near
+    known: np.ndarray  # (1,) how many they are
+    f: np.ndarray  # (tracks, columns)
+    slope: np.ndarray  # (columns,) of the loss, by f
 
 
 class AdditiveLearner(InArrays):
@@ -42,26 +57,29 @@ class AdditiveLearner(InArrays):
     ARRAYS = ("W", "G", "V", "Q")
 
     def __init__(self, d: int, columns: int) -> None:
-        self.W = np.zeros((len(TRACKS), 1 + d, columns))
-        self.V = np.zeros((CURVED, KNOTS * min(d, MOST_CURVED), columns))
+        self.W = np.zeros((len(TRACKS), 1 + d, columns), np.float32)
+        self.V = np.zeros((CURVED, KNOTS * min(d, MOST_CURVED), columns), np.float32)
         self.G, self.Q = np.zeros_like(self.W), np.zeros_like(self.V)
 
     def decide(self, Z: np.ndarray) -> np.ndarray:
         """(tracks, m, columns) f of rows Z (m, d) float32."""
         D = np.empty((len(TRACKS), len(Z), self.W.shape[2]))
-        decide(Z, self.W, self.V, D)
+        decide(Z, arrays_of(self), self.row(), D)
         return D
 
     def learn(self, Z: np.ndarray, codes: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """One step for each row, in order; `decide` of each before its step. weight (m,): of each row's loss."""
         D = np.empty((len(TRACKS), len(Z), self.W.shape[2]))
-        learn(Z, (self.W, self.G, self.V, self.Q), codes, weight, D)
+        learn(Z, arrays_of(self), self.row(), codes, weight, D)
         return D
 
-    def room(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For one row: its knots, their shares, and f (tracks, columns)."""
-        size = 2 * self.V.shape[1]
-        return np.empty(size, np.int64), np.empty(size), np.empty((len(TRACKS), self.W.shape[2]))
+    def row(self) -> tuple[np.ndarray, ...]:
+        """Space for a `Row`."""
+        _, width, columns = self.W.shape
+        near = 2 * len(GRIDS) * (self.V.shape[1] // KNOTS)
+        x, f, slope = np.ones(width, np.float32), np.empty((len(TRACKS), columns)), np.empty(columns)
+        at, share, known = np.empty(near, np.int64), np.empty(near, np.float32), np.zeros(1, np.int64)
+        return tuple(Row(x, at, share, known, f, slope))
 
     def widen(self, d: int) -> None:
         """Room for d columns."""
@@ -80,25 +98,49 @@ class AdditiveLearner(InArrays):
             setattr(self, name, np.pad(array, ((0, 0), (0, 0), (0, 1))))
 
 
-@nb.njit(nogil=True, fastmath=True)
-def decide_row(z, W, V, at, share, f):
-    """Fills f (tracks, columns), and which knots the row is between, with their shares; how many they are."""
-    n = _knots(z, V.shape[1], at, share)
-    f[:] = W[:, 0]
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def decide_row(z, coefficients, row):
+    """What the tracks say of z (d,) float32, row.f. coefficients: W, G, V and Q."""
+    W, _, V, _ = coefficients
+    r, largest = Row(*row), np.float32(LARGEST)
     for j in range(len(z)):
-        if z[j] != 0:
-            x = min(max(z[j], -LARGEST), LARGEST)
-            for t in range(len(W)):
-                for c in range(f.shape[1]):
-                    f[t, c] += W[t, 1 + j, c] * x
+        r.x[1 + j] = min(max(z[j], -largest), largest)
+    n = r.known[0] = _knots(z, V.shape[1], r.at, r.share)
+    for t in range(len(W)):
+        _add_products(W[t], r.x, r.f[t])
     for t in range(len(V)):
-        for q in range(n):
-            for c in range(f.shape[1]):
-                f[len(W) - len(V) + t, c] += V[t, at[q], c] * share[q]
-    return n
+        _add_values(V[t], r.at[:n], r.share, r.f[len(W) - len(V) + t])
 
 
-@nb.njit(nogil=True, fastmath=True)
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def _add_products(W, x, f):  # f = W'x
+    if len(f) == 1:
+        w, total = W.ravel(), np.float32(0)
+        for j in range(len(x)):
+            total += w[j] * x[j]
+        f[0] = total
+        return
+    f[:] = 0
+    for j in range(len(x)):
+        w = W[j]
+        for c in range(len(f)):
+            f[c] += w[c] * x[j]
+
+
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def _add_values(V, at, share, f):
+    if len(f) == 1:
+        v, total = V.ravel(), np.float32(0)
+        for q in range(len(at)):
+            total += v[at[q]] * share[q]
+        f[0] += total
+        return
+    for q in range(len(at)):
+        for c in range(len(f)):
+            f[c] += V[at[q], c] * share[q]
+
+
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
 def _knots(z, size, at, share):
     n = 0
     for j in range(min(len(z), size // KNOTS)):
@@ -115,50 +157,36 @@ def _knots(z, size, at, share):
     return n
 
 
-@nb.njit(nogil=True, cache=True, fastmath=True)
-def decide(Z, W, V, D):
-    at, share = np.empty(2 * V.shape[1], np.int64), np.empty(2 * V.shape[1])
-    f = np.empty((len(W), W.shape[2]))
+@nb.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
+def decide(Z, coefficients, row, D):
     for i in range(len(Z)):
-        decide_row(Z[i], W, V, at, share, f)
-        D[:, i] = f
+        decide_row(Z[i], coefficients, row)
+        D[:, i] = Row(*row).f
 
 
-@nb.njit(nogil=True, cache=True, fastmath=True)
-def learn(Z, coefficients, codes, weight, D):
-    W, V = coefficients[0], coefficients[2]
-    at, share = np.empty(2 * V.shape[1], np.int64), np.empty(2 * V.shape[1])
-    f = np.empty((len(W), W.shape[2]))
+@nb.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
+def learn(Z, coefficients, row, codes, weight, D):
     for i in range(len(Z)):
-        n = decide_row(Z[i], W, V, at, share, f)
-        D[:, i] = f
-        learn_row(Z[i], coefficients, codes[i], weight[i], at[:n], share[:n], f)
+        decide_row(Z[i], coefficients, row)
+        D[:, i] = Row(*row).f
+        learn_row(coefficients, row, codes[i], weight[i])
 
 
-@nb.njit(nogil=True, fastmath=True)
-def learn_row(z, coefficients, code, weight, at, share, f):
-    """The step of a row that `decide_row` has decided. coefficients: W, G, V and Q."""
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def learn_row(coefficients, row, code, weight):
+    """The step of a row that `decide_row` has decided."""
     W, G, V, Q = coefficients
-    tracks, columns = f.shape
-    first = tracks - len(V)
-    g = np.empty(columns)
-    for t in range(tracks):
-        _gradient(f[t], code, weight, g)
-        for c in range(columns):
-            W[t, 0, c] -= _step(G, t, 0, c, g[c], RATES[t])
-        for j in range(len(z)):
-            if z[j] != 0:
-                x = min(max(z[j], -LARGEST), LARGEST)
-                for c in range(columns):
-                    W[t, 1 + j, c] -= _step(G, t, 1 + j, c, g[c] * x, RATES[t])
+    r = Row(*row)
+    n, first = r.known[0], len(W) - len(V)
+    for t in range(len(W)):
+        _slope(r.f[t], code, weight, r.slope)
+        _step(W[t], G[t], r.x, r.slope, RATES[t])
         if t >= first:
-            for q in range(len(at)):
-                for c in range(columns):
-                    V[t - first, at[q], c] -= _step(Q, t - first, at[q], c, g[c] * share[q], RATES[t])
+            _step_at(r.at[:n], V[t - first], Q[t - first], r.share, r.slope, RATES[t])
 
 
-@nb.njit(nogil=True, fastmath=True)
-def _gradient(f, code, weight, g):
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def _slope(f, code, weight, g):
     """Of the weighted log loss, by f (columns,)."""
     if len(f) == 1:
         g[0] = weight * (1 / (1 + np.exp(-min(max(f[0], -500.0), 500.0))) - code)
@@ -171,7 +199,38 @@ def _gradient(f, code, weight, g):
         g[c] = weight * (g[c] / total - (1.0 if c == code else 0.0))
 
 
-@nb.njit(nogil=True, fastmath=True)
-def _step(sums, t, r, c, gradient, rate):
-    sums[t, r, c] += gradient * gradient
-    return rate * gradient / np.sqrt(sums[t, r, c] + DAMPING)
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def _step(W, sums, x, slope, rate):
+    """One step of coefficients W (m, columns), whose gradient is x slope'."""
+    damping = np.float32(DAMPING)
+    if len(slope) == 1:  # one loop, which is vectorised
+        w, squares, factor = W.ravel(), sums.ravel(), np.float32(slope[0])
+        for i in range(len(x)):
+            g = x[i] * factor
+            squares[i] += g * g
+            w[i] -= rate * g / np.sqrt(squares[i] + damping)
+        return
+    for i in range(len(x)):
+        for c in range(len(slope)):
+            g = x[i] * np.float32(slope[c])
+            sums[i, c] += g * g
+            W[i, c] -= rate * g / np.sqrt(sums[i, c] + damping)
+
+
+@nb.njit(nogil=True, fastmath=True, error_model="numpy")
+def _step_at(at, V, sums, share, slope, rate):
+    """The same for rows `at` of V."""
+    damping = np.float32(DAMPING)
+    if len(slope) == 1:
+        v, squares, factor = V.ravel(), sums.ravel(), np.float32(slope[0])
+        for i in range(len(at)):
+            g = share[i] * factor
+            squares[at[i]] += g * g
+            v[at[i]] -= rate * g / np.sqrt(squares[at[i]] + damping)
+        return
+    for i in range(len(at)):
+        q = at[i]
+        for c in range(len(slope)):
+            g = share[i] * np.float32(slope[c])
+            sums[q, c] += g * g
+            V[q, c] -= rate * g / np.sqrt(sums[q, c] + damping)

@@ -8,6 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 
+def arrays_of(learner: InArrays) -> tuple[np.ndarray, ...]:
+    """Its arrays, in order, as compiled code takes them."""
+    return tuple(learner.to_state().values())
+
+
 class InArrays:
     """Its state is the arrays of these names, changed in place."""
 

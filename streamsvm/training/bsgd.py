@@ -23,7 +23,8 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.data.store import Store
 from streamsvm.events import Epoch, Window
 from streamsvm.models import BudgetModel, LocalBudgetModel
-from streamsvm.models.learner import BudgetLearner, BudgetOptions, BudgetStats, together
+from streamsvm.models.budget_options import BudgetOptions, BudgetStats, together
+from streamsvm.models.learner import BudgetLearner
 from streamsvm.parallel.memory import MiB, free_bytes, process_bytes, require_memory
 from streamsvm.parallel.prefetch import ahead
 from streamsvm.parallel.sizes import Weighed

@@ -16,7 +16,8 @@ from streamsvm.data.pass_cache import HeldSamples
 from streamsvm.data.rows import Rows
 from streamsvm.data.samples import MemorySamples
 from streamsvm.kernels.distance import RBF
-from streamsvm.models.learner import BudgetLearner, BudgetOptions
+from streamsvm.models.budget_options import BudgetOptions
+from streamsvm.models.learner import BudgetLearner
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems.dual import KernelColumns, MatrixDual
 from streamsvm.problems.hinge_risk import HingeRisk

@@ -13,9 +13,9 @@ from streamsvm import load_model
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ModelError
 from streamsvm.kernels.distance import RBF
+from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.experts import ALARMS, SWITCHES, ExpertsLearner
 from streamsvm.models.files import save_model
-from streamsvm.models.learner import BudgetOptions
 from streamsvm.models.pooled import KEPT, SHOWN, side_by_side
 from streamsvm.online import BSGDClassifier
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
+from unittest import mock
+
 import numpy as np
 import pytest
 import reference
@@ -13,7 +16,8 @@ from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.kernels.distance import RBF
 from streamsvm.kernels.inner import Linear, Poly
-from streamsvm.models.learner import BudgetLearner, BudgetOptions, together
+from streamsvm.models.budget_options import BudgetOptions, together
+from streamsvm.models.learner import NARROW, BudgetLearner
 from streamsvm.solvers.budget import merge
 from streamsvm.solvers.budget.losses import LOGISTIC, chance_of, pull
 from streamsvm.solvers.budget.state import EVENTS, STEPS, SUPPORTS
@@ -21,6 +25,12 @@ from streamsvm.solvers.budget.state import EVENTS, STEPS, SUPPORTS
 WIDE = RBF(0.1)  # so wide that merged points are near: between far ones a tie decides
 KERNELS = {"rbf": WIDE, "poly": Poly(0.3, 2, 1.0), "linear": Linear()}
 STRATEGIES = ["sequence", "gradient", "project", "remove"]
+
+
+def keep_values(monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
+    """Rows so wide that values between supports are kept."""
+    if layout == "wide":
+        monkeypatch.setattr("streamsvm.models.learner.NARROW", 0)
 
 
 def stream(n: int, columns: int = 1, seed: int = 0, d: int = 3) -> tuple[Rows, np.ndarray]:
@@ -52,9 +62,12 @@ def decide(learner: BudgetLearner, rows: Rows) -> np.ndarray:
 
 @pytest.mark.parametrize("columns", [1, 3])
 @pytest.mark.parametrize("merge", [2, 3, 6])
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_steps_are_those_of_the_twin(strategy, merge, columns):
+@pytest.mark.parametrize(
+    ("strategy", "layout"), [*product(STRATEGIES[:2], ["narrow", "wide"]), *product(STRATEGIES[2:], ["wide"])]
+)
+def test_steps_are_those_of_the_twin(strategy, layout, merge, columns, monkeypatch):
     """Decisions before each of 150 steps; from the first merges on the table's interpolation shows."""
+    keep_values(monkeypatch, layout)
     rows, Y = stream(150, columns)
     ours = learner(columns, strategy=strategy, merge=merge, bias=True, average=True)
     twin = twin_of(ours, columns)
@@ -197,7 +210,8 @@ def test_values_stay_those_of_the_vectors(seed, merge, strategy, several):
     """Merged distances come from distances alone; after many merges they are still those of the vectors."""
     columns = 3 if several else 1
     rows, Y = stream(400, columns, seed)
-    ours = learner(columns, strategy=strategy, merge=merge, budget=12)
+    with mock.patch("streamsvm.models.learner.NARROW", 0):
+        ours = learner(columns, strategy=strategy, merge=merge, budget=12)
     ours.learn(rows, Y)
     n = ours.n_support
     expected = -np.log(np.maximum(reference.kernel_matrix(WIDE, ours.X[:n], ours.X[:n]), 1e-300))
@@ -207,8 +221,9 @@ def test_values_stay_those_of_the_vectors(seed, merge, strategy, several):
 
 
 @pytest.mark.parametrize("average", [False, True])
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_restored_learner_goes_on_bit_by_bit(strategy, average):
+@pytest.mark.parametrize(("strategy", "layout"), [*product(STRATEGIES, ["wide"]), ("sequence", "narrow")])
+def test_a_restored_learner_goes_on_bit_by_bit(strategy, layout, average, monkeypatch):
+    keep_values(monkeypatch, layout)
     rows, Y = stream(640, seed=5)
     straight, first, second = (learner(strategy=strategy, average=average, bias=True) for _ in range(3))
     straight.learn(rows, Y)
@@ -232,14 +247,16 @@ def test_table_is_golden_section_search():
     """Kept norm, not h itself: where the table is steep, the norm is flat."""
     rng = np.random.default_rng(0)
     m, kappa = rng.uniform(0, 1, 300), rng.uniform(0, 1, 300)
-    table, losses = merge.merge_tables()
+    table, losses, bound = merge.merge_tables()
     for a, k in zip(m, kappa, strict=True):
         kept = lambda h, a=a, k=k: a * k ** ((1 - h) ** 2) + (1 - a) * k ** (h**2)  # noqa: E731
         found = merge._weight.py_func(table, a, 1 - a, k)
         best = kept(reference.merge_weight(a, k))
         assert kept(found) >= best * (1 - 1e-4)
         lost = a**2 + (1 - a) ** 2 + 2 * a * (1 - a) * k - best**2
-        assert merge._lookup.py_func(losses, max(a, 1 - a), k) == pytest.approx(lost, abs=2e-4)
+        found = merge._lookup.py_func(losses, max(a, 1 - a), k)
+        assert found == pytest.approx(lost, abs=2e-4)
+        assert found >= min(a, 1 - a) ** 2 * bound[int(k * (len(bound) - 1))]
 
 
 @pytest.mark.parametrize(
@@ -293,3 +310,15 @@ def test_stats_of_several_learners_are_those_of_one():
     assert both.mean_gradient_error == pytest.approx(
         (one.mean_gradient_error + 2 * two.mean_gradient_error) / 3
     )
+
+
+def test_rows_that_become_wide_keep_what_was_learnt():
+    """From there on values between supports are kept, and steps are those of rows that were wide from the beginning."""
+    rows, Y = stream(300, seed=7)
+    wide = Rows(np.pad(rows.X, ((0, 0), (0, NARROW))))
+    grown, ours = learner(), learner(d=wide.X.shape[1])
+    grown.learn(rows, Y)
+    ours.learn(wide, Y)
+    grown.widen(wide.X.shape[1])
+    np.testing.assert_allclose(grown.to_state()["values"], ours.to_state()["values"], atol=2e-5)
+    np.testing.assert_allclose(grown.learn(wide, Y), ours.learn(wide, Y), atol=1e-3)

@@ -430,7 +430,7 @@ def test_support_vectors_go_on_under_another_gamma(kernel):
     learner = model._learner
     learner.set_gamma(0.03)
     X = learner.supports()
-    values = learner.to_state()["values"]
+    values = learner._values_now()
     expected = learner.kernel.block(X, X)
     np.testing.assert_allclose(np.exp(-values) if kernel == "rbf" else values, expected, rtol=1e-3, atol=1e-3)
 

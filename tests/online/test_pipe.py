@@ -23,7 +23,7 @@ from sklearn.metrics import roc_auc_score
 from streamsvm import load_model
 from streamsvm.data.rows import Rows
 from streamsvm.events import Events, Stretch
-from streamsvm.models.learner import BudgetStats
+from streamsvm.models.budget_options import BudgetStats
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
 from streamsvm.online.judges import OfClasses
 from streamsvm.online.pipe import Stream, Teller, events

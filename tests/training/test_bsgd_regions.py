@@ -13,7 +13,8 @@ from streamsvm.data import regroup
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import MemoryLimitError
-from streamsvm.models.learner import BudgetLearner, BudgetOptions
+from streamsvm.models.budget_options import BudgetOptions
+from streamsvm.models.learner import BudgetLearner
 from streamsvm.train import plan, train_in_memory
 from streamsvm.training import bsgd as recipe
 from streamsvm.training.bsgd_regions import Regions, regions, shares_of_time

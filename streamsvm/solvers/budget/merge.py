@@ -8,7 +8,16 @@ import numba as nb
 import numpy as np
 
 from streamsvm.solvers.budget.state import SUPPORTS
-from streamsvm.solvers.budget.values import add_scaled, add_to, copy, dot, kernel_values, refresh, scale
+from streamsvm.solvers.budget.values import (
+    add_scaled,
+    add_to,
+    copy,
+    dot,
+    exponents_of_support,
+    kernel_values,
+    refresh,
+    scale,
+)
 
 GRID = 400  # nodes of the merge table each way (Glasmachers and Qaadan 2018)
 
@@ -33,51 +42,81 @@ def _kept(h: np.ndarray, m: np.ndarray, kappa: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=1)
-def merge_tables() -> np.ndarray:
-    """merge_weight, and what the merge loses of a_p = m, a_q = 1 - m, over a grid; (2, GRID, GRID) float32.
+def merge_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """merge_weight, and what the merge loses of a_p = m, a_q = 1 - m, over a grid, (GRID, GRID) float32; and a bound.
 
     Rows are m in [1/2, 1], columns kappa in [0, 1]. h jumps at m = 1/2 where kappa < e^-2: the tables end there, the
-    other half is their mirror image.
+    other half is their mirror image. Bound (GRID,) float32: a merge of a_q = 1 loses at least that, whatever the other
+    one, where kappa is between this column and the next, and values are interpolated.
     """
     m, kappa = np.linspace(0.5, 1, GRID)[:, None], np.linspace(0, 1, GRID)
     h = merge_weight(m, kappa)
-    lost = m**2 + (1 - m) ** 2 + 2 * m * (1 - m) * kappa - _kept(h, m, kappa) ** 2
-    return np.stack([h, np.maximum(lost, 0)]).astype(np.float32)
+    lost = np.maximum(m**2 + (1 - m) ** 2 + 2 * m * (1 - m) * kappa - _kept(h, m, kappa) ** 2, 0)
+    h, lost = h.astype(np.float32), lost.astype(np.float32)
+    least = (lost[:-1] / (1 - m[:-1]) ** 2).min(axis=0) * (
+        1 - 1e-6
+    )  # (1 - m)^2 is convex: so it is between rows, too
+    return h, lost, np.append(np.minimum(least[:-1], least[1:]), least[-1]).astype(np.float32)
 
 
 @nb.njit(nogil=True, forceinline=True)
-def partners(s, p, tables, count):
+def partners(s, p, gamma, tables, count):
     """p, and the supports that lose least when merged with it, among those that point the same way; best first."""
-    born, A, n = s.born, s.A, s.counts[SUPPORTS]
-    K = np.empty(n, np.float32)
-    kernel_values(s.values[p, :n], np.bool_(True), K)
-    a, size = A[p], np.sqrt(dot(A[p], A[p]))
-    lost = np.empty(n)
-    for j in range(n):
-        lost[j] = np.inf
-    if len(a) == 1:
-        for j in range(n):
-            if j != p and a[0] * A[j, 0] > 0:
-                both = size + abs(A[j, 0])
-                lost[j] = (
-                    both * both * _lookup(tables[1], abs(A[j, 0]) / both, np.float64(K[j]))
-                )  # p is the smallest
-    else:
-        _lost_with(s.values[p], A, p, K, tables[0], lost)
-    chosen = np.empty(1 + count, np.int64)
+    n = s.counts[SUPPORTS]
+    distances, K = np.empty(n, np.float32), np.empty(n, np.float32)
+    exponents_of_support(s, p, gamma, distances)
+    kernel_values(distances, np.bool_(True), K)
+    chosen, losses = np.empty(1 + count, np.int64), np.empty(count)
     chosen[0] = p
-    found = 1
-    while found <= count:
-        best = 0
+    if s.A.shape[1] == 1:
+        found = _least_with_one(s.A[:, 0], p, K, tables, s.born, (chosen[1:], losses))
+    else:
+        lost, found = np.empty(n), 0
+        _lost_with(distances, s.A, p, K, tables[0], lost)
         for j in range(n):
-            if lost[j] < lost[best] or (lost[j] == lost[best] and born[j] < born[best]):
-                best = j
-        if lost[best] == np.inf:
+            found = _enter(j, lost[j], s.born, (chosen[1:], losses), found)
+    return chosen[: 1 + found]
+
+
+@nb.njit(nogil=True)
+def _enter(j, lost, born, best, found):
+    """Puts j in its place among the best so far, the first born of equals first; how many these are."""
+    chosen, losses = best
+    place = found
+    while place > 0 and lost <= losses[place - 1]:
+        if lost == losses[place - 1] and born[chosen[place - 1]] < born[j]:
             break
-        chosen[found] = best
-        lost[best] = np.inf
-        found += 1
-    return chosen[:found]
+        place -= 1
+    if place == len(chosen) or lost == np.inf:
+        return found
+    found = min(found + 1, len(chosen))
+    for q in range(found - 1, place, -1):
+        chosen[q], losses[q] = chosen[q - 1], losses[q - 1]
+    chosen[place], losses[place] = j, lost
+    return found
+
+
+@nb.njit(nogil=True, error_model="numpy")
+def _least_with_one(a, p, K, tables, born, best):
+    """Of one coefficient each, p the smallest. Of most the bound says that they are too far, without a look at more."""
+    bound, own, found, worst = tables[2], abs(a[p]), 0, np.inf
+    cell, far = (
+        0,
+        np.float32(0),
+    )  # with values below far, any merge loses more than the worst of the best so far
+    for j in range(len(K)):
+        if K[j] < far or j == p or a[p] * a[j] <= 0:
+            continue
+        both = own + abs(a[j])
+        lost = both * both * _lookup(tables[1], abs(a[j]) / both, np.float64(K[j]))
+        if lost <= worst:
+            found = _enter(j, lost, born, best, found)
+            if found == len(best[0]):
+                worst = best[1][found - 1]
+                while cell < len(bound) - 1 and own * own * bound[cell] > worst:
+                    cell += 1
+                far = np.float32(cell / (len(bound) - 1) * (1 - 1e-6))
+    return found
 
 
 @nb.njit(nogil=True)
@@ -86,6 +125,7 @@ def _lost_with(distances, A, p, K, table, lost):  # the same for coefficients th
     for j in range(len(K)):
         ab, bb = dot(a, A[j]), dot(A[j], A[j])
         size, other = np.sqrt(aa), np.sqrt(bb)
+        lost[j] = np.inf
         if j != p and ab > 1e-9 * size * other:  # nearly orthogonal is by rounding alone
             h = 1 - _lookup(table, other / (size + other), np.float64(K[j]))
             kp, kq = np.exp(-((1 - h) ** 2) * distances[j]), np.exp(-h * h * distances[j])
@@ -93,20 +133,16 @@ def _lost_with(distances, A, p, K, table, lost):  # the same for coefficients th
 
 
 @nb.njit(nogil=True, forceinline=True)
-def unite(s, m, first, ids, bearable, table, together):
+def unite(s, m, first, ids, gamma, bearable, table, together):
     """Puts one point in place of the first of the supports `ids`, at ids[0]; the others stay in their slots.
 
     Returns what that loses, and how many have become one.
     """
-    X, D, A, U, W, n = s.X, s.values, s.A, s.U, m.W, s.counts[SUPPORTS]
+    X, D, A, U, W = s.X, s.values, s.A, s.U, m.W
     size, k = len(ids), A.shape[1]
-    for q in ids:
-        refresh(D, s.born, q, n)
-    S, a = np.empty((size, size)), np.empty((size, k))
+    S, a = _between(s, ids, gamma), np.empty((size, k))
     for i in range(size):
         copy(a[i], A[ids[i]])
-        for j in range(size):
-            S[i, j] = D[ids[i], ids[j]]
     c = _in_sequence(S, a, bearable, table)
     size, ids = len(c), ids[: len(c)]
     if together is not None:
@@ -121,21 +157,51 @@ def unite(s, m, first, ids, bearable, table, together):
             lost += dot(a[i], a[j]) * np.exp(-S[i, j])
     for q in ids:
         add_to(m.F, A[q], W[q], first, np.bool_(True), -1.0)
-    _combine(D, np.int64(0), n, ids, c, spread)
+    _combine(D, np.int64(0), min(s.counts[SUPPORTS], len(D)), ids, c, spread)
     _combine(W, first, np.int64(W.shape[1]), ids, c, spread)
     _combine(X, np.int64(0), np.int64(X.shape[1]), ids, c, -np.inf)
     z = ids[0]
     s.norms[z] = dot(X[z], X[z])
-    D[z, z] = 0
+    if len(s.T):
+        copy(s.T[:, z], X[z])
+    else:
+        D[z, z] = 0
     copy(A[z], merged)
     copy(U[z], merged_U)
     add_to(m.F, A[z], W[z], first, np.bool_(True), 1.0)
     return max(lost - dot(merged, merged), 0.0), size
 
 
+@nb.njit(nogil=True)
+def _between(s, ids, gamma):
+    """Values of these supports with each other."""
+    size, S = len(ids), np.zeros((len(ids), len(ids)))
+    if len(s.T):
+        for i in range(size):
+            for j in range(i):
+                S[i, j] = S[j, i] = gamma * _sq_distance(s.X[ids[i]], s.X[ids[j]])
+        return S
+    for q in ids:
+        refresh(s.values, s.born, q, s.counts[SUPPORTS])
+    for i in range(size):
+        for j in range(size):
+            S[i, j] = s.values[ids[i], ids[j]]
+    return S
+
+
+@nb.njit(nogil=True, fastmath=True)
+def _sq_distance(a, b):
+    total = 0.0
+    for r in range(len(a)):
+        total += (a[r] - b[r]) * (a[r] - b[r])
+    return total
+
+
 @nb.njit(nogil=True, fastmath=True)
 def _combine(rows, start, stop, ids, c, spread):
     """rows[ids[0]] = max(sum_i c_i rows[ids[i]] - spread, 0) from start to stop; without the bound for -inf."""
+    if start == stop:
+        return
     out = rows[ids[0], start:stop]
     bounded = spread > -1e300
     first = np.float32(c[0])

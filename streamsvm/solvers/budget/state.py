@@ -20,8 +20,11 @@ class Supports(NamedTuple):
     """The learner's arrays, which the steps change; coefficients stand for A / (lambda t)."""
 
     X: np.ndarray  # (slots, d) supports
+    T: np.ndarray  # (d, slots) the same, of narrow ones; else (0, slots)
     norms: np.ndarray  # (slots,) their squared norms
-    values: np.ndarray  # (slots, slots) between them; only the later one's row is up to date
+    values: (
+        np.ndarray
+    )  # (slots, slots) between them; only the later one's row is up to date; of narrow ones (0, 0)
     born: np.ndarray  # (slots,) their ages, or FREE
     A: np.ndarray  # (slots, k) coefficients
     U: np.ndarray  # (slots, k) what averaging needs, else (slots, 0)

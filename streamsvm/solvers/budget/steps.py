@@ -68,7 +68,8 @@ def steps(supports, met, options, tables, together, projects):
                 counts[EVENTS] += 1
                 s.sums[DEGRADATION] += lost / (o.lam * (t + o.first + 1)) ** 2
                 s.sums[GRADIENT_ERROR] += np.sqrt(lost)
-    _close_up(s, top)
+    if counts[SUPPORTS] < top:
+        _close_up(s, top)
 
 
 @nb.njit(nogil=True, forceinline=True)
@@ -97,8 +98,11 @@ def _ask(s, m, i, o, delta):
 def _insert(s, m, i, delta, t, slot, top):  # row i of the block becomes a support
     copy(s.X[slot], m.rows[i])
     s.norms[slot] = dot(m.rows[i], m.rows[i])
-    for j in range(top):
-        s.values[slot, j] = m.W[j, i]
+    if len(s.T):
+        copy(s.T[:, slot], m.rows[i])
+    else:
+        for j in range(top):
+            s.values[slot, j] = m.W[j, i]
     copy(s.A[slot], delta)
     for c in range(s.U.shape[1]):
         s.U[slot, c] = delta[c] * t
@@ -116,18 +120,18 @@ def _maintain(s, m, first, o, tables, together, projects):
     weakest: Any = np.int64(0)
     least, second = np.inf, np.inf
     for j in range(n):
-        size = dot(A[j], A[j])
+        size = A[j, 0] * A[j, 0] if A.shape[1] == 1 else dot(A[j], A[j])
         if size < least or (size == least and born[j] < born[weakest]):
             weakest, least, second = j, size, least
         elif size < second:
             second = size
-    refresh(s.values, born, weakest, n)
     if projects is not None:
+        refresh(s.values, born, weakest, n)
         lost = project_on_others(s, m, first, weakest, o.is_rbf)
     elif tables is not None:
-        ids = partners(s, weakest, tables, o.merge - 1)
+        ids = partners(s, weakest, o.gamma, tables, o.merge - 1)
         if len(ids) > 1:
-            lost, size = unite(s, m, first, ids, second, tables[0], together)
+            lost, size = unite(s, m, first, ids, o.gamma, second, tables[0], together)
             counts[BORN] += 1
             born[weakest] = counts[BORN]
             for q in ids[1:size]:
@@ -165,6 +169,9 @@ def _close_up(s, top):  # the last supports take the free slots
         copy(s.X[slot], s.X[last])
         copy(s.A[slot], s.A[last])
         copy(s.U[slot], s.U[last])
+        if len(s.T):
+            copy(s.T[:, slot], s.X[slot])
+            continue
         own = D[last, last]
         for j in range(last):
             D[slot, j] = D[last, j]

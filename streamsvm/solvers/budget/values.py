@@ -10,16 +10,54 @@ import numpy as np
 
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
-def exponents_of_row(X, norms, n, x, gamma, W):
-    """Fills W (slots, 1) with gamma |s_j - x|^2 for one row x (d,)."""
-    own = np.float32(0)
+def exponents_of_row(X, T, norms, n, x, gamma, W):
+    """Fills W (slots, 1) with gamma |s_j - x|^2 for one row x (d,). X, T: as in `Supports`."""
+    exponents_from(X, T, norms, x, gamma, W.ravel()[:n])
+
+
+@nb.njit(nogil=True, fastmath=True)
+def exponents_from(X, T, norms, x, gamma, out):
+    own, two = np.float32(0), np.float32(2)
     for r in range(len(x)):
         own += x[r] * x[r]
+    if len(T):
+        _products(T, x, out)
+    else:
+        for j in range(len(out)):
+            s, product = X[j], np.float32(0)
+            for r in range(len(x)):
+                product += s[r] * x[r]
+            out[j] = product
+    for j in range(len(out)):
+        out[j] = max(gamma * (norms[j] + own - two * out[j]), np.float32(0))
+
+
+@nb.njit(nogil=True, fastmath=True)
+def _products(T, x, out):  # T'x, four rows of T at a time
+    d, n = len(x), len(out)
     for j in range(n):
-        s, product = X[j], np.float32(0)
-        for r in range(len(x)):
-            product += s[r] * x[r]
-        W[j, 0] = max(gamma * (norms[j] + own - 2 * product), np.float32(0))
+        out[j] = 0
+    for r in range(0, d - 3, 4):
+        a, b, c, e = T[r], T[r + 1], T[r + 2], T[r + 3]
+        x0, x1, x2, x3 = x[r], x[r + 1], x[r + 2], x[r + 3]
+        for j in range(n):
+            out[j] += x0 * a[j] + x1 * b[j] + x2 * c[j] + x3 * e[j]
+    for r in range(d - d % 4, d):
+        a, x0 = T[r], x[r]
+        for j in range(n):
+            out[j] += x0 * a[j]
+
+
+@nb.njit(nogil=True)
+def exponents_of_support(s, p, gamma, out):
+    """gamma |s_p - s_j|^2, or K(s_p, s_j) where values are kept, with the first supports, into out (n,)."""
+    n = len(out)
+    if len(s.T):
+        exponents_from(s.X, s.T, s.norms, s.X[p], gamma, out)
+        out[p] = 0
+    else:
+        refresh(s.values, s.born, p, n)
+        copy(out, s.values[p, :n])
 
 
 @nb.njit(nogil=True, cache=True)
@@ -94,6 +132,8 @@ def kernel_values(values, rbf, out):  # K of a row's values; exp as in kernels._
 
 @nb.njit(nogil=True, fastmath=True)
 def add_to(F, a, values, first, rbf, sign):  # F[:, first:] += sign a K(values)
+    if first == len(values):
+        return
     met = values[first:]  # loops that begin at 0: from another index on, each one might be negative
     K = np.empty(len(met), np.float32)
     kernel_values(met, rbf, K)

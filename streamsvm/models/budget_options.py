@@ -1,0 +1,69 @@
+"""Options of budgeted SGD, and what a learner has seen and done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from streamsvm.config import FitConfig
+from streamsvm.tasks.base import Loss, Task
+
+Strategy = Literal["sequence", "gradient", "project", "remove"]
+LONGEST = {"epsilon": 0.5}  # step, of the targets' spread: values count, of classes signs alone
+
+
+@dataclass(frozen=True)
+class BudgetOptions:
+    """lam: lambda; merge: points that become one, M; average: decide by the mean of all w_t, not by the last.
+
+    The mean weighs w_t by t (Lacoste-Julien, Schmidt and Bach 2012). Merges fit the last w, not the mean, so it pays
+    only where the budget is rarely full. epsilon, nu: of the losses "epsilon", in units of the targets, and "support".
+    longest: step, which t is counted for: from 1 / (lambda longest) on. 0: none is too long.
+    """
+
+    lam: float
+    budget: int = 500
+    merge: int = 3
+    strategy: Strategy = "sequence"
+    bias: bool = False
+    average: bool = False
+    loss: Loss = "hinge"
+    epsilon: float = 0.0
+    nu: float = 0.0
+    longest: float = 0.0
+
+    @classmethod
+    def of(cls, config: FitConfig, task: Task, n: int, unit: float = 1.0) -> BudgetOptions:
+        """lambda is 1 / (n C) where the options name none, C 1 of a task that reads none. unit: of targets; lambda and
+        epsilon of the options are in theirs."""
+        o = config.bsgd
+        loss: Loss = o.loss if task.has_probabilities else task.loss
+        C = config.C if task.reads_labels else 1.0
+        lam = unit * (o.lam if o.lam is not None else 1.0 / (n * C))
+        own = config.epsilon / unit, task.nu(config) or 0.0, LONGEST.get(loss, 0.0)
+        return cls(lam, o.budget, o.merge, o.strategy, o.bias, o.average, loss, *own)
+
+    @property
+    def first(self) -> float:
+        """The step from which on t is counted."""
+        return 1 / (self.lam * self.longest) if self.longest else 0.0
+
+
+@dataclass
+class BudgetStats:
+    """What a learner has seen and done."""
+
+    steps: int
+    supports: int
+    maintenances: int
+    step_seconds: float  # of the steps one after the other, maintenance in them
+    degradation: float  # sum of |w' - w|^2 over maintenances
+    mean_gradient_error: float  # |w' - w| / eta_t by step: E-bar of Qaadan and Glasmachers 2018, theorem 1
+
+
+def together(every: Sequence[BudgetStats]) -> BudgetStats:
+    """Of several learners as of one."""
+    sums = {name: sum(getattr(stats, name) for stats in every) for name in BudgetStats.__dataclass_fields__}
+    errors = sum(stats.mean_gradient_error * stats.steps for stats in every)
+    return BudgetStats(**sums | {"mean_gradient_error": errors / max(sums["steps"], 1)})
