@@ -83,7 +83,7 @@ def gamma(bench: Bench) -> list[Table]:
         {"gamma": str(g), "mean regret, points": f"{np.mean(r):.2f}", "largest": f"{max(r):.1f}"}
         for g, r in regrets.items()
     ]
-    text = list(islice(TEXT(bench.data), 100 if bench.sizes.is_quick else 4_000))
+    text = list(islice(TEXT(bench.data, 4_000, 1), 100 if bench.sizes.is_quick else 4_000))
     return [
         Table("Gamma", rows),
         Table("Regret", summary),
