@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from board_models import OURS
 from board_ranks import Board, Record, accuracies, critical_difference, models_table, streams_table
+from prequential import LOOKS
 from tables import Share, Table, machine, text
 
 from streamsvm.report import parts
-from streamsvm.report.drawing import MUTED, SERIES, finish, new, number_text, plot, short
+from streamsvm.report.drawing import MUTED, SERIES, finish, new, number_text, plot, scale_y
 from streamsvm.report.html import rendered
 from streamsvm.report.plots import draw_lines
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 SHOWN = 5  # models of a stream, ours and the best others
 SMOOTH = 5  # blocks of a curve whose mean is drawn
-NAMED = 8  # models named beside their points
+NAMED = 4  # of the best, beside their points
 
 
 def page_of(results: Sequence[Record]) -> str:
@@ -48,6 +49,8 @@ def _models(board: Board) -> Iterable[parts.Part]:
     )
     yield parts.Plot("ranks", "Mean rank", caption, ranks(board))
     yield parts.Plot("speed", "Accuracy over speed", "Means over the streams, speed geometric", speed(board))
+    caption = f"Geometric means over the streams, of ours and the best {SHOWN - 1} others"
+    yield parts.Plot("memory", "Memory", caption, memory(board))
 
 
 def _shown(table: Table) -> parts.Table:
@@ -63,6 +66,15 @@ def _courses(board: Board) -> Iterable[parts.Plot]:
     caption = f"Of the last tenth of the events; ours and the best {SHOWN - 1} others"
     for i, stream in enumerate(board.streams):
         yield parts.Plot(f"course-{i}", stream, caption, course(board, stream))
+
+
+def _name(model: str) -> str:
+    return model if model == OURS else model.removesuffix("Classifier")
+
+
+def _ours_first(models: Sequence[str]) -> list[str]:
+    """As many as are shown."""
+    return sorted(models, key=lambda model: model != OURS)[:SHOWN]
 
 
 def _colour(model: str) -> str:
@@ -81,7 +93,7 @@ def ranks(board: Board) -> Figure:
         best = board.ranks(board.models[0]).mean()
         apart = critical_difference(len(board.models), len(board.streams))
         axes.axvspan(best, best + apart, color=SERIES[2], alpha=0.12, lw=0)
-    axes.set_yticks(range(len(board.models)), [short(model) for model in board.models])
+    axes.set_yticks(range(len(board.models)), [_name(model) for model in board.models])
     axes.set(xlabel="rank", ylim=(len(board.models) - 0.4, -0.6))
     return figure
 
@@ -98,8 +110,7 @@ def speed(board: Board) -> Figure:
         x, y = float(np.exp(np.mean(np.log(rates[model])))), 100 * accuracy
         axes.plot(x, y, "o", color=_colour(model), ms=6 if model == OURS else 4)
         if i < NAMED or model == OURS:
-            label = model.removesuffix("Classifier") if model != OURS else model
-            axes.annotate(label, (x, y), (4, 3), textcoords="offset points", fontsize=8)
+            axes.annotate(_name(model), (x, y), (4, 3), textcoords="offset points", fontsize=8)
     axes.set(xscale="log", xlabel="events a CPU second", ylabel="accuracy, %")
     axes.xaxis.set_major_formatter(lambda value, _: number_text(value))
     return figure
@@ -110,13 +121,31 @@ def course(board: Board, stream: str) -> Figure:
     """Accuracy over the events, of ours and of the best others."""
     figure, axes = new(height=3.4)
     told = [cell["peer"] for cell in board.on(stream) if "accuracy" in cell]
-    chosen = [model for model in told if model == OURS] + [model for model in told if model != OURS]
     lines = []
-    for model in chosen[:SHOWN]:
+    for model in _ours_first(told):
         runs = [r["curve"] for r in board.results if (r["stream"], r["model"]) == (stream, model)]
-        lines.append((model, *_smooth(runs)))
+        lines.append((_name(model), *_smooth(runs)))
     draw_lines(axes, lines)
     axes.set(xlabel="events", ylabel="accuracy, %")
+    return finish(figure, axes)
+
+
+@plot
+def memory(board: Board) -> Figure:
+    """Of models along their streams, of those that came to the end."""
+    figure, axes = new(height=3.4)
+    lines = []
+    for model in _ours_first(board.models):
+        runs = [
+            r["memory"] for r in board.results if r["model"] == model and len(r.get("memory", ())) == LOOKS
+        ]
+        if runs:
+            mib = np.exp(np.mean(np.log([[held for _, held in run] for run in runs]), axis=0)) / 2**20
+            lines.append((_name(model), np.linspace(100 / LOOKS, 100, LOOKS), mib))
+    draw_lines(axes, lines)
+    if lines:
+        scale_y(axes, *(mib for _, _, mib in lines))
+    axes.set(xlabel="events, %", ylabel="MiB")
     return finish(figure, axes)
 
 

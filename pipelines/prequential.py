@@ -77,23 +77,29 @@ class Told:
         return [(min(i + block, len(right)), float(np.mean(right[i : i + block]))) for i in starts]
 
 
-def prequential(model: base.Classifier, events: Sequence[Event], limit_s: float = math.inf) -> Told:
-    """`events` in their order, until the model has had more than `limit_s` CPU seconds."""
+def prequential(
+    model: base.Classifier, events: Sequence[Event], limit_s: float = math.inf, *, labels_only: bool = False
+) -> Told:
+    """`events` in their order, until the model has had more than `limit_s` CPU seconds.
+
+    labels_only: neither probabilities nor memory are asked for.
+    """
     told, clock = Told(), Clock()
     looks = {math.ceil(len(events) * part / LOOKS) for part in range(1, LOOKS + 1)}
-    says_likeliest = _says_likeliest(model)
+    says_likeliest = not labels_only and _says_likeliest(model)
     for i, (x, y) in enumerate(events, start=1):
         with clock:
             chances = model.predict_proba_one(x) if says_likeliest else None
             label = model.predict_one(x) if chances is None else max(chances, key=chances.get, default=None)
-        chances = _chances(model, x) if chances is None else chances
+        if chances is None and not labels_only:
+            chances = _chances(model, x)
         with clock:
             model.learn_one(x, y)
         told.truth.append(y)
         told.labels.append(label)
         if chances is not None:
             told.chances.append(dict(chances))
-        if i in looks:
+        if i in looks and not labels_only:
             told.memory.append((i, model._raw_memory_usage))
         if clock.seconds > limit_s:
             break

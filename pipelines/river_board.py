@@ -198,9 +198,12 @@ def main(words: list[str] | None = None) -> None:
             1,
             f"a process was ended from outside: out of memory? {path} keeps results, this goes on from them\n",
         )
+    except KeyboardInterrupt:
+        parser.exit(130, f"interrupted: the same command goes on from {path}\n")
     finally:
         write_line.close()
-    write(args.out, list(found.values()))
+        if found:
+            write(args.out, list(found.values()))
 
 
 if __name__ == "__main__":
