@@ -64,7 +64,7 @@ class Told:
     def _area(self, truth: np.ndarray, classes: Sequence[Any]) -> float | None:
         if not self.chances:
             return None
-        codes = range(len(classes)) if len(classes) > 2 else (1,)
+        codes = (1,) if len(classes) == 2 else range(len(classes))
         told = [[chances.get(classes[code], 0.0) for chances in self.chances] for code in codes]
         areas = [scored(truth == code, np.array(p)).roc_auc() for code, p in zip(codes, told, strict=True)]
         known = [area for area in areas if area is not None]

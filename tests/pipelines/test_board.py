@@ -117,6 +117,8 @@ def test_events_are_predicted_before_they_are_learnt():
     told = prequential(dummy.NoChangeClassifier(), events)
     assert told.labels == [None, True, True, False, False]
     assert told.scores([False, True])["accuracy"] == pytest.approx(2 / 5)
+    same = prequential(dummy.NoChangeClassifier(), events[:2])
+    assert same.scores([True]) == {"accuracy": 0.5, "kappa": 0.0, "roc_auc": None}
 
 
 def test_every_classifier_of_rivers_is_on_the_board_or_left_out_for_a_reason():
