@@ -58,6 +58,13 @@ class Board:
         return float(np.mean(known)) if known else None
 
 
+def whole(results: Sequence[Record]) -> list[Record]:
+    """Those of streams that have results of all models."""
+    there = {_pair(r) for r in results}
+    models = {model for _, model in there}
+    return [r for r in results if all((r["stream"], model) in there for model in models)]
+
+
 def _pair(result: Record) -> tuple[str, str]:
     return result["stream"], result["model"]
 

@@ -39,7 +39,7 @@ import numba
 from bench import HERE, among
 from board_models import MODELS, OURS
 from board_page import page_of
-from board_ranks import board_tables
+from board_ranks import board_tables, whole
 from prequential import prequential
 from streams import ABRUPT, STREAMS, Event, Made, events
 from tables import Report
@@ -137,7 +137,10 @@ def kept_results(path: Path, args: argparse.Namespace) -> list[Record]:
 
 
 def write(out: Path, records: Sequence[Record]) -> None:
-    """board.md and board.html."""
+    """board.md and board.html, of the streams that all models have been along: in others ranks would be of few."""
+    records = whole(records)
+    if not records:
+        return
     Report(out / "board.md").add(board_tables(records))
     with whole_file(out / "board.html") as file:
         file.write(page_of(records).encode())
@@ -202,8 +205,7 @@ def main(words: list[str] | None = None) -> None:
         parser.exit(130, f"interrupted: the same command goes on from {path}\n")
     finally:
         write_line.close()
-        if found:
-            write(args.out, list(found.values()))
+        write(args.out, list(found.values()))
 
 
 if __name__ == "__main__":

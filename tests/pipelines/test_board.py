@@ -16,7 +16,7 @@ sys.path.insert(0, str(PIPELINES))
 try:
     import river_board
     from board_models import LEFT_OUT, MODELS, OURS, Model, rivers
-    from board_ranks import Board, critical_difference
+    from board_ranks import Board, critical_difference, whole
     from prequential import prequential
     from river import dummy
 finally:
@@ -104,6 +104,8 @@ def test_a_model_that_fails_is_a_result(monkeypatch, tmp_path):
     assert found["outcome"] == "failed: ArithmeticError: too late"
     good = river_board.measured(river_board.Task("SEA", 1, "GaussianNB"), data=tmp_path, n=50, limit_s=60.0)
     assert [cell["rank"] for cell in Board([found, good]).cells] == [2, 1]
+    half = good | {"stream": "LED"}
+    assert whole([found, good, half]) == [found, good]
 
 
 def test_a_model_is_stopped_in_time(tmp_path):
