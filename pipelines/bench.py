@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -307,17 +307,23 @@ def from_arguments(doc: str | None, add: Any) -> Iterator[tuple[Bench, argparse.
             parser.exit(1, f"{parser.prog}: {failure}\n")
 
 
+def among(there: Collection[str]) -> Callable[[str], list[str]]:
+    """For an option that takes some of these names, with commas between them."""
+
+    def chosen(text: str) -> list[str]:
+        unknown = [name for name in text.split(",") if name not in there]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]}: no such item; there are {', '.join(there)}")
+        return text.split(",")
+
+    return chosen
+
+
 def print_tables(doc: str | None, items: dict[str, Callable[[Bench], list[Table]]]) -> None:
     """The command of a recipe with several items: all of them, or those of --only."""
 
-    def chosen(text: str) -> list[str]:
-        unknown = [name for name in text.split(",") if name not in items]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"{unknown[0]}: no such item; there are {', '.join(items)}")
-        return text.split(",")
-
     def only(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--only", type=chosen, default=list(items), metavar="ITEM[,ITEM...]")
+        parser.add_argument("--only", type=among(items), default=list(items), metavar="ITEM[,ITEM...]")
 
     with from_arguments(doc, only) as (bench, args):
         report = Report(args.out)

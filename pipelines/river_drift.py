@@ -21,7 +21,6 @@ Needs electricity.csv.gz in --data: a row number, numbers, and UP or DOWN, with 
 from __future__ import annotations
 
 import argparse
-import time
 import tomllib
 from itertools import islice
 from pathlib import Path
@@ -30,6 +29,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from bench import CONFIGS, electricity, from_arguments
+from prequential import prequential
 from river import base, drift, dummy, preprocessing, tree
 from tables import Report, Share, Table
 
@@ -75,11 +75,8 @@ def models(config: dict[str, Any]) -> dict[str, base.Classifier]:
 
 def progressive(model: base.Classifier, events: list[Any]) -> tuple[np.ndarray, float]:
     """(n,) whether each event was predicted right before it was learned, and events per second."""
-    right, start = np.empty(len(events), bool), time.perf_counter()
-    for i, (x, y) in enumerate(events):
-        right[i] = model.predict_one(x) == y
-        model.learn_one(x, y)
-    return right, len(events) / (time.perf_counter() - start)
+    told = prequential(model, events, labels_only=True)
+    return told.right, len(events) / told.seconds
 
 
 def table(title: str, found: dict[str, tuple[np.ndarray, float]], replaced: dict[str, list[int]]) -> Table:

@@ -42,6 +42,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bench import among
 from scoreboard_data import ALL, SETS, Problem
 from scoreboard_ranks import rows_by_set, summary, with_ranks
 from scoreboard_worker import EVERYONE, measure
@@ -176,8 +177,8 @@ def arguments(words: list[str] | None) -> tuple[argparse.Namespace, argparse.Arg
     data = WORKER.parent.parent.parent / "shared" / "data"
     parser.add_argument("--data", type=Path, default=data, metavar="DIR")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="results and tables")
-    parser.add_argument("--sets", type=_named(ALL), default=list(SETS), metavar="SET[,SET...]")
-    parser.add_argument("--peers", type=_named(EVERYONE), default=list(EVERYONE), metavar="PEER[,PEER...]")
+    parser.add_argument("--sets", type=among(ALL), default=list(SETS), metavar="SET[,SET...]")
+    parser.add_argument("--peers", type=among(EVERYONE), default=list(EVERYONE), metavar="PEER[,PEER...]")
     parser.add_argument("--seconds", type=float, help="for search and fit (default 60)")
     parser.add_argument("--cores", type=int, default=min(2, machine_cores()), help="(default 2)")
     parser.add_argument("--rows", type=int, metavar="N", help="at most so many training rows (default all)")
@@ -188,16 +189,6 @@ def arguments(words: list[str] | None) -> tuple[argparse.Namespace, argparse.Arg
     args.rows = args.rows or (QUICK_ROWS if args.quick else None)
     args.seconds = args.seconds or (QUICK_SECONDS if args.quick else 60.0)
     return args, parser
-
-
-def _named(there: dict[str, Any]) -> Any:
-    def chosen(text: str) -> list[str]:
-        unknown = [name for name in text.split(",") if name not in there]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"{unknown[0]}: no such name; there are {', '.join(there)}")
-        return text.split(",")
-
-    return chosen
 
 
 def main(words: list[str] | None = None) -> None:

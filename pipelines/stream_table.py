@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 from bench import Bench, print_tables
+from prequential import prequential
 from river import base, linear_model, preprocessing
 from streams import CALIBRATED, STREAMS, TEXT, Event, events
 from tables import Share, Table
@@ -83,7 +84,7 @@ def gamma(bench: Bench) -> list[Table]:
         {"gamma": str(g), "mean regret, points": f"{np.mean(r):.2f}", "largest": f"{max(r):.1f}"}
         for g, r in regrets.items()
     ]
-    text = list(islice(TEXT(bench.data), 100 if bench.sizes.is_quick else 4_000))
+    text = list(islice(TEXT(bench.data, 4_000, 1), 100 if bench.sizes.is_quick else 4_000))
     return [
         Table("Gamma", rows),
         Table("Regret", summary),
@@ -104,7 +105,7 @@ def scaled(stream: Iterable[Event]) -> list[Event]:
 
 
 def accuracy(model: base.Classifier, stream: Sequence[Event]) -> float:
-    return float(np.mean([told == y for told, y in _told(model, stream)]))
+    return float(np.mean(prequential(model, stream, labels_only=True).right))
 
 
 def scores(model: base.Classifier, stream: Sequence[Event], labels: list[Any]) -> dict[str, float]:
@@ -137,20 +138,15 @@ def entropy(right: float, k: int) -> float:
     return -sum(p * math.log(p / ways) for p, ways in ((right, 1), (wrong, k - 1)) if p > 0)
 
 
-def _told(model: base.Classifier, stream: Iterable[Event]) -> Iterable[tuple[Any, Any]]:
-    for x, y in stream:
-        yield model.predict_one(x), y
-        model.learn_one(x, y)
-
-
 def _of_text(g: float | str, stream: Sequence[Event]) -> dict[str, Any]:
-    pairs = list(_told(plain(g), stream))
+    found = prequential(plain(g), stream, labels_only=True)
+    pairs = list(zip(found.labels, found.truth, strict=True))
     positive = max(y for _, y in stream)
     hits = sum(told == y == positive for told, y in pairs)
     asked = sum((told == positive) + (y == positive) for told, y in pairs)
     return {
         "gamma": str(g),
-        "accuracy": Share(np.mean([told == y for told, y in pairs])),
+        "accuracy": Share(np.mean(found.right)),
         "F1": f"{100 * 2 * hits / max(asked, 1):.1f}",
     }
 

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 from measure import CORES, Spread
 
-PACKAGES = ("streamsvm", "numpy", "scipy", "numba", "zarr", "dask", "scikit-learn")
+PACKAGES = ("streamsvm", "numpy", "scipy", "numba", "zarr", "dask", "scikit-learn", "river")
 
 
 class Seconds(float):

@@ -44,8 +44,14 @@ def contents(runs: Sequence[Run]) -> list[tuple[Section, list[Part]]]:
 def page(runs: Sequence[Run], shown: Sequence[tuple[Section, list[Part]]]) -> str:
     """The page of these contents."""
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
+    return rendered(title, _lead(runs), shown, made_from="the run directories")
+
+
+def rendered(title: str, lead: str, shown: Sequence[tuple[Section, list[Part]]], *, made_from: str) -> str:
+    """A page of anything that sections can show."""
     css = files("streamsvm.report").joinpath("page.css").read_text(encoding="utf-8")
-    return _template().render(title=title, lead=_lead(runs), sections=shown, css=Markup(css))
+    facts = {"title": title, "lead": lead, "made_from": made_from}
+    return _template().render(**facts, sections=shown, css=Markup(css))
 
 
 def _template() -> Template:
