@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import sys
@@ -17,6 +18,7 @@ from streamsvm.serving.app import App, Limits
 from streamsvm.serving.fixed import Fixed
 from streamsvm.serving.learning import Learning
 
+BACKLOG = 1024  # connections that wait to be taken
 GRACE_S = 30  # for requests that are at work at the end
 SWITCH_S = 0.001  # after which a thread lets others have the interpreter: the loop waits for the learner and snapshots
 
@@ -24,8 +26,15 @@ SWITCH_S = 0.001  # after which a thread lets others have the interpreter: the l
 def listening(host: str, port: int) -> socket.socket:
     """A socket that waits for connections. Raises ConfigError."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=1024)
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        at = socket.socket(
+            family, kind, socket.IPPROTO_TCP
+        )  # by which asyncio knows whom to send small answers at once
+        if os.name == "posix":
+            at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        at.bind(address)
+        at.listen(BACKLOG)
+        return at
     except OSError as error:
         raise ConfigError(
             f"--host {host} --port {port}: {error.strerror or error}; take another --port, 0 for a free one"
