@@ -11,6 +11,7 @@ import re
 import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from streamsvm.errors import ConfigError, CorruptDataError, StorageError
@@ -119,7 +120,11 @@ class Log:
     @property
     def bytes(self) -> int:
         """Of all segments."""
-        return sum(path.stat().st_size for _, path in self._segments() if path.exists())
+        total = 0
+        for _, path in self._segments():
+            with suppress(FileNotFoundError):  # it was dropped just now
+                total += path.stat().st_size
+        return total
 
     def _segments(self) -> list[tuple[int, Path]]:
         paths = (path for path in self.folder.iterdir() if re.fullmatch(r"\d{18}", path.name))
