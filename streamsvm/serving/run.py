@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import uvicorn
 from threadpoolctl import threadpool_limits
@@ -25,20 +25,21 @@ SWITCH_S = 0.001  # after which a thread lets others have the interpreter: the l
 
 def listening(host: str, port: int) -> socket.socket:
     """A socket that waits for connections. Raises ConfigError."""
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        at = socket.socket(
-            family, kind, socket.IPPROTO_TCP
-        )  # by which asyncio knows whom to send small answers at once
-        if os.name == "posix":
-            at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        at.bind(address)
-        at.listen(BACKLOG)
+    with ExitStack() as unless_listening:
+        try:
+            family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            at = socket.socket(family, kind, socket.IPPROTO_TCP)  # so asyncio sends small answers at once
+            unless_listening.enter_context(at)
+            if os.name == "posix":
+                at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            at.bind(address)
+            at.listen(BACKLOG)
+        except OSError as error:
+            raise ConfigError(
+                f"--host {host} --port {port}: {error.strerror or error}; take another --port, 0 for a free one"
+            ) from None
+        unless_listening.pop_all()
         return at
-    except OSError as error:
-        raise ConfigError(
-            f"--host {host} --port {port}: {error.strerror or error}; take another --port, 0 for a free one"
-        ) from None
 
 
 def serve(served: Fixed | Learning, limits: Limits, at: socket.socket, ready: Callable[[], None]) -> int:
