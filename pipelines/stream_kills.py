@@ -124,7 +124,10 @@ def killed(bench: Bench, n: int, kills: int) -> Table:
                 for earlier, later in zip(records, records[1:], strict=False)
             ),
         ),
-        ("both snapshots at the end equal bit by bit", _state(bench, "whole") == _state(bench, "killed")),
+        (
+            "both snapshots at the end equal bit by bit",
+            state_of(bench.work / "whole.model") == state_of(bench.work / "killed.model"),
+        ),
     ]
     return Table(f"The same, killed {kills} times", records, [], checks)
 
@@ -166,8 +169,9 @@ def _compare(one: Path, other: Path) -> tuple[int, int]:
     return differ, len(seen)
 
 
-def _state(bench: Bench, name: str) -> dict[str, bytes]:
-    arrays, _ = load_model(bench.work / f"{name}.model").to_state()
+def state_of(model: Path) -> dict[str, bytes]:
+    """All arrays of a model of a stream, but for the time that it took."""
+    arrays, _ = load_model(model).to_state()
     values = {key: np.asarray(array) for key, array in arrays.items()}
     values["learner_counts"] = np.delete(values["learner_counts"], 3)  # nanoseconds
     return {key: array.tobytes() for key, array in values.items()}

@@ -34,7 +34,18 @@ LAYERS = (  # folders, and pages at the root, in the order of imports; tables ar
         "search",
         "dry_run",
     ),
-    *("explain", "exchange", "report", "estimators", "online", "demo", "cli", "__init__", "__main__"),
+    *(
+        "explain",
+        "exchange",
+        "report",
+        "estimators",
+        "online",
+        "serving",
+        "demo",
+        "cli",
+        "__init__",
+        "__main__",
+    ),
 )
 RANK = {part: rank for rank, part in enumerate(LAYERS)}
 FILES = sorted(ROOT.rglob("*.py"))

@@ -37,6 +37,7 @@ COMMANDS = {  # the first paragraph of what each one's --help says
     "top": "Follow a run that was started elsewhere: phases, rates, gap, memory, warnings. Ends when the run has "
     "ended.",
     "stream": "Predict, then learn, event by event; one JSON line out for each line in.",
+    "serve": "Predict and learn over HTTP, until Ctrl-C or SIGTERM.",
     "export": "Write a model for other systems; what the format cannot say is said here, and put in files next to it.",
     "import": "Read a model that LIBSVM or `streamsvm export` wrote.",
     "demo": "Deform scikit-learn's digits into a large store, train DC-SVM on it, score on untouched digits.",

@@ -152,7 +152,7 @@ def stream(
 
     from streamsvm.online.pipe import Lines, Stream, events
 
-    with _alone(model):
+    with alone(model):
         is_new = force or found_at(model) is None
         state = Stream.open(model, make, scale=scale != "none", label=label, anew=force)
         if not is_new:
@@ -258,7 +258,7 @@ def _let_ask(state: Stream, share: float) -> None:
 
 
 @contextmanager
-def _alone(model: Place) -> Iterator[None]:
+def alone(model: Place) -> Iterator[None]:
     """Keeps a second stream from the same model. Raises StorageError."""
     from streamsvm.storage.atomic import storage_errors
     from streamsvm.storage.locks import InUse, locked

@@ -177,7 +177,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         if not self._labels:
             return {}
         decisions = self._meet(self._row(x, grow=False))[0]
-        return dict(zip(self._labels, self._probabilities(decisions[None])[0].tolist(), strict=True))
+        return dict(zip(self._labels, self.probabilities_of(decisions[None])[0].tolist(), strict=True))
 
     def decision_one(self, x: Mapping[Any, Any]) -> np.ndarray:
         """(1,) positive for the second label, or (k,) one for each label."""
@@ -205,8 +205,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
 
         if not self._labels:
             return pd.Series([None] * len(X), index=X.index, dtype=object)
-        labels = [self._labels[self._winner(row)] for row in self._decisions(X)]
-        return pd.Series(labels, index=X.index)
+        return pd.Series(self.labels_of(self._decisions(X)), index=X.index)
 
     def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
         """Probabilities, a column for each label."""
@@ -214,7 +213,15 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
 
         if not self._labels:
             return pd.DataFrame(index=X.index)
-        return pd.DataFrame(self._probabilities(self._decisions(X)), index=X.index, columns=self._labels)
+        return pd.DataFrame(self.probabilities_of(self._decisions(X)), index=X.index, columns=self._labels)
+
+    def decide_rows(self, rows: np.ndarray) -> np.ndarray:
+        """(m, columns) decision values of rows that `row_of` made, as a block."""
+        return self._learner.decide(Rows(rows))
+
+    def labels_of(self, decisions: np.ndarray) -> list[Any]:
+        """The label of each row of decisions (m, columns); None before the first event is learnt."""
+        return [self._labels[self._winner(row)] if self._labels else None for row in decisions]
 
     @property
     def labels(self) -> list[Any]:
@@ -320,10 +327,10 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
             return 0
         return int(decisions[0] > 0) if len(decisions) == 1 else int(np.argmax(decisions))
 
-    def _probabilities(self, decisions: np.ndarray) -> np.ndarray:
+    def probabilities_of(self, decisions: np.ndarray) -> np.ndarray:
         """(m, labels) from decisions (m, columns)."""
-        if len(self._labels) == 1:
-            return np.ones((len(decisions), 1))
+        if len(self._labels) < 2:
+            return np.ones((len(decisions), len(self._labels)))
         return self._calibration(decisions)
 
 

@@ -142,6 +142,15 @@ class BudgetDoor:
         """(columns,) decision values."""
         return self._meet(self._row(x, grow=False))[0].copy()
 
+    def row_of(self, x: Mapping[Any, Any]) -> np.ndarray:
+        """(n_columns,) float32 of an event to be decided; features not known are left out. Raises DataError."""
+        return self._row(x, grow=False)
+
+    def decide_rows(self, rows: np.ndarray) -> np.ndarray:
+        """(m, columns) decision values of rows that `row_of` made, those of `decision_one`: columns may be far from 0,
+        where products of blocks cancel."""
+        return np.array([self._learner.decide_one(row)[0] for row in rows])
+
     @property
     def _limits(self) -> dict[str, int]:
         return {"max_features": self.max_features}

@@ -37,6 +37,11 @@ class Judge(ABC):
         """What is said of an event, which is learnt then."""
 
     @abstractmethod
+    def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
+        """Of decisions (m, columns): m labels or values, None before anything is known; what decides them, (m,) or
+        (m, labels); and probabilities (m, labels) in the order of the learner's, of classes."""
+
+    @abstractmethod
     def scores(self) -> dict[str, float | None]:
         """Of answers before their events were learnt; the first one is what a bar shows."""
 
@@ -99,6 +104,10 @@ class OfClasses(Judge):
             said["label"] = y
         return said
 
+    def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
+        shown = decisions[:, 0] if decisions.shape[1] == 1 else decisions
+        return self.learner.labels_of(decisions), shown, self.learner.probabilities_of(decisions)
+
     def scores(self) -> dict[str, float | None]:
         return {"accuracy": self.n_right / self.learnt if self.learnt else None}
 
@@ -133,6 +142,10 @@ class OfValues(Judge):
         if prediction is not None:
             self._count(y, prediction)
         return {"prediction": prediction, "label": y}
+
+    def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
+        values = decisions[:, 0]
+        return values.tolist() if self.learner.n_seen else [None] * len(values), values, None
 
     def _count(self, y: float, prediction: float) -> None:
         self.judged += 1
@@ -181,6 +194,10 @@ class OfOutliers(Judge):
             counts, place = self.counts.setdefault(str(y), {}), str(_place(score))
             counts[place] = counts.get(place, 0) + 1
         return said | {"label": y}
+
+    def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
+        scores = self.learner.scores_of(decisions[:, 0])
+        return np.where(scores > 0, OUTLIER, INLIER).tolist(), scores, None
 
     def scores(self) -> dict[str, float | None]:
         share = self.n_outside / self.learnt if self.learnt else None

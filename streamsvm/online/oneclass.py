@@ -78,9 +78,12 @@ class BSGDOneClass(BudgetDoor, AnomalyDetector):
 
     def score_one(self, x: Mapping[Any, Any]) -> float:
         """1 - w'phi(x) / rho: above 0 of events outside, 1 far from all support vectors; 0 before rho is known."""
-        decision = float(self._meet(self._row(x, grow=False))[0][0])
+        return float(self.scores_of(self._meet(self._row(x, grow=False))[0])[0])
+
+    def scores_of(self, decisions: np.ndarray) -> np.ndarray:
+        """(m,) scores from decision values (m,)."""
         rho = self.rho
-        return -decision / rho if rho > 0 else 0.0
+        return -decisions / rho if rho > 0 else np.zeros(len(decisions))
 
     @property
     def rho(self) -> float:

@@ -13,12 +13,14 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
+import numpy as np
 from river.preprocessing import StandardScaler
 
 from streamsvm.data.scaling import Scaling
@@ -33,6 +35,7 @@ from streamsvm.storage.paths import Place
 from streamsvm.storage.place import found_at
 
 BUFFER_BYTES = 1 << 16
+BLOCK_ENTRIES = 1 << 22  # of the rows that are decided at once
 LEAST_STRETCH = 100  # events learnt from record to record
 STRETCH = 0.005  # and at least this share of all so far
 PROGRESS_S = 0.2
@@ -53,6 +56,7 @@ class Stream:
     events: int = 0
     bad: int = 0
     saved: int = 0  # events in the last snapshot
+    needs_label: bool = False  # events without one are bad
 
     @property
     def learner(self) -> Any:
@@ -94,16 +98,28 @@ class Stream:
 
     def answer(self, line: str, parse: Parse) -> dict[str, Any]:
         """Predicts and learns one line; what to say of it. A bad line is told and changes nothing."""
+        try:
+            return self.take(parse(line))
+        except DataError as error:
+            self.events += 1
+            return self._bad(error)
+
+    def take(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Predicts and learns one event; what to say of it."""
         self.events += 1
         try:
-            event = parse(line)
-            x, y = _features(event, self.label)
+            x, y = features_of(event, self.label)
             return {"event": self.events} | self._learn(x, y) | {"snapshot": self.saved}
         except DataError as error:
-            self.bad += 1
-            return {"event": self.events, "error": str(error), "snapshot": self.saved}
+            return self._bad(error)
+
+    def _bad(self, error: DataError) -> dict[str, Any]:
+        self.bad += 1
+        return {"event": self.events, "error": str(error), "snapshot": self.saved}
 
     def _learn(self, x: dict[str, Any], y: Any) -> dict[str, Any]:
+        if y is None and self.needs_label:
+            raise DataError(f"label {self.label!r}: found none, expected one beside the features")
         y = self.judge.label(self.label, y)
         self.learner.check(x, y)
         if self.scaler is not None:
@@ -120,15 +136,44 @@ class Stream:
         """Predictions that were right; None where there are no classes."""
         return self.judge.right()
 
-    def save(self) -> None:
-        """A snapshot at `path`, in place of the one before. Raises StorageError."""
+    def decide(self, events: Sequence[Mapping[str, Any]]) -> np.ndarray:
+        """(m, columns) decision values of events, of which nothing is learnt; a label beside the features is not read.
+
+        Raises DataError, which names the event.
+        """
+        step = max(1, BLOCK_ENTRIES // max(1, self.learner.n_columns))
+        found = []
+        for start in range(0, len(events), step):
+            rows = [self._row(i, events[i]) for i in range(start, min(start + step, len(events)))]
+            found.append(self.learner.decide_rows(np.array(rows)))
+        return np.concatenate(found)
+
+    def _row(self, i: int, event: Mapping[str, Any]) -> np.ndarray:
+        """The row of the event in place i of a request."""
+        try:
+            x, _ = features_of(event, self.label)
+            if self.scaler is not None:
+                self.learner.check(x)
+                x = self.scaler.transform_one({name: x[name] for name in x if name in self.scaler.counts})
+            return self.learner.row_of(x)
+        except DataError as error:
+            raise DataError(f"event {i}: {error}") from None
+
+    def snapshot(self) -> StreamModel | None:
+        """What there is to keep, which stays as it is while the stream goes on; None before anything is learnt."""
         if self.learner.n_seen == 0:
-            return  # nothing to keep
+            return None
         counts = {"events": self.events, "learnt": self.learnt, "bad": self.bad}
         own = {"counts": counts, "judge": self.judge.to_state(), "scaler": _scaler_state(self.scaler)}
         model = self.learner.to_model(self._scaling(), **own)
-        save_model(model, self.path)
-        self.saved = self.events
+        return replace(model, stream=deepcopy(model.stream))  # arrays are copies already
+
+    def save(self) -> None:
+        """A snapshot at `path`, in place of the one before. Raises StorageError."""
+        events, model = self.events, self.snapshot()
+        if model is not None:
+            save_model(model, self.path)
+            self.saved = events
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -305,7 +350,7 @@ def _header(line: str) -> list[str]:
     return names
 
 
-def _features(event: dict[str, Any], label: str) -> tuple[dict[str, Any], Any]:
+def features_of(event: Mapping[str, Any], label: str) -> tuple[dict[str, Any], Any]:
     """(features, label or None): `{"x": {...}, "y": ...}`, or features and the label side by side."""
     if isinstance(event.get("x"), dict):
         return event["x"], event.get(label)

@@ -30,6 +30,7 @@ RECIPES = {
     "study": ("bsgd_study.py", "--only", "phishing,skin", "--plots", "plots"),
     "stream": ("stream_kills.py",),
     "streams": ("stream_table.py",),
+    "serve": ("serve_load.py", "--batch", "20", "--learn", "500", "--kills", "1"),
     "soak": ("soak.py",),
     "digits": ("mnist8m.py", "--only", "store,budget,early"),
     "linear": ("linear_table.py",),
@@ -64,7 +65,18 @@ RECIPES = {
     "simulated": ("simulate.py",),
 }
 # by themselves, as users start them, or within a limit that this process may have passed; the others in this process
-PROCESSES = {"stream", "soak", "cluster", "commands", "dask", "rate", "scale-linear", "simulated", "linear"}
+PROCESSES = {
+    "stream",
+    "serve",
+    "soak",
+    "cluster",
+    "commands",
+    "dask",
+    "rate",
+    "scale-linear",
+    "simulated",
+    "linear",
+}
 RNG = np.random.default_rng(7)
 
 
@@ -297,6 +309,15 @@ def test_a_stream_killed_twice_is_the_stream(tables):
     lives = found["The same, killed 2 times"]
     assert [life["ended by"] for life in lives] == ["SIGKILL", "SIGKILL", "its end"]
     assert lives[-1]["last event"] == 20_000
+
+
+@pytest.mark.slow  # a server that is started twice
+def test_a_server_is_loaded_and_killed(tables):
+    load, beside = tables("serve").values()
+    assert [row["killed"] for row in load].count("yes") >= 1
+    assert max(row["predictions/s"] for row in load) > 100
+    assert beside[0]["events"] > 0
+    assert beside[0]["same"] == "yes"
 
 
 @pytest.mark.slow

@@ -1,0 +1,196 @@
+"""`streamsvm serve`: a model over HTTP."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamsvm.cli.app import INTERRUPTED
+from streamsvm.cli.imports import importing
+from streamsvm.cli.options import ModelIn
+from streamsvm.cli.stream import alone
+from streamsvm.errors import ConfigError, ModelError
+from streamsvm.storage.paths import Place, local_path
+
+if TYPE_CHECKING:
+    from streamsvm.online.pipe import Stream
+    from streamsvm.serving.fixed import Fixed
+    from streamsvm.serving.learning import Learning
+    from streamsvm.serving.log import Log
+
+LIMITS, LEARNING = "Limits", "Learning, of models that `stream` writes"  # groups of options in the help
+EVERY = 10_000
+
+
+def _size(text: str) -> int:
+    from streamsvm.options.base import parse_size
+
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"found {text!r}, {error}") from None
+
+
+def serve(
+    model: ModelIn,
+    host: Annotated[str, typer.Option("--host", help="Address to listen at.", metavar="HOST")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", help="Port to listen at; 0: a free one.", min=0, max=65_535, metavar="N")
+    ] = 8000,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            "--label", help="Field that holds the label (y).", metavar="FIELD", rich_help_panel=LEARNING
+        ),
+    ] = None,
+    every: Annotated[
+        int | None,
+        typer.Option(
+            "--snapshot-every",
+            help="Events from snapshot to snapshot (10,000).",
+            min=1,
+            metavar="N",
+            rich_help_panel=LEARNING,
+        ),
+    ] = None,
+    durable: Annotated[
+        bool,
+        typer.Option(
+            "--durable",
+            help="Keep events in MODEL.log before they are answered, and learn them again after a kill.",
+            rich_help_panel=LEARNING,
+        ),
+    ] = False,
+    max_body: Annotated[
+        Any,
+        typer.Option(
+            "--max-body", parser=_size, help="Of a request.", metavar="SIZE", rich_help_panel=LIMITS
+        ),
+    ] = "8MiB",
+    max_events: Annotated[
+        int, typer.Option("--max-events", help="In a request.", min=1, metavar="N", rich_help_panel=LIMITS)
+    ] = 10_000,
+    max_waiting: Annotated[
+        int,
+        typer.Option(
+            "--max-waiting",
+            help="Requests at work or waiting; others get 503.",
+            min=1,
+            metavar="N",
+            rich_help_panel=LIMITS,
+        ),
+    ] = 64,
+    max_rate: Annotated[
+        float | None,
+        typer.Option(
+            "--max-rate",
+            help="Requests a second; others get 429. Else any.",
+            min=0.001,
+            metavar="N",
+            rich_help_panel=LIMITS,
+        ),
+    ] = None,
+) -> None:
+    """Predict and learn over HTTP, until Ctrl-C or SIGTERM.
+
+    POST /predict and /learn take an event or a list of events as JSON; GET /model, /health and /metrics tell. There is
+    no password: whoever reaches the port can teach the model.
+
+    \b
+    streamsvm serve --model weather.zarr
+    curl -d '{"temp": 21.5, "wind": 3}' localhost:8000/predict
+    """
+    with importing():
+        try:
+            from streamsvm.serving.app import Limits
+            from streamsvm.serving.run import listening
+            from streamsvm.serving.run import serve as answer
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"serve needs {error.name}; install streamsvm's extra `serve`") from None
+    given = {"--label": label is not None, "--snapshot-every": every is not None, "--durable": durable}
+    asked = [name for name, is_given in given.items() if is_given]
+    with (
+        listening(host, port) as at,
+        _served(model, label or "y", every or EVERY, max_events, asked) as served,
+    ):
+        facts = f"{served.kind}, {'learns' if not served.refusal else 'predicts only'}"
+
+        def ready() -> None:
+            typer.echo(f"serving {model} ({facts}) at {_url(at.getsockname())}", err=True)
+
+        number = answer(served, Limits(max_body, max_waiting, max_rate or 0.0), at, ready)
+        typer.echo(f"stopped{served.last_words}", err=True)
+    if number == signal.SIGINT:
+        raise typer.Exit(INTERRUPTED)
+
+
+@contextmanager
+def _served(
+    model: Place, label: str, every: int, most_events: int, asked: list[str]
+) -> Iterator[Fixed | Learning]:
+    """What answers: a stream where the model goes on learning, which nobody else then does. asked: options of
+    streams. Raises what loading does, and ConfigError for options that nothing reads."""
+    from streamsvm.models import StreamModel
+    from streamsvm.models.files import load_model
+    from streamsvm.serving.fixed import Fixed
+    from streamsvm.serving.learning import Learning
+
+    loaded = load_model(model)
+    refusal = (
+        f"the model is of kind {loaded.kind}, which does not learn; `streamsvm stream` writes models that do"
+    )
+    if isinstance(loaded, StreamModel):
+        with alone(model):
+            stream = _stream(model, label)
+            if not isinstance(stream, str):
+                log = _log(model, label, "--durable" in asked)
+                yield Learning(stream, most_events, every, log, lambda line: typer.echo(line, err=True))
+                return
+        refusal = stream
+    if asked:
+        raise ConfigError(f"{asked[0]} is of a model that learns: {refusal}")
+    yield Fixed(loaded, refusal, most_events)
+
+
+def _stream(model: Place, label: str) -> Stream | str:
+    """The stream of a model, or why there is none."""
+    from streamsvm.online.pipe import Stream
+    from streamsvm.tasks import task_of
+
+    try:
+        stream = Stream.open(model, lambda: None, scale=False, label=label)
+    except (ConfigError, ModelError) as error:
+        return str(error)
+    stream.needs_label = task_of(stream.learner.task).reads_labels
+    return stream
+
+
+def _log(model: Place, label: str, is_asked: bool) -> Log | None:
+    """The log beside a model, if there is to be one. Raises ConfigError for one in an object store, and for events that
+    nobody asked to learn."""
+    from streamsvm.serving.log import Log
+
+    path = local_path(model)
+    if path is None:
+        if not is_asked:
+            return None
+        raise ConfigError(
+            f"--durable: {model} is in an object store, expected a model on a disk of this machine"
+        )
+    folder = path.with_name(f"{path.name}.log")
+    if is_asked:
+        return Log(folder, label)
+    if folder.is_dir() and not Log(folder, label).is_empty:
+        raise ConfigError(
+            f"{folder} holds events that the model may not have learnt; give --durable, or move it away to lose them"
+        )
+    return None
+
+
+def _url(address: tuple[Any, ...]) -> str:
+    host, port = address[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

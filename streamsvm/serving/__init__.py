@@ -1,0 +1,1 @@
+"""A model over HTTP: predictions of any, and learning of those that `streamsvm stream` writes."""

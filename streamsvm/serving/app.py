@@ -1,0 +1,154 @@
+"""The application: routes, limits, and every error as one line of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import parse_qsl
+
+from streamsvm.predict import Wanted
+from streamsvm.serving.counts import KIND, Counts
+from streamsvm.serving.requests import Refused, as_json, first_event, require_known, wanted
+
+BODY_S = 30.0  # that a sender may take for a body
+JSON = "application/json"
+ROUTES = {"/predict": "POST", "/learn": "POST", "/health": "GET", "/metrics": "GET", "/model": "GET"}
+CLOSE = {"connection": "close"}  # what is left of a body is not read
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class Served(Protocol):
+    """A model that answers; `fixed` and `learning` have one each."""
+
+    async def predict(self, body: bytes, also: Wanted) -> bytes: ...
+    async def learn(self, body: bytes, first: int | None) -> bytes: ...
+    async def facts(self) -> dict[str, Any]: ...
+    @property
+    def trouble(self) -> str | None: ...
+    def totals(self) -> dict[str, float]: ...
+    def gauges(self) -> dict[str, float]: ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """body_bytes: of a request. waiting: requests with a body at work at once. rate: of them a second; 0: any."""
+
+    body_bytes: int = 8 << 20
+    waiting: int = 64
+    rate: float = 0.0
+
+
+class Bucket:
+    """Lets `rate` requests a second through, and at most those of one second at once."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self._left, self._at = max(rate, 1.0), time.monotonic()
+
+    def require(self) -> None:
+        """Raises Refused."""
+        now = time.monotonic()
+        self._left = min(self._left + (now - self._at) * self.rate, max(self.rate, 1.0))
+        self._at = now
+        if self._left < 1:
+            after = str(max(1, round((1 - self._left) / self.rate)))
+            raise Refused(
+                429,
+                f"found more than {self.rate:g} requests a second, expected fewer",
+                retry_after=after,
+                **CLOSE,
+            )
+        self._left -= 1
+
+
+class App:
+    """ASGI, HTTP alone."""
+
+    def __init__(self, served: Served, limits: Limits) -> None:
+        self._served, self._limits, self._counts = served, limits, Counts()
+        self._bucket = Bucket(limits.rate) if limits.rate else None
+        self._waiting = 0
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        began, path = time.perf_counter(), scope["path"]
+        headers: dict[str, str] = {}
+        try:
+            status, (kind, body) = 200, await self._answer(scope, receive)
+        except Refused as refused:
+            status, kind, body = refused.status, JSON, as_json({"error": " ".join(str(refused).split())})
+            headers = refused.headers
+        fields = {"content-type": kind, "content-length": str(len(body)), **headers}
+        raw = [(name.encode(), value.encode()) for name, value in fields.items()]
+        await send({"type": "http.response.start", "status": status, "headers": raw})
+        await send({"type": "http.response.body", "body": body})
+        self._counts.add(path if path in ROUTES else "other", status, time.perf_counter() - began)
+
+    async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> tuple[str, bytes]:
+        path, method = scope["path"], scope["method"]
+        if path not in ROUTES:
+            raise Refused(404, f"{path[:80]}: no such path, expected one of {', '.join(ROUTES)}", **CLOSE)
+        if method != ROUTES[path]:
+            raise Refused(
+                405, f"{path}: found {method}, expected {ROUTES[path]}", allow=ROUTES[path], **CLOSE
+            )
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        if path == "/health":
+            if self._served.trouble:
+                raise Refused(503, self._served.trouble)
+            return JSON, as_json({"status": "ok"})
+        if path == "/model":
+            return JSON, as_json(await self._served.facts())
+        if path == "/metrics":
+            gauges = {"requests_waiting": self._waiting, **self._served.gauges()}
+            return KIND, self._counts.text(gauges, self._served.totals()).encode()
+        return JSON, await self._admitted(path, query, scope, receive)
+
+    async def _admitted(
+        self, path: str, query: dict[str, str], scope: Mapping[str, Any], receive: Receive
+    ) -> bytes:
+        """Answers where there is room: from the first byte of a body on, a request counts as one that waits."""
+        if self._bucket is not None:
+            self._bucket.require()
+        if self._waiting >= self._limits.waiting:
+            raise Refused(
+                503, f"found {self._waiting} requests that wait, expected fewer", retry_after="1", **CLOSE
+            )
+        self._waiting += 1
+        try:
+            body = await self._body(scope, receive)
+            if path == "/predict":
+                require_known(query, "decision", "proba")
+                return await self._served.predict(body, wanted(query))
+            require_known(query, "from")
+            return await self._served.learn(body, first_event(query))
+        finally:
+            self._waiting -= 1
+
+    async def _body(self, scope: Mapping[str, Any], receive: Receive) -> bytes:
+        said = dict(scope["headers"]).get(b"content-length", b"0")
+        self._require_small(int(said) if said.isdigit() else 0)
+        parts, size, more = list[bytes](), 0, True
+        try:
+            async with asyncio.timeout(BODY_S):
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refused(400, "the sender left before the end of the body")
+                    parts.append(message.get("body", b""))
+                    size, more = size + len(parts[-1]), message.get("more_body", False)
+                    self._require_small(size)
+        except TimeoutError:
+            raise Refused(408, f"found no end of the body in {BODY_S:g} s", **CLOSE) from None
+        return b"".join(parts)
+
+    def _require_small(self, size: int) -> None:
+        most = self._limits.body_bytes
+        if size > most:
+            raise Refused(413, f"found a body of {size:,} bytes, expected at most {most:,}", **CLOSE)

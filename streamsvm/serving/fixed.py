@@ -1,0 +1,149 @@
+"""A model that does not learn: rows of events, and answers by a few threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from streamsvm.data.rows import Rows
+from streamsvm.errors import DataError, ModelError
+from streamsvm.models.base import Model
+from streamsvm.parallel.machine import cores
+from streamsvm.predict import Wanted
+from streamsvm.serving.requests import Answers, Refused, as_json, events_in
+
+Event = dict[str, Any]
+
+
+class Fixed:
+    """Predicts; why it does not learn is what `refusal` says."""
+
+    trouble = None  # nothing that would go by a new start
+
+    def __init__(self, model: Model, refusal: str, most_events: int) -> None:
+        self.model, self.refusal, self._most = model, refusal, most_events
+        self._columns = Columns(model)
+        self._pool = ThreadPoolExecutor(cores(), thread_name_prefix="predict")
+        self.predicted = 0
+
+    @property
+    def kind(self) -> str:
+        return str(self.model.kind)  # type: ignore[attr-defined]
+
+    @property
+    def last_words(self) -> str:
+        """What it has to say when it has ended."""
+        return ""
+
+    async def predict(self, body: bytes, also: Wanted) -> bytes:
+        """Raises Refused."""
+        answer, n = await asyncio.get_running_loop().run_in_executor(self._pool, self._predict, body, also)
+        self.predicted += n
+        return answer
+
+    async def learn(self, body: bytes, first: int | None) -> bytes:
+        raise Refused(409, self.refusal)
+
+    async def close(self) -> None:
+        self._pool.shutdown()
+
+    async def facts(self) -> dict[str, Any]:
+        """What `GET /model` says."""
+        task = self.model.learned
+        return {
+            "kind": self.kind,
+            "task": self.model.task,
+            "learns": False,
+            "features": self._columns.names,
+            "classes": self.model.classes.tolist() if task.has_labels else [],
+            "events": 0,
+            "snapshot": 0,
+        }
+
+    def totals(self) -> dict[str, float]:
+        return {"events_predicted_total": self.predicted}
+
+    def gauges(self) -> dict[str, float]:
+        return {}
+
+    def _predict(self, body: bytes, also: Wanted) -> tuple[bytes, int]:
+        events = events_in(body, self._most)
+        try:
+            rows = self._columns.rows(events)
+            decisions, proba = self.model.answers(rows)
+        except (DataError, ModelError) as error:
+            raise Refused(400, str(error)) from None
+        labels = self.model.labels(decisions, proba).tolist()
+        return as_json(Answers(labels, decisions, proba, self.model.classes.tolist()).said(also)), len(events)
+
+
+class Columns:
+    """The features that a model's rows are made of: its columns' names, or 0, 1 and so on where they have none; of a
+    table with texts or times the columns of the table."""
+
+    def __init__(self, model: Model) -> None:
+        self._model, layout = model, model.layout
+        table = [] if layout is None else layout.attrs.get("columns", [])
+        self._is_table = any(column.get("kind", "number") != "number" for column in table)
+        named = [str(c["name"]) for c in table] if self._is_table else model.feature_names
+        self.names = list(named or map(str, range(model.d)))
+        self._places = {name: i for i, name in enumerate(self.names)}
+        self._absent = np.nan if model.takes_gaps else None
+        self._is_sparse = not self._is_table and layout is not None and layout.is_sparse
+
+    def rows(self, events: Sequence[Event]) -> Rows:
+        """Raw rows (m, d). Raises DataError, which names event and feature, ModelError."""
+        if self._is_table:
+            return self._encoded(events)
+        found = [self._plain(i, event) for i, event in enumerate(events)]
+        rows = (
+            self._sparse(found) if self._is_sparse else Rows(np.array(found, np.float64).astype(np.float32))
+        )
+        infinite = np.isinf(rows.dense()).any(axis=1)
+        if infinite.any():
+            raise DataError(f"event {infinite.argmax()}: found a number beyond float32, expected finite ones")
+        return rows
+
+    def _plain(self, i: int, event: Event) -> Any:
+        x = event["x"] if isinstance(event.get("x"), dict) and "x" not in self._places else event
+        if not self._places.keys() >= x.keys():
+            name = next(name for name in x if name not in self._places)
+            raise DataError(f"event {i}: feature {name[:80]!r} is none of the model's; leave it out")
+        for name, value in x.items():
+            if type(value) not in (float, int, bool) and not (value is None and self._absent is not None):
+                raise DataError(
+                    f"event {i}: feature {name[:80]!r}: found {str(value)[:40]!r}, expected a number"
+                )
+        if self._is_sparse:
+            return x
+        if self._absent is None and len(x) < len(self.names):
+            name = next(name for name in self.names if name not in x)
+            raise DataError(f"event {i}: feature {name[:80]!r} is missing, and the model takes no gaps")
+        return [self._absent if x.get(name) is None else x[name] for name in self.names]
+
+    def _sparse(self, events: Sequence[Event]) -> Rows:
+        """What is absent is 0."""
+        places = [sorted((self._places[name], value) for name, value in x.items()) for x in events]
+        starts = np.cumsum([0, *map(len, places)])
+        entries = np.array([entry for row in places for entry in row], np.float64).reshape(-1, 2)
+        parts = entries[:, 1].astype(np.float32), entries[:, 0].astype(np.int64), starts
+        return Rows(csr_array(parts, shape=(len(events), self._model.d)))
+
+    def _encoded(self, events: Sequence[Event]) -> Rows:
+        """As `ingest` has them of a table."""
+        import pyarrow as pa
+
+        for i, event in enumerate(events):
+            for name in event:
+                if name not in self._places:
+                    raise DataError(f"event {i}: feature {name[:80]!r} is none of the model's; leave it out")
+        try:
+            table = pa.table({name: [event.get(name) for event in events] for name in self.names})
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise DataError(f"events: found values of several types in one feature: {error}") from None
+        return self._model._rows(table)

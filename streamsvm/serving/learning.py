@@ -1,0 +1,306 @@
+"""A stream that learns, behind one thread which owns it. Predictions that wait are decided as one block; learning lets
+them through every few events. Snapshots are taken there in a moment and written by a second thread; a third one
+syncs the log, for all requests that wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from streamsvm.errors import DataError, StorageError, StreamSVMError
+from streamsvm.models.files import save_model
+from streamsvm.online.pipe import Stream
+from streamsvm.predict import Wanted
+from streamsvm.serving.log import Log, sync_tree
+from streamsvm.serving.requests import Answers, Refused, as_json, events_in
+
+STRETCH = 50  # events learnt before predictions that wait are let through
+MOST_JOINED = 16  # requests that are decided at once
+
+Tell = Callable[[str], None]
+Answer = Any  # bytes, or the error that is raised in their place
+
+
+@dataclass
+class Job:
+    """A request on its way through the learner's thread, which answers it by `do`, or, of predictions, with others."""
+
+    answered: asyncio.Future[Any]
+    do: Callable[[], Any] | None = None
+    body: bytes = b""
+    also: Wanted = Wanted()
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Learning:
+    """Predicts and learns. log: where requests are kept until a snapshot has them. tell: hears of what went wrong."""
+
+    refusal = ""
+
+    def __init__(self, stream: Stream, most_events: int, every: int, log: Log | None, tell: Tell) -> None:
+        self.stream, self._most, self._every, self._log, self._tell = stream, most_events, every, log, tell
+        self.predicted = self.snapshots = self.failures = 0
+        self.snapshot_s = 0.0
+        self._taken = stream.events  # of the last snapshot that was begun
+        self._predictions, self._lessons = deque[Job](), deque[Job]()
+        self._bell, self._ends = threading.Event(), False
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="snapshots")
+        self._syncer = ThreadPoolExecutor(1, thread_name_prefix="log")
+        self._written = threading.Event()  # no snapshot is under way
+        self._written.set()
+        self._sync: asyncio.Task[None] | None = None  # that has not begun
+        self._syncing = asyncio.Lock()
+        if log is not None:
+            self._replay(log)
+        self._worker = threading.Thread(target=self._work, name="learner", daemon=True)
+
+    @property
+    def kind(self) -> str:
+        return f"stream, after event {self.stream.events:,}"
+
+    @property
+    def last_words(self) -> str:
+        """What it has to say when it has ended."""
+        return f" after event {self.stream.events:,}; snapshot of event {self.stream.saved:,}"
+
+    def start(self) -> None:
+        """Called in the event loop that the requests come from."""
+        self._loop = asyncio.get_running_loop()
+        self._worker.start()
+
+    async def predict(self, body: bytes, also: Wanted) -> bytes:
+        """Raises Refused."""
+        return await self._ask(self._predictions, Job(self._loop.create_future(), body=body, also=also))
+
+    async def learn(self, body: bytes, first: int | None) -> bytes:
+        """first: the number of the first event; those that are known by then are not learnt again. Raises Refused."""
+        answer = await self._in_turn(partial(self._lesson, body, first))
+        if self._log is not None:
+            await self._synced()
+        return answer
+
+    async def close(self) -> None:
+        """Ends when all that waits is answered, with a snapshot. Raises StorageError."""
+        self._ends = True
+        self._bell.set()
+        await asyncio.to_thread(self._worker.join)
+        self._writer.shutdown()
+        self._syncer.shutdown()
+        if self.stream.events > self.stream.saved:
+            self.stream.save()
+        if self._log is not None:
+            self._log.begin(self.stream.events + 1)
+            self._forget(self.stream.saved)
+            self._log.close()
+
+    async def facts(self) -> dict[str, Any]:
+        """What `GET /model` says."""
+        return await self._in_turn(self._facts)
+
+    def _facts(self) -> dict[str, Any]:
+        learner, stream = self.stream.learner, self.stream
+        return {
+            "kind": "stream",
+            "task": learner.task,
+            "learns": True,
+            "label": stream.label,
+            "features": [str(name) for name in learner.features],
+            "classes": list(getattr(learner, "labels", [])),
+            **stream.summary(),
+            "durable": self._log is not None,
+        }
+
+    def totals(self) -> dict[str, float]:
+        stream = self.stream
+        counted = {"predicted": self.predicted, "learnt": stream.learnt, "bad": stream.bad}
+        totals: dict[str, float] = {f"events_{what}_total": n for what, n in counted.items()}
+        return totals | {"snapshots_total": self.snapshots, "snapshot_failures_total": self.failures}
+
+    def gauges(self) -> dict[str, float]:
+        stream = self.stream
+        found = {"events": stream.events, "support_vectors": stream.learner.n_support}
+        found |= {"snapshot_event": stream.saved, "snapshot_seconds": self.snapshot_s}
+        return found if self._log is None else found | {"log_bytes": self._log.bytes}
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it should be started again."""
+        return None if self._log is None else self._log.broken
+
+    async def _in_turn(self, do: Callable[[], Any]) -> Any:
+        return await self._ask(self._lessons, Job(self._loop.create_future(), do))
+
+    async def _ask(self, waiting: deque[Job], job: Job) -> Any:
+        if self._ends:
+            raise Refused(503, "the server is stopping", retry_after="1")
+        waiting.append(job)
+        self._bell.set()
+        return await job.answered
+
+    async def _synced(self) -> None:
+        """Waits for a sync that begins after now, with all others that do."""
+        if self._sync is None:
+            self._sync = asyncio.create_task(self._sync_log())
+        try:
+            await asyncio.shield(self._sync)
+        except StorageError as error:
+            raise Refused(507, f"learnt, but it may be lost when the server ends: {error}") from None
+
+    async def _sync_log(self) -> None:
+        assert self._log is not None
+        async with self._syncing:
+            self._sync = None
+            await self._loop.run_in_executor(self._syncer, self._log.sync)
+
+    # What follows runs in the learner's thread.
+
+    def _work(self) -> None:
+        while True:
+            self._bell.wait()
+            self._bell.clear()
+            while self._predictions or self._lessons:
+                self._predict_waiting()
+                if self._lessons:
+                    job = self._lessons.popleft()
+                    assert job.do is not None
+                    self._settle([(job, self._tried(job.do))])
+            if self._ends:
+                return
+
+    def _predict_waiting(self) -> None:
+        jobs = [self._predictions.popleft() for _ in range(min(len(self._predictions), MOST_JOINED))]
+        if len(jobs) > 1:
+            try:
+                self._settle(list(zip(jobs, self._predict(jobs), strict=True)))
+                return
+            except (Refused, DataError):
+                pass  # one of them is bad: each is answered on its own
+        for job in jobs:
+            self._settle([(job, self._tried(partial(self._predict_one, job)))])
+
+    def _predict_one(self, job: Job) -> Answer:
+        return self._predict([job])[0]
+
+    def _predict(self, jobs: list[Job]) -> list[Answer]:
+        """Answers to all, from one block."""
+        for job in jobs:
+            job.events = events_in(job.body, self._most)
+        events = [event for job in jobs for event in job.events]
+        labels, shown, probabilities = self.stream.judge.answers(self.stream.decide(events))
+        answers = Answers(labels, shown, probabilities, getattr(self.stream.learner, "labels", ()))
+        stops = np.cumsum([len(job.events) for job in jobs]).tolist()
+        said = [
+            as_json(answers.part(stop - len(job.events), stop).said(job.also))
+            for job, stop in zip(jobs, stops, strict=True)
+        ]
+        self.predicted += len(events)
+        return said
+
+    def _lesson(self, body: bytes, first: int | None) -> bytes:
+        """Learns the events of a request, which are in the log before."""
+        events = events_in(body, self._most)
+        first = first or self.stream.events + 1
+        if first > self.stream.events + 1:
+            raise Refused(
+                409, f"from: found event {first:,}, expected at most {self.stream.events + 1:,}, the next one"
+            )
+        is_new = first + len(events) > self.stream.events + 1
+        if self._log is not None and is_new:
+            self._log.append(first, body)
+        answers = self._learn(events, first)
+        if self.stream.events - self._taken >= self._every and self._written.is_set():
+            self._take_snapshot()
+        return as_json(answers)
+
+    def _learn(self, events: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
+        """What is said of events, those of known numbers aside."""
+        known = min(self.stream.events + 1 - first, len(events))
+        answers: list[dict[str, Any]] = [{"event": first + i, "known": True} for i in range(known)]
+        for i, event in enumerate(events[known:], 1):
+            answers.append(self.stream.take(event))
+            if i % STRETCH == 0 and self._predictions:
+                self._predict_waiting()
+        return answers
+
+    def _replay(self, log: Log) -> None:
+        """Learns again what a server that was killed had learnt after its last snapshot, in its order."""
+        before = self.stream.events
+        for first, body in log.records(before):
+            events = events_in(body, len(body))
+            if first > self.stream.events + 1:
+                raise StorageError(
+                    f"{log.folder}: found event {first:,}, expected {self.stream.events + 1:,}: the log is not of "
+                    f"{self.stream.path}; move it away"
+                )
+            self._learn(events, first)
+        if self.stream.events > before:
+            self._tell(f"learnt events {before + 1:,} to {self.stream.events:,} again, from {log.folder}")
+        log.begin(self.stream.events + 1)
+
+    def _take_snapshot(self) -> None:
+        model, events = self.stream.snapshot(), self.stream.events
+        self._taken = events
+        if model is None:
+            return
+        if self._log is not None:
+            self._log.begin(events + 1)
+        self._written.clear()
+        self._writer.submit(self._write, model, events)
+
+    def _write(self, model: Any, events: int) -> None:
+        """In the second thread."""
+        began = perf_counter()
+        try:
+            save_model(model, self.stream.path)
+            self.stream.saved = events
+            self.snapshots += 1
+            self._forget(events)
+        except StreamSVMError as error:
+            self.failures += 1
+            self._tell(f"warning: no snapshot at event {events:,}: {error}")
+        finally:
+            self.snapshot_s = perf_counter() - began
+            self._written.set()
+
+    def _forget(self, events: int) -> None:
+        """Drops from the log what a snapshot has, as soon as that is on the disk."""
+        if self._log is None:
+            return
+        sync_tree(self._log.folder.with_name(self.stream.path.name))
+        self._log.drop(events + 1)
+
+    def _tried(self, do: Callable[[], Answer]) -> Answer:
+        """What it gives, or the error that is the answer: whatever fails, the thread goes on."""
+        try:
+            return do()
+        except DataError as error:
+            return Refused(400, str(error))
+        except StorageError as error:
+            return Refused(507, f"nothing was learnt: {error}")
+        except Refused as refused:
+            return refused
+        except Exception as error:  # a bug, which the sender hears of, and whoever runs the server
+            self._tell(f"warning: {type(error).__name__}: {error}")
+            return Refused(500, f"{type(error).__name__}: {error}")
+
+    def _settle(self, answers: list[tuple[Job, Answer]]) -> None:
+        self._loop.call_soon_threadsafe(_deliver, answers)
+
+
+def _deliver(answers: list[tuple[Job, Answer]]) -> None:
+    for job, answer in answers:
+        if job.answered.done():  # nobody waits any more
+            continue
+        if isinstance(answer, Exception):
+            job.answered.set_exception(answer)
+        else:
+            job.answered.set_result(answer)

@@ -1,0 +1,110 @@
+"""Bodies of requests become events, and answers JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import orjson
+
+from streamsvm.predict import Wanted
+
+PLACES = 6  # of probabilities
+TRUE, FALSE = ("1", "true", ""), ("0", "false")
+
+
+class Refused(Exception):
+    """A request that is not answered: a status of HTTP, and one line that says why."""
+
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+@dataclass
+class Answers:
+    """To rows: labels (m,), what decides them (m,) or (m, k), probabilities (m, classes) where the model has any."""
+
+    labels: list[Any]
+    decisions: np.ndarray
+    probabilities: np.ndarray | None = None
+    classes: Sequence[Any] = field(default=())
+
+    def part(self, start: int, stop: int) -> Answers:
+        """Those to some of the rows."""
+        here, p = slice(start, stop), self.probabilities
+        return Answers(self.labels[here], self.decisions[here], None if p is None else p[here], self.classes)
+
+    def said(self, also: Wanted) -> list[Any]:
+        """A label for each row; an object with the label as `prediction` where more is wanted. Raises Refused."""
+        if not also.flags:
+            return self.labels
+        columns = {"prediction": self.labels}
+        if also.decision:
+            columns["decision"] = self.decisions.tolist()
+        if also.proba:
+            columns["probabilities"] = self._by_label()
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def _by_label(self) -> list[dict[str, float]]:
+        if self.probabilities is None:
+            raise Refused(
+                400, "proba: the model has no probabilities; leave it out, or `streamsvm calibrate` it"
+            )
+        names = [str(label) for label in self.classes]
+        return [dict(zip(names, row, strict=True)) for row in self.probabilities.round(PLACES).tolist()]
+
+
+def events_in(body: bytes, most: int) -> list[dict[str, Any]]:
+    """The events of a body, one object or a list of them. Raises Refused."""
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Refused(400, f"broken JSON: {error}") from None
+    found = [found] if isinstance(found, dict) else found
+    if not isinstance(found, list) or not found:
+        raise Refused(
+            400, f"found {body[:40].decode(errors='replace')!r}, expected an event or a list of events"
+        )
+    if len(found) > most:
+        raise Refused(413, f"found {len(found):,} events, expected at most {most:,} in a request; send fewer")
+    for i, event in enumerate(found):
+        if not isinstance(event, dict):
+            raise Refused(400, f"event {i}: found {str(event)[:40]!r}, expected a JSON object of features")
+    return found
+
+
+def wanted(query: dict[str, str]) -> Wanted:
+    """What a query asks for beside labels. Raises Refused."""
+    return Wanted(_is_set(query, "decision"), _is_set(query, "proba"))
+
+
+def first_event(query: dict[str, str]) -> int | None:
+    """The number that the sender gives the first event. Raises Refused."""
+    text = query.get("from")
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise Refused(400, f"from: found {text[:40]!r}, expected the number of the first event, 1 or more")
+    return int(text)
+
+
+def require_known(query: dict[str, str], *names: str) -> None:
+    """Raises Refused for a parameter that nothing reads."""
+    for name in query:
+        if name not in names:
+            raise Refused(400, f"{name[:40]}: no such parameter, expected {' or '.join(names) or 'none'}")
+
+
+def _is_set(query: dict[str, str], name: str) -> bool:
+    text = query.get(name, "0").lower()
+    if text not in TRUE + FALSE:
+        raise Refused(400, f"{name}: found {text[:40]!r}, expected 1 or 0")
+    return text in TRUE
+
+
+def as_json(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"

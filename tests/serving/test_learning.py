@@ -1,0 +1,140 @@
+"""A stream that is served: what a kill leaves, what a full disk does, and requests that are answered together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from streamsvm import load_model
+from streamsvm.errors import StorageError
+from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
+from streamsvm.online.pipe import Stream
+from streamsvm.predict import Wanted
+from streamsvm.serving import learning as learning_module
+from streamsvm.serving.learning import Learning
+from streamsvm.serving.log import Log
+from streamsvm.serving.requests import Refused
+
+MAKERS = {
+    "pool": lambda: BSGDClassifier(budget=20),
+    "one": lambda: BSGDClassifier(1e-3, 0.5, budget=20),
+    "values": lambda: BSGDRegressor(budget=20),
+    "outliers": lambda: BSGDOneClass(nu=0.2, budget=20),
+}
+
+
+def events(n, kind="pool"):
+    X = np.round(np.random.default_rng(0).normal(size=(n, 3)), 4)
+    y = X.sum(axis=1) if kind == "values" else X[:, 0] * X[:, 1] > 0
+    return [
+        {"x": dict(zip("abc", x, strict=True)), "y": t} for x, t in zip(X.tolist(), y.tolist(), strict=True)
+    ]
+
+
+def stream_at(path, kind):
+    return Stream.open(path, MAKERS[kind], scale=True, label="y")
+
+
+def learnt(path, kind, n):
+    stream = stream_at(path, kind)
+    for event in events(n, kind):
+        stream.take(event)
+    stream.save()
+    return stream
+
+
+def state(path):
+    """But for nanoseconds, which are among counts."""
+    arrays, attrs = load_model(path).to_state()
+    kept = {name: np.asarray(a).tobytes() for name, a in arrays.items() if not name.endswith("counts")}
+    return kept, attrs["stream"]["counts"]
+
+
+def opened(path, kind, told, every=10_000):
+    log = Log(path.with_name(f"{path.name}.log"), "y")
+    return Learning(stream_at(path, kind), 1000, every, log, told.append)
+
+
+def served(learning, do):
+    """What do(learning) comes to, in a loop of its own; the end is a graceful one."""
+
+    async def run():
+        learning.start()
+        try:
+            return await do(learning)
+        finally:
+            await learning.close()
+
+    return asyncio.run(run())
+
+
+SLOW = pytest.mark.slow  # compiles nearly all that one learner does, and more
+
+
+@pytest.mark.parametrize(
+    "kind", ["one", "values", *(pytest.param(kind, marks=SLOW) for kind in ("pool", "outliers"))]
+)
+def test_what_is_on_the_disk_when_it_answers_is_all_that_it_learnt(kind, tmp_path):
+    path, told, every = tmp_path / "m.zarr", [], events(300, kind)
+    learnt(path, kind, 100)
+
+    async def lessons(learning):
+        for start in range(100, 300, 40):
+            await learning.learn(json.dumps(every[start : start + 40]).encode(), None)
+        learning._written.wait()  # or the copy would be of a model that is just being renamed
+        shutil.copytree(tmp_path, tmp_path / "killed")
+
+    served(opened(path, kind, told, every=60), lessons)
+    again = opened(tmp_path / "killed" / "m.zarr", kind, told)
+    assert told[-1].startswith("learnt events ")
+    assert again.stream.events == 300
+
+    async def nothing(learning): ...
+
+    served(again, nothing)
+    expected = state(learnt(tmp_path / "whole.zarr", kind, 300).path)
+    assert state(path) == state(again.stream.path) == expected
+    assert Log(path.with_name("m.zarr.log"), "y").is_empty
+
+
+def test_a_snapshot_that_fails_keeps_the_log(tmp_path, monkeypatch):
+    path, told = tmp_path / "m.zarr", []
+    learnt(path, "one", 100)
+
+    def full(model, at):
+        raise StorageError(f"writing {at} failed: No space left on device")
+
+    async def lesson(learning):
+        with monkeypatch.context() as patch:
+            patch.setattr(learning_module, "save_model", full)
+            await learning.learn(json.dumps(events(200, "one")[100:]).encode(), None)
+            await asyncio.to_thread(learning._written.wait)
+        assert (learning.failures, learning.stream.saved) == (1, 100)
+        assert "no snapshot at event 200: writing" in told[0]
+        assert learning._log.bytes > 0
+
+    served(opened(path, "one", told, every=50), lesson)
+    assert load_model(path).stream["counts"]["events"] == 200
+
+
+def test_one_bad_request_spoils_no_other_that_is_answered_with_it(tmp_path):
+    path = tmp_path / "m.zarr"
+    stream = learnt(path, "pool", 200)
+    bodies = [json.dumps(events(n + 1)[n:]).encode() for n in range(20)] + [b'{"a": "x"}', b"["]
+
+    async def together(learning):
+        asked = (learning.predict(body, Wanted(proba=i == 3)) for i, body in enumerate(bodies))
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    *answers, wrong, broken = served(opened(path, "pool", []), together)
+    assert "event 0: feature 'a': found 'x'" in str(wrong)
+    assert "broken JSON" in str(broken)
+    assert isinstance(wrong, Refused)
+    labels = [stream.learner.predict_one(event["x"]) for event in events(20)]
+    said = [json.loads(answer)[0] for answer in answers]
+    assert said[3]["prediction"] == labels[3]
+    assert said[:3] + said[4:] == labels[:3] + labels[4:]
