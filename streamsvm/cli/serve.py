@@ -97,8 +97,8 @@ def serve(
 ) -> None:
     """Predict and learn over HTTP, until Ctrl-C or SIGTERM.
 
-    POST /predict and /learn take an event or a list of events as JSON; GET /model, /health and /metrics tell. There is
-    no password: whoever reaches the port can teach the model.
+    POST /predict and /learn take an event or a list of events as JSON; GET /model, /health and /metrics report. There is
+    no password: anyone who can reach the port can teach the model.
 
     \b
     streamsvm serve --model weather.zarr
@@ -132,7 +132,7 @@ def serve(
 def _served(
     model: Place, label: str, every: int, most_events: int, asked: list[str]
 ) -> Iterator[Fixed | Learning]:
-    """What answers: a stream where the model goes on learning, which nobody else then does. asked: options of
+    """What answers: a stream if the model continues to learn, which no other process may do meanwhile. asked: options of
     streams. Raises what loading does, and ConfigError for options that nothing reads."""
     from streamsvm.models import StreamModel
     from streamsvm.models.files import load_model
@@ -170,7 +170,7 @@ def _stream(model: Place, label: str) -> Stream | str:
 
 
 def _log(model: Place, label: str, is_asked: bool) -> Log | None:
-    """The log beside a model, if there is to be one. Raises ConfigError for one in an object store, and for events that
+    """The log next to a model, if there is to be one. Raises ConfigError for one in an object store, and for events that
     nobody asked to learn."""
     from streamsvm.serving.log import Log
 
@@ -186,7 +186,7 @@ def _log(model: Place, label: str, is_asked: bool) -> Log | None:
         return Log(folder, label)
     if folder.is_dir() and not Log(folder, label).is_empty:
         raise ConfigError(
-            f"{folder} holds events that the model may not have learnt; give --durable, or move it away to lose them"
+            f"{folder} holds events that the model may not have learned; give --durable, or move it away to lose them"
         )
     return None
 

@@ -100,7 +100,7 @@ def _pieces(values: list[T], most: int) -> Iterator[list[T]]:
 
 
 def _plain(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted names of all that is no table."""
+    """Dotted names of all that is not a table."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _plain(value, f"{prefix}{name}.")

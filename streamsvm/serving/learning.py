@@ -26,7 +26,7 @@ from streamsvm.serving.requests import Answers, Refused, as_json, events_in
 STRETCH = 50  # events learnt before predictions that wait are let through
 MOST_JOINED = 16  # requests that are decided at once
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 Answer = Any  # bytes, or the error that is raised in their place
 
 
@@ -42,12 +42,12 @@ class Job:
 
 
 class Learning:
-    """Predicts and learns. log: where requests are kept until a snapshot has them. tell: hears of what went wrong."""
+    """Predicts and learns. log: where requests are kept until a snapshot has them. report: is called with what went wrong."""
 
     refusal = ""
 
-    def __init__(self, stream: Stream, most_events: int, every: int, log: Log | None, tell: Tell) -> None:
-        self.stream, self._most, self._every, self._log, self._tell = stream, most_events, every, log, tell
+    def __init__(self, stream: Stream, most_events: int, every: int, log: Log | None, report: Report) -> None:
+        self.stream, self._most, self._every, self._log, self._report = stream, most_events, every, log, report
         self.predicted = self.snapshots = self.failures = 0
         self.snapshot_s = 0.0
         self._taken = stream.events  # of the last snapshot that was begun
@@ -82,7 +82,7 @@ class Learning:
         return await self._ask(self._predictions, Job(self._loop.create_future(), body=body, also=also))
 
     async def learn(self, body: bytes, first: int | None) -> bytes:
-        """first: the number of the first event; those that are known by then are not learnt again. Raises Refused."""
+        """first: the number of the first event; those that are known by then are not learned again. Raises Refused."""
         answer = await self._in_turn(partial(self._lesson, body, first))
         if self._log is not None:
             await self._synced()
@@ -153,7 +153,7 @@ class Learning:
         try:
             await asyncio.shield(self._sync)
         except StorageError as error:
-            raise Refused(507, f"learnt, but it may be lost when the server ends: {error}") from None
+            raise Refused(507, f"learned, but it may be lost when the server ends: {error}") from None
 
     async def _sync_log(self) -> None:
         assert self._log is not None
@@ -222,7 +222,7 @@ class Learning:
         return as_json(answers)
 
     def _learn(self, events: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
-        """What is said of events, those of known numbers aside."""
+        """The answers for events, except those of known numbers."""
         known = min(self.stream.events + 1 - first, len(events))
         answers: list[dict[str, Any]] = [{"event": first + i, "known": True} for i in range(known)]
         for i, event in enumerate(events[known:], 1):
@@ -232,7 +232,7 @@ class Learning:
         return answers
 
     def _replay(self, log: Log) -> None:
-        """Learns again what a server that was killed had learnt after its last snapshot, in its order."""
+        """Learns again what a server that was killed had learned after its last snapshot, in the same order."""
         before = self.stream.events
         for first, body in log.records(before):
             events = events_in(body, len(body))
@@ -243,7 +243,7 @@ class Learning:
                 )
             self._learn(events, first)
         if self.stream.events > before:
-            self._tell(f"learnt events {before + 1:,} to {self.stream.events:,} again, from {log.folder}")
+            self._report(f"learned events {before + 1:,} to {self.stream.events:,} again, from {log.folder}")
         log.begin(self.stream.events + 1)
 
     def _take_snapshot(self) -> None:
@@ -266,7 +266,7 @@ class Learning:
             self._forget(events)
         except StreamSVMError as error:
             self.failures += 1
-            self._tell(f"warning: no snapshot at event {events:,}: {error}")
+            self._report(f"warning: no snapshot at event {events:,}: {error}")
         finally:
             self.snapshot_s = perf_counter() - began
             self._written.set()
@@ -279,17 +279,17 @@ class Learning:
         self._log.drop(events + 1)
 
     def _tried(self, do: Callable[[], Answer]) -> Answer:
-        """What it gives, or the error that is the answer: whatever fails, the thread goes on."""
+        """Its result, or the error that is the answer: the thread continues after any failure."""
         try:
             return do()
         except DataError as error:
             return Refused(400, str(error))
         except StorageError as error:
-            return Refused(507, f"nothing was learnt: {error}")
+            return Refused(507, f"nothing was learned: {error}")
         except Refused as refused:
             return refused
         except Exception as error:  # a bug, which the sender hears of, and whoever runs the server
-            self._tell(f"warning: {type(error).__name__}: {error}")
+            self._report(f"warning: {type(error).__name__}: {error}")
             return Refused(500, f"{type(error).__name__}: {error}")
 
     def _settle(self, answers: list[tuple[Job, Answer]]) -> None:

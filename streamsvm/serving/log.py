@@ -1,7 +1,7 @@
-"""A log of what was learnt since the last snapshot, so that nothing that was acknowledged is lost.
+"""A log of what was learned since the last snapshot, so that nothing that was acknowledged is lost.
 
 A folder of segments, each named by the number of its first event. A record is a line `FIRST BYTES CRC32` and the body
-of a request, as it came. Its end may be torn by a kill: nobody was told that it was kept, and it is cut off.
+of a request, as it came. Its end may be torn by a kill: it was not acknowledged yet, and is cut off.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Log:
     """Appends by one thread, the learner's; `sync` and `drop` by others. Raises StorageError."""
 
     def __init__(self, folder: Path, label: str) -> None:
-        """label: the field that holds the label, with which events are learnt again. Raises ConfigError for another."""
+        """label: the field that holds the label, with which events are learned again. Raises ConfigError for another."""
         self.folder, self._lock = folder, threading.Lock()
         with storage_errors(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
@@ -146,8 +146,8 @@ def _records(path: Path, *, may_be_torn: bool) -> Iterator[tuple[int, bytes]]:
                     file.truncate(at)
                     return
                 raise CorruptDataError(
-                    f"{path}: damaged at byte {at:,}, expected a record; events from there on cannot be learnt "
-                    "again: move the file away to go on without them"
+                    f"{path}: damaged at byte {at:,}, expected a record; events from there on cannot be learned "
+                    "again: move the file away to continue without them"
                 )
             yield int(head[1]), body[:-1]
             at = end

@@ -78,7 +78,7 @@ def events_in(body: bytes, most: int) -> list[dict[str, Any]]:
 
 
 def wanted(query: dict[str, str]) -> Wanted:
-    """What a query asks for beside labels. Raises Refused."""
+    """What a query asks for in addition to labels. Raises Refused."""
     return Wanted(_is_set(query, "decision"), _is_set(query, "proba"))
 
 

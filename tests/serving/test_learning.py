@@ -90,7 +90,7 @@ def test_what_is_on_the_disk_when_it_answers_is_all_that_it_learnt(kind, tmp_pat
 
     served(opened(path, kind, told, every=60), lessons)
     again = opened(tmp_path / "killed" / "m.zarr", kind, told)
-    assert told[-1].startswith("learnt events ")
+    assert told[-1].startswith("learned events ")
     assert again.stream.events == 300
 
     async def nothing(learning): ...
