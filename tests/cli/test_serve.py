@@ -186,7 +186,7 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path, capsys):
         server.post("/learn", more[start : start + 40])
     server.kill()
     require_one_line(
-        capsys, "holds events that the model may not have learnt", "serve", "--model", path, "--port", 0
+        capsys, "holds events that the model may not have learned", "serve", "--model", path, "--port", 0
     )
     with Server(path, "--durable") as server:
         assert server.ask("GET", "/model")[1]["events"] == 400
