@@ -30,6 +30,7 @@ RECIPES = {
     "study": ("bsgd_study.py", "--only", "phishing,skin", "--plots", "plots"),
     "stream": ("stream_kills.py",),
     "streams": ("stream_table.py",),
+    "tuned": ("tuned_streams.py", "--only", "alone,speed,ask"),
     "serve": ("serve_load.py", "--batch", "20", "--learn", "500", "--kills", "1"),
     "soak": ("soak.py",),
     "digits": ("mnist8m.py", "--only", "store,budget,early"),
