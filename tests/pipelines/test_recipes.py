@@ -626,3 +626,15 @@ def test_probabilities_and_gamma_of_streams_are_told(tables):
     assert {row["stream"] for row in found["Probabilities"]} < {row["stream"] for row in found["Gamma"]}
     assert [row["gamma"] for row in found["Regret"]] == ["0.1", "auto", "scale"]
     assert [row["gamma"] for row in found["Text"]] == ["0.1", "auto", "scale", "1.0"]
+
+
+@pytest.mark.slow  # fifteen seconds: eighteen streams, each from its beginning
+def test_streams_that_tune_themselves_are_measured(tables):
+    found = tables("tuned")
+    assert len(found["BSGDClassifier() alone"]) == 21
+    assert [row["what"] for row in found["Events per second, d = 22, B = 500"]] == [
+        "predict_one and learn_one",
+        "learn_many",
+    ]
+    [asked] = (rows for title, rows in found.items() if title.startswith("Accuracy by the share"))
+    assert all(row["100%"].endswith("(100.0%)") for row in asked)
