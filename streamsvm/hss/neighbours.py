@@ -36,12 +36,14 @@ def nearest_neighbours(
             _meet(inner, norms, here, ids, sq_distances)
 
         def told(record: Record[Event], number: int = number) -> None:
-            assert isinstance(record.event, Progress)  # all that a map tells
+            if not isinstance(record.event, Progress):
+                events(record.event)
+                return
             assert record.event.total
             done = number + record.event.done / record.event.total
             events.progress("neighbours", int(done) if done == int(done) else done, trees)
 
-        for _ in engine.map(meet, leaves, window=16 * engine.threads, events=Events(told)):
+        for _ in engine.map(meet, leaves, window=16 * engine.threads, events=events.heard_by(told)):
             pass
     return ids, sq_distances
 

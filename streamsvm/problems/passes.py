@@ -82,7 +82,7 @@ class Passes:
         """
         self.count += 1
         shared = tuple(self._engine.share(value) for value in shared)
-        parts, events = map(self._parts, columns), Events(self._progress)
+        parts, events = map(self._parts, columns), self._events.heard_by(self._progress)
         return self._engine.map_reduce(visit, _sum, self._rows, *parts, shared=shared, events=events)
 
     def _parts(self, column: np.ndarray) -> list[np.ndarray]:
@@ -90,7 +90,9 @@ class Passes:
 
     def _progress(self, record: Record[Event]) -> None:
         """Blocks done, told as rows."""
-        assert isinstance(record.event, Progress)  # all that a map tells
+        if not isinstance(record.event, Progress):
+            self._events(record.event)
+            return
         done = int(record.event.done)
         rows = self._blocks[done - 1][1] if done else 0  # about: blocks end out of their order
         self._events.progress("rows", rows, self.n, **{"pass": self.count}, **self.note)

@@ -62,7 +62,8 @@ def test_a_search_shows_the_options_of_its_best_trial(tmp_path):
 
 def test_scores_of_folds_are_no_axis_of_a_heat_map(tmp_path):
     trials = [{"C": C, "mean_score": C, "rank": i, "fold_scores": [C, C]} for i, C in enumerate((0.2, 0.1))]
-    assert not [part for part in parts(told.write_run(tmp_path, tune=trials)) if isinstance(part, Plot)]
+    shown = parts(told.write_run(tmp_path, tune=trials))
+    assert [part.name for part in shown if isinstance(part, Plot)] == ["tuned"]  # over C alone
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_the_limit_of_memory_is_drawn_or_said(tmp_path, limit, is_drawn):
     shown = plot("memory", folder)
     texts = [text.get_text() for legend in shown.figure.legends for text in legend.get_texts()]
     assert ("limit 512 MiB" in texts) == is_drawn
-    assert ("The limit, 1.0 TiB, is far above." in shown.caption) != is_drawn
+    assert ("The limit of 1.0 TiB is far above and not drawn." in shown.caption) != is_drawn
 
 
 def test_classes_have_their_mean(tmp_path):
@@ -137,7 +138,7 @@ def test_classes_have_their_mean(tmp_path):
     folder = told.write_run(tmp_path, evaluation={"per_class": rows})
     table = next(part for part in parts(folder) if isinstance(part, Table) and part.title == "By class")
     assert table.rows[-1] == {
-        "label": "mean of the classes",
+        "label": "macro average",
         "precision": 0.75,
         "recall": 0.75,
         "f1": 0.75,
