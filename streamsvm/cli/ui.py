@@ -37,7 +37,9 @@ def ui(
         try:
             import uvicorn
         except ImportError:
-            raise ConfigError("ui needs uvicorn: pip install 'streamsvm[serve]'") from None
+            raise ConfigError("ui needs uvicorn (the extra serve): pip install uvicorn") from None
+        import matplotlib.figure  # noqa: F401 - the first page need not wait for it
+
         from streamsvm.report.live import LOCAL, LivePages
     with closing(_listening(host, port)) as sock:
         at = sock.getsockname()[:2]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from streamsvm.data.pass_cache import HeldSamples, read_group
 from streamsvm.data.rows import Rows
-from streamsvm.events import Event, Events, Progress, Record, ignore
+from streamsvm.events import Event, Events, Progress, Record, TasksRun, ignore
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems.products import times, transposed_times
 
@@ -90,9 +91,10 @@ class Passes:
 
     def _progress(self, record: Record[Event]) -> None:
         """Blocks done, told as rows."""
-        if not isinstance(record.event, Progress):
-            self._events(record.event)
+        if isinstance(record.event, TasksRun):
+            self._events(replace(record.event, phase="rows"))
             return
+        assert isinstance(record.event, Progress)  # all else that a map tells
         done = int(record.event.done)
         rows = self._blocks[done - 1][1] if done else 0  # about: blocks end out of their order
         self._events.progress("rows", rows, self.n, **{"pass": self.count}, **self.note)

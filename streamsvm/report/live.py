@@ -29,7 +29,7 @@ from streamsvm.runs.records import number
 
 FILES = (EVENTS, RESULT, EVALUATION, TUNE)  # that a run is read from
 MOST_RUNS, MOST_DEPTH = 500, 4  # folders below the one that is served
-DRAWN_SHARE = 0.1  # of the time, that a page which changes takes at most: the machine has runs to do
+DRAWN_SHARE = 0.2  # of a core that a page which changes takes at most: the machine has runs to do
 MOST_PAGES = 16  # that are kept
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 HEADERS = {
@@ -147,14 +147,14 @@ class LivePages:
             return known
 
     def _draw(self, tag: str, found: Mapping[str, Path], names: Sequence[str]) -> Drawn:
-        began = time.monotonic()
+        began = time.thread_time()
         if names:
             runs = [replace(run, name=name) for name in names for run in _read(found[name])]
             html = page(runs, contents(runs), live=tag)
         else:
             html = run_list(self._root.resolve().name, list(_rows(found)), tag)
-        ended = time.monotonic()
-        return Drawn(tag, html.encode("utf-8", errors="replace"), ended + (ended - began) / DRAWN_SHARE)
+        until = time.monotonic() + (time.thread_time() - began) / DRAWN_SHARE
+        return Drawn(tag, html.encode("utf-8", errors="replace"), until)
 
 
 def _text(status: int, text: str, **headers: str) -> Answer:

@@ -22,6 +22,7 @@ MOST_ROWS = 40  # of the table
 MOST_PHASES = 7  # with a colour of their own
 LARGEST_AREA = 1000.0  # of the largest part on the map, in square points
 MOST_LANES = 32
+FEW = 10  # parts, whose sizes need no histogram
 
 
 def parts_of(run: Run) -> list[Row]:
@@ -99,16 +100,19 @@ def part_sizes(run: Run) -> Figure | None:
         return None
     rows = np.array([part["rows"] for part in parts])
     x, seconds = columns(2, ((part["rows"], part["seconds"]) for part in parts))
-    figure, (above, below) = new(4.2, 2)
-    above.hist(rows, bins=min(20, max(4, len(parts) // 3)), color=colour(0))
-    above.set_ylabel("parts")
+    if len(parts) < FEW:
+        figure, below = new()
+    else:
+        figure, (above, below) = new(4.2, 2)
+        above.hist(rows, bins=min(20, len(parts) // 2), color=colour(0))
+        above.set_ylabel("parts")
+        figure.align_ylabels([above, below])
     below.plot(x, seconds, "o", ms=5, color=colour(1), alpha=0.7)
     below.set(ylabel="seconds", xlabel="rows of a part")
     below.locator_params(axis="x", nbins=5)
     below.xaxis.set_major_formatter(lambda value, _: number_text(value))
     if len(x):
         from_zero(below)
-    figure.align_ylabels([above, below])
     return figure
 
 

@@ -207,7 +207,7 @@ def parts(runs: Sequence[Run]) -> Iterator[Part]:
             yield Table(title, known(found), folded=len(found) > MOST_CLASSES)
     where = (
         "Centres of the parts, projected on the two directions in which they differ most (PCA). Areas show rows; "
-        "darker parts are more accurate on the rows of evaluate."
+        "darker parts are more accurate, if evaluate has scored them."
     )
     yield from each(runs, "map", "Map of the parts", where, part_plots.part_map)
     each_one = "Number of parts by rows, and the seconds to solve each part."

@@ -24,8 +24,8 @@ def sketch(rows: Rows) -> np.ndarray:
 def in_plane(centres: Sequence[np.ndarray]) -> list[list[float]]:
     """Points (parts, 2): the centres on the two axes along which they differ most (PCA)."""
     points = np.array(centres, np.float64)
-    u, s, _ = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
+    points -= points.mean(axis=0)
     plane = np.zeros((len(points), 2))
-    width = min(2, len(s))
-    plane[:, :width] = (u * s)[:, :width]
+    axes = np.linalg.eigh(points.T @ points)[1][:, :-3:-1]  # of the largest spread
+    plane[:, : axes.shape[1]] = points @ axes
     return [[float(f"{x:.5g}") for x in point] for point in plane.tolist()]
