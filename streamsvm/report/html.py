@@ -20,23 +20,11 @@ from streamsvm.report.drawing import inline
 from streamsvm.report.parts import Part, Plot, Section, Table
 from streamsvm.report.read import Run
 from streamsvm.report.sections import SECTIONS
-from streamsvm.storage.human import heading, human
+from streamsvm.report.values import label
+from streamsvm.storage.human import human
 from streamsvm.storage.jsonable import jsonable
 
 TILE_LETTERS = 12  # that a tile of one column holds
-LABELS = {
-    "d": "columns",
-    "ece": "ECE",
-    "max_rows": "most rows",
-    "n": "rows",
-    "n_support": "support vectors",
-    "n_unknown_labels": "unknown labels",
-    "peak_rss_bytes": "peak memory",
-    "roc_auc": "ROC AUC",
-    "seconds_clustering": "clustering",
-    "seconds_training": "training",
-    "store": "data",
-}
 
 
 def contents(runs: Sequence[Run]) -> list[tuple[Section, list[Part]]]:
@@ -77,7 +65,7 @@ def _template(name: str) -> Template:
     found.globals |= {"version": __version__, "tile_letters": TILE_LETTERS, "svg": _svg, "text": _text}
     found.globals |= {"alarm": _alarm, "columns_of": _columns, "is_plot": lambda part: isinstance(part, Plot)}
     found.globals |= {"csv_link": _csv_link}
-    found.filters |= {"label": _label, "breakable": _breakable}
+    found.filters |= {"label": label, "breakable": _breakable}
     return found.get_template(name)
 
 
@@ -128,10 +116,6 @@ def _alarm(name: str, value: Any) -> list[str]:
 def _columns(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """The classes of each column's cells: those of words are set as text."""
     return {name: ["text"] if any(isinstance(row[name], str) for row in rows) else [] for name in rows[0]}
-
-
-def _label(name: str) -> str:
-    return LABELS.get(name, heading(name))
 
 
 def _text(name: str, value: Any) -> str:

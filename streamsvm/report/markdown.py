@@ -8,7 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from streamsvm.report.parts import Code, Facts, Lines, Part, Plot, Section, Table
-from streamsvm.storage.human import heading, human
+from streamsvm.report.values import label
+from streamsvm.storage.human import human
 from streamsvm.storage.jsonable import jsonable
 
 
@@ -40,12 +41,13 @@ def markdown(part: Part) -> str:
     """A part as Markdown; nothing for plots, and for what has nothing to tell."""
     match part:
         case Facts(values):
-            told = {heading(k): human(k, jsonable(v)) for k, v in values.items() if v not in (None, "", [])}
+            told = {label(k): human(k, jsonable(v)) for k, v in values.items() if v not in (None, "", [])}
             return _table(["", ""], told.items()) if told else ""
-        case Table(title, rows):
+        case Table(title, rows, caption):
             cells = ([human(name, jsonable(v)) for name, v in row.items()] for row in rows)
             head = f"\n{title}:\n" if title else ""
-            return head + _table([heading(name) for name in rows[0]], cells) if rows else ""
+            about = f"\n{_line(caption)}\n" if caption else ""
+            return head + about + _table([label(name) for name in rows[0]], cells) if rows else ""
         case Lines(lines):
             return "\n" + "".join(f"- {line}\n" for line in lines)
         case Code(title, text):
