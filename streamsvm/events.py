@@ -54,7 +54,9 @@ class Event:
 
 @dataclass(frozen=True)
 class Started(Event):
-    """A run began, or went on (resume). limit_bytes: of memory. process: its id. time: ISO 8601, UTC."""
+    """A run began, or went on (resume). limit_bytes: of memory. process: its id. time: ISO 8601, UTC.
+    command: the line that began it, where it was one of the command line.
+    """
 
     kind: ClassVar[str] = "start"
     resume: bool | None = None
@@ -68,6 +70,7 @@ class Started(Event):
     d: int | None = None
     limit_bytes: int | None = None
     config: Facts | None = None
+    command: str | None = None
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,27 @@ class LevelSolved(Event):
 
 
 @dataclass(frozen=True)
+class PartsSolved(Event):
+    """The parts of a level, one by one; places: centres [x, y], projected from scaled rows. None: not known here."""
+
+    kind: ClassVar[str] = "parts"
+    level: int
+    rows: Sequence[Any]
+    n_support: Sequence[Any]
+    seconds: Sequence[Any]
+    places: Sequence[Any] | None = None
+
+
+@dataclass(frozen=True)
+class TasksRun(Event):
+    """Tasks of a phase that a picture of the run can show: spans [lane, start, end], in seconds since it began."""
+
+    kind: ClassVar[str] = "tasks"
+    phase: str
+    spans: Sequence[Any]
+
+
+@dataclass(frozen=True)
 class SupportCompared(Event):
     """Of a level's support vectors the share that are the solution's (precision), and of the solution's those that it
     had (recall)."""
@@ -193,11 +217,15 @@ class Epoch(Learnt):
 
 @dataclass(frozen=True, kw_only=True)
 class Stretch(Learnt):
-    """Some events of a stream were learnt. events, bad: all so far, and those that could not be read."""
+    """Some events of a stream were learnt. events, bad: all so far, and those that could not be read. labels: counts by
+    text. answer_s, slowest_s: to answer and learn an event, in the mean and at most."""
 
     kind: ClassVar[str] = "stretch"
     events: int | None
     bad: int | None
+    labels: Facts | None = None
+    answer_s: float | None = None
+    slowest_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -291,17 +319,28 @@ class Events:
         self._turn = RLock()  # events come from several threads, and reach a sink one by one
         self._advised: set[str] = set()
 
+    @property
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return time.perf_counter() - self._start
+
     def __call__(self, event: Event) -> None:
-        record = Record(round(time.perf_counter() - self._start, 4), event)
+        record = Record(round(self.now, 4), event)
         with self._turn:
             for sink in self._sinks:
                 sink(record)
 
     def also(self, sink: Sink) -> Events:
         """These events, passed on to one more sink; the clock goes on."""
-        more = Events(*self._sinks, sink)
-        more._start, more._turn, more._advised = self._start, self._turn, self._advised
+        more = self.heard_by(*self._sinks, sink)
+        more._turn, more._advised = self._turn, self._advised
         return more
+
+    def heard_by(self, *sinks: Sink) -> Events:
+        """Events for these sinks alone, by the same clock."""
+        alone = Events(*sinks)
+        alone._start = self._start
+        return alone
 
     def advise(self, message: str) -> None:
         """A warning about the data, once, however many fits meet them."""

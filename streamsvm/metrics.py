@@ -9,6 +9,7 @@ import numpy as np
 
 BINS = 15  # of a reliability diagram
 MOST_SCORES = 1 << 19  # different ones that are told apart
+HISTOGRAM_BINS = 40  # of decision values by class
 MOST_SHOWN = 1000  # rows whose labels and answers are told to reports
 LEVELS = tuple(percent / 100 for percent in range(5, 100, 5))  # of intervals, whose coverage a report shows
 
@@ -91,6 +92,16 @@ class ScoreCounts:
         """(2, s) negative and positive rows of each score, rising."""
         self._from_top()
         return self._counts
+
+    def histogram(self, bins: int = HISTOGRAM_BINS) -> dict[str, Any]:
+        """edges (bins + 1) of scores, and negative and positive rows between them: `counts` (2, bins). Nothing without
+        rows, or where scores are all the same."""
+        counts = self.counts
+        if not len(self._scores) or not self._scores[-1] > self._scores[0]:
+            return {}
+        edges = np.linspace(self._scores[0], self._scores[-1], bins + 1)
+        found = [np.histogram(self._scores, edges, weights=own)[0] for own in counts]
+        return {"edges": edges.tolist(), "counts": np.array(found).tolist()}
 
     def influences(self) -> np.ndarray:
         """(2, s) how far one of these rows moves `roc_auc`, where both classes are there."""

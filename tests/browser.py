@@ -57,10 +57,11 @@ class Page:
             self._loaded = True
         return message
 
-    async def open(self, path: Path) -> None:
+    async def open(self, at: Path | str) -> None:
+        """A file, or a URL."""
         for domain in ("Page", "Log", "Runtime", "Network"):
             await self.call(f"{domain}.enable")
-        await self.call("Page.navigate", url=path.resolve().as_uri())
+        await self.call("Page.navigate", url=at if isinstance(at, str) else at.resolve().as_uri())
         while not self._loaded:
             await self._next()
 
@@ -81,13 +82,29 @@ class Page:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
+    async def until(self, script: str, seconds: float = 20.0) -> Any:
+        """What a script says once it says something that is true."""
+        for _ in range(int(10 * seconds)):
+            if found := await self.value(script):
+                return found
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"{script} stayed false for {seconds} s")
+
+    async def violations(self, axe: Path) -> list[str]:
+        """What axe-core, the text of whose file this is, finds to be wrong for people with disabilities."""
+        await self.call("Runtime.evaluate", expression=axe.read_text(encoding="utf-8"))
+        ask = "axe.run().then(r => r.violations.map(v => `${v.impact} ${v.id}: ${v.nodes[0].html.slice(0, 200)}`))"
+        found = await self.call("Runtime.evaluate", expression=ask, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"]["value"]
+
     async def picture(self, path: Path) -> None:
         found = await self.call("Page.captureScreenshot", captureBeyondViewport=True, format="png")
         path.write_bytes(base64.b64decode(found["data"]))
 
 
-def visit(program: str, path: Path, script: Callable[[Page], Awaitable[None]]) -> None:
-    """Opens a file and does what `script` says with the page."""
+def visit(program: str, path: Path | str, script: Callable[[Page], Awaitable[None]]) -> None:
+    """Opens a file or a URL and does what `script` says with the page."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
@@ -103,7 +120,7 @@ def visit(program: str, path: Path, script: Callable[[Page], Awaitable[None]]) -
             process.stderr.close()
 
 
-async def _visit(port: str, path: Path, script: Callable[[Page], Awaitable[None]]) -> None:
+async def _visit(port: str, path: Path | str, script: Callable[[Page], Awaitable[None]]) -> None:
     from tornado.httpclient import AsyncHTTPClient
 
     found = await AsyncHTTPClient().fetch(f"http://127.0.0.1:{port}/json/list")

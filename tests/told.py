@@ -70,6 +70,15 @@ WINDOWS = [
     record("window", i, steps=100 * i, supports=40, degradation=0.1 * i, accuracy=0.8 + i / 100)
     for i in range(1, 6)
 ]
+PARTS = [
+    record("parts", 2, level=1, rows=[60, 40], n_support=[4, 3], seconds=[0.5, None], places=[[0, 1], [2, 0]])
+]
+TASKS = [record("tasks", 2, phase="level 1", spans=[[0, 1.0, 1.5], [1, 1.0, 1.75]])]
+STRETCHES = [
+    record("stretch", i, steps=100 * i, events=100 * i, supports=40, accuracy=0.8, degradation=0.0)
+    | {"labels": {"a": 90 - 10 * i, "b": 10 + 10 * i}, "answer_s": 1e-3, "slowest_s": 0.1}
+    for i in range(1, 6)
+]
 MEMORY = [record("memory", i, rss_bytes=(200 + 10 * i) << 20) for i in range(5)]
 WARNING = [record("warning", 2, message="the disk is nearly full")]
 RESULT = {
@@ -87,6 +96,8 @@ EVALUATION = {
     "per_class": [{"label": "no", "recall": 0.75}, {"label": "yes", "recall": 0.75}],
     "roc": [[0, 0], [0.25, 0.75], [1, 1]],
     "precision_recall": [[0.75, 0.75], [1, 0.5]],
+    "histogram": {"edges": [-1, 0, 1], "counts": [[3, 1], [1, 3]], "threshold": 0.0},
+    "parts": {"rows": [4, 0], "right": [3, 0]},
 }
 RELIABILITY = {"reliability": [{"confidence": i / 5, "frequency": i / 5, "count": 9} for i in range(5)]}
 THRESHOLD = {
@@ -150,7 +161,19 @@ def write_run(
 
 def everything(folder: Path, **more: Any) -> Path:
     """A run that has something for every section."""
-    records = [*LEVELS, *ROUNDS, *WORKING, *STEPS, *HSS, *WINDOWS, *SUPPORT, *MEMORY, *WARNING]
+    records = [
+        *LEVELS,
+        *ROUNDS,
+        *WORKING,
+        *STEPS,
+        *HSS,
+        *WINDOWS,
+        *SUPPORT,
+        *PARTS,
+        *TASKS,
+        *MEMORY,
+        *WARNING,
+    ]
     return write_run(
         folder,
         records,

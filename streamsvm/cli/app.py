@@ -36,6 +36,7 @@ COMMANDS = {  # the first paragraph of what each one's --help says
     "report": "Show runs as one HTML page: convergence, levels, time, memory, scores; several side by side.",
     "top": "Follow a run that was started elsewhere: phases, rates, gap, memory, warnings. Ends when the run has "
     "ended.",
+    "ui": "Show runs on a live page: lists, compares and follows them. It only reads, at an address of this machine.",
     "stream": "Predict, then learn, event by event; one JSON line out for each line in.",
     "serve": "Predict and learn over HTTP, until Ctrl-C or SIGTERM.",
     "export": "Write a model for other systems; what the format cannot say is said here, and put in files next to it.",

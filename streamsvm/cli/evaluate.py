@@ -25,7 +25,16 @@ from streamsvm.runs.phases import usage_so_far
 from streamsvm.storage.human import heading
 from streamsvm.storage.paths import place_of
 
-CURVES = ("roc", "precision_recall", "points", "coverages", "decisions")  # for reports, too long for people
+CURVES = (
+    "roc",
+    "precision_recall",
+    "points",
+    "coverages",
+    "decisions",
+    "histogram",
+    "reliability_before",
+    "parts",
+)  # for reports, too long for people
 
 
 @reads(*LABELLED, "group")
@@ -72,6 +81,8 @@ def evaluate(
     streamsvm evaluate --model model.zarr test.csv --slice region,day --group customer
     """
     with importing():
+        from streamsvm.explain.parts import evaluate_by_part as score_parts
+        from streamsvm.explain.parts import has_parts
         from streamsvm.models.files import load_model
         from streamsvm.predict import evaluate as score
         from streamsvm.runs.directory import EVALUATION, require_run, write_result
@@ -87,7 +98,9 @@ def evaluate(
         judged = loaded if interval is None else loaded.at_level(interval)
         how: Any = {"engine": tasks, "with_curves": run_dir is not None, "events": events}
         if sliced is None:
-            result = score(judged, rows.store, **how)
+            result = (score_parts if run_dir is not None and has_parts(judged) else score)(
+                judged, rows.store, **how
+            )
         else:
             from streamsvm.explain.slices import evaluate_sliced
 

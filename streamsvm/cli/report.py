@@ -1,8 +1,10 @@
-"""`streamsvm report`: what happened in a run, or several, as a page; or a model's card."""
+"""`streamsvm report`: what happened in a run, or several, as a page of HTML or Markdown; or a model's card."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+from enum import StrEnum
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,10 +19,15 @@ if TYPE_CHECKING:
     from streamsvm.report.read import Run
 
 
+class Form(StrEnum):
+    html = "html"
+    md = "md"
+
+
 def report(
     out: Annotated[
         Any,
-        typer.Option("--out", parser=place_of, help="Where the HTML page goes, or the card.", metavar="FILE"),
+        typer.Option("--out", parser=place_of, help="Where the page goes, or the card.", metavar="FILE"),
     ],
     runs: Annotated[
         list[str] | None,
@@ -35,13 +42,23 @@ def report(
             metavar="MODEL",
         ),
     ] = None,
+    form: Annotated[
+        Form | None,
+        typer.Option("--format", help="Of the page; else md if --out ends in .md.", show_default=False),
+    ] = None,
     plots: Annotated[
         Path | None, typer.Option("--plots", help="A folder for each plot as PNG and SVG.", metavar="DIR")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show runs as one HTML page: convergence, levels, time, memory, scores; several side by side."""
-    from streamsvm.report.html import contents, page
+    """Show runs as one HTML page: convergence, levels, time, memory, scores; several side by side.
+
+    \b
+    streamsvm report run --out report.html
+    streamsvm report run --format md --out report.md --plots pictures
+    """
+    from streamsvm.report.html import contents, lead, page, title
+    from streamsvm.report.markdown import markdown_page
     from streamsvm.report.read import read_run
     from streamsvm.storage.atomic import whole_file
 
@@ -53,9 +70,13 @@ def report(
     if not read:
         raise ConfigError("found no run, expected a RUN_DIR, or --model MODEL for the card of a model")
     shown = contents(read)
-    with whole_file(out) as file:
-        file.write(page(read, shown).encode("utf-8", errors="replace"))
+    if (form or (Form.md if out.suffix == ".md" else Form.html)) is Form.md:
+        text = markdown_page(title(read), lead(read), shown, None if plots is None else _from(out, plots))
+    else:
+        text = page(read, shown)
     written = _write_plots(plots, shown) if plots is not None else []
+    with whole_file(out) as file:
+        file.write(text.encode("utf-8", errors="replace"))
     result = {
         "out": out,
         "runs": len(read),
@@ -63,6 +84,11 @@ def report(
         "plots": written,
     }
     emit(result | usage_so_far(), as_json=as_json, title="Report")
+
+
+def _from(out: Place, plots: Path) -> PurePath:
+    """The folder of pictures as a page links it."""
+    return PurePath(os.path.relpath(plots, out.parent)) if isinstance(out, Path) else plots
 
 
 def _write_card(model: Place, out: Place, runs: list[Run], plots: Path | None) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numba as nb
 import numpy as np
 
 from streamsvm.data.rows import Rows
-from streamsvm.events import Event, Events, Progress, Record, ignore
+from streamsvm.events import Event, Events, Progress, Record, TasksRun, ignore
 from streamsvm.hss.tree import ClusterTree, order_rows, random_direction
 from streamsvm.kernels.base import inner_products
 from streamsvm.parallel.engine import Engine
@@ -36,12 +38,15 @@ def nearest_neighbours(
             _meet(inner, norms, here, ids, sq_distances)
 
         def told(record: Record[Event], number: int = number) -> None:
-            assert isinstance(record.event, Progress)  # all that a map tells
+            if isinstance(record.event, TasksRun):
+                events(replace(record.event, phase="neighbours"))
+                return
+            assert isinstance(record.event, Progress)  # all else that a map tells
             assert record.event.total
             done = number + record.event.done / record.event.total
             events.progress("neighbours", int(done) if done == int(done) else done, trees)
 
-        for _ in engine.map(meet, leaves, window=16 * engine.threads, events=Events(told)):
+        for _ in engine.map(meet, leaves, window=16 * engine.threads, events=events.heard_by(told)):
             pass
     return ids, sq_distances
 

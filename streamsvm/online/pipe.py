@@ -13,6 +13,7 @@ import json
 import os
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -43,6 +44,31 @@ Parse = Callable[[str], dict[str, Any]]
 
 
 @dataclass
+class Recent:
+    """Events since the last record of a stream: labels, and seconds that answering and learning took."""
+
+    labels: Counter[str] = field(default_factory=Counter)
+    events: int = 0
+    seconds: float = 0.0
+    slowest_s: float = 0.0
+
+    def add(self, seconds: float, label: Any) -> None:
+        self.events += 1
+        self.seconds += seconds
+        self.slowest_s = max(self.slowest_s, seconds)
+        if label is not None:
+            self.labels[str(label)] += 1
+
+    def facts(self) -> dict[str, Any]:
+        mean = self.seconds / max(self.events, 1)
+        return {
+            "labels": dict(self.labels),
+            "answer_s": round(mean, 7),
+            "slowest_s": round(self.slowest_s, 7),
+        }
+
+
+@dataclass
 class Stream:
     """A learner, what judges it, its scaler, and how many events it has seen; `answer` takes the next one.
 
@@ -57,6 +83,7 @@ class Stream:
     bad: int = 0
     saved: int = 0  # events in the last snapshot
     needs_label: bool = False  # events without one are bad
+    recent: Recent = field(default_factory=Recent)
 
     @property
     def learner(self) -> Any:
@@ -107,9 +134,13 @@ class Stream:
     def take(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """Predicts and learns one event; what to say of it."""
         self.events += 1
+        began = time.perf_counter()
         try:
             x, y = features_of(event, self.label)
-            return {"event": self.events} | self._learn(x, y) | {"snapshot": self.saved}
+            said = self._learn(x, y)
+            counted = said.get("label") if self.right is not None else None
+            self.recent.add(time.perf_counter() - began, counted)
+            return {"event": self.events} | said | {"snapshot": self.saved}
         except DataError as error:
             return self._bad(error)
 
@@ -242,7 +273,8 @@ class Teller:
     def _stretch(self) -> None:
         stream, learnt = self._stream, self._stream.learnt - self._learnt
         accuracy = None if stream.right is None else (stream.right - (self._right or 0)) / learnt
-        facts = asdict(stream.learner.stats) | {"steps": stream.learnt}
+        facts = asdict(stream.learner.stats) | {"steps": stream.learnt} | stream.recent.facts()
+        stream.recent = Recent()
         self._tell(Stretch(events=stream.events, bad=stream.bad, accuracy=accuracy, **facts))
         self._learnt, self._right = stream.learnt, stream.right
 

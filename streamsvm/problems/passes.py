@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from streamsvm.data.pass_cache import HeldSamples, read_group
 from streamsvm.data.rows import Rows
-from streamsvm.events import Event, Events, Progress, Record, ignore
+from streamsvm.events import Event, Events, Progress, Record, TasksRun, ignore
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems.products import times, transposed_times
 
@@ -82,7 +83,7 @@ class Passes:
         """
         self.count += 1
         shared = tuple(self._engine.share(value) for value in shared)
-        parts, events = map(self._parts, columns), Events(self._progress)
+        parts, events = map(self._parts, columns), self._events.heard_by(self._progress)
         return self._engine.map_reduce(visit, _sum, self._rows, *parts, shared=shared, events=events)
 
     def _parts(self, column: np.ndarray) -> list[np.ndarray]:
@@ -90,7 +91,10 @@ class Passes:
 
     def _progress(self, record: Record[Event]) -> None:
         """Blocks done, told as rows."""
-        assert isinstance(record.event, Progress)  # all that a map tells
+        if isinstance(record.event, TasksRun):
+            self._events(replace(record.event, phase="rows"))
+            return
+        assert isinstance(record.event, Progress)  # all else that a map tells
         done = int(record.event.done)
         rows = self._blocks[done - 1][1] if done else 0  # about: blocks end out of their order
         self._events.progress("rows", rows, self.n, **{"pass": self.count}, **self.note)

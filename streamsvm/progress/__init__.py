@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
 
-from streamsvm.events import Events
+from streamsvm.events import Events, TasksRun
 
 EVERY_S = 0.2  # between records of shares; tasks that end are recorded one by one
+LEAST_SPAN = 0.005  # share of a run so far that a task takes which is told: the number told grows like log(t)
+LEAST_S = 0.002
 
 _advance: ContextVar[Callable[[float], None] | None] = ContextVar("_advance", default=None)
 
@@ -34,11 +36,14 @@ def share_of(number: int, count: int) -> Iterator[None]:
 
 
 class Meter:
-    """Emits progress of a phase of `total` tasks: 0 first, then at every end of a task, from any thread."""
+    """Emits progress of a phase of `total` tasks: 0 first, then at every end of a task, from any thread; and at the end
+    when each ran."""
 
     def __init__(self, events: Events, phase: str, total: int) -> None:
         self._events, self._phase, self._total = events, phase, total
         self._ended: set[int] = set()
+        self._spans: list[tuple[int, float, float]] = []
+        self._lanes: set[int] = set()  # that are at work
         self._shares: dict[int, float] = {}
         self._lock, self._told = Lock(), time.monotonic()
         self.is_closed = False
@@ -49,10 +54,26 @@ class Meter:
         """Runs a task, which may `advance`; its end is counted."""
         token = _advance.set(lambda share: self._share(number, share))
         try:
-            yield
+            with self._timed():
+                yield
         finally:
             _advance.reset(token)
         self.end(number)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        with self._lock:
+            lane = next(i for i in range(len(self._lanes) + 1) if i not in self._lanes)
+            self._lanes.add(lane)
+        start = self._events.now
+        try:
+            yield
+        finally:
+            end = self._events.now
+            with self._lock:
+                self._lanes.discard(lane)
+                if end - start >= max(LEAST_SPAN * end, LEAST_S):
+                    self._spans.append((lane, round(start, 4), round(end, 4)))
 
     def end(self, number: int) -> None:
         """Counts a task as done, once."""
@@ -65,6 +86,8 @@ class Meter:
     def close(self) -> None:
         """Ends the records: what tasks at work still come to, nobody waits for."""
         with self._lock:
+            if self._spans and not self.is_closed:
+                self._events(TasksRun(self._phase, self._spans))
             self.is_closed = True
 
     def _share(self, number: int, share: float) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from streamsvm.config import build_config
 from streamsvm.data.schema import Feature, Schema
 from streamsvm.models.base import Model
+from streamsvm.report.markdown import markdown
 from streamsvm.report.parts import Facts, Lines, Part, Table, known
 from streamsvm.report.read import Run
-from streamsvm.report.sections import flat, score_tables
+from streamsvm.report.score_sections import score_tables
+from streamsvm.report.sections import flat
 from streamsvm.report.values import Row, table
-from streamsvm.storage.human import heading, human, score_text
-from streamsvm.storage.jsonable import jsonable
+from streamsvm.storage.human import human, score_text
 
 MOST_COLUMNS, MOST_TEXTS = 200, 20  # that are listed
 NOT_EXACT = ("asked", "expected", "threshold")  # of a certificate
@@ -32,7 +32,7 @@ def card(model: Model, name: str, run: Run | None = None, stream_scores: Row | N
         "Scores": [*([] if run is None else score_tables([run])), *_of_stream(stream_scores or {})],
         "Limits": [Lines(list(_limits(model)))],
     }
-    told = {title: "".join(map(_markdown, parts)) for title, parts in sections.items()}
+    told = {title: "".join(map(markdown, parts)) for title, parts in sections.items()}
     return f"# Model card: {name}\n" + "".join(
         f"\n## {title}\n{text}" for title, text in told.items() if text
     )
@@ -165,29 +165,3 @@ def _limits_of_rows(model: Model) -> Iterator[str]:
         yield "Missing numbers are refused: rows of the fit had none."
     if any(row["kind"] == "text" for row in _of_table(model)):
         yield "Texts that are not listed above count as 0 for each that is."
-
-
-def _markdown(part: Part) -> str:
-    """A part as Markdown; nothing for plots, and for what has nothing to tell."""
-    match part:
-        case Facts(values):
-            told = {heading(k): human(k, jsonable(v)) for k, v in values.items() if v not in (None, "", [])}
-            return _table(["", ""], told.items()) if told else ""
-        case Table(title, rows):
-            cells = ([human(name, jsonable(v)) for name, v in row.items()] for row in rows)
-            head = f"\n{title}:\n" if title else ""
-            return head + _table([heading(name) for name in rows[0]], cells) if rows else ""
-        case Lines(lines):
-            return "\n" + "".join(f"- {line}\n" for line in lines)
-    return ""
-
-
-def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    names = list(headings)
-    lines = [names, ["---"] * len(names), *rows]
-    return "\n" + "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
-
-
-def _cell(text: Any) -> str:
-    """Text that neither ends a cell nor a line."""
-    return " ".join(str(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").split())

@@ -85,11 +85,11 @@ def plot(draw: Draw) -> Draw:
     return styled  # type: ignore[return-value]
 
 
-def new(height: float = 3.2, rows: int = 1, **axes: Any) -> tuple[Figure, Any]:
+def new(height: float = 3.2, rows: int = 1, width: float = WIDTH, **axes: Any) -> tuple[Figure, Any]:
     """A figure, and its axes or those of all rows, which share x."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, height))
+    figure = Figure(figsize=(width, height))
     return figure, figure.subplots(rows, 1, sharex=True, subplot_kw=axes)
 
 

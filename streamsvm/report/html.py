@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import csv
+import io
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,26 +17,14 @@ from markupsafe import Markup, escape
 
 from streamsvm._version import __version__
 from streamsvm.report.drawing import inline
-from streamsvm.report.parts import Part, Plot, Section
+from streamsvm.report.parts import Part, Plot, Section, Table
 from streamsvm.report.read import Run
 from streamsvm.report.sections import SECTIONS
-from streamsvm.storage.human import heading, human
+from streamsvm.report.values import label
+from streamsvm.storage.human import human
 from streamsvm.storage.jsonable import jsonable
 
 TILE_LETTERS = 12  # that a tile of one column holds
-LABELS = {
-    "d": "columns",
-    "ece": "ECE",
-    "max_rows": "most rows",
-    "n": "rows",
-    "n_support": "support vectors",
-    "n_unknown_labels": "unknown labels",
-    "peak_rss_bytes": "peak memory",
-    "roc_auc": "ROC AUC",
-    "seconds_clustering": "clustering",
-    "seconds_training": "training",
-    "store": "data",
-}
 
 
 def contents(runs: Sequence[Run]) -> list[tuple[Section, list[Part]]]:
@@ -41,21 +33,34 @@ def contents(runs: Sequence[Run]) -> list[tuple[Section, list[Part]]]:
     return [(section, parts) for section in SECTIONS if (parts := list(section.parts(runs)))]
 
 
-def page(runs: Sequence[Run], shown: Sequence[tuple[Section, list[Part]]]) -> str:
-    """The page of these contents."""
-    title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
-    return rendered(title, _lead(runs), shown, made_from="the run directories")
+def page(runs: Sequence[Run], shown: Sequence[tuple[Section, list[Part]]], live: str = "") -> str:
+    """The page of these contents. live: tag of a page that is to be asked for again, by a server that has live.js."""
+    return rendered(title(runs), lead(runs), shown, made_from="the run directories", live=live)
 
 
-def rendered(title: str, lead: str, shown: Sequence[tuple[Section, list[Part]]], *, made_from: str) -> str:
+def rendered(
+    title: str, lead: str, shown: Sequence[tuple[Section, list[Part]]], *, made_from: str, live: str = ""
+) -> str:
     """A page of anything that sections can show."""
-    css = files("streamsvm.report").joinpath("page.css").read_text(encoding="utf-8")
-    facts = {"title": title, "lead": lead, "made_from": made_from}
-    return _template().render(**facts, sections=shown, css=Markup(css))
+    facts = {"title": title, "lead": lead, "made_from": made_from, "live": live}
+    return _template("page.html").render(**facts, sections=shown, css=_css())
 
 
-def _template() -> Template:
-    """page.html, which escapes all but `Markup`."""
+def run_list(name: str, runs: Sequence[dict[str, Any]], tag: str) -> str:
+    """The page that lists the runs of a folder, and lets some be compared; tag: as of `page`."""
+    return _template("runs.html").render(title=name, runs=runs, tag=tag, css=_css())
+
+
+def _css() -> Markup:
+    return Markup(files("streamsvm.report").joinpath("page.css").read_text(encoding="utf-8"))
+
+
+def title(runs: Sequence[Run]) -> str:
+    return runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
+
+
+def _template(name: str) -> Template:
+    """A template, which escapes all but `Markup`."""
     loader = PackageLoader("streamsvm.report", ".")
     found = Environment(
         loader=loader,
@@ -66,8 +71,9 @@ def _template() -> Template:
     )
     found.globals |= {"version": __version__, "tile_letters": TILE_LETTERS, "svg": _svg, "text": _text}
     found.globals |= {"alarm": _alarm, "columns_of": _columns, "is_plot": lambda part: isinstance(part, Plot)}
-    found.filters |= {"label": _label, "breakable": _breakable}
-    return found.get_template("page.html")
+    found.globals |= {"csv_link": _csv_link}
+    found.filters |= {"label": label, "breakable": _breakable}
+    return found.get_template(name)
 
 
 def _named(runs: Sequence[Run]) -> list[Run]:
@@ -81,12 +87,23 @@ def _named(runs: Sequence[Run]) -> list[Run]:
     return named
 
 
-def _lead(runs: Sequence[Run]) -> str:
+def lead(runs: Sequence[Run]) -> str:
     """What the page is about, in a line."""
     stores = dict.fromkeys(run.started.store for run in runs if run.started.store)
     times = dict.fromkeys(run.started.time.replace("T", " ") for run in runs if run.started.time)
     what = [", ".join(stores), min(times, default="")]
     return " \u00b7 ".join(text for text in what if text)
+
+
+def _csv_link(part: Table) -> dict[str, str]:
+    """Attributes of a link that saves a table, values as they are; nothing is fetched."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(part.rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: jsonable(value) for name, value in row.items()} for row in part.rows)
+    data = base64.b64encode(out.getvalue().encode("utf-8", errors="replace")).decode()
+    name = re.sub(r"\W+", "-", part.title.lower(), flags=re.ASCII).strip("-") or "table"
+    return {"href": f"data:text/csv;base64,{data}", "download": f"{name}.csv"}
 
 
 def _svg(part: Plot) -> Markup:
@@ -106,10 +123,6 @@ def _alarm(name: str, value: Any) -> list[str]:
 def _columns(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """The classes of each column's cells: those of words are set as text."""
     return {name: ["text"] if any(isinstance(row[name], str) for row in rows) else [] for name in rows[0]}
-
-
-def _label(name: str) -> str:
-    return LABELS.get(name, heading(name))
 
 
 def _text(name: str, value: Any) -> str:

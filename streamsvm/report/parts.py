@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streamsvm.report.drawing import WIDTH
 from streamsvm.report.read import Run
 from streamsvm.report.values import Row
 
@@ -21,6 +22,11 @@ class Plot:
     title: str
     caption: str
     figure: Figure
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is drawn for twice the width."""
+        return float(self.figure.get_figwidth()) > WIDTH
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,15 @@ class Lines:
     lines: list[str]
 
 
-Part = Plot | Table | Facts | Lines
+@dataclass(frozen=True)
+class Code:
+    """Lines to be copied."""
+
+    title: str
+    text: str
+
+
+Part = Plot | Table | Facts | Lines | Code
 
 
 @dataclass(frozen=True)

@@ -346,7 +346,7 @@ def cells(
         )
         axes.add_patch(Rectangle((j - 0.48, i - 0.48), 0.96, 0.96, **face))
         if texts is not None:
-            size = 10 if k <= 5 else 8 if k <= 8 else 7
+            size = 10 if k <= 10 else 8
             axes.text(j, i, str(texts[i, j]), ha="center", va="center", fontsize=size, color=INK)
     axes.set(xlim=(-0.5, k - 0.5), ylim=(m - 0.5, -0.5))
     across = [short(name) for name in names]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamsvm.report.drawing import ALERT, MUTED, WIDTH, finish, new, plot
-from streamsvm.report.plots import Line, cells, draw_lines
+from streamsvm.report.drawing import ALERT, DASHES, MUTED, WIDTH, finish, from_zero, new, plot, short
+from streamsvm.report.plots import Line, cells, colour, draw_lines
 from streamsvm.report.read import Run, columns, matrix
 from streamsvm.report.values import table, table_rows
 from streamsvm.runs.records import number
@@ -29,8 +29,9 @@ def confusion(run: Run) -> Figure | None:
     if k > MOST_CLASSES:
         return None
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    texts = np.array([[f"{n:,.0f}" for n in row] for row in counts]) if k <= 12 else None
-    figure, axes = new(WIDTH * (0.8 if k > 3 else 0.66), xlabel="predicted", ylabel="true")
+    texts = np.array([[f"{n:,.0f}" if n else "" for n in row] for row in counts]) if k <= 20 else None
+    width = WIDTH if k <= 5 else 1.5 * WIDTH
+    figure, axes = new(width * (0.8 if k > 3 else 0.66), width=width, xlabel="predicted", ylabel="true")
     cells(axes, share, texts, map(str, labels), map(str, labels))
     return figure
 
@@ -80,6 +81,8 @@ def calibration(runs: Sequence[Run]) -> Figure | None:
     """How often what was given a probability is true, bin by bin; below, how many rows there were."""
     told = [(run.name, run.evaluation.get("reliability")) for run in runs]
     names = ("confidence", "frequency", "count")
+    if len(runs) == 1:
+        told = [("calibrated", told[0][1]), ("before", runs[0].evaluation.get("reliability_before"))]
     bins = {
         run: columns(len(names), ([row.get(name) for name in names] for row in table_rows(rows)))
         for run, rows in told
@@ -93,3 +96,22 @@ def calibration(runs: Sequence[Run]) -> Figure | None:
     above.set_ylabel("frequency")
     below.set(ylabel="rows", xlabel="probability", ylim=(0, None))
     return finish(figure, above, is_shared=len(runs) > 1)
+
+
+@plot
+def histogram(run: Run) -> Figure | None:
+    """Rows by decision value, a line for each of two classes, and the threshold between the answers."""
+    told, labels = table(run.evaluation.get("histogram")), run.evaluation.get("classes")
+    counts, edges = matrix(told.get("counts")), matrix([told.get("edges")])
+    if counts is None or edges is None or not isinstance(labels, list):
+        return None
+    if counts.shape != (len(labels), edges.shape[1] - 1):
+        return None
+    figure, axes = new(xlabel="decision value", ylabel="rows")
+    for i, (label, own) in enumerate(zip(labels, counts, strict=True)):
+        axes.stairs(own, edges[0], color=colour(i), ls=DASHES[i], lw=1.8, label=short(label))
+        axes.stairs(own, edges[0], color=colour(i), fill=True, alpha=0.15)
+    if (value := number(told.get("threshold"))) is not None:
+        axes.axvline(value, color=ALERT, ls=":", lw=1.4, label="threshold")
+    from_zero(axes)
+    return finish(figure, axes)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from streamsvm.events import Compressed, Failed, LevelSolved, Memory, Planned, SupportCompared, Warned
 from streamsvm.kernels.table import has_gamma
-from streamsvm.report import chosen, metric, numbers, plots, scores
+from streamsvm.report import chosen, metric, part_plots, plots, stream_plots
 from streamsvm.report.heat_map import axes_of, heat_map
 from streamsvm.report.hss import rank_blocks
-from streamsvm.report.parts import Facts, Lines, Part, Section, Table, each, known, one
+from streamsvm.report.parts import Code, Facts, Lines, Part, Section, Table, each, known, one
 from streamsvm.report.read import NOT_OPTIONS, Run, options_of
-from streamsvm.report.values import Row, table, table_rows
+from streamsvm.report.score_sections import MOST_CLASSES, calibration, predictions, score, threshold
+from streamsvm.report.tuned import over_option
+from streamsvm.report.values import Row, table
 from streamsvm.runs.records import number
 from streamsvm.solvers.catalogue import section_of, solver_names
 from streamsvm.storage.human import human, human_bytes
@@ -20,10 +22,8 @@ from streamsvm.storage.human import human, human_bytes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MEASURES = ("precision", "recall", "f1")  # of a class
 LEVEL_NAMES = {"objective": "sum of the parts' objectives"}  # which is not that of the whole problem
 MOST_TRIALS = 12
-MOST_CLASSES = 12  # whose table is unfolded
 SIZES = ("memory_limit", "cache_size")  # options in bytes
 
 
@@ -33,19 +33,28 @@ def summary(runs: Sequence[Run]) -> Iterator[Part]:
         told = {k: v for k, v in (_headline(run) | _results(run)).items() if v not in (None, "")}
         if told:
             yield Facts(told)
+        yield from _commands(runs)
         if settings := _settings(run):
             yield Table(
                 "Configuration", [{"option": k, "value": v} for k, v in settings.items()], folded=True
             )
         if facts := _facts(run):
-            yield Table("Everything else that was told", facts, folded=True)
+            yield Table("Run details", facts, folded=True)
         return
     differing = _differing(runs)
     rows = [
         {"run": run.name, "status": run.status, "solver": run.solver, **differing[i], **_results(run)}
         for i, run in enumerate(runs)
     ]
-    yield Table("", known(rows), "Options that differ, and what came of them.")
+    yield Table("", known(rows), "Options that differ between the runs, and the results.")
+    yield from _commands(runs)
+
+
+def _commands(runs: Sequence[Run]) -> Iterator[Part]:
+    """The lines that began the runs."""
+    lines = [run.started.command for run in runs if run.started.command]
+    if lines:
+        yield Code("Command", "\n".join(lines))
 
 
 def _headline(run: Run) -> Row:
@@ -127,19 +136,21 @@ def what_was_chosen(runs: Sequence[Run]) -> Iterator[Part]:
     elif told:
         yield Facts(told[0][1])
     fits = (
-        "The best of each step of the search, on held-out rows, from few rows of the store to more of them (written "
-        "above); then what was chosen, and what it is compared with. A metric has to win by more than chance. In "
-        "regions the held-out rows are others."
+        "Best score of each step of the search on held-out rows; the number of training rows is written above. Then "
+        "the final choice and its baselines. A learned metric is kept only if it wins by more than chance. "
+        "Regions have other held-out rows."
     )
     yield from each(runs, "candidates", "Candidates", fits, chosen.candidates)
-    differ = "Between the best and the worst value tried, each by its best step on the same rows."
+    differ = (
+        "Difference in score between the best and the worst value tried, each at its best, on the same rows."
+    )
     yield from each(runs, "influence", "How much each choice matters", differ, chosen.influences)
     more = (
-        "Best score of the search. Dotted: not measured, but extrapolated by the power law of the last two sizes: what "
-        "a larger sample, and so a longer budget, would have bought."
+        "Learning curve: best score by number of training rows. Dotted: extrapolated from the last two sizes by a "
+        "power law, not measured. It shows what a longer time budget would gain."
     )
     yield from each(runs, "learning", "Score by rows", more, chosen.learning)
-    about = "Best score of each value that was tried; gamma in units that the sample gives it."
+    about = "Best score of each value that was tried. gamma is relative to the scale of the sample."
     for run in runs:
         after = f": {run.name}" if several else ""
         if values := chosen.values_of(run):
@@ -149,15 +160,18 @@ def what_was_chosen(runs: Sequence[Run]) -> Iterator[Part]:
 
 
 def convergence(runs: Sequence[Run]) -> Iterator[Part]:
-    whole = (
-        "Of the whole problem, where it is known exactly: rounds in which rows are left out do not tell it."
-    )
+    whole = "Objective of the whole problem. Rounds in which some rows are left out are not shown."
     yield from one("objective", "Objective", whole, plots.objective(runs))
-    above = "How far the objective can be from the best, at most, over its size."
+    above = "Duality gap, relative to the objective: an upper bound on the distance to the optimum."
     yield from one("gap", "Relative gap", above, plots.gap(runs))
-    rounds = "Of the KKT conditions, after each round; tol is where a run ends."
+    rounds = "Largest violation of the KKT conditions after each round. A run ends at tol."
     yield from one("violation", "Largest violation", rounds, plots.violation(runs))
-    yield from one("residuals", "Residuals of ADMM", "After each step.", plots.residuals(runs))
+    yield from one(
+        "residuals",
+        "Residuals of ADMM",
+        "Relative primal and dual residual after each step.",
+        plots.residuals(runs),
+    )
 
 
 def levels(runs: Sequence[Run]) -> Iterator[Part]:
@@ -167,13 +181,17 @@ def levels(runs: Sequence[Run]) -> Iterator[Part]:
         rows = [_level(solved[level], found.get(level)) for level in sorted(solved, reverse=True)]
         if rows:
             about = (
-                "Precision: share of a level's support vectors that are ones of the solution; recall: share of the "
-                "solution's that the level had found."
+                "Precision: share of the level's support vectors that are support vectors of the solution. Recall: "
+                "share of the solution's support vectors that the level had found."
             )
             title = run.name if len(runs) > 1 else "Level by level"
             yield Table(title, known(rows), about if found else "")
     yield from each(
-        runs, "levels", "Support vectors found", "At each level, of those of the solution.", plots.levels
+        runs,
+        "levels",
+        "Support vectors found",
+        "How well each level had found the support vectors of the solution.",
+        plots.levels,
     )
 
 
@@ -182,20 +200,34 @@ def _level(solved: LevelSolved, compared: SupportCompared | None) -> Row:
     return {LEVEL_NAMES.get(name, name): value for name, value in vars(solved).items()} | shares
 
 
+def parts(runs: Sequence[Run]) -> Iterator[Part]:
+    for run in runs:
+        if found := part_plots.largest(run):
+            title = "Largest parts" if len(runs) == 1 else f"Largest parts: {run.name}"
+            yield Table(title, known(found), folded=len(found) > MOST_CLASSES)
+    where = (
+        "Centres of the parts, projected on the two directions in which they differ most (PCA). Areas show rows; "
+        "darker parts are more accurate, if evaluate has scored them."
+    )
+    yield from each(runs, "map", "Map of the parts", where, part_plots.part_map)
+    each_one = "Number of parts by rows, and the seconds to solve each part."
+    yield from each(runs, "part-sizes", "Size and time of the parts", each_one, part_plots.part_sizes)
+
+
 def working_sets(runs: Sequence[Run]) -> Iterator[Part]:
-    caption = "Rows that were optimised together, and rows that had not been left out, by round."
+    caption = "Rows optimised together in each round, and rows not left out by shrinking."
     yield from each(runs, "working-sets", "Working sets", caption, plots.working_sets)
 
 
 def planes(runs: Sequence[Run]) -> Iterator[Part]:
-    caption = "The best value so far, and what the planes show to be below the optimum."
+    caption = "Best objective so far (upper bound), and the lower bound given by the planes."
     yield from each(runs, "planes", "Cutting planes", caption, plots.bounds)
 
 
 def ranks(runs: Sequence[Run]) -> Iterator[Part]:
-    caption = "Columns of the bases that stand for a block; low ones are cheap."
+    caption = "Mean and largest rank of the off-diagonal blocks. Low ranks need little time and memory."
     yield from each(runs, "ranks", "Ranks by level", caption, plots.ranks)
-    caption = "Each block of the kernel matrix, rows in the order of the cluster tree, with its rank."
+    caption = "Blocks of the kernel matrix with their rank; rows in the order of the cluster tree."
     yield from each(runs, "blocks", "Blocks", caption, _blocks)
 
 
@@ -214,107 +246,39 @@ def _blocks(run: Run) -> Figure | None:
 
 def budget(runs: Sequence[Run]) -> Iterator[Part]:
     caption = (
-        "Accuracy of rows before they were learnt, stretch by stretch; support vectors; and the sum of |w' - w|\u00b2 "
-        "over all merges."
+        "Accuracy on each block of rows before training on it; support vectors; cumulative weight degradation of "
+        "merging, the sum of |w' - w|\u00b2."
     )
-    yield from one("budget", "Over the stream", caption, plots.budget(runs))
+    yield from one("budget", "Accuracy and support vectors", caption, plots.budget(runs))
+    caption = "Events per second, and the time to answer and learn an event: mean (line) and slowest (dots)."
+    yield from one("pace", "Speed", caption, stream_plots.pace(runs))
+    yield from each(
+        runs, "labels", "Labels over time", "Share of each label among the events.", stream_plots.labels
+    )
 
 
 def cost(runs: Sequence[Run]) -> Iterator[Part]:
-    yield from one("phases", "Time by phase", "A phase inside another counts once.", plots.phases(runs))
+    yield from one("phases", "Time by phase", _of_phases(runs), plots.phases(runs))
     yield from one("memory", "Memory", _of_memory(runs), plots.memory(runs))
+    caption = "Tasks in the order in which threads of this machine ran them. Tasks too short to be seen are left out."
+    yield from each(runs, "tasks", "Timeline of tasks", caption, part_plots.timeline)
+
+
+def _of_phases(runs: Sequence[Run]) -> str:
+    """What the bars add up to."""
+    nested = "Nested phases are counted once."
+    [seconds] = [run.result.get("seconds") for run in runs] if len(runs) == 1 else [None]
+    if "start" not in table(runs[0].result.get("seconds_by_phase")) or number(seconds) is None:
+        return nested
+    return f"{nested} start: imports and options. All add up to {human('seconds', seconds)}."
 
 
 def _of_memory(runs: Sequence[Run]) -> str:
     """What the picture shows, and the limit that is too far above to be in it."""
     held = [event.rss_bytes for run in runs for _, event in run.of(Memory)]
     above = [limit for limit in plots.limits(runs) if limit >= plots.LIMIT_SHOWN * max(held, default=0)]
-    limit = f" The limit, {human_bytes(above[0])}, is far above." if above else ""
-    return f"Resident memory of the processes, once a second.{limit}"
-
-
-def score_tables(runs: Sequence[Run]) -> Iterator[Part]:
-    scored = [run for run in runs if run.evaluation]
-    if len(runs) == 1 and scored:
-        yield Facts(_scores(runs[0]))
-    elif scored:
-        yield Table("", known([{"run": run.name} | _scores(run) for run in scored]))
-    for run in scored:
-        rows = table_rows(run.evaluation.get("per_class"))
-        if rows:
-            title = "By class" if len(runs) == 1 else f"By class: {run.name}"
-            yield Table(title, known([*rows, *_mean(rows)]), folded=len(rows) > MOST_CLASSES)
-        own = "" if len(runs) == 1 else f": {run.name}"
-        if intervals := table_rows(run.evaluation.get("intervals")):
-            groups = run.evaluation.get("groups")
-            by = "rows" if groups is None else f"{groups} groups"
-            yield Table(f"Intervals, 19 times of 20, by {by}{own}", known(intervals))
-        for column, values in table(run.evaluation.get("slices")).items():
-            if slices := table_rows(values):
-                yield Table(f"By {column}{own}", known(slices))
-
-
-def score(runs: Sequence[Run]) -> Iterator[Part]:
-    yield from score_tables(runs)
-    caption = "Counts, shaded by their share of the true class."
-    yield from each(runs, "confusion", "Confusion", caption, scores.confusion)
-    caption = "Dotted: what chance would give."
-    yield from one("roc", "ROC curve", caption, scores.roc(runs))
-    yield from one("precision-recall", "Precision and recall", "", scores.precision_recall(runs))
-
-
-def _mean(rows: list[Row]) -> Iterator[Row]:
-    """The mean over classes of what is a share, each class counting the same."""
-    shares = [[number(row.get(name)) for row in rows] for name in MEASURES]
-    known = [[share for share in column if share is not None] for column in shares]
-    if len(rows) > 1 and all(len(column) == len(rows) for column in known):
-        means = {name: sum(column) / len(rows) for name, column in zip(MEASURES, known, strict=True)}
-        yield {"label": "mean of the classes"} | means
-
-
-def _scores(run: Run) -> Row:
-    """Single values of the evaluation; the store it was on first."""
-    left_out = ("model", "groups", "seconds", "peak_rss_bytes")
-    told = {"store": run.evaluation.get("store")} | run.evaluation
-    return {k: v for k, v in told.items() if isinstance(v, int | float | str) and k not in left_out}
-
-
-def calibration(runs: Sequence[Run]) -> Iterator[Part]:
-    caption = "Rows by the probability that they were given: how often it was true; dotted: always as often as said."
-    yield from one("calibration", "Reliability", caption, scores.calibration(runs))
-
-
-def threshold(runs: Sequence[Run]) -> Iterator[Part]:
-    for run in runs:
-        told = table(run.result.get("threshold"))
-        expected = table(told.get("expected"))
-        rows = [
-            {"score": name, "at the threshold": told.get(name), "on new rows": number(own.get("score"))}
-            | {end: number(own.get(end)) for end in ("low", "high")}
-            for name, own in ((name, table(own)) for name, own in expected.items())
-        ]
-        if rows:
-            of = f"{human('value', told.get('value'))}, for {told.get('wish')}, by {told.get('rows')} held-out rows"
-            yield Table(f"Threshold: {of}" + ("" if len(runs) == 1 else f": {run.name}"), known(rows))
-    caption = "Of rows that the model did not learn from, threshold by threshold; the point is the one it decides at."
-    yield from each(runs, "threshold", "Precision and recall of held-out rows", caption, scores.threshold)
-
-
-def predictions(runs: Sequence[Run]) -> Iterator[Part]:
-    told = [(run, facts) for run in runs if (facts := numbers.facts(run))]
-    if len(runs) == 1 and told:
-        yield Facts(told[0][1])
-    elif told:
-        yield Table("", known([{"run": run.name} | facts for run, facts in told]))
-    band = "Dashed: intervals, where there are any."
-    whole = f"Dotted: where both are equal. {band}"
-    yield from each(runs, "predicted", "Predictions against labels", whole, numbers.predicted)
-    yield from each(runs, "residual", "Residuals", f"Label less prediction. {band}", numbers.residuals)
-    yield from each(runs, "histogram", "How large residuals are", band, numbers.histogram)
-    share = "Share of the rows of evaluate inside intervals of each level; dotted: what levels promise."
-    yield from one("coverage", "Coverage", share, numbers.coverage(runs))
-    below = "Rows of evaluate by decision value; below 0 they are told outliers."
-    yield from each(runs, "decisions", "Decision values", below, numbers.decisions)
+    limit = f" The limit of {human_bytes(above[0])} is far above and not drawn." if above else ""
+    return f"Resident memory of all processes of the run, sampled every second.{limit}"
 
 
 def columns(runs: Sequence[Run]) -> Iterator[Part]:
@@ -328,23 +292,23 @@ def columns(runs: Sequence[Run]) -> Iterator[Part]:
         after = f": {run.name}" if several else ""
         if found := metric.shares(run):
             yield Table(f"Columns{after}", found, "Shares in the metric.", folded=len(found) > MOST_CLASSES)
-    most = f"Of the columns that count most, {metric.MOST_BARS} at most."
+    most = f"The most important columns, {metric.MOST_BARS} at most."
     yield from each(runs, "importances", "Importances", most, metric.importances)
-    largest = (
-        f"Shares in the metric of each part, in percent; of more than {metric.MOST_PARTS} parts the largest."
-    )
-    yield from each(runs, "parts", "What each part looks at", largest, metric.looks)
+    largest = f"Importance of each column in the metric of each part, in percent; {metric.MOST_PARTS} largest parts."
+    yield from each(runs, "parts", "Importance by part", largest, metric.looks)
 
 
 def tune(runs: Sequence[Run]) -> Iterator[Part]:
-    caption = "Best mean score over whatever else was tried."
-    yield from each(runs, "tune", "Scores", caption, _heat_map)
+    caption = "Best mean score of each pair of values, over all other options."
+    yield from each(runs, "tune", "Score by two options", caption, _heat_map)
+    caption = "Mean score on held-out folds. Error bars: standard deviation over the folds."
+    yield from each(runs, "tuned", "Score by one option", caption, over_option)
     for run in runs:
         best = run.tune[:MOST_TRIALS]
         if best:
             names = [*options_of(run.tune), *NOT_OPTIONS]
             rows = known([{name: trial.get(name) for name in names} for trial in best])
-            shown = f"{len(best)} of {len(run.tune)}, the best first."
+            shown = f"{len(best)} of {len(run.tune)} trials, best first."
             yield Table("Trials" if len(runs) == 1 else f"Trials: {run.name}", rows, shown)
 
 
@@ -367,19 +331,20 @@ def warnings(runs: Sequence[Run]) -> Iterator[Part]:
 
 SECTIONS = (
     Section("summary", "Summary", summary),
+    Section("warnings", "Warnings", warnings),
     Section("chosen", "What was chosen", what_was_chosen),
+    Section("tune", "Tuning", tune),
     Section("convergence", "Convergence", convergence),
     Section("levels", "Levels", levels),
+    Section("parts", "Parts", parts),
     Section("working-sets", "Working sets", working_sets),
     Section("planes", "Cutting planes", planes),
     Section("ranks", "Ranks", ranks),
-    Section("budget", "Budget", budget),
+    Section("budget", "Over the rows", budget),
     Section("cost", "Time and memory", cost),
     Section("scores", "Scores", score),
     Section("threshold", "Threshold", threshold),
     Section("calibration", "Calibration", calibration),
     Section("predictions", "Predictions", predictions),
-    Section("columns", "What the columns count for", columns),
-    Section("tune", "Tuning", tune),
-    Section("warnings", "Warnings", warnings),
+    Section("columns", "Column importances", columns),
 )

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamsvm.storage.human import heading
+
 Row = dict[str, Any]
+LABELS = {
+    "d": "columns",
+    "ece": "ECE",
+    "max_rows": "most rows",
+    "n": "rows",
+    "n_support": "support vectors",
+    "n_unknown_labels": "unknown labels",
+    "peak_rss_bytes": "peak memory",
+    "roc_auc": "ROC AUC",
+    "seconds_clustering": "clustering",
+    "seconds_training": "training",
+    "store": "data",
+}
 
 
 def table(value: Any) -> Row:
@@ -15,3 +30,8 @@ def table(value: Any) -> Row:
 def table_rows(value: Any) -> list[Row]:
     """The dictionaries of a list, none for anything else."""
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def label(name: str) -> str:
+    """A value's name as a page has it."""
+    return LABELS.get(name, heading(name))

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import socket
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import PurePath
 from typing import Any
 
 import psutil
 
 from streamsvm._version import __version__
 from streamsvm.errors import NotFoundError, StorageError
-from streamsvm.events import Done, Event, Events, Failed, Memory, Progress, Record, Started, Warned
+from streamsvm.events import PACKAGE, Done, Event, Events, Failed, Memory, Progress, Record, Started, Warned
 from streamsvm.parallel.machine import cores
 from streamsvm.runs.checkpoints import run_folder
 from streamsvm.runs.lines import opened_lines
@@ -144,4 +147,12 @@ def _machine() -> dict[str, Any]:
         "host": socket.gethostname(),
         "process": os.getpid(),
         "cores": cores(),
+        "command": _command(),
     }
+
+
+def _command() -> str | None:
+    """The line of the command that this process is; None of another program."""
+    name = PurePath(sys.argv[0]).stem if sys.argv else ""
+    is_ours = name == PACKAGE or (name == "__main__" and PACKAGE in sys.argv[0])
+    return shlex.join([PACKAGE, *sys.argv[1:]]) if is_ours else None

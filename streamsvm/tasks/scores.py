@@ -77,6 +77,8 @@ class LabelScores:
         self._codes = judge.encode_labels(store.classes.values)  # of the store's labels
         self._scores = ScoreCounts() if k == 2 else None
         self._probabilities, self._errors = ProbabilityScores(k), LabelErrors(store, k)
+        self._between = -np.inf, np.inf  # the largest value of the first answer, the smallest of the second
+        self._before = ProbabilityScores(k)  # of decision values alone, where they are calibrated
 
     def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
         if self.orders_rows:
@@ -88,8 +90,15 @@ class LabelScores:
         self.counts += confusion(truth[known], predicted[known], k)
         if self._scores is not None:
             self._scores.add(truth[known] == 1, values[known])
+            low, high = self._between
+            self._between = (
+                float(values[predicted == 0].max(initial=low)),
+                float(values[predicted == 1].min(initial=high)),
+            )
         if proba is not None:
             self._probabilities.add(truth[known], proba[known])
+            if k == 2:
+                self._before.add(truth[known], _plain_odds(values[known]))
             if self.judge.costs is not None:
                 self._likeliest += confusion(truth[known], np.argmax(proba[known], axis=1), k)
 
@@ -99,8 +108,18 @@ class LabelScores:
         if self.orders_rows:
             found |= ranked(self.store, self.values)
         if with_curves and self._scores is not None:
-            found |= self._scores.curves()
+            found |= self._scores.curves() | {"histogram": self._histogram()}
+        if with_curves and self._before.n:
+            found["reliability_before"] = self._before.result()["reliability"]
         return found
+
+    def _histogram(self) -> dict[str, Any]:
+        """Rows by decision value and class, and the value between those of the two answers, whatever decides."""
+        assert self._scores is not None
+        low, high = self._between
+        if not np.isfinite(high - low) or low > high:
+            return self._scores.histogram()
+        return self._scores.histogram() | {"threshold": 0.0 if low <= 0 <= high else (low + high) / 2}
 
     def more(self) -> dict[str, Any]:
         """What else follows from the counts."""
@@ -141,6 +160,12 @@ def ranked(store: Store, values: np.ndarray) -> dict[str, Any]:
         np.zeros(store.n, np.int64) if store.qid is None else np.unique(store.qid, return_inverse=True)[1]
     )
     return ranking(store.y, values, groups)
+
+
+def _plain_odds(values: np.ndarray) -> np.ndarray:
+    """(m, 2) the logistic function of decision values (m,): what they would say without a calibration."""
+    p = 0.5 * (1.0 + np.tanh(0.5 * values.astype(np.float64)))
+    return np.stack([1.0 - p, p], axis=1)
 
 
 def _positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from streamsvm.config import FitConfig
 from streamsvm.data.gather import gather
 from streamsvm.data.samples import StoreSamples
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.events import LevelSolved, Phase, SupportCompared, Warned
+from streamsvm.events import LevelSolved, PartsSolved, Phase, SupportCompared, Warned
 from streamsvm.models import ExpansionModel, KernelModel, LocalModel
 from streamsvm.progress.approach import Rounds
 from streamsvm.runs.part_log import PartFiles, PartLog
@@ -28,6 +28,7 @@ from streamsvm.training.drafts import Draft
 from streamsvm.training.duals import model_of_duals
 from streamsvm.training.early import EarlyParts, part_facts
 from streamsvm.training.memory_plan import COPIES, MemoryPlan, plan_memory
+from streamsvm.training.part_map import in_plane
 from streamsvm.training.parts import has_bias
 from streamsvm.training.prepare import Prepared
 from streamsvm.training.spans import spans_of
@@ -265,6 +266,23 @@ class DCSVMFit(Fit):
                 seconds_training=round(time.perf_counter() - problem.solving_since, 3),
                 objective=state.totals()[0],
                 n_support=sum(part.n_support for part in state.solutions),
+            )
+        )
+        self._tell_parts(state)
+
+    def _tell_parts(self, state: DCSVMState) -> None:
+        """Records the parts of a level, one by one."""
+        assert state.division is not None
+        seconds = [getattr(part, "seconds", None) for part in state.solutions]
+        centres = [getattr(part, "centre", None) for part in state.solutions]
+        known = [centre for centre in centres if centre is not None]
+        self.events(
+            PartsSolved(
+                level=state.level,
+                rows=state.division.sizes.tolist(),
+                n_support=[part.n_support for part in state.solutions],
+                seconds=seconds,
+                places=in_plane(known) if len(known) == len(centres) else None,
             )
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +23,7 @@ from streamsvm.solvers.loop import is_late, run
 from streamsvm.solvers.threshold import Thresholds
 from streamsvm.tasks.base import Targets, Task
 from streamsvm.training.answers import Answers
+from streamsvm.training.part_map import sketch
 from streamsvm.training.part_metric import PartMetric
 from streamsvm.training.prepare import Prepared
 from streamsvm.training.subproblems import (
@@ -138,9 +140,14 @@ class FiledPart(Weighed):
 
 @dataclass(frozen=True)
 class SolvedPart(PartSolution):
-    """A part's solution; kept: of one that is part of a model, which has its coefficients."""
+    """A part's solution; kept: of one that is part of a model, which has its coefficients.
+
+    seconds: that it took, reading its rows included. centre: see `part_map.sketch`.
+    """
 
     kept: ModelPart | FiledPart | None = None
+    seconds: float | None = None
+    centre: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -171,7 +178,12 @@ class PartSolver:
 
     def __call__(self, parts: Parts, part: int) -> SolvedPart:
         """The solution of a part, from what its rows begin with."""
+        began = time.perf_counter()
         rows, ids, asked, alpha = parts.read(part)
+        found = self._of_rows(rows, ids, asked, alpha)
+        return replace(found, seconds=round(time.perf_counter() - began, 4), centre=sketch(rows))
+
+    def _of_rows(self, rows: Rows, ids: np.ndarray, asked: Asked, alpha: np.ndarray) -> SolvedPart:
         present = None if self.refits is None else asked.present
         if is_late(self.until):
             return self._hasty(rows, ids, asked, present)

@@ -26,7 +26,7 @@ from streamsvm.events import Events, Stretch
 from streamsvm.models.budget_options import BudgetStats
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
 from streamsvm.online.judges import OfClasses
-from streamsvm.online.pipe import Stream, Teller, events
+from streamsvm.online.pipe import Recent, Stream, Teller, events
 from streamsvm.report.html import contents
 from streamsvm.report.read import read_run
 
@@ -428,6 +428,8 @@ def test_a_run_directory_tells_of_the_stream(tmp_path):
     right = sum(answer.get("label") == answer.get("prediction", "none") for answer in answers)
     assert sum(100 * record["accuracy"] for record in stretches) == pytest.approx(right)
     assert stretches[-1]["supports"] <= 30
+    assert {sum(record["labels"].values()) for record in stretches} == {100}
+    assert all(0 < record["answer_s"] <= record["slowest_s"] for record in stretches)
     assert stretches[-1]["degradation"] > stretches[0]["degradation"] == 0.0 or stretches[0]["supports"] == 30
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["events"] == json.loads(said.splitlines()[-1])["events"] == 1501
@@ -441,6 +443,7 @@ def test_a_run_directory_tells_of_the_stream(tmp_path):
 def test_stretches_grow_with_the_stream():
     learner = SimpleNamespace(stats=BudgetStats(0, 0, 0, 0.0, 0.0, 0.0), n_support=0, drifts={})
     seen, state = [], SimpleNamespace(learner=learner, events=0, learnt=0, right=0, bad=0)
+    state.recent = Recent()
     state.judge = SimpleNamespace(scores=dict)
     tell = Teller(state, Events(seen.append))
     for _ in range(100_000):

@@ -22,7 +22,7 @@ from streamsvm.training.parts import PartSolver
 
 
 def told(records, phase="work"):
-    return [event.done for _, event in records if event.phase == phase]
+    return [event.done for _, event in records if isinstance(event, Progress) and event.phase == phase]
 
 
 def rows(n=600):

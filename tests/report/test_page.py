@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from html.parser import HTMLParser
@@ -72,15 +73,16 @@ def check(text):
     checker.close()
     assert checker.open == []
     assert len(checker.ids) == len(set(checker.ids))
-    assert {link[1:] for link in checker.links} <= set(checker.ids)
-    assert all(link.startswith("#") for link in checker.links)
+    links = {link for link in checker.links if not link.startswith("data:text/csv;base64,")}
+    assert {link[1:] for link in links} <= set(checker.ids)
+    assert all(link.startswith("#") for link in links)
     return checker
 
 
 def test_a_full_page_is_whole_and_needs_nothing_else(tmp_path):
     ids, text = shown(told.everything(tmp_path / "run"))
     checker = check(text)
-    assert len(ids) == 15
+    assert len(ids) == 16
     assert set(ids) <= set(checker.ids)
     assert not re.search(r"https?:|@import|src=", text)
     assert text.count("<svg ") >= 14
@@ -102,6 +104,9 @@ def test_a_full_page_is_whole_and_needs_nothing_else(tmp_path):
         (("ranks",), told.HSS, {}),
         (("budget",), told.WINDOWS, {}),
         (("budget",), [r | {"event": "stretch"} for r in told.WINDOWS], {}),
+        (("budget",), told.STRETCHES, {}),
+        (("parts",), told.PARTS, {}),
+        (("cost",), told.TASKS, {}),
         (("cost",), told.MEMORY, {}),
         (("cost",), [], {"result": told.RESULT}),
         (("chosen", "columns"), [], {"result": told.METRIC}),
@@ -162,7 +167,7 @@ def test_several_runs_side_by_side(tmp_path):
     (other / "tune.json").unlink()  # whose best trial has another C
     ids, text = shown(one, other)
     checker = check(text)
-    assert len(ids) == 15
+    assert len(ids) == 16
     for name in ("run (1)", "run (2)", "64", "2 runs", "accuracy"):
         assert name in checker.text
     table = text[text.index('id="summary"') : text.index('id="convergence"')]
@@ -170,6 +175,37 @@ def test_several_runs_side_by_side(tmp_path):
     assert "C" in headings
     assert "tol" not in headings  # the same in both
     assert "dcsvm.levels" not in headings  # of one alone
+
+
+def test_a_table_is_saved_as_csv(tmp_path):
+    _, text = shown(told.write_run(tmp_path, told.PARTS, evaluation=told.EVALUATION))
+    saved = re.findall('href="data:text/csv;base64,([^"]*)" download="largest-parts.csv"', text)
+    assert base64.b64decode(saved[0]).decode().splitlines() == [
+        "part,rows,n_support,seconds,rows of evaluate,accuracy",
+        "0,60,4,0.5,4,0.75",
+        "1,40,3,,0,",
+    ]
+
+
+def test_the_page_as_markdown(tmp_path, capsys):
+    config = told.START | {"command": "streamsvm fit --store 'a|b'", "store": "a|b <i>"}
+    told.write_run(tmp_path / "run", told.PARTS, start=config, evaluation=told.EVALUATION)
+
+    def page_of(*more):
+        out = tmp_path / "page.md"
+        app(["report", str(tmp_path / "run"), "--out", str(out), *more], standalone_mode=False)
+        capsys.readouterr()
+        return out.read_text(encoding="utf-8")
+
+    alone = page_of()
+    assert alone.startswith("# run\n\na|b &lt;i>")
+    assert "| 0 | 60 | 4 | 0.5 s | 4 | 0.75 |" in alone
+    assert "    streamsvm fit --store 'a|b'\n" in alone
+    assert re.search(r"^\d+ pictures are left out", alone, re.M)
+    with_pictures = page_of("--format", "md", "--plots", str(tmp_path / "pictures"))
+    links = re.findall(r"!\[.*?\]\((.*?)\)", with_pictures)
+    assert "pictures/map.png" in links
+    assert all((tmp_path / link).is_file() for link in links)
 
 
 def test_each_plot_as_a_file(tmp_path, capsys):

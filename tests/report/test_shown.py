@@ -8,7 +8,7 @@ import re
 import pytest
 import told
 
-from streamsvm.report import plots
+from streamsvm.report import part_plots, plots
 from streamsvm.report.html import contents, page
 from streamsvm.report.parts import Facts, Plot, Table
 from streamsvm.report.read import read_run
@@ -62,7 +62,8 @@ def test_a_search_shows_the_options_of_its_best_trial(tmp_path):
 
 def test_scores_of_folds_are_no_axis_of_a_heat_map(tmp_path):
     trials = [{"C": C, "mean_score": C, "rank": i, "fold_scores": [C, C]} for i, C in enumerate((0.2, 0.1))]
-    assert not [part for part in parts(told.write_run(tmp_path, tune=trials)) if isinstance(part, Plot)]
+    shown = parts(told.write_run(tmp_path, tune=trials))
+    assert [part.name for part in shown if isinstance(part, Plot)] == ["tuned"]  # over C alone
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_the_limit_of_memory_is_drawn_or_said(tmp_path, limit, is_drawn):
     shown = plot("memory", folder)
     texts = [text.get_text() for legend in shown.figure.legends for text in legend.get_texts()]
     assert ("limit 512 MiB" in texts) == is_drawn
-    assert ("The limit, 1.0 TiB, is far above." in shown.caption) != is_drawn
+    assert ("The limit of 1.0 TiB is far above and not drawn." in shown.caption) != is_drawn
 
 
 def test_classes_have_their_mean(tmp_path):
@@ -137,12 +138,61 @@ def test_classes_have_their_mean(tmp_path):
     folder = told.write_run(tmp_path, evaluation={"per_class": rows})
     table = next(part for part in parts(folder) if isinstance(part, Table) and part.title == "By class")
     assert table.rows[-1] == {
-        "label": "mean of the classes",
+        "label": "macro average",
         "precision": 0.75,
         "recall": 0.75,
         "f1": 0.75,
         "support": None,
     }
+
+
+def test_parts_show_their_rows_and_what_evaluate_says_of_them(tmp_path):
+    folder = told.write_run(tmp_path, told.PARTS, evaluation=told.EVALUATION)
+    [axes] = plot("map", folder).figure.axes
+    assert [text.get_text() for text in axes.texts] == ["0: 75 %", "1"]
+    small, large = sorted(axes.collections[0].get_sizes())
+    assert small / large == pytest.approx(40 / 60)
+    other = told.write_run(tmp_path / "other", told.PARTS, evaluation={"parts": {"rows": [1], "right": [1]}})
+    assert "accuracy" not in part_plots.parts_of(read_run(other))[0]  # of a model of other parts
+
+
+def test_tasks_are_in_their_lanes(tmp_path):
+    [axes] = plot("tasks", told.write_run(tmp_path, told.TASKS)).figure.axes
+    bars = [path.get_extents() for bars in axes.collections for path in bars.get_paths()]
+    assert [(bar.x0, bar.x1, round((bar.y0 + bar.y1) / 2)) for bar in bars] == [(1, 1.5, 0), (1, 1.75, 1)]
+
+
+def test_decision_values_are_by_class_with_the_threshold(tmp_path):
+    folder = told.write_run(tmp_path, evaluation=told.EVALUATION)
+    assert legend("by-class", folder) == ["no", "yes", "threshold"]
+
+
+def test_scores_over_C_have_a_line_for_each_gamma(tmp_path):
+    folder = told.write_run(tmp_path, tune=told.TUNE)
+    assert sorted(legend("tuned", folder)) == ["gamma 0.1", "gamma 1"]
+
+
+def test_shares_of_labels_add_up(tmp_path):
+    folder = told.write_run(tmp_path, told.STRETCHES)
+    [axes] = plot("labels", folder).figure.axes
+    top = axes.collections[-1].get_paths()[0].get_extents()
+    assert (top.x0, top.x1, top.y1) == (100, 500, 1)
+
+
+@pytest.mark.parametrize("spoiled", [None, "x", [], [1], [[None]], {"rows": 3}, [["a", "b"]]])
+def test_what_cannot_be_drawn_is_left_out(tmp_path, spoiled):
+    records = [told.PARTS[0] | {name: spoiled for name in ("rows", "seconds", "places")}]
+    records += [
+        told.TASKS[0] | {"spans": spoiled},
+        told.STRETCHES[0] | {"labels": spoiled, "answer_s": spoiled},
+    ]
+    evaluation = told.EVALUATION | dict.fromkeys(("histogram", "parts", "reliability_before"), spoiled)
+    names = {
+        part.name
+        for part in parts(told.write_run(tmp_path, records, evaluation=evaluation))
+        if isinstance(part, Plot)
+    }
+    assert names.isdisjoint({"map", "tasks", "labels", "by-class"})
 
 
 def test_long_values_have_wide_tiles_and_break_at_slashes(tmp_path):

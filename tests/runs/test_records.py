@@ -124,7 +124,7 @@ def test_whatever_a_line_holds_fields_have_their_types(kind, values):
 def test_each_kind_has_a_name_and_says_what_it_is():
     kinds = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event)]
     named = [kind for kind in kinds if hasattr(kind, "kind")]
-    assert len({kind.kind for kind in named}) == len(named) == 17
+    assert len({kind.kind for kind in named}) == len(named) == 19
     assert all(kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(") for kind in named)
     with pytest.raises(AttributeError):
         Memory(3).rss_bytes = 4

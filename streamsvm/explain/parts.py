@@ -1,0 +1,45 @@
+"""How good each part of a model is on the rows that it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from streamsvm.data.rows import Rows
+from streamsvm.data.store import Store
+from streamsvm.events import Events, heard
+from streamsvm.parallel.engine import Engine
+from streamsvm.predict import answers_of, assess, predict_blocks
+from streamsvm.tasks import task_of
+
+Answer = tuple[np.ndarray, np.ndarray | None]
+
+
+def has_parts(model: Any) -> bool:
+    """Whether rows are answered by parts of the model, with labels that are right or wrong."""
+    return getattr(model, "n_parts", 1) > 1 and task_of(model.task).has_classes
+
+
+def evaluate_by_part(
+    model: Any, store: Store, *, engine: Engine, with_curves: bool = False, events: Events = heard
+) -> dict[str, Any]:
+    """What `predict.evaluate` says, and `parts`: {rows, right}, how many rows fell into each part, and how many of them
+    it answered rightly; of a model that `has_parts`. Raises as `evaluate`."""
+    rows, right = np.zeros((2, model.n_parts), np.int64)
+
+    def counted() -> Iterator[tuple[int, int, Answer]]:
+        blocks = predict_blocks(model, store, engine=engine, ask=_asked, phase="evaluate", events=events)
+        for start, stop, (answer, parts) in blocks:
+            is_right = model.labels(*answer) == store.labels(start, stop)
+            rows[:] += np.bincount(parts, minlength=len(rows))
+            right[:] += np.bincount(parts[is_right], minlength=len(rows))
+            yield start, stop, answer
+
+    found = assess(model, store, counted(), with_curves=with_curves)
+    return found | {"parts": {"rows": rows.tolist(), "right": right.tolist()}}
+
+
+def _asked(model: Any, rows: Rows) -> tuple[Answer, np.ndarray]:
+    return answers_of(model, rows), model.parts_of(rows)

@@ -1,0 +1,147 @@
+"""The parts that DC-SVM divides rows into, as plots and a table; and the tasks of a run over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamsvm.events import PartsSolved, TasksRun
+from streamsvm.report.drawing import INK, MUTED, finish, from_zero, new, number_text, plot, short, time_unit
+from streamsvm.report.plots import colour
+from streamsvm.report.read import Run, columns, matrix
+from streamsvm.report.values import Row, table
+from streamsvm.runs.records import number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_NAMED = 20  # parts that a map numbers
+MOST_ROWS = 40  # of the table
+MOST_PHASES = 7  # with a colour of their own
+LARGEST_AREA = 1000.0  # of the largest part on the map, in square points
+MOST_LANES = 32
+FEW = 10  # parts, whose sizes need no histogram
+
+
+def parts_of(run: Run) -> list[Row]:
+    """Each part of the level that was solved last: rows, support vectors, seconds, and accuracy in `evaluate`."""
+    told = run.last(PartsSolved)
+    if told is None:
+        return []
+    found = [
+        {"part": i, "rows": number(rows), "n_support": number(support), "seconds": number(seconds)}
+        for i, (rows, support, seconds) in enumerate(
+            zip(told.rows, told.n_support, told.seconds, strict=False)
+        )
+    ]
+    scored = _scored(run)
+    if len(scored) == len(found):
+        found = [row | more for row, more in zip(found, scored, strict=True)]
+    return [row for row in found if row["rows"]]
+
+
+def largest(run: Run) -> list[Row]:
+    """The table of the largest parts."""
+    whole = ("rows", "n_support", "rows of evaluate")
+    rows = sorted(parts_of(run), key=lambda row: -row["rows"])[:MOST_ROWS]
+    return [row | {name: int(row[name]) for name in whole if row.get(name) is not None} for row in rows]
+
+
+def _scored(run: Run) -> list[Row]:
+    told = table(run.evaluation.get("parts"))
+    counts = matrix([told.get("rows"), told.get("right")])
+    if counts is None:
+        return []
+    return [{"rows of evaluate": n, "accuracy": right / n if n else None} for n, right in counts.T.tolist()]
+
+
+@plot
+def part_map(run: Run) -> Figure | None:
+    """The centres of the parts in the plane; areas by rows, the darker the more accurate."""
+    told, parts = run.last(PartsSolved), parts_of(run)
+    places = None if told is None else matrix(told.places, 2)
+    if places is None or len(places) != len(parts) or len(parts) < 2:
+        return None
+    rows = np.array([part["rows"] for part in parts])
+    figure, axes = new(3.6)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.margins(0.18)
+    area = LARGEST_AREA * rows / rows.max()
+    axes.scatter(*places.T, area, color=colour(0), alpha=_shades(parts), edgecolors=INK, linewidths=0.6)
+    if len(parts) <= MOST_NAMED:
+        for part, place, size in zip(parts, places, area, strict=True):
+            above = (0.0, float(np.sqrt(size / np.pi)) + 2)
+            axes.annotate(_name(part), place, above, textcoords="offset points", ha="center", fontsize=9)
+    return figure
+
+
+def _name(part: Row) -> str:
+    accuracy = part.get("accuracy")
+    return str(part["part"]) if accuracy is None else f"{part['part']}: {100 * accuracy:.0f} %"
+
+
+def _shades(parts: Sequence[Row]) -> np.ndarray:
+    """(parts,) opacity, rising with accuracy where that is known."""
+    known = np.array([np.nan if (a := part.get("accuracy")) is None else a for part in parts], np.float64)
+    if np.isnan(known).all():
+        return np.full(len(parts), 0.4)
+    low, high = np.nanmin(known), np.nanmax(known)
+    return np.nan_to_num(0.2 + 0.6 * (known - low) / ((high - low) or 1.0), nan=0.1)
+
+
+@plot
+def part_sizes(run: Run) -> Figure | None:
+    """How many parts have how many rows, and the seconds that each took."""
+    parts = parts_of(run)
+    if len(parts) < 2:
+        return None
+    rows = np.array([part["rows"] for part in parts])
+    x, seconds = columns(2, ((part["rows"], part["seconds"]) for part in parts))
+    if len(parts) < FEW:
+        figure, below = new()
+    else:
+        figure, (above, below) = new(4.2, 2)
+        above.hist(rows, bins=min(20, len(parts) // 2), color=colour(0))
+        above.set_ylabel("parts")
+        figure.align_ylabels([above, below])
+    below.plot(x, seconds, "o", ms=5, color=colour(1), alpha=0.7)
+    below.set(ylabel="seconds", xlabel="rows of a part")
+    below.locator_params(axis="x", nbins=5)
+    below.xaxis.set_major_formatter(lambda value, _: number_text(value))
+    if len(x):
+        from_zero(below)
+    return figure
+
+
+@plot
+def timeline(run: Run) -> Figure | None:
+    """A bar for each task that is long enough to be seen, in the lane that it ran in."""
+    spans = [(event.phase, matrix(event.spans, 3)) for _, event in run.of(TasksRun)]
+    found = [(phase, rows) for phase, rows in spans if rows is not None]
+    if not found:
+        return None
+    busy: dict[str, float] = {}
+    for phase, rows in found:
+        busy[phase] = busy.get(phase, 0.0) + float((rows[:, 2] - rows[:, 1]).sum())
+    shown = sorted(busy, key=lambda phase: -busy[phase])[:MOST_PHASES]
+    lanes = min(MOST_LANES, 1 + int(max(rows[:, 0].max() for _, rows in found)))
+    unit, name = time_unit(max(float(rows[:, 2].max()) for _, rows in found))
+    figure, axes = new(1.6 + 0.3 * lanes, xlabel=name, ylabel="worker")
+    named = set()
+    for phase, rows in found:
+        face = colour(shown.index(phase)) if phase in shown else MUTED
+        label = short(phase) if phase in shown else "other"
+        for lane in np.unique(rows[:, 0][rows[:, 0] < lanes]):
+            own = rows[rows[:, 0] == lane, 1:] / unit
+            bars = list(zip(own[:, 0], own[:, 1] - own[:, 0], strict=True))
+            axes.broken_barh(
+                bars, (lane - 0.38, 0.76), facecolors=face, label=None if label in named else label
+            )
+            named.add(label)
+    axes.set_yticks(range(lanes), [str(lane + 1) for lane in range(lanes)])
+    axes.set_ylim(lanes - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+    return finish(figure, axes, is_shared=True)
