@@ -97,8 +97,8 @@ def serve(
 ) -> None:
     """Predict and learn over HTTP, until Ctrl-C or SIGTERM.
 
-    POST /predict and /learn take an event or a list of events as JSON; GET /model, /health and /metrics report. There is
-    no password: anyone who can reach the port can teach the model.
+    POST /predict and /learn take an event or a list of events as JSON; GET /model, /health and /metrics report.
+    There is no password: anyone who can reach the port can teach the model.
 
     \b
     streamsvm serve --model weather.zarr
@@ -132,8 +132,8 @@ def serve(
 def _served(
     model: Place, label: str, every: int, most_events: int, asked: list[str]
 ) -> Iterator[Fixed | Learning]:
-    """What answers: a stream if the model continues to learn, which no other process may do meanwhile. asked: options of
-    streams. Raises what loading does, and ConfigError for options that nothing reads."""
+    """What answers: a stream if the model continues to learn, which no other process may do meanwhile. asked: options
+    of streams. Raises what loading does, and ConfigError for options that nothing reads."""
     from streamsvm.models import StreamModel
     from streamsvm.models.files import load_model
     from streamsvm.serving.fixed import Fixed
@@ -170,8 +170,8 @@ def _stream(model: Place, label: str) -> Stream | str:
 
 
 def _log(model: Place, label: str, is_asked: bool) -> Log | None:
-    """The log next to a model, if there is to be one. Raises ConfigError for one in an object store, and for events that
-    nobody asked to learn."""
+    """The log next to a model, if there is to be one. Raises ConfigError for one in an object store, and for events
+    that nobody asked to learn."""
     from streamsvm.serving.log import Log
 
     path = local_path(model)

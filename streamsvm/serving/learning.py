@@ -42,7 +42,7 @@ class Job:
 
 
 class Learning:
-    """Predicts and learns. log: where requests are kept until a snapshot has them. report: is called with what went wrong."""
+    """Predicts and learns. log: keeps requests until a snapshot has them. report: called with what went wrong."""
 
     refusal = ""
 

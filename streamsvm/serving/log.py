@@ -26,7 +26,7 @@ class Log:
     """Appends by one thread, the learner's; `sync` and `drop` by others. Raises StorageError."""
 
     def __init__(self, folder: Path, label: str) -> None:
-        """label: the field that holds the label, with which events are learned again. Raises ConfigError for another."""
+        """label: the field of the label, with which events are learned again. Raises ConfigError for another."""
         self.folder, self._lock = folder, threading.Lock()
         with storage_errors(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
