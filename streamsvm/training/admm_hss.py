@@ -51,7 +51,7 @@ CONVERGED = (
 )
 VECTORS = 11  # of a column, and
 TARGET_VECTORS = 8  # of duals with several variables a row
-SHOWN_LEVELS = 7  # of the cluster tree, whose ranks are told node by node
+SHOWN_LEVELS = 7  # of the cluster tree, whose ranks are reported node by node
 FEW_ROWS = 2048
 COMPRESS_SHARE, COMPRESS_POWER = 0.7, 1.1  # of the time left; of the rows, by which it grows
 INCOMPRESSIBLE = 0.9  # mean share of the largest possible ranks from which compressing does not pay
@@ -249,7 +249,7 @@ class ADMMHSSFit(PathFit):
         )
 
     def _warn_of_ranks(self, matrix: AnyKernel) -> None:
-        if matrix.tree.depth < 3:  # too few blocks to tell, and nothing to save
+        if matrix.tree.depth < 3:  # too few blocks to judge by, and nothing to save
             return
         share = matrix.fullness(self.config.admm_hss.max_rank)
         if share > INCOMPRESSIBLE:

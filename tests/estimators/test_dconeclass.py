@@ -192,7 +192,7 @@ def test_rows_that_are_all_the_same_are_learned():
         ({"solver": "alfpgm"}, "goes with solver dcsvm or bsgd or cutting-plane alone"),
         ({"positive": "a"}, "knows no classes"),
         ({"probability": {"method": "sigmoid"}}, "probabilities"),
-        ({"dcsvm": {"early": True, "levels": 1, "combine": "naive"}}, "adds parts up"),
+        ({"dcsvm": {"early": True, "levels": 1, "combine": "naive"}}, "adds up partitions"),
         ({"dcsvm": {"early": True, "levels": 1, "part_metric": 1}}, "no metric is learned"),
     ],
 )

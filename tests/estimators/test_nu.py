@@ -78,7 +78,7 @@ def test_parts_of_an_early_model_are_problems_of_their_own_and_take_what_their_c
     X, y = X[few], y[few]
     nu = 0.6
     with pytest.warns(
-        UserWarning, match=r"nu 0.6 is more than the classes of some parts allow: less there"
+        UserWarning, match=r"nu 0.6 is more than the classes of some partitions allow: less there"
     ) as said:
         early = DCSVC(nu=nu, early=True, **SAME, **DIVIDED).fit(X, y)
     assert len(said) == 1
