@@ -36,10 +36,10 @@ class Intervals(Weighed):
         return cls(level, np.sort(np.abs(labels.astype(np.float64) - values)))
 
     def half_width(self, level: float | None = None) -> float:
-        """q of a level, else of its own. Raises ModelError for one that so few errors do not tell of."""
+        """q of a level, else of its own level. Raises ModelError for a level that needs more errors."""
         level, m = self.level if level is None else level, len(self.errors)
         if not 0 < level < 1:
-            raise ModelError(f"interval is {level:g}, expected a level above 0 and below 1, as 0.9")
+            raise ModelError(f"interval is {level:g}, expected a level above 0 and below 1, for example 0.9")
         if rows_needed(level) > m:
             raise ModelError(
                 f"interval is {level:g}, which needs {rows_needed(level):,} rows that are kept out, and {m:,} were: "
@@ -48,7 +48,7 @@ class Intervals(Weighed):
         return float(self.errors[rank(level, m) - 1])
 
     def levels(self, among: Iterable[float]) -> list[float]:
-        """Those of some levels in (0, 1) that its errors tell of."""
+        """Those of some levels in (0, 1) that it has enough errors for."""
         return [level for level in among if rows_needed(level) <= len(self.errors)]
 
     def around(self, values: np.ndarray, level: float | None = None) -> np.ndarray:
@@ -56,7 +56,7 @@ class Intervals(Weighed):
         return values[:, None] + self.half_width(level) * np.array([-1.0, 1.0])
 
     def facts(self) -> dict[str, Any]:
-        """For reports: its level, how many rows tell of it, and q."""
+        """For reports: its level, the number of rows it is computed from, and q."""
         return {"level": self.level, "rows": len(self.errors), "half_width": self.half_width()}
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

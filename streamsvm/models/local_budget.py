@@ -1,4 +1,4 @@
-"""Models of learners side by side: regions of input space, each with a budget of its own."""
+"""Models of parallel learners: regions of input space, each with its own budget."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LocalBudgetModel(Model):
     """f_c(x) = sum_j coef_jc K(x, s_j) + bias_pc over the supports j of the region p that x falls into.
 
     One column for two classes, else one for each class against the rest. A decision costs the supports of one region.
-    Learning does not go on from it: it keeps no learner's state.
+    Learning cannot continue from it: it keeps no learner's state.
     """
 
     kind: ClassVar[str] = "local-budget"

@@ -1,8 +1,8 @@
-"""A learner in a pipe: each event is predicted, then learnt, and answered with one JSON line.
+"""A learner in a pipe: each event is predicted, then learned, and answered with one JSON line.
 
 An event is a line: a JSON object of features and a label, or a CSV row under a header. Its number counts the lines of
-the stream from its very beginning, bad ones too, over all restarts; the model carries it, so that a stream taken up
-again knows which event comes next.
+the stream from its very beginning, bad ones too, over all restarts. The model holds it, so that a resumed stream knows
+which event comes next.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from streamsvm.storage.paths import Place
 from streamsvm.storage.place import found_at
 
 BUFFER_BYTES = 1 << 16
-LEAST_STRETCH = 100  # events learnt from record to record
+LEAST_STRETCH = 100  # events learned from record to record
 STRETCH = 0.005  # and at least this share of all so far
 PROGRESS_S = 0.2
 Parse = Callable[[str], dict[str, Any]]
@@ -62,7 +62,8 @@ class Stream:
     def open(
         cls, path: Place, make: Callable[[], Any], *, scale: bool, label: str, anew: bool = False
     ) -> Stream:
-        """The stream whose snapshot is at `path`; where none is, or `anew`, a new one. Raises what loading does."""
+        """The stream whose snapshot is at `path`; a new one if there is none, or if `anew`. Raises what loading
+        does."""
         if anew or found_at(path) is None:
             new = make()
             scaler = StandardScaler() if scale and not new.tunes_itself else None
@@ -77,7 +78,7 @@ class Stream:
             raise ConfigError(f"{path}: found a model of task {model.task}, expected {' or '.join(LEARNERS)}")
         if model.stream is None and not model.header.scaling.is_none:
             raise ConfigError(
-                f"{path}: was fitted with scaling, which a stream cannot go on with; fit with --scale none "
+                f"{path}: was fitted with scaling, which a stream cannot continue with; fit with --scale none "
                 "--metric none"
             )
         kept = model.stream or {}
@@ -93,7 +94,7 @@ class Stream:
         return stream
 
     def answer(self, line: str, parse: Parse) -> dict[str, Any]:
-        """Predicts and learns one line; what to say of it. A bad line is told and changes nothing."""
+        """Predicts and learns one line; returns the answer. A bad line is reported and changes nothing."""
         self.events += 1
         try:
             event = parse(line)
@@ -121,7 +122,7 @@ class Stream:
         return self.judge.right()
 
     def save(self) -> None:
-        """A snapshot at `path`, in place of the one before. Raises StorageError."""
+        """A snapshot at `path`, which replaces the one before. Raises StorageError."""
         if self.learner.n_seen == 0:
             return  # nothing to keep
         counts = {"events": self.events, "learnt": self.learnt, "bad": self.bad}
@@ -155,9 +156,9 @@ class Stream:
 
 
 class Teller:
-    """Tells of a stream: progress a few times a second, and a `stretch` record every so many events learnt.
+    """Reports on a stream: progress a few times a second, and a `stretch` record every so many events learned.
 
-    A stretch has its own accuracy, of predictions before they were learnt, and what the learner has come to.
+    A stretch has its own accuracy, of predictions before they were learned, and what the learner has come to.
     """
 
     def __init__(self, stream: Stream, tell: Events) -> None:
@@ -182,7 +183,7 @@ class Teller:
     def _drift(self) -> None:
         at, before, now = f"event {self._stream.events:,}", self._drifts, self._stream.learner.drifts
         if now["alarms"] > before["alarms"]:
-            self._tell(Warned(f"{at}: errors rise; a second learner begins beside the first"))
+            self._tell(Warned(f"{at}: errors rise; a second learner begins next to the first"))
         if now["switches"] > before["switches"]:
             self._tell(Warned(f"{at}: the stream has changed; the second learner takes over"))
         self._drifts = now
@@ -244,7 +245,7 @@ class Lines:
             self.read_bytes += len(block)
             if not block:
                 break
-            if is_first:  # a byte order mark is no part of the first name
+            if is_first:  # a byte order mark does not belong to the first name
                 block, is_first = block.removeprefix(codecs.BOM_UTF8), False
             *lines, rest = (rest + block).split(b"\n")
             yield from (line.decode("utf-8", errors="replace") for line in lines)

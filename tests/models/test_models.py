@@ -142,7 +142,7 @@ def test_every_model_says_what_its_decisions_are_made_of(name, k):
     """Sums over support rows, or the mean of those of the parts that a row is sent to; else why it has none."""
     model, rows, _ = trained(name, "dense", k, "maxabs")
     if name == "committee":
-        with pytest.raises(ModelError, match="asks all parts about every row"):
+        with pytest.raises(ModelError, match="asks all partitions about every row"):
             model.as_routes()
         return
     expected, routes = model.binary_decisions(rows), model.as_routes()

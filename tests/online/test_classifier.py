@@ -480,9 +480,11 @@ def test_new_labels_without_end_are_an_error():
     for i in range(3):
         model.learn_one({"a": float(i)}, i)
     before = told(model)
-    with pytest.raises(DataError, match="found label 3 beside 3 others, expected at most max_classes"):
+    with pytest.raises(
+        DataError, match="found label 3 in addition to 3 others, expected at most max_classes"
+    ):
         model.learn_one({"a": 3.0}, 3)
-    with pytest.raises(DataError, match="found label 7 beside 3 others"):
+    with pytest.raises(DataError, match="found label 7 in addition to 3 others"):
         model.learn_many(pd.DataFrame({"a": [1.0, 2.0]}), pd.Series([0, 7]))
     assert told(model) == before
 
