@@ -52,8 +52,8 @@ class SVM:
 def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
     """Writes a model to `out`, whole or not at all, and next to it what the format cannot say.
 
-    OUT.range, for svm-scale -r, where rows have to be scaled first; OUT.labels.json, the labels by number, where they
-    are no integers; OUT.names.json, the names of the features, where they have any. Returns n_support, files and notes.
+    OUT.range, for svm-scale -r, if rows have to be scaled first. OUT.labels.json, the labels by number, if they are not
+    integers. OUT.names.json, the names of the features, if they have any. Returns n_support, files and notes.
     Raises ModelError, StorageError.
     """
     if task_of(model.task).in_sets:
@@ -201,7 +201,7 @@ def svm_lines(svm: SVM) -> Iterator[str]:
 
 def _support_lines(rows: Rows, coef: np.ndarray) -> Iterator[str]:
     X: Any = sparse.csr_array(rows.X)
-    entry = "%d:%.9g" if X.dtype == np.float32 else "%d:%.17g"  # as many digits as tell two numbers apart
+    entry = "%d:%.9g" if X.dtype == np.float32 else "%d:%.17g"  # as many digits as distinguish two numbers
     for i, own in enumerate(coef.tolist()):
         here = slice(X.indptr[i], X.indptr[i + 1])
         entries = zip((X.indices[here] + 1).tolist(), X.data[here].tolist(), strict=True)

@@ -53,7 +53,7 @@ def _raw(scaling: Scaling, rows: Rows) -> Rows:
     raw, metric = scaling.undone(rows), scaling.metric
     if raw is None or (metric is not None and len(metric.columns) < metric.d):
         raise ModelError(
-            "the model's metric leaves out or mixes columns, so its support vectors are no raw rows; give rows to "
+            "the model's metric leaves out or mixes columns, so its support vectors are not raw rows; give rows to "
             "explain, with --store"
         )
     return Rows(raw)

@@ -36,7 +36,7 @@ def nearest_neighbours(
             _meet(inner, norms, here, ids, sq_distances)
 
         def told(record: Record[Event], number: int = number) -> None:
-            assert isinstance(record.event, Progress)  # all that a map tells
+            assert isinstance(record.event, Progress)  # all that a map emits
             assert record.event.total
             done = number + record.event.done / record.event.total
             events.progress("neighbours", int(done) if done == int(done) else done, trees)

@@ -49,9 +49,9 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
     lam
         lambda, above 0; about 1 / (n C) for a stream of n events and SVC's C. None: 1e-5, 1e-4 and 1e-3 are tried.
     gamma
-        Of the kernel: a number; "scale", 1 / (sum of the columns' variances), that is 1 / d for standardised
-        columns and about 1 for rows of length 1, such as TFIDF; or "auto", 1 / (columns seen). Both are measured again
-        whenever the number of events has doubled, and support vectors continue with the new value.
+        Of the kernel: a number, or "scale" for 1 / (sum of the columns' variances), which is 1 / d for standardised
+        columns and about 1 for rows of length 1, such as TFIDF, or "auto" for 1 / (columns seen). "scale" and "auto"
+        are measured again whenever the number of events has doubled, and support vectors continue with the new value.
         None: 1, 4 and 16 times "scale" are tried.
     kernel
         "rbf", "laplacian", "matern", "cauchy", "poly" or "linear"; merging needs rbf.

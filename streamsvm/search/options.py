@@ -98,7 +98,7 @@ class TuneConfig(Options):
     ] = None
     rows: Annotated[
         Count,
-        Field(description="Rows by chance that points are compared on; else all, but 2,000,000 at most"),
+        Field(description="Random rows that points are compared on; else all, but at most 2,000,000"),
     ] = None
     time_budget: Annotated[
         Annotated[float, BeforeValidator(parse_seconds)] | None,

@@ -89,9 +89,7 @@ def _compared(store: Store, options: TuneConfig, seed: int, events: Events) -> S
     ids = drawn(store.n, most, rng) if groups is None else drawn_together(groups, most, rng)
     if options.rows is None:
         events(
-            Warned(
-                f"points are compared on {len(ids):,} of {store.n:,} rows by chance; tune.rows asks for more"
-            )
+            Warned(f"points are compared on {len(ids):,} random rows of {store.n:,}; tune.rows asks for more")
         )
     return store.subset(ids)
 

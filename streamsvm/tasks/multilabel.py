@@ -18,7 +18,7 @@ from streamsvm.tasks.base import Subproblem, Targets, Task
 from streamsvm.tasks.pairs import of_columns
 from streamsvm.tasks.scores import Judge
 
-LEAST_SCORES = 1 << 14  # that a label has, of those that are told apart
+LEAST_SCORES = 1 << 14  # that a label has, of those that are distinguished
 
 
 class Multilabel(Task):

@@ -144,6 +144,6 @@ def ranked(store: Store, values: np.ndarray) -> dict[str, Any]:
 
 
 def _positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Where each label stands in `classes`, which holds them all, in any order."""
+    """The place of each label in `classes`, which holds them all, in any order."""
     order = np.argsort(classes)
     return order[np.searchsorted(classes[order], labels)]

@@ -233,7 +233,7 @@ class TestInterrupted:
             searched(store(3), run_dir=tmp_path, resume=True)
         with pytest.raises(ConfigError, match=r"\(tune.folds was 3, is 4\)"):
             searched(store(), run_dir=tmp_path, resume=True, tune={"folds": 4})
-        with pytest.warns(UserWarning, match="which this one replaces; --resume would go on from them"):
+        with pytest.warns(UserWarning, match="which this one replaces; --resume would continue from them"):
             searched(store(), {"tol": 0.01}, run_dir=tmp_path)  # without --resume it starts anew
 
 
