@@ -191,7 +191,7 @@ def write_answers(
     if suffix not in writers:
         raise ConfigError(f"--out {out}: expected a name ending in .csv, .npy or .zarr")
     if beside is not None and suffix != ".csv":
-        raise ConfigError(f"--out {out}: columns are kept in a .csv alone")
+        raise ConfigError(f"--out {out}: only a .csv can hold the kept columns")
     if suffix == ".npy" and len(also.flags) > 1:
         found = " and ".join(also.flags)
         raise ConfigError(f"--out {out}: holds one array; found {found}, expected one of them")

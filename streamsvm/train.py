@@ -98,7 +98,9 @@ def _write_config(model: Learned, model_path: Place, events: Events) -> str | No
     path, mark = model_path.with_suffix(".fit.toml"), f"{CONFIG_MARK} of {model_path.name}:"
     if path.exists() and not path.read_bytes().startswith(mark.encode()):
         events(
-            Warned(f"{path} is there, and not of {model_path.name}: what was chosen is in the model alone")
+            Warned(
+                f"{path} belongs to another model and is kept: what was chosen is only in {model_path.name}"
+            )
         )
         return None
     values = {name: value for name, value in (model.header.config or {}).items() if name not in EXECUTION}
@@ -156,7 +158,7 @@ def graph_of(
             raise ConfigError(f"{option} is {value}: a graph is computed where you send it; leave it out")
     if config.n_folds:
         raise ConfigError(
-            "probability: a graph is of one fit, and probabilities or a threshold of folds take several"
+            "probability: a graph is one fit, and probabilities or a threshold from folds need several"
         )
     with planned(store, with_task(config, store)) as fit:
         return early_graph(fit, None if folder is None else place_of(folder))

@@ -84,13 +84,13 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
         notes.append(f"LIBSVM's features have no names: feature 1 is the first of those in {features}")
     if model.header.threshold is not None:
         notes.append(
-            f"decision values are less the threshold, {model.header.threshold:.9g}, as LIBSVM's is 0"
+            f"the threshold, {model.header.threshold:.9g}, is subtracted from decision values, as LIBSVM's is 0"
         )
     if model.costs is not None:
         notes.append("costs of errors are not in LIBSVM's format: labels are those of decision values")
     if len(svm.labels) > 2:
         notes.append(
-            "equal votes are the first class's in LIBSVM, and a pair's value is positive for its first class"
+            "for equal votes LIBSVM takes the first class, and a pair's value is positive for its first class"
             if model.is_pairwise
             else "classes against the rest became pairs: each class has its own support vectors, and the value of a "
             "pair is the difference of theirs"

@@ -62,5 +62,5 @@ def _raw(scaling: Scaling, rows: Rows) -> Rows:
 def _spread(n: int, most: int) -> np.ndarray:
     """At most so many of n places, evenly apart. Raises ModelError where there are none."""
     if not n:
-        raise ModelError("the model has no support vectors: nothing that it says depends on the row")
+        raise ModelError("the model has no support vectors: its answer does not depend on the row")
     return np.linspace(0, n - 1, min(n, most)).astype(np.int64)

@@ -69,7 +69,7 @@ def _files(home: Place) -> Iterator[str]:
         folders.sort()
         for name in sorted(folders + names):
             if (Path(folder) / name).is_symlink():
-                raise ModelError(f"{folder}/{name}: found a link, expected a model to hold files alone")
+                raise ModelError(f"{folder}/{name}: found a link, expected a model to hold only files")
         yield from ((Path(folder) / name).relative_to(home).as_posix() for name in sorted(names))
 
 

@@ -101,7 +101,7 @@ class Header(Weighed):
             k = len(header.classes)
             is_whole = header.costs.shape == (k, k) and header.costs.dtype == np.float64
             if not (is_whole and np.isfinite(header.costs).all() and header.calibration is not None):
-                raise ValueError("the costs are not whole")
+                raise ValueError("the costs are incomplete")
         if names is not None and len(names) != header.d:
             raise ValueError(f"found {len(names)} feature names, expected {header.d}")
         return header

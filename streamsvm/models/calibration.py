@@ -110,7 +110,7 @@ class Calibration(Weighed):
         ]
         fits = fits and points.shape[1] in columns and np.isfinite(points).all()
         if not (whole and fits and points.dtype == np.float64):
-            raise ValueError("the maps of the calibration are not whole")
+            raise ValueError("the maps of the calibration are incomplete")
         if "calibration_by_part" not in arrays:
             return cls(method, points, bounds)
         by_part = np.asarray(arrays["calibration_by_part"])
@@ -129,7 +129,7 @@ def require_classes(task: str | None, what: str = "probabilities go") -> None:
     """Raises ConfigError for a task that has no probabilities, and so no threshold to choose."""
     if task is not None and not task_of(task).has_probabilities:
         able = " or ".join(name for name in task_names() if task_of(name).has_probabilities)
-        raise ConfigError(f"{what} with task {able} alone, found task {task!r}")
+        raise ConfigError(f"{what} only with task {able}, found task {task!r}")
 
 
 def sigmoid(u: np.ndarray) -> np.ndarray:

@@ -42,7 +42,7 @@ class Intervals(Weighed):
             raise ModelError(f"interval is {level:g}, expected a level above 0 and below 1, for example 0.9")
         if rows_needed(level) > m:
             raise ModelError(
-                f"interval is {level:g}, which needs {rows_needed(level):,} rows that are kept out, and {m:,} were: "
+                f"interval is {level:g}, which needs {rows_needed(level):,} held-out rows, and there were {m:,}: "
                 f"expected at most {m / (m + 1):.6g}; fit with more (holdout), or ask for a lower level"
             )
         return float(self.errors[rank(level, m) - 1])
@@ -72,7 +72,7 @@ class Intervals(Weighed):
         is_whole = errors.ndim == 1 and errors.dtype == np.float64 and np.isfinite(errors).all()
         is_whole = is_whole and len(errors) > 0 and errors[0] >= 0 and bool(np.all(np.diff(errors) >= 0))
         if not (is_whole and isinstance(level, float) and 0 < level < 1):
-            raise ValueError("the errors of the intervals are not whole")
+            raise ValueError("the errors of the intervals are incomplete")
         return cls(level, errors)
 
 

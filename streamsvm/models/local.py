@@ -119,8 +119,8 @@ class LocalModel(Model):
 
     def as_expansion(self) -> Expansion:
         raise ModelError(
-            "the model is an early prediction: each part of the data decides for its own rows, which the format has "
-            "no words for; fit without --early (dcsvm.early), or export --format onnx"
+            "the model is an early prediction: each partition decides for its own rows, which the format "
+            "cannot express; fit without --early (dcsvm.early), or export --format onnx"
         )
 
     def as_routes(self) -> Routes:

@@ -70,8 +70,8 @@ class LocalBudgetModel(Model):
 
     def as_expansion(self) -> Expansion:
         raise ModelError(
-            "the model is of learners side by side: each region decides for its own rows, which the format has no "
-            "words for; fit with bsgd.partitions=1, or export --format onnx"
+            "the model has parallel learners: each region decides for its own rows, which the format "
+            "cannot express; fit with bsgd.partitions=1, or export --format onnx"
         )
 
     def as_routes(self) -> Routes:

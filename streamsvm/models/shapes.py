@@ -59,7 +59,7 @@ class Expansion:
             return replace(self, scaling=scaling, support=Rows(X @ spread))
         if not isinstance(self.kernel, InnerProducts):
             raise ModelError(
-                "a full metric mixes columns, which the format has no words for; fit with --metric diagonal, or "
+                "a full metric mixes columns, which the format cannot express; fit with --metric diagonal, or "
                 "export --format onnx"
             )
         return replace(self, scaling=replace(scaling, metric=None), support=Rows(X @ metric.factor.T))

@@ -149,7 +149,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
             return super()._new_learner(kernel, options, columns)
         if options.loss != "logistic" or options.average:
             found = "average" if options.average else f"loss {options.loss!r}"
-            raise ConfigError(f"{found} is of one learner, expected lam and gamma with it")
+            raise ConfigError(f"{found} needs a single learner; give lam and gamma with it")
         experts = side_by_side(kernel, options, self.lam, self.gamma, has_gamma=self._has_gamma)
         return ExpertsLearner(experts, 0, columns)
 

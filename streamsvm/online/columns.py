@@ -137,7 +137,7 @@ class Columns:
             self._told = True
             warnings.warn(
                 f"feature {name!r} is left out, as are all new ones from here on: there are {self.most} columns "
-                "already; give a larger max_features, or look why names never end",
+                "already; give a larger max_features, or find out why new names keep coming",
                 stacklevel=2,
             )
 

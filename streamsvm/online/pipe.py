@@ -71,7 +71,7 @@ class Stream:
         model = load_model(path)
         if not isinstance(model, StreamModel):
             raise ConfigError(
-                f"{path}: found a model of kind {model.kind!r}, expected one of stream, or of fit --solver bsgd with "
+                f"{path}: found a model of kind {model.kind!r}, expected one of `stream`, or of fit --solver bsgd with "
                 "bsgd.partitions=1"
             )
         if model.task not in LEARNERS:
@@ -183,7 +183,7 @@ class Teller:
     def _drift(self) -> None:
         at, before, now = f"event {self._stream.events:,}", self._drifts, self._stream.learner.drifts
         if now["alarms"] > before["alarms"]:
-            self._tell(Warned(f"{at}: errors rise; a second learner begins next to the first"))
+            self._tell(Warned(f"{at}: errors rise; a second learner starts next to the first"))
         if now["switches"] > before["switches"]:
             self._tell(Warned(f"{at}: the stream has changed; the second learner takes over"))
         self._drifts = now
@@ -260,7 +260,7 @@ def json_event(line: str) -> dict[str, Any]:
     except ValueError as error:
         raise DataError(f"broken JSON: {error}") from None
     except RecursionError:
-        raise DataError("broken JSON: too many brackets inside each other") from None
+        raise DataError("broken JSON: too many nested brackets") from None
     if not isinstance(event, dict):
         raise DataError(f"found {line.strip()[:40]!r}, expected a JSON object")
     return event

@@ -105,7 +105,7 @@ def begun_report(client: Client, path: Path) -> performance_report:
         client.run_on_scheduler(version, "bokeh")
     except PackageNotFoundError:
         raise ConfigError(
-            f"--performance-report {path}: the scheduler has no bokeh, which draws it; "
+            f"--performance-report {path}: the scheduler lacks bokeh, which draws the report; "
             "pip install bokeh there"
         ) from None
     report = performance_report()

@@ -64,7 +64,7 @@ class Kept:
         is_of_other_folds = bool(known) and known[0].get("folds") != DEALT_BY
         if path.exists() and (is_of_other_folds or not resume):
             message = f"{run_dir} holds the scores of an earlier search, which this one replaces"
-            why = "its folds were dealt in another way" if resume else "--resume would continue from them"
+            why = "its folds were split differently" if resume else "--resume would continue from them"
             events(Warned(f"{message}; {why}"))
             remove_lines(path)
             known = []

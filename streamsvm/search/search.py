@@ -128,7 +128,7 @@ class _Search:
         task = task_for(with_task(base, store))
         if not store.has_y:
             raise ConfigError(
-                f"{store.url or 'the data'} has no labels, and points are compared by what they say of them"
+                f"{store.url or 'the data'} has no labels, and points are compared by how they predict them"
             )
         self.scoring = options.scoring or task.scoring
         self.folds = make_folds(store, options.folds, task.is_stratified, base.seed, positive=base.positive)

@@ -183,11 +183,9 @@ class Task(ABC):
         """Raises ConfigError for a solver that does not take it, and for classes that it does not know."""
         if not self.goes_with(solver):
             solvers = " or ".join(dict.fromkeys([*self.solvers, *takers(self.name)]))
-            raise ConfigError(f"task is {self.name!r}, which goes with solver {solvers} alone")
+            raise ConfigError(f"task is {self.name!r}, which only solver {solvers} supports")
         if names_classes and not self.has_classes:
-            raise ConfigError(
-                f"task is {self.name!r}, which knows no classes; found positive or class_weight"
-            )
+            raise ConfigError(f"task is {self.name!r}, which has no classes; found positive or class_weight")
 
     def require_alone(self, config: Any) -> None:
         """Raises ConfigError where nu, which is given, goes with what it takes the place of, or with what is chosen by
@@ -203,7 +201,7 @@ class Task(ABC):
         }
         found = [name for name, is_given in others.items() if is_given]
         if found:
-            raise ConfigError(f"nu is {config.nu:g}, which goes without {', '.join(found)}: leave one out")
+            raise ConfigError(f"nu is {config.nu:g}, which excludes {', '.join(found)}: leave one out")
 
     def by(self, multiclass: str) -> Task:
         """The same with several classes separated in this way, for a task that knows several."""

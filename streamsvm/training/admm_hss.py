@@ -209,7 +209,7 @@ class ADMMHSSFit(PathFit):
                 try:
                     keep(made, path, self.engine)
                 except (StorageError, ConfigError) as error:
-                    self.events(Warned(f"{error}: --resume would compress once more"))
+                    self.events(Warned(f"{error}: --resume would compress again"))
         return made
 
     def _in_time(self, rows: Rows) -> np.ndarray:
@@ -222,7 +222,7 @@ class ADMMHSSFit(PathFit):
         left_s, took_s = COMPRESS_SHARE * (self.until - time.time()), time.time() - began
         count = min(n, int(few * max(1.0, left_s / took_s) ** (1 / COMPRESS_POWER)))
         if count < n:
-            self.events(Warned(f"the time left allows {count:,} of {n:,} rows to be learned from"))
+            self.events(Warned(f"the time left is enough to learn from {count:,} of {n:,} rows"))
         return np.sort(drawn[:count])
 
     def _made(self, rows: Rows, options: HSSOptions) -> tuple[np.ndarray, AnyKernel, AnyInverse]:
@@ -257,8 +257,8 @@ class ADMMHSSFit(PathFit):
             other = f"{linear} with a linear kernel, or dcsvm" if linear else "dcsvm"
             self.events(
                 Warned(
-                    f"the kernel matrix compresses badly: ranks are {share:.0%} of what they could be at most; "
-                    f"take solver {other} instead"
+                    f"the kernel matrix compresses badly: ranks are {share:.0%} of the maximum; "
+                    f"use solver {other} instead"
                 )
             )
 

@@ -47,7 +47,7 @@ from streamsvm.training.weights import balanced_weights
 
 REMOVED_TOGETHER = 200  # files of a folder, by a task: their names go with it
 END_S = 1.0  # to write a model, and to end
-LATE = "the time budget ended it; give more"
+LATE = "the time budget ended the fit; give more time"
 Report = dict[str, Any]  # what `fit --json` prints
 
 
@@ -197,7 +197,7 @@ class Fit(ABC):
         """Raises ConfigError for nu of a task that goes without: of a solver that knows one class alone."""
         if self.config.nu is not None and self.task.has_choice_of_nu:
             raise ConfigError(
-                f"nu is {self.config.nu:g}, which solver {self.config.solver} reads of one class alone; leave it out"
+                f"nu is {self.config.nu:g}, which solver {self.config.solver} supports for one class only; leave it out"
             )
 
     def odds(self, loss: str) -> Calibration | None:
@@ -209,7 +209,8 @@ class Fit(ABC):
             return None
         if not self.task.has_probabilities:
             raise ConfigError(
-                f"{section_of(self.config.solver)}.loss is {loss!r}, which is of classes; found task {self.task.name!r}"
+                f"{section_of(self.config.solver)}.loss is {loss!r}, which is for classes; "
+                f"found task {self.task.name!r}"
             )
         return Calibration.logistic(self.task.columns(len(self.classes)))
 

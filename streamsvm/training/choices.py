@@ -53,7 +53,7 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
         require_metric(config, prepared.task, is_sparse=store.is_sparse)
     if config.search.scoring and not prepared.task.has_classes:
         raise ConfigError(
-            f"search.scoring is {config.search.scoring!r}, which is of classes; found task {prepared.task.name!r}: "
+            f"search.scoring is {config.search.scoring!r}, which is for classes; found task {prepared.task.name!r}: "
             "leave it out"
         )
     if store.n > config.search.sample and prepared.kept_out is None:
@@ -252,7 +252,7 @@ def _chose(prepared: Prepared, best: Fitted, kernel: Kernel, scaling: Scaling) -
     """What a report says of what was chosen."""
     found: dict[str, Any] = {"kind": prepared.config.metric.kind if best.learned else "none"}
     if prepared.config.metric.is_learned and not best.learned:
-        found["reason"] = "held-out rows are decided as well without one"
+        found["reason"] = "held-out rows are predicted equally well without one"
     names, shares = prepared.store.feature_names or (), []
     if (importances := scaling.importances) is not None:
         order = np.argsort(-importances, kind="stable")[:SHOWN].tolist()

@@ -62,7 +62,7 @@ class DCSVMFit(Fit):
             )
         if options.part_metric and not self.task.has_metric:
             raise ConfigError(
-                f"dcsvm.part_metric is {options.part_metric}, and of task {self.task.name} no metric is learned; "
+                f"dcsvm.part_metric is {options.part_metric}, and task {self.task.name} learns no metric; "
                 "leave it out"
             )
         if options.part_metric and store.group is not None:
@@ -198,7 +198,9 @@ class DCSVMFit(Fit):
         assert state.margin is not None  # as the biases
         if self.config.nu is not None and self.task.has_classes and state.margin.min() <= 0:
             self.events(
-                Warned(f"nu {self.config.nu:g} leaves no margin between some classes: f is not over it there")
+                Warned(
+                    f"nu {self.config.nu:g} leaves no margin between some classes: f is not divided by it there"
+                )
             )
         told = over_margins(self.prepared.all_asked, state.start, state.bias, state.margin)
         return model_of_duals(self, *told, take), state, None
@@ -281,7 +283,7 @@ def require_graph(config: FitConfig, n: int) -> None:
     levels, early = levels_of(config, min(n, config.rows or n))
     if fit_class(config.solver) is not DCSVMFit or not config.dcsvm.early:
         raise ConfigError(
-            "a graph is of an early fit (dcsvm.early): others decide at run time what comes next"
+            "a graph needs an early fit (dcsvm.early): others decide at run time what comes next"
         )
     if early is None:
         raise ConfigError(

@@ -69,5 +69,5 @@ def _told(shares: np.ndarray, store: Store) -> str:
     columns = f"{count} columns have" if count > 1 else "a column has"
     return (
         f"{store.url or 'X'}: {columns} missing values, {'most ' if count > 1 else ''}{name} in {shares[worst]:.1%} of "
-        f"the rows; the mean of a column takes their place: {option(store)} chooses median, most_frequent or refuse"
+        f"the rows; the mean of the column replaces them: {option(store)} chooses median, most_frequent or refuse"
     )

@@ -73,10 +73,10 @@ def rows_of_intervals(store: Store, config: FitConfig) -> int:
     least, found = rows_needed(config.interval), f"interval is {config.interval:g}"
     rows = config.holdout
     if rows and rows < least:
-        raise ConfigError(f"{found}, which needs {least:,} rows that are kept out; found holdout {rows:,}")
+        raise ConfigError(f"{found}, which needs {least:,} held-out rows; found holdout {rows:,}")
     if least > store.n // 2:
         raise ConfigError(
-            f"{found}, which needs {least:,} rows that are kept out, at most half of all; found {store.n:,} rows: give "
+            f"{found}, which needs {least:,} held-out rows, at most half of all; found {store.n:,} rows: give "
             "a lower level"
         )
     about = max(min(store.n // SHARE, MOST), least)

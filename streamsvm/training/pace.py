@@ -185,7 +185,7 @@ def in_time(prepared: Prepared, steps: Sequence[Step], context: Context) -> Prep
         prepared = replace(prepared, config=config if is_long and has_parts else _early(config, early=False))
     if rows == n:
         return prepared
-    context.events(Warned(f"the time left allows {rows:,} of {n:,} rows to be learned from"))
+    context.events(Warned(f"the time left is enough to learn from {rows:,} of {n:,} rows"))
     return prepared.of_rows(rows)
 
 

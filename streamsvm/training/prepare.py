@@ -102,7 +102,7 @@ class Prepared(Weighed):
         ids = by_chance(store, rows, self.config.seed)
         if not self.task.reads_labels:
             raise ConfigError(
-                f"holdout is {rows}, and task {self.task.name} has no labels to be scored by; leave it out"
+                f"holdout is {rows}, and task {self.task.name} has no labels to score by; leave it out"
             )
         config = self.config.model_copy(update={"holdout": rows})
         kept = kept_out(store, ids, self.task.truth(self.answers.take(ids).targets))
@@ -198,7 +198,7 @@ def _parted(store: Store, config: FitConfig, task: Task) -> tuple[Store, KeptOut
     """
     if not task.has_intervals:
         raise ConfigError(
-            f"interval is {config.interval:g}, of task regress; found task {task.name}: leave it out"
+            f"interval is {config.interval:g}, which needs task regress; found task {task.name}: leave it out"
         )
     rows = rows_of_intervals(store, config)
     ids = by_chance(store, rows, config.seed)
@@ -258,7 +258,7 @@ def _given(factor: Any, d: int, config: FitConfig) -> Metric:
             f"metric.factor has {len(factor)} entries, found {d} columns: expected one for each"
         )
     if config.kernel.gamma == "scale" and needs_variance(config.kernel):
-        raise ConfigError("metric.factor is given, which goes with a gamma that is a number; found 'scale'")
+        raise ConfigError("metric.factor needs a number as gamma; found 'scale'")
     return Metric(np.array(factor, np.float64))
 
 

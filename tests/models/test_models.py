@@ -150,7 +150,7 @@ def test_every_model_says_what_its_decisions_are_made_of(name, k):
         made = model.as_expansion()
         found = made.kernel.apply(made.scaling.apply(rows), made.support, made.coef) + made.intercept
     else:
-        with pytest.raises(ModelError, match="each (part of the data|region) decides for its own rows"):
+        with pytest.raises(ModelError, match="each (partition|region) decides for its own rows"):
             model.as_expansion()
         found = np.zeros_like(expected)
         for i, parts in enumerate(routes.partition.nearest(routes.scaling.apply(rows), routes.neighbours)):

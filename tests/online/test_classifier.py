@@ -265,8 +265,8 @@ def test_a_bad_event_is_told_and_changes_nothing(case):
         ({"lam": 0.0}, "lam: found 0.0"),
         ({"max_classes": 1}, "max_classes: found 1, expected a whole number at least 2"),
         ({"strategy": "swap"}, "BSGDClassifier: strategy: found 'swap'"),
-        ({"loss": "hinge"}, "loss 'hinge' is of one learner, expected lam and gamma with it"),
-        ({"lam": 1e-3, "average": True}, "average is of one learner, expected lam and gamma with it"),
+        ({"loss": "hinge"}, "loss 'hinge' needs a single learner; give lam and gamma with it"),
+        ({"lam": 1e-3, "average": True}, "average needs a single learner; give lam and gamma with it"),
         ({"loss": "squared"}, "BSGDClassifier: loss: found 'squared', expected 'hinge' or 'logistic'"),
     ],
 )

@@ -112,7 +112,7 @@ BAD = {
     "label": ('{"a": 1.0, "y": [1]}', "label 'y': found [1]"),
     "huge number": (f'{{"a": {10**400}, "y": "up"}}', f"feature 'a': found 1{'0' * 39}, expected"),
     "huge label": (f'{{"a": 1.0, "y": {1 << 63}}}', "expected an integer of 64 bits"),
-    "deep": ("[" * 100_000, "too many brackets"),
+    "deep": ("[" * 100_000, "too many nested brackets"),
 }
 BAD_CSV = {
     "carriage return": ("1.0,2\r,0", "broken CSV: new-line character"),

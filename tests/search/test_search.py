@@ -223,7 +223,7 @@ class TestInterrupted:
         again = searched(store(), run_dir=tmp_path, resume=True, events=Events(told.append))
         assert by_point(again) == by_point(whole)
         [message] = [record.event.message for record in told if isinstance(record.event, Warned)]
-        assert message.endswith("which this one replaces; its folds were dealt in another way")
+        assert message.endswith("which this one replaces; its folds were split differently")
 
     def test_another_search_is_refused_and_told_apart(self, tmp_path):
         searched(store(), run_dir=tmp_path)
