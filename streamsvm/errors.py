@@ -26,7 +26,7 @@ class ModelError(StreamSVMError, ValueError):
 
 
 class MemoryLimitError(StreamSVMError, MemoryError):
-    """The plan needs more memory than the limit allows; says the least that works."""
+    """The plan needs more memory than the limit allows; reports the smallest limit that works."""
 
 
 class ClusterError(StreamSVMError, ConnectionError):

@@ -11,15 +11,15 @@ from threading import RLock
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 Scope = Literal["whole", "some rows", "part"]
-Facts = Mapping[str, Any]  # what else a record tells, by name: numbers and texts, or what JSON holds
+Facts = Mapping[str, Any]  # what else a record holds, by name: numbers and texts, or what JSON holds
 PACKAGE = __name__.partition(".")[0]
 
 
 class Phase(str):
     """A stretch of a run in which rounds are made: its name, and what the objective of its rounds is of.
 
-    scope: "whole", the whole problem; "some rows", the whole problem too, at a point where the other rows are 0;
-    "part", of something else. A solver from elsewhere brings phases of its own.
+    scope: "whole", the whole problem. "some rows", the whole problem too, at a point at which the other rows are 0.
+    "part", of something else. A solver from elsewhere brings its own phases.
     """
 
     scope: Scope
@@ -54,8 +54,8 @@ class Event:
 
 @dataclass(frozen=True)
 class Started(Event):
-    """A run began, or went on (resume). limit_bytes: of memory. process: its id. time: ISO 8601, UTC.
-    command: the line that began it, where it was one of the command line.
+    """A run began, or was resumed (resume). limit_bytes: of memory. process: its id. time: ISO 8601, UTC.
+    command: the line that began it, if it was one of the command line.
     """
 
     kind: ClassVar[str] = "start"
@@ -87,8 +87,7 @@ class Planned(Event):
 class Progress(Event):
     """How far a phase is; total is None where it is not known, and `done == total` ends the phase.
 
-    Where one thing converges, done is the share of the way that is behind it: see `progress.approach`. rows_s: rows a
-    second.
+    If one thing converges, done is the share of the way behind it: see `progress.approach`. rows_s: rows per second.
     """
 
     kind: ClassVar[str] = "progress"
@@ -141,7 +140,7 @@ class Step(Event):
 
 @dataclass(frozen=True)
 class LevelSolved(Event):
-    """All parts of a level of the division are solved. objective: the sum of theirs; max_rows: of the largest."""
+    """All partitions of a level of the division are solved. objective: the sum of theirs; max_rows: of the largest."""
 
     kind: ClassVar[str] = "level"
     level: int
@@ -200,7 +199,7 @@ class Learnt(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Window(Learnt):
-    """Some neighbouring rows were learnt. loss: their mean."""
+    """Some neighbouring rows were learned. loss: their mean."""
 
     kind: ClassVar[str] = "window"
     loss: float | None
@@ -208,7 +207,7 @@ class Window(Learnt):
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch(Learnt):
-    """All rows were learnt once more; epoch counts from 1. loss: their mean."""
+    """All rows were learned once more; epoch counts from 1. loss: their mean."""
 
     kind: ClassVar[str] = "epoch"
     epoch: int
@@ -217,7 +216,7 @@ class Epoch(Learnt):
 
 @dataclass(frozen=True, kw_only=True)
 class Stretch(Learnt):
-    """Some events of a stream were learnt. events, bad: all so far, and those that could not be read. labels: counts by
+    """Some events of a stream were learned. events, bad: all so far, and those that could not be read. labels: counts by
     text. answer_s, slowest_s: to answer and learn an event, in the mean and at most."""
 
     kind: ClassVar[str] = "stretch"
@@ -244,7 +243,7 @@ class Compressed(Event):
 class HeldOut(Event):
     """What a model answers to rows that it did not learn numbers from: points, some [label, answer]; rows: all of them.
 
-    level, half_width: of intervals about answers, where the rows tell of them.
+    level, half_width: of intervals about answers, if there are enough rows.
     """
 
     kind: ClassVar[str] = "held-out"
@@ -331,7 +330,7 @@ class Events:
                 sink(record)
 
     def also(self, sink: Sink) -> Events:
-        """These events, passed on to one more sink; the clock goes on."""
+        """These events, passed on to one more sink; the clock keeps running."""
         more = self.heard_by(*self._sinks, sink)
         more._turn, more._advised = self._turn, self._advised
         return more
@@ -376,7 +375,7 @@ def _category(event: Warned) -> type[Warning]:
 def _depth() -> int:
     """Of the frame that called this package, as `warnings.warn` counts from the function that called this one.
 
-    Other packages' frames lie between ours: the outermost of ours tells.
+    Other packages' frames lie between ours: the outermost of ours counts.
     """
     frame = inspect.currentframe()
     frame = frame and frame.f_back
@@ -389,7 +388,7 @@ def _depth() -> int:
 
 
 class _Heard(Events):
-    """For callers who give no events: warnings reach Python, in each fit anew."""
+    """For callers who give no events: warnings reach Python, once again in each fit."""
 
     def advise(self, message: str) -> None:
         self(Warned(message, "data"))

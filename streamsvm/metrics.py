@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 BINS = 15  # of a reliability diagram
-MOST_SCORES = 1 << 19  # different ones that are told apart
+MOST_SCORES = 1 << 19  # different ones that are distinguished
 HISTOGRAM_BINS = 40  # of decision values by class
-MOST_SHOWN = 1000  # rows whose labels and answers are told to reports
+MOST_SHOWN = 1000  # rows whose labels and answers go into reports
 LEVELS = tuple(percent / 100 for percent in range(5, 100, 5))  # of intervals, whose coverage a report shows
 
 
@@ -49,8 +49,8 @@ def by_label(
 class ScoreCounts:
     """How many positive and negative rows have which score, of rows that come block by block.
 
-    Memory does not grow with them: where more than `most` scores differ, they lose their last bits, as few as will
-    do, which leaves some five digits; rows that differ in the others then are ties.
+    Memory does not grow with them: if more than `most` scores differ, they lose their last bits, as few as necessary,
+    which leaves about five digits. Rows that differ only in the lost bits then count as ties.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -275,7 +275,7 @@ class Widths(Protocol):
     def level(self) -> float: ...
 
     def levels(self, among: Iterable[float]) -> list[float]:
-        """Those of some levels that they tell of."""
+        """Those of `among` that there are enough rows for."""
 
     def half_width(self, level: float | None = None) -> float: ...
 
@@ -283,7 +283,7 @@ class Widths(Protocol):
 class CoverageScores:
     """How often labels are inside intervals: coverage, of those of their own level, and mean_width, in units of labels.
 
-    curve: coverages, a row [level, coverage, width] for each of LEVELS that they tell of.
+    curve: coverages, a row [level, coverage, width] for each of LEVELS that there are enough rows for.
     """
 
     def __init__(self, widths: Widths) -> None:
@@ -310,7 +310,7 @@ class CoverageScores:
 
 
 class Spread:
-    """What is told of rows that come block by block: of n rows `most` at most, evenly spread."""
+    """What reports show of rows that come block by block: of n rows `most` at most, evenly spread."""
 
     def __init__(self, n: int, most: int = MOST_SHOWN) -> None:
         self._every, self._kept = -(-n // most), list[np.ndarray]()

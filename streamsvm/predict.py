@@ -111,7 +111,7 @@ def _asked(
 
 @dataclass(frozen=True)
 class Wanted:
-    """Of rows, beside their labels. interval: a level, other than the fit's."""
+    """What to predict for rows, besides their labels. interval: a level, other than the fit's."""
 
     decision: bool = False
     proba: bool = False
@@ -147,7 +147,7 @@ def answers_as_read(
 
 
 class Beside(Protocol):
-    """Columns that go beside the answers to rows, taken in their order."""
+    """Columns that are written next to the answers to rows, in the same order."""
 
     def take(self, rows: int) -> Mapping[str, np.ndarray]: ...
 
@@ -178,21 +178,20 @@ def write_answers(
 ) -> int:
     """Writes the label of every row to `out`, whole or not at all, and returns how many; None: to stdout, as CSV.
 
-    answers: what `Model.answers` gives of each piece of rows. n: of all, which .npy has to know. beside: columns that
-    come first, of CSV.
-    .csv: a header, then label and, with `decision`, the decision values, with `proba` a column `probability_LABEL` for
-    each class; .zarr: arrays `label`, `decision`, `probability`; .npy: one array, the labels, or else the decision
-    values or probabilities; of rows of several labels bool (n, k), which of them each has. A ranking has a `score` in
-    place of the label, a regression a `value`; a model with intervals also `lower` and `upper`, of level `interval`,
-    else of the fit's; of a .npy with `interval` they are the one array, (n, 2). Raises ConfigError, ModelError where
-    there are no probabilities or intervals, StorageError.
+    answers: what `Model.answers` gives of each piece of rows. n: of all, which .npy has to know. `beside`: columns that
+    come first, of CSV. .csv: a header, then label and, with `decision`, the decision values, with `proba` a column
+    `probability_LABEL` for each class. .zarr: arrays `label`, `decision`, `probability`. .npy: one array, the labels,
+    or else the decision values or probabilities. Rows of several labels have bool (n, k), which of them each has. A
+    ranking has a `score` instead of the label, a regression a `value`. A model with intervals also has `lower` and
+    `upper`, of level `interval` or else of the fit's. In a .npy with `interval` these are the only array, (n, 2).
+    Raises ConfigError, StorageError, and ModelError if there are no probabilities or intervals.
     """
     writers: dict[str, Callable[..., None]] = {".csv": _write_csv, ".npy": _write_npy, ".zarr": _write_zarr}
     suffix = ".csv" if out is None else out.suffix
     if suffix not in writers:
         raise ConfigError(f"--out {out}: expected a name ending in .csv, .npy or .zarr")
     if beside is not None and suffix != ".csv":
-        raise ConfigError(f"--out {out}: columns are kept in a .csv alone")
+        raise ConfigError(f"--out {out}: only a .csv can hold the kept columns")
     if suffix == ".npy" and len(also.flags) > 1:
         found = " and ".join(also.flags)
         raise ConfigError(f"--out {out}: holds one array; found {found}, expected one of them")
@@ -202,7 +201,7 @@ def write_answers(
     has_ends = task.has_intervals and model.intervals is not None and suffix != ".npy"
     intervals = model.require_intervals() if has_ends or also.interval is not None else None
     if intervals is not None:
-        intervals.half_width(also.interval)  # before any work, whether it can be told
+        intervals.half_width(also.interval)  # before any work, whether it can be computed
 
     says = model.codes_of if task.in_sets and suffix == ".npy" else model.labels
 
@@ -230,14 +229,14 @@ def evaluate(
 ) -> dict[str, Any]:
     """How good a model is on a store with labels.
 
-    accuracy, per_class and confusion; for two classes roc_auc and break_even (precision = recall); for ranks
-    mean_absolute_error; ndcg, map, swapped_pairs and kendall_tau (see `metrics.ranking`) where rows have one score
-    and the store has queries, or the task is ordinal. Of task rank, these alone; of task regress those of
-    `metrics.RegressionScores`. Of a calibrated model brier, log_loss, ece and reliability, see
-    `metrics.ProbabilityScores`; where errors have costs, the mean `cost` of its labels, and of the likeliest ones,
-    `cost_of_likeliest`. Rows whose label the model never saw count as wrong; `n_unknown_labels` says how many
-    there are. They are not in what scores order, probabilities and costs. with_curves: those of `metrics.curves` too,
-    for two classes.
+    accuracy, per_class and confusion. For two classes, also roc_auc and break_even (precision = recall); for ranks,
+    mean_absolute_error. ndcg, map, swapped_pairs and kendall_tau (see `metrics.ranking`) if rows have one score and the
+    store has queries, or the task is ordinal. Task rank has only these, task regress those of
+    `metrics.RegressionScores`. A calibrated model adds brier, log_loss, ece and reliability, see
+    `metrics.ProbabilityScores`. If errors have costs, there is the mean `cost` of its labels, and that of the likeliest
+    ones, `cost_of_likeliest`. Rows whose label the model never saw count as wrong. `n_unknown_labels` is their number;
+    scores that depend on order, probabilities and costs leave them out. with_curves: those of `metrics.curves` too, for
+    two classes.
     """
     blocks = predict_blocks(model, store, engine=engine, ask=answers_of, phase="evaluate", events=events)
     return assess(model, store, blocks, with_curves=with_curves)

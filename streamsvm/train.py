@@ -98,7 +98,9 @@ def _write_config(model: Learned, model_path: Place, events: Events) -> str | No
     path, mark = model_path.with_suffix(".fit.toml"), f"{CONFIG_MARK} of {model_path.name}:"
     if path.exists() and not path.read_bytes().startswith(mark.encode()):
         events(
-            Warned(f"{path} is there, and not of {model_path.name}: what was chosen is in the model alone")
+            Warned(
+                f"{path} belongs to another model and is kept: what was chosen is only in {model_path.name}"
+            )
         )
         return None
     values = {name: value for name, value in (model.header.config or {}).items() if name not in EXECUTION}
@@ -130,9 +132,9 @@ def graph_of(
     leaves to a search are found now, the rest by the graph. Memory is planned for this process and its threads: give
     memory_limit and threads of one worker where others compute.
 
-    folder: for files that tasks write and read, which workers on other machines have to see; None: a temporary one of
-    this machine. They are removed when the model is there. Keys are named after their phase, sample-0, centres-0,
-    (assign-0, block), ... number, (regroup, file), parts, (solve, part) and model. Raises ConfigError, DataError,
+    folder: for files that tasks write and read, which workers on other machines must see; None: a temporary one on
+    this machine. The files are removed once the model exists. Keys are named after their phase, sample-0, centres-0,
+    (assign-0, block), ... number, (regroup, file), `parts`, (solve, part) and model. Raises ConfigError, DataError,
     MemoryLimitError.
 
     Examples
@@ -156,7 +158,7 @@ def graph_of(
             raise ConfigError(f"{option} is {value}: a graph is computed where you send it; leave it out")
     if config.n_folds:
         raise ConfigError(
-            "probability: a graph is of one fit, and probabilities or a threshold of folds take several"
+            "probability: a graph is one fit, and probabilities or a threshold from folds need several"
         )
     with planned(store, with_task(config, store)) as fit:
         return early_graph(fit, None if folder is None else place_of(folder))
@@ -170,9 +172,9 @@ def train_path(
 
 
 def plan(store: Store, config: FitConfig) -> dict[str, Any]:
-    """What a fit would do: memory, and what tells its time. Nothing is trained, and no pass made over the store.
+    """What a fit would do: memory, and what determines its time. It trains nothing and makes no pass over the store.
 
-    guessed: what of it rests on some of the rows, or on none; where everything is known it is left out.
+    guessed: which of it is estimated from some of the rows, or from none. Left out if everything is known.
     """
     store = sketched(store)
     require_holdout(store, config.holdout if config.interval is None else rows_of_intervals(store, config))
@@ -184,8 +186,8 @@ def plan(store: Store, config: FitConfig) -> dict[str, Any]:
 
 
 def learned(store: Store, config: FitConfig, run: Run) -> list[tuple[Learned, Report]]:
-    """The recipe: prepare and plan, solve, certify, save. Models, of which a file has the parts where there is one; and
-    reports. config: with its task; probabilities are of fits by the same recipe, on folds.
+    """The recipe: prepare and plan, solve, certify, save. Returns models, whose partitions are in a file if there is
+    one, and reports. config: with its task; probabilities are of fits by the same recipe, on folds.
     """
     phase = Phases()
     with compiling_told(run.events):
@@ -262,7 +264,7 @@ def _by_folds(store: Store, config: FitConfig, run: Run, phase: Phases) -> list[
 
 
 def _of_parts(decided: Decided | None, model: Learned, store: Store, fit: Fit) -> Decided | None:
-    """What folds of a store decided, for the parts of a model where it has such."""
+    """What folds of a store decided, for the partitions of a model if it has any."""
     if decided is None:
         return None
     from streamsvm.training.probabilities import by_parts
@@ -272,7 +274,7 @@ def _of_parts(decided: Decided | None, model: Learned, store: Store, fit: Fit) -
 
 
 def _of_fold(run: Run, config: FitConfig, rows: Store, folder: Place) -> list[Learned]:
-    """The models of a fold's rows, kept where those of the run are, and so is what is needed to go on."""
+    """The models of a fold's rows, saved next to those of the run, with what is needed to resume."""
     events = progress_of(run.events)
     if run.model_path is None:
         return [model for model, _ in learned(rows, config, Run(events, Cs=run.Cs))]
@@ -299,7 +301,7 @@ def run_facts(store: Store, config: FitConfig) -> dict[str, Any]:
 
 
 def with_task(config: FitConfig, store: Store) -> FitConfig:
-    """The configuration with its task as a fact: where it names none, the solver and query ids tell it."""
+    """The configuration with its task set: if it names none, the solver and query ids determine it."""
     task = config.task or default_task(config.solver, has_queries=store.has_qid)
     if config.task is None and not config.positive and task_of(task).has_classes and store.has_y:
         _require_labels(store)
@@ -337,7 +339,7 @@ def _require_labels(store: Store) -> None:
 def is_made_by(model_path: Place, store: Store, configs: Iterable[FitConfig]) -> bool:
     """Whether one of these configurations made the model at `model_path` from this store, wherever it ran.
 
-    So a run that was killed between its model and its end goes on, and another's model is not lost to it.
+    So a run that was killed between its model and its end resumes, and does not replace another's model.
     """
     model = read_attrs(model_path)
     own = [with_task(config, store) for config in configs]

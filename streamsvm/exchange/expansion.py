@@ -14,6 +14,6 @@ def expansion(model: Any) -> Expansion:
     task = task_of(model.task)
     if task.has_labels and not task.in_sets and len(model.classes) < 2:
         raise ModelError(
-            f"the model knows {len(model.classes)} classes so far, an export needs two: go on learning"
+            f"the model knows {len(model.classes)} classes so far, an export needs two: train it on more rows"
         )
     return model.as_expansion()

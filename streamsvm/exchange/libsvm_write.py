@@ -52,8 +52,8 @@ class SVM:
 def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
     """Writes a model to `out`, whole or not at all, and next to it what the format cannot say.
 
-    OUT.range, for svm-scale -r, where rows have to be scaled first; OUT.labels.json, the labels by number, where they
-    are no integers; OUT.names.json, the names of the features, where they have any. Returns n_support, files and notes.
+    OUT.range, for svm-scale -r, if rows have to be scaled first. OUT.labels.json, the labels by number, if they are not
+    integers. OUT.names.json, the names of the features, if they have any. Returns n_support, files and notes.
     Raises ModelError, StorageError.
     """
     if task_of(model.task).in_sets:
@@ -84,13 +84,13 @@ def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
         notes.append(f"LIBSVM's features have no names: feature 1 is the first of those in {features}")
     if model.header.threshold is not None:
         notes.append(
-            f"decision values are less the threshold, {model.header.threshold:.9g}, as LIBSVM's is 0"
+            f"the threshold, {model.header.threshold:.9g}, is subtracted from decision values, as LIBSVM's is 0"
         )
     if model.costs is not None:
         notes.append("costs of errors are not in LIBSVM's format: labels are those of decision values")
     if len(svm.labels) > 2:
         notes.append(
-            "equal votes are the first class's in LIBSVM, and a pair's value is positive for its first class"
+            "for equal votes LIBSVM takes the first class, and a pair's value is positive for its first class"
             if model.is_pairwise
             else "classes against the rest became pairs: each class has its own support vectors, and the value of a "
             "pair is the difference of theirs"
@@ -201,7 +201,7 @@ def svm_lines(svm: SVM) -> Iterator[str]:
 
 def _support_lines(rows: Rows, coef: np.ndarray) -> Iterator[str]:
     X: Any = sparse.csr_array(rows.X)
-    entry = "%d:%.9g" if X.dtype == np.float32 else "%d:%.17g"  # as many digits as tell two numbers apart
+    entry = "%d:%.9g" if X.dtype == np.float32 else "%d:%.17g"  # as many digits as distinguish two numbers
     for i, own in enumerate(coef.tolist()):
         here = slice(X.indptr[i], X.indptr[i + 1])
         entries = zip((X.indices[here] + 1).tolist(), X.data[here].tolist(), strict=True)

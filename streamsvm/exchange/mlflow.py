@@ -48,7 +48,7 @@ def _load_pyfunc(data_path: str) -> Answers:
 
 
 def log_model(model: Any, name: str = "model", **options: Any) -> ModelInfo:
-    """Logs a model, a fitted estimator's or `load_model`'s, to the active run, or to a new one.
+    """Logs a model, a fitted estimator's or `load_model`'s, to the active run, else to a new one.
 
     options: of `mlflow.pyfunc.log_model`: `registered_model_name`, `input_example`, `signature`. Returns its ModelInfo;
     `mlflow.pyfunc.load_model(info.model_uri).predict(X)` answers. Raises StorageError.

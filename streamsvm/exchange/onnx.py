@@ -1,10 +1,10 @@
 """Models as ONNX graphs of plain operators. Sums and distances are float64: exact where the float32 kernel values of
 `decision_function` are not, by 2^-24 gamma |x|^2 of each coefficient.
 
-Input "X", float32 (N, d), rows as they are. Outputs "label" (N,); "scores", what `decision_function` says, float32 (N,)
-or (N, k); of a calibrated model "probabilities", float32 (N, k). Of a ranking or a regression "scores" alone. Of rows
-of several labels "label" is int64 (N, k), 1 where a row has it. Metadata: JSON lists "feature_names", where it has any,
-and the "labels" of these columns.
+Input "X", float32 (N, d), rows as they are. Outputs "label" (N,), and "scores", which `decision_function` returns,
+float32 (N,) or (N, k). Calibrated models add "probabilities", float32 (N, k). A ranking or a regression has "scores"
+alone. For rows of several labels "label" is int64 (N, k), 1 if a row has it. Metadata: JSON lists "feature_names", if
+there are any, and the "labels" of these columns.
 
 Not ai.onnx.ml's SVMClassifier: onnxruntime sums it in float32, it takes longer, and it has no words for routes or for
 classes against the rest.
@@ -142,7 +142,7 @@ def _normal(graph: Graph, x: str, quantiles: Quantiles) -> str:
 
 
 def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list[Any]:
-    """The last nodes, and what comes out of them. part: the one that each row falls into, of a model of parts."""
+    """The last nodes, and what comes out of them. part: the partition that each row falls into, if a model has any."""
     k, task = len(model.classes), task_of(model.task)
     by_votes = model.is_pairwise and k > 2
     one_column = not by_votes and task.columns(k) == 1

@@ -1,5 +1,5 @@
-"""Early prediction as an ONNX graph: a tree of centres routes each row to its part, and a loop over the parts that
-rows fell into sums over their support rows alone, as `LocalModel` does.
+"""Early prediction as an ONNX graph: a tree of centres routes each row to its partition, and a loop over the partitions
+that rows fell into sums over their support rows alone, as `LocalModel` does.
 
 A row whose nearest centres are equally far, to float32, may go to another of them.
 """
@@ -41,7 +41,7 @@ def routed(graph: Graph, x: str, model: Routes) -> tuple[str, str]:
 
 
 def _support(model: Routes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Support rows, coefficients and bounds of all parts; an empty part has a row that counts for nothing."""
+    """Support rows, coefficients and bounds of all partitions; an empty one has a row that counts for nothing."""
     sizes = np.diff(model.bounds)
     empty = model.bounds[:-1][sizes == 0]
     parts = [model.expansion(p) for p in range(len(sizes))]
@@ -90,7 +90,7 @@ def _body(
 
 
 def _route(graph: Graph, x: str, partition: Partition, neighbours: int) -> str:
-    """(N, m) int64 parts of scaled rows x: their own one, then those with the nearest centres."""
+    """(N, m) int64 partitions of scaled rows x: their own one, then those with the nearest centres."""
     if not partition.nodes:
         return graph.zeros(x, 1, np.int64)
     nodes, width = len(partition.nodes), max(node.k for node in partition.nodes)
@@ -147,7 +147,7 @@ def _side_by_side(nodes: Sequence[Centres]) -> Kernel:
 def _descend(graph: Graph, nearest: str, partition: Partition, width: int) -> str:
     """(N, 1) the part at the end of each row's way, from its nearest child in every node.
 
-    Where a row is, is a node, or beyond them the number of nodes and a part.
+    The place of a row is a node or, beyond the nodes, their number plus a partition.
     """
     n = len(partition.nodes)
     table = np.zeros((n, width), np.int64)

@@ -12,7 +12,7 @@ from streamsvm.tasks.pairs import classes_of_pairs
 def probabilities(
     graph: Graph, calibration: Calibration, decisions: str, parts: str | None, k: int, *, pairwise: bool
 ) -> str:
-    """(N, k) from the decision values (N, problems) of rows of these parts (N,)."""
+    """(N, k) from the decision values (N, problems) of rows of these partitions (N,)."""
     if calibration.method == "stream":
         return _of_stream(graph, calibration, decisions)
     if calibration.by_part is not None and parts is not None:

@@ -20,7 +20,7 @@ TILE_ENTRIES = 1 << 21  # of kernel values and of gradients, float64: 16 MiB
 
 @dataclass(frozen=True)
 class Decision:
-    """g(x) = sum_j coef_j K(x', s_j) + intercept, x' the row under this scaling: the model's, or that of a part.
+    """g(x) = sum_j coef_j K(x', s_j) + intercept, x' the row under this scaling: the model's, or that of a partition.
 
     Of one column of decision values (two classes, ranks, values) g is that column, of two classes positive for the
     second. Of several it is what speaks for one class: of each class against the rest that class's column; of pairs of
@@ -85,7 +85,7 @@ def answered(model: Model, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
 
 
 def decisions(model: Model, rows: Rows, codes: np.ndarray) -> Iterator[tuple[np.ndarray, Decision]]:
-    """(positions of raw rows, what decides about them), once for each class, of parts for each class and part."""
+    """(positions of raw rows, what decides about them), once for each class, or for each class and partition."""
     require_features(model)
     routes = model.as_routes()
     if routes is None:
@@ -100,7 +100,7 @@ def decisions(model: Model, rows: Rows, codes: np.ndarray) -> Iterator[tuple[np.
 
 
 def _together(routes: Routes, asked: list[int]) -> Expansion:
-    """The mean over some parts as one sum; several have no metrics of their own."""
+    """The mean over some partitions as one sum; several have no separate metrics."""
     if len(asked) == 1:
         return routes.expansion(asked[0])
     parts = [routes.part(p) for p in asked]

@@ -1,4 +1,4 @@
-"""Whether the rows of two stores are alike: how well a classifier tells them apart, and which columns differ."""
+"""Whether the rows of two stores are alike: how well a classifier separates them, and which columns differ."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Z, BY_CHANCE = 2.576, 0.01  # what 99 of 100 pairs of stores of the same rows st
 
 
 def drift(store: Store, other: Store, engine: Engine) -> dict[str, Any]:
-    """Of as many rows of each store, by chance: the ROC area by which a classifier (`bsgd`) tells held-out ones apart.
+    """From as many random rows of each store: the ROC area at which a classifier (`bsgd`) separates held-out ones.
 
     chance: the range that it is in where rows are alike, 99 times of 100. columns: the ten that differ most, by the
     statistic of Kolmogorov and Smirnov (a gap is a value below all others), of those beyond what chance makes of so
@@ -63,7 +63,7 @@ def remarks(found: dict[str, Any]) -> list[str]:
     most = ", ".join(f"{one['column']} ({one['ks']:.3f})" for one in found["columns"])
     by_column = f"; columns that differ most: {most}" if most else ""
     return [
-        f"rows of {found['store']} are others: a classifier tells them apart with a ROC area of "
+        f"rows of {found['store']} differ: a classifier separates them with a ROC area of "
         f"{found['roc_auc']:.3f}, where chance has {low:.3f} to {high:.3f}{by_column}"
     ]
 

@@ -53,7 +53,7 @@ def _raw(scaling: Scaling, rows: Rows) -> Rows:
     raw, metric = scaling.undone(rows), scaling.metric
     if raw is None or (metric is not None and len(metric.columns) < metric.d):
         raise ModelError(
-            "the model's metric leaves out or mixes columns, so its support vectors are no raw rows; give rows to "
+            "the model's metric leaves out or mixes columns, so its support vectors are not raw rows; give rows to "
             "explain, with --store"
         )
     return Rows(raw)
@@ -62,5 +62,5 @@ def _raw(scaling: Scaling, rows: Rows) -> Rows:
 def _spread(n: int, most: int) -> np.ndarray:
     """At most so many of n places, evenly apart. Raises ModelError where there are none."""
     if not n:
-        raise ModelError("the model has no support vectors: nothing that it says depends on the row")
+        raise ModelError("the model has no support vectors: its answer does not depend on the row")
     return np.linspace(0, n - 1, min(n, most)).astype(np.int64)

@@ -57,7 +57,7 @@ def evaluate_sliced(
 
 @dataclass(frozen=True)
 class Cut:
-    """Rows by the value of a column: values in the order in which they are told, places (n,) in them."""
+    """Rows by the value of a column: values in the order in which they are shown, places (n,) in them."""
 
     column: str
     values: Sequence[str]
@@ -190,7 +190,7 @@ def _by_number(column: str, own: Values) -> Cut:
 
 
 def _told(kind: str, value: float) -> str:
-    """A number; one or zero as true and false; days since 1970 as a date, with the minute where it has one."""
+    """A number. One or zero as true and false, days since 1970 as a date, with the minute if it has one."""
     if kind == "bool":
         return "true" if value else "false"
     if kind == "time":

@@ -70,7 +70,7 @@ class Budget:
         above = (
             nodes * itemsize * 9 * rank**2
         )  # half as many nodes of 2 r rows: B, P, Linv and Q; halved each level
-        met = f"ranks of {rank:.0f} in the mean, {ranks.max()} at most, were met at level {level}"
+        met = f"a mean rank of {rank:.0f} and a maximum of {ranks.max()} at level {level}"
         self._require(int(nbytes + self._factor + above + beside_bytes(self._n, self._options)), met)
 
     def _require(self, needed: int, when: str) -> None:

@@ -15,9 +15,7 @@ from streamsvm.hss.matrix import HSSMatrix
 from streamsvm.hss.tree import ClusterTree, level_of
 from streamsvm.parallel.engine import Engine
 
-COLUMNS = (
-    128  # sampled at first, and as many more each time as there are, while those not seen tell of an error
-)
+COLUMNS = 128  # sampled at first, and as many more each time as there are, while those not seen show an error
 MOST_COLUMNS = 8  # for each row of a block
 FEW_COLUMNS = 4096  # that small blocks may see all the same
 SLACK = 3.0  # of the error on columns not seen over the tolerance
@@ -31,7 +29,7 @@ OnLevel = Callable[[int, int, np.ndarray], None]
 
 @dataclass(frozen=True)
 class Tolerances:
-    """Where a basis ends, and how it interpolates.
+    """The end of a basis, and how it interpolates.
 
     A basis has at most max_rank columns, and none whose pivot (the norm of what is left of a row) is below rtol of
     the first or below atol for each entry in root mean square.

@@ -159,7 +159,7 @@ def approximate(
     atol, noise = max(tolerances.atol, noise) * scale, noise * scale
     tolerances = replace(tolerances, atol=atol, noise=noise, dtype=options.dtype)
     if tolerances.definite is None:
-        # landmarks that explain little tell of a narrow kernel: its norm is below beta
+        # landmarks that explain little imply a narrow kernel: its norm is below beta
         tolerances = replace(tolerances, definite=m > 0 or options.landmarks == 0)
     if is_spread:
         made = replace(options, tolerances=tolerances)

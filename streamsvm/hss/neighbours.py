@@ -41,7 +41,7 @@ def nearest_neighbours(
             if isinstance(record.event, TasksRun):
                 events(replace(record.event, phase="neighbours"))
                 return
-            assert isinstance(record.event, Progress)  # all else that a map tells
+            assert isinstance(record.event, Progress)  # all else that a map emits
             assert record.event.total
             done = number + record.event.done / record.event.total
             events.progress("neighbours", int(done) if done == int(done) else done, trees)

@@ -189,7 +189,7 @@ def _kernel(
     told: Sequence[tuple[Any, Shapes, int]],
     landmarks: tuple[int, float],
 ) -> SpreadKernel:
-    """told: of each subtree, by `_of_matrix`. landmarks: how many, and what they explain."""
+    """`told`: of each subtree, by `_of_matrix`. landmarks: how many, and what they explain."""
     shapes = shapes_of(top.P)
     for _, own, _ in told:
         shapes |= own
@@ -229,7 +229,7 @@ def require_workers(tree: ClusterTree, row_bytes: float, options: HSSOptions, en
 
 
 def _subtree_bytes(tree: ClusterTree, row_bytes: float, engine: Engine) -> int | None:
-    """What workers have for each subtree, beside all rows; None where they have no limit."""
+    """What workers have for each subtree, besides all rows; None if they have no limit."""
     limit, _ = engine.worker_memory()
     if limit is None:
         return None

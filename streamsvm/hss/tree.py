@@ -75,7 +75,7 @@ class ClusterTree:
         return place * self.n >> level, (place + 1) * self.n >> level
 
     def strips(self, height: int) -> list[tuple[int, int]]:
-        """First and last row of strips of `height` rows, which begin anew with each subtree."""
+        """First and last row of strips of `height` rows, which start again with each subtree."""
         spans = map(self.span, self.roots)
         return [strip for start, stop in spans for strip in strips_of(start, stop, height)]
 

@@ -14,7 +14,7 @@ SAMPLE = 1000  # rows that place the two centres
 
 
 def balanced(sample: Rows, n_parts: int, rng: np.random.Generator) -> Partition:
-    """At most n_parts parts, by a sample of the rows; fewer where its rows are too much alike to be told apart."""
+    """At most n_parts partitions, by a sample of the rows; fewer if its rows are too similar to be separated."""
     halves = _Halves()
     halves.divide(sample, n_parts, rng)
     return Partition(tuple(halves.nodes), tuple(halves.children))
@@ -47,7 +47,7 @@ class _Halves:
 
 
 def _halved(rows: Rows, n_parts: int, rng: np.random.Generator) -> tuple[Centres, np.ndarray] | None:
-    """Two centres with a border between them, and the rows (m,) of the first; None where nothing tells rows apart."""
+    """Two centres with a border between them, and the rows (m,) of the first; None if nothing separates the rows."""
     few = np.sort(rng.choice(len(rows), min(SAMPLE, len(rows)), replace=False))
     centres = fit_centres(rows.take(few), 2, Linear(), rng)
     if centres.k < 2:

@@ -146,7 +146,7 @@ class Kernel(ABC):
     def shortfall(self, differences: np.ndarray) -> np.ndarray:
         """1 - k(t), in [0, 1], of differences t in one feature each, where K(a, b) = prod_f k(a_f - b_f).
 
-        Raises ModelError where K is no such product.
+        Raises ModelError if K is not such a product.
         """
         products = (name for name in kernel_names() if kernel_class(name).shortfall is not Kernel.shortfall)
         raise ModelError(

@@ -144,7 +144,7 @@ class Matern(Distances):
     """p(s) exp(-s) with s = sqrt(2 nu) gamma |a-b|: p = 1 for nu = 1/2, 1 + s for 3/2, 1 + s + s^2/3 for 5/2.
 
     gamma is 1 / length_scale of scikit-learn's `Matern`; nu says how smooth functions are: 2.5 twice differentiable,
-    0.5 not at all. Rows nearer than float32 can tell (see epilogues.NEAR) count as one.
+    0.5 not at all. Rows nearer than float32 resolves (see epilogues.NEAR) count as one.
     """
 
     name: ClassVar[str] = "matern"

@@ -1,4 +1,5 @@
-"""Rows divided into parts by k-means: a tree of centres, fitted round by round, each of them one pass over the rows."""
+"""Rows divided into partitions by k-means: a tree of centres, fitted round by round, each of them one pass over the
+rows."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from streamsvm.parallel.engine import Engine, several
 from streamsvm.parallel.sizes import Weighed
 
 RECEIPT_BYTES = 64 << 20  # of how many rows each block has of each leaf, which are kept
-SAMPLED = 64  # rows a centre, of a part that is split on
+SAMPLED = 64  # rows per centre, for a partition that is split further
 MORE_ROUNDS = 4
 MOST_TOGETHER = 16  # leaves whose centres one task fits
 Routes = dict[int, tuple[Centres, np.ndarray]]
@@ -32,7 +33,7 @@ Job = tuple[Rows, int, np.random.Generator]  # a leaf's sample, how many centres
 
 @dataclass(frozen=True)
 class Cuts:
-    """About n_parts parts of at most max_rows rows, by k-means with this kernel on `sample` rows at first."""
+    """About n_parts partitions of at most max_rows rows, by k-means with this kernel on `sample` rows at first."""
 
     n_parts: int
     max_rows: int
@@ -49,11 +50,11 @@ def partition(
     candidates: np.ndarray | None = None,
     events: Events = ignore,
 ) -> tuple[Partition, Vector, np.ndarray]:
-    """The parts; the part of each row, (n,) int32, the vector "parts"; and how many rows each part has.
+    """The partitions, with the partition of each row, (n,) int32, the vector `parts`, and the rows of each partition.
 
-    k-means with n_parts centres first (at most MOST_CENTRES), from a sample of `candidates` (row ids; None: all);
-    then every part that is too large is split on, from a sample of its own. Each round is one pass. Rows that no
-    centres tell apart, or that are too many after `most_rounds`, are cut by position, so the bound always holds; such
+    k-means with n_parts centres first (at most MOST_CENTRES), from a sample of `candidates` (row ids; None: all).
+    Then each partition that is too large is split further, from its own sample. Each round is one pass. Rows that no
+    centres separate, or that are too many after `most_rounds`, are cut by position, so the bound always holds; such
     pieces share a centre, which routes to the first of them.
     """
     growth, blocks = Growth(table.n, wanted, rng), table.blocks
@@ -84,8 +85,8 @@ def partition(
 
 
 def most_rounds(n: int, wanted: Cuts) -> int:
-    """Rounds after which what is still too large is cut by position: so many as reach the parts that are wanted, and
-    MORE_ROUNDS. covtype takes 2 or 3, where 1 would reach them."""
+    """Rounds after which what is still too large is cut by position: enough to reach the required partitions, and
+    MORE_ROUNDS. covtype takes 2 or 3, although 1 would reach them."""
     parts = max(wanted.n_parts, -(-n // wanted.max_rows), 2)
     return math.ceil(math.log(parts) / math.log(MOST_CENTRES)) + MORE_ROUNDS
 
@@ -131,7 +132,7 @@ class Growth(Weighed):
         return _fit_parts(self._wanted.kernel, self.jobs(samples))
 
     def split(self, centres: list[Centres]) -> Routes:
-        """Where rows of leaves that are split go to."""
+        """The leaves that rows of split leaves go to."""
         split = list(self.todo)
         self._split = {leaf: self._tree.split(leaf, c) for leaf, c in zip(split, centres, strict=True)}
         return {leaf: (c, self._split[leaf]) for leaf, c in zip(split, centres, strict=True)}
@@ -184,9 +185,9 @@ class Growth(Weighed):
 
 @dataclass(frozen=True)
 class Numbers(Weighed):
-    """Tells the parts of rows by their leaves. first (leaves,) int32: the part of each, of one that is cut by position
-    the first part; cuts: all parts of each of these; sizes (parts,): their rows; seen (blocks, cuts): rows of these
-    leaves in the blocks before, which begin at starts.
+    """Finds the partitions of rows by their leaves. first (leaves,) int32: the partition of each; if a leaf is cut by
+    position, its first one. cuts: all partitions of each of these leaves. sizes (partitions,): their rows. seen
+    (blocks, cuts): rows of these leaves in the blocks before, which begin at starts.
     """
 
     leaves: Vector | None
@@ -235,7 +236,7 @@ def leaves_of(vector: Vector | None, block: Block) -> np.ndarray:
 
 
 def _number(own: tuple[Numbers, Vector], block: Block) -> None:
-    """Writes the parts of a block's rows."""
+    """Writes the partitions of a block's rows."""
     numbers, parts = own
     parts.write(block[0], numbers.read(block))
 
@@ -350,8 +351,8 @@ class _Tree(Weighed):
     def finish(
         self, counts: np.ndarray, max_rows: int
     ) -> tuple[Partition, np.ndarray, dict[int, np.ndarray], np.ndarray]:
-        """The tree over its non-empty leaves, numbered from the largest down; the first part of each leaf, all parts of
-        those that are too large and cut by position, and the rows of each part. counts: rows of each leaf.
+        """The tree over its non-empty leaves, numbered from the largest down; the first partition of each leaf, all
+        partitions of those that are too large and cut by position, and the rows of each. counts: rows of each leaf.
         """
         pieces = {leaf: -(-int(counts[leaf]) // max_rows) for leaf in self.solid}
         cuts = {leaf: _even(int(counts[leaf]), k) for leaf, k in pieces.items() if k > 1}

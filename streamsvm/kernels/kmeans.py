@@ -23,7 +23,7 @@ RESTARTS = 3
 DISTANCE_BYTES = 4 << 20  # of distances that one thread holds
 MOST_CENTRES = 64  # of one node: a sample of a thousand rows places no more of them well
 ITERATIONS = 30
-FLAT = 1e-2  # reach of a kernel that hardly tells rows apart
+FLAT = 1e-2  # reach of a kernel that hardly distinguishes rows
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Centres(Weighed):
         return self.offsets - 2.0 * self._products(rows)
 
     def _products(self, rows: Rows) -> np.ndarray:
-        """<phi(x), c>, (m, k); with the linear kernel a centre is a row of its own."""
+        """<phi(x), c>, (m, k); with the linear kernel a centre is itself a row."""
         if self.kernel.is_linear:
             return self.kernel.block(rows, self.rows)
         return self.kernel.apply(rows, self.rows, self.weights)
@@ -142,7 +142,7 @@ def _fill_empty(labels: np.ndarray, distances: np.ndarray, k: int) -> np.ndarray
 
 @dataclass(frozen=True)
 class Partition(Weighed):
-    """A tree of centres: each row ends in one part, 0..n_parts-1.
+    """A tree of centres: each row ends in one partition, 0..n_parts-1.
 
     nodes[i] is the i-th inner node; children[i][c] is a part (>= 0) or, where negative, inner node ~children[i][c].
     """
@@ -159,7 +159,7 @@ class Partition(Weighed):
 
     @property
     def depth(self) -> int:
-        """Most nodes that a row goes through: the rounds that the tree was made in."""
+        """Maximum number of nodes that a row goes through: the rounds that the tree was made in."""
         depths = [0] * len(self.nodes)
         for node, children in reversed(list(enumerate(self.children))):
             depths[node] = 1 + max((depths[~c] for c in children if c < 0), default=0)
@@ -168,7 +168,7 @@ class Partition(Weighed):
     def nearest(self, rows: Rows, m: int) -> np.ndarray:
         """(n, m) int32: the part of each row, then those with the nearest centres, all centres being in input space.
 
-        Fewer columns where there are fewer parts.
+        Fewer columns if there are fewer partitions.
         """
         parts = self.assign(rows)[:, None]
         leaves = [
@@ -214,7 +214,7 @@ def _together(chosen: list[tuple[Centres, int]]) -> Centres:
 
 
 def partition_state(partition: Partition) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
-    """Arrays of all nodes one after another, and what tells them apart."""
+    """Arrays of all nodes one after another, and what separates them again."""
     nodes = partition.nodes
     if not nodes:
         return {}, []

@@ -15,7 +15,7 @@ from streamsvm.kernels.base import Stationary
 from streamsvm.kernels.slopes import Slopes
 from streamsvm.kernels.tiles import Tile, transposed
 
-APART = np.float32(2.0**60)  # that differences from 2^-60 on are told, see epilogues.l1_signs
+APART = np.float32(2.0**60)  # that resolves differences from 2^-60 on, see epilogues.l1_signs
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _apart(a: Rows) -> np.ndarray:
 
 
 def _distances(X: Any, right: np.ndarray | sparse.csc_array, norms: np.ndarray, out: np.ndarray) -> None:
-    """Writes |a-b|_1 into out; X (m, d), right = b' (d, q), or by features; norms (q,) of b."""
+    """Writes |a-b|_1 into out. X is (m, d), right = b' (d, q), or by features, and norms (q,) are those of b."""
     if isinstance(right, sparse.csc_array):
         left = sparse.csr_array(X)
         out[:] = norms

@@ -15,7 +15,7 @@ STRIP = 4096  # columns that one thread adds up: their sums (32 KiB) stay in L1
 class RowCache:
     """Rows K(x_i, columns) of a problem of n rows; those used longest ago make room.
 
-    The columns are the problem's active rows: narrowing them keeps what is known, other columns start anew.
+    The columns are the problem's active rows: narrowing them keeps what is known, other columns start from scratch.
     """
 
     def __init__(self, n: int, budget_bytes: int) -> None:

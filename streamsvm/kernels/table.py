@@ -87,7 +87,7 @@ def has_gamma(name: str) -> bool:
 
 
 def register(name: str, row: Row) -> None:
-    """Adds a kernel of its own to those that come with the package. Raises ConfigError for what is wrong with it."""
+    """Adds a custom kernel to those that come with the package. Raises ConfigError for what is wrong with it."""
     if name in KERNELS:
         raise ConfigError(f"there is a kernel {name!r} already; expected another name")
     if unknown := set(row.parameters) - parameters():

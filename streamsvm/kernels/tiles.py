@@ -34,7 +34,7 @@ def transposed(b: Rows) -> np.ndarray | sparse.csc_array:
 
 
 def inner_tile(a: Rows, right: np.ndarray | sparse.csc_array, out: np.ndarray) -> None:
-    """Writes the inner products a @ b' into out: the one place that tells sparse from dense."""
+    """Writes the inner products a @ b' into out: the one place that distinguishes sparse from dense."""
     X = a.X.astype(np.float32, copy=False)
     if isinstance(right, sparse.csc_array):
         X = sparse.csr_array(X)

@@ -10,4 +10,4 @@ from streamsvm.models.linear import LinearModel as LinearModel
 from streamsvm.models.local import LocalModel as LocalModel
 from streamsvm.models.local_budget import LocalBudgetModel as LocalBudgetModel
 
-StreamModel = BudgetModel | ExpertsModel  # can go on learning
+StreamModel = BudgetModel | ExpertsModel  # can continue learning

@@ -25,11 +25,11 @@ _CHUNK = re.compile(r"([\w.-]+)/c(/\d+)+")
 def audit(path: str | Place) -> dict[str, Any]:
     """What the model at `path`, a folder or URL, holds; all of it is read, and compared with its checksums.
 
-    A model is one file of JSON, and arrays of numbers, each with its own JSON; `kind` picks a class from a closed
-    list, and nothing in it is run. The answer has `model`, `kind`, `version`, `attributes`, the names of what the JSON
-    says, `files`, `bytes` of the arrays in memory, and `arrays`: `array`, `shape`, `dtype`, `codecs`, `bytes` of each.
-    Raises ModelError, naming the file, where there is anything else: a link, a file that does not belong to a model, an
-    array without numbers, a codec beyond `CODECS`; NotFoundError, CorruptDataError, StorageError as `load_model`.
+    A model is one file of JSON, and arrays of numbers, each with a JSON file; `kind` picks a class from a closed list,
+    and nothing in it is run. The answer has `model`, `kind`, `version`, `attributes`, the names in the JSON, `files`,
+    `bytes` of the arrays in memory, and `arrays`: `array`, `shape`, `dtype`, `codecs`, `bytes` of each.
+    Raises ModelError, naming the file, for anything else: a link, a file that does not belong to a model, an
+    array of no numbers, a codec beyond `CODECS`; NotFoundError, CorruptDataError, StorageError as `load_model`.
 
     >>> from sklearn.datasets import load_iris
     >>> from streamsvm import DCSVC, audit
@@ -69,7 +69,7 @@ def _files(home: Place) -> Iterator[str]:
         folders.sort()
         for name in sorted(folders + names):
             if (Path(folder) / name).is_symlink():
-                raise ModelError(f"{folder}/{name}: found a link, expected a model to hold files alone")
+                raise ModelError(f"{folder}/{name}: found a link, expected a model to hold only files")
         yield from ((Path(folder) / name).relative_to(home).as_posix() for name in sorted(names))
 
 
@@ -78,9 +78,7 @@ def _require_part(home: Place, name: str, files: list[str]) -> None:
     chunk = _CHUNK.fullmatch(name)
     if name == "zarr.json" or _ARRAY.fullmatch(name) or (chunk and f"{chunk[1]}/zarr.json" in files):
         return
-    raise ModelError(
-        f"{home}/{name}: found a file that does not belong to a model; look at it, and remove it"
-    )
+    raise ModelError(f"{home}/{name}: found a file that does not belong to a model; inspect it and remove it")
 
 
 def _array(home: Place, name: str) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class Header(Weighed):
             k = len(header.classes)
             is_whole = header.costs.shape == (k, k) and header.costs.dtype == np.float64
             if not (is_whole and np.isfinite(header.costs).all() and header.calibration is not None):
-                raise ValueError("the costs are not whole")
+                raise ValueError("the costs are incomplete")
         if names is not None and len(names) != header.d:
             raise ValueError(f"found {len(names)} feature names, expected {header.d}")
         return header
@@ -113,7 +113,7 @@ class Model(Named, Weighed, ABC):
     __dataclass_fields__: ClassVar[dict[str, Any]]
     header: Header
     task: str = "classify"
-    thresholds: np.ndarray = np.empty(0)  # of tasks that need them to tell labels apart
+    thresholds: np.ndarray = np.empty(0)  # of tasks that need them to separate labels
 
     @property
     def is_pairwise(self) -> bool:
@@ -127,12 +127,12 @@ class Model(Named, Weighed, ABC):
 
     @property
     def intervals(self) -> Intervals | None:
-        """What tells how far labels may be from its answers, of a regression that kept rows out for it."""
+        """How far labels may be from its answers, for a regression that held out rows for it."""
         return self.header.intervals
 
     @property
     def costs(self) -> np.ndarray | None:
-        """(k, k) what predicting j costs where i is true, of a model that was told so."""
+        """(k, k) what predicting j costs if i is true, of a model that was given costs."""
         return self.header.costs
 
     @property
@@ -163,8 +163,8 @@ class Model(Named, Weighed, ABC):
         return self.learned.labels(self.classes, self.codes_of(decision, proba))
 
     def codes_of(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray:
-        """(m,) positions in `classes`, or as `Task.codes` has them: by the threshold that was chosen, else, where there
-        are probabilities, of the least expected cost, or the largest one, else by decision values."""
+        """(m,) positions in `classes`, or those of `Task.codes`. They follow the threshold that was chosen, else, given
+        probabilities, the least expected cost or the largest probability, else decision values."""
         if self.header.threshold is not None:
             return (decision > self.header.threshold).astype(np.intp)
         if proba is None:
@@ -251,7 +251,7 @@ class Model(Named, Weighed, ABC):
         """The sums of kernel values behind its decision values. Raises ModelError where there are none."""
 
     def as_routes(self) -> Routes | None:
-        """The parts that decide for their own rows, of a model of parts. Raises ModelError where all decide."""
+        """The partitions of a model that each decide for their own rows. Raises ModelError if all decide."""
         return None
 
     @property
@@ -277,7 +277,8 @@ class Model(Named, Weighed, ABC):
         if calibration.by_part is not None:
             if len(calibration.by_part) != self.n_parts:
                 raise ModelError(
-                    f"the calibration has maps of {len(calibration.by_part)} parts, the model {self.n_parts}: damaged"
+                    f"the calibration has maps of {len(calibration.by_part)} partitions, the model has "
+                    f"{self.n_parts}: damaged"
                 )
             parts = self.parts_of(rows)
         return calibration.probabilities(decisions, len(self.classes), pairwise=self.is_pairwise, parts=parts)

@@ -1,4 +1,4 @@
-"""Models of learners on a budget, which can go on learning."""
+"""Models of learners on a budget, which can continue learning."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BudgetModel(Model):
 
     Of regression the one column is the answer; of one class it is below 0 of outliers.
 
-    It carries the learner's whole state, so that learning can go on from a saved model.
+    It holds the learner's whole state, so that learning can continue from a saved model.
     """
 
     kind: ClassVar[str] = "budget"
@@ -44,7 +44,7 @@ class BudgetModel(Model):
         stream: dict[str, Any] | None = None,
         task: str = "classify",
     ) -> BudgetModel:
-        """What a learner knows now; it may go on learning."""
+        """What a learner knows now; it may continue learning."""
         state = {name: array.copy() for name, array in learner.to_state().items()}
         return cls(header, learner.supports(), *learner.coefficients(), learner.options, state, stream, task)
 
@@ -58,7 +58,7 @@ class BudgetModel(Model):
 
     @property
     def layout(self) -> Layout | None:
-        return self.header.layout if self.stream is None else None  # streams have columns of their own
+        return self.header.layout if self.stream is None else None  # streams have separate columns
 
     @property
     def feature_names(self) -> Names | None:
@@ -66,7 +66,7 @@ class BudgetModel(Model):
         return self.header.feature_names if self.stream is None else tuple(map(str, self.stream["features"]))
 
     def learner(self) -> BudgetLearner:
-        """A learner that goes on where the model was taken."""
+        """A learner that continues from the point at which the model was taken."""
         learner = BudgetLearner(self.header.kernel, self.header.scaling.width, len(self.bias), self.options)
         learner.restore(self.state)
         return learner

@@ -30,8 +30,8 @@ class Calibration(Weighed):
     points (s, 2) float64: of a sigmoid (slope, offset), one row; of an isotonic map (decision value, probability),
     between which it is linear and beyond which it is constant. bounds (problems + 1,): where each map's rows begin.
     stream: one map of all problems, see `OnlineCalibration`; a row for each: coefficients of its own decision or of
-    all, an offset, and the size of decisions that they are measured by. by_part (parts, problems, 2): of a model of
-    parts, the sigmoids of the part that a row falls into, which take the place of those of all rows.
+    all, an offset, and the size of decisions that they are measured by. by_part (partitions, problems, 2): in a model
+    of partitions, the sigmoids of the partition that a row falls into, which replace those of all rows.
     """
 
     method: str  # "sigmoid", "isotonic" or "stream"
@@ -51,7 +51,8 @@ class Calibration(Weighed):
     def probabilities(
         self, decisions: np.ndarray, n_classes: int, *, pairwise: bool, parts: np.ndarray | None = None
     ) -> np.ndarray:
-        """(m, n_classes) from the decision values (m, problems) of each pair or class, of rows of these parts (m,).
+        """(m, n_classes) from the decision values (m, problems) of each pair or class, of rows of these partitions
+        (m,).
 
         Raises ModelError.
         """
@@ -109,13 +110,13 @@ class Calibration(Weighed):
         ]
         fits = fits and points.shape[1] in columns and np.isfinite(points).all()
         if not (whole and fits and points.dtype == np.float64):
-            raise ValueError("the maps of the calibration are not whole")
+            raise ValueError("the maps of the calibration are incomplete")
         if "calibration_by_part" not in arrays:
             return cls(method, points, bounds)
         by_part = np.asarray(arrays["calibration_by_part"])
         shape = (len(by_part), len(points), 2)
         if method != "sigmoid" or by_part.shape != shape or not np.isfinite(by_part).all():
-            raise ValueError("the maps of the calibration's parts are not whole")
+            raise ValueError("the maps of the calibration's partitions are incomplete")
         return cls(method, points, bounds, by_part)
 
 
@@ -128,7 +129,7 @@ def require_classes(task: str | None, what: str = "probabilities go") -> None:
     """Raises ConfigError for a task that has no probabilities, and so no threshold to choose."""
     if task is not None and not task_of(task).has_probabilities:
         able = " or ".join(name for name in task_names() if task_of(name).has_probabilities)
-        raise ConfigError(f"{what} with task {able} alone, found task {task!r}")
+        raise ConfigError(f"{what} only with task {able}, found task {task!r}")
 
 
 def sigmoid(u: np.ndarray) -> np.ndarray:
@@ -238,7 +239,7 @@ def binary_problems(
 
 
 def targets(positive: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Platt's: 0 and 1 as far as so many rows can tell."""
+    """Platt's: 0 and 1, as far as so many rows support them."""
     n_positive = float(weight[positive].sum())
     n_negative = float(weight.sum()) - n_positive
     return np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))

@@ -33,10 +33,10 @@ SETS = ("experts", "first", "second")  # of a model
 
 
 class ExpertsLearner:
-    """A pool that decides, and beside it, from where its errors rise, one that began there, which takes its place as
-    soon as its loss is lower. Learning from a restored state is bitwise the same, where rows come in the same blocks.
+    """A pool that decides and, once its errors rise, a second pool that begins then and takes its place as
+    soon as its loss is lower. Learning from a restored state is bitwise the same, if rows come in the same blocks.
 
-    counts: rows learnt, ROWS; second pools that began, ALARMS; those that took over, SWITCHES.
+    counts: ROWS, rows learned. ALARMS, second pools that began. SWITCHES, those that took over.
     """
 
     def __init__(self, experts: Sequence[Expert], d: int, columns: int) -> None:
@@ -78,7 +78,7 @@ class ExpertsLearner:
 
     @property
     def t(self) -> int:
-        """Rows learnt."""
+        """Rows learned."""
         return int(self.counts[ROWS])
 
     def stats(self) -> BudgetStats:
@@ -157,7 +157,7 @@ class ExpertsLearner:
 
 @dataclass(frozen=True)
 class ExpertsModel(Model):
-    """What an `ExpertsLearner` knew when it was taken, with all that it needs to go on.
+    """What an `ExpertsLearner` knew when it was taken, with all that it needs to continue.
 
     Decision values are logarithms of odds, of the second class, or of each against the rest.
     """
@@ -166,14 +166,14 @@ class ExpertsModel(Model):
     header: Header
     experts: tuple[Expert, ...]  # that a stream begins with
     first: tuple[Expert, ...]  # that decide
-    second: tuple[Expert, ...]  # that learn beside them; none where nothing has changed
+    second: tuple[Expert, ...]  # that learn with them; none if nothing has changed
     columns: int
     state: Mapping[str, Any]  # of both, and the counts
     stream: dict[str, Any]  # features, labels, and what else the stream keeps
 
     @classmethod
     def of(cls, header: Header, learner: ExpertsLearner, stream: dict[str, Any]) -> ExpertsModel:
-        """What a learner knows now; it may go on learning."""
+        """What a learner knows now; it may continue learning."""
         state, pools = {"counts": learner.counts.copy()}, {"first": learner.first, "second": learner.second}
         for name, pooled in pools.items():
             if pooled is not None:
@@ -191,7 +191,7 @@ class ExpertsModel(Model):
 
     @property
     def layout(self) -> Layout | None:
-        return None  # streams have columns of their own
+        return None  # streams have separate columns
 
     @property
     def feature_names(self) -> Names | None:
@@ -204,7 +204,7 @@ class ExpertsModel(Model):
         return self.experts[0].options
 
     def learner(self) -> ExpertsLearner:
-        """A learner that goes on where the model was taken."""
+        """A learner that continues from the point at which the model was taken."""
         learner = ExpertsLearner(self.experts, 0, self.columns)
         learner.counts[:] = np.asarray(self.state["counts"])
         learner.first = self._pooled("first", self.first)
@@ -225,8 +225,8 @@ class ExpertsModel(Model):
 
     def as_expansion(self) -> Expansion:
         raise ModelError(
-            "the model pools additive functions with kernel expansions, which is no single expansion; give lambda and "
-            "gamma for one"
+            "the model pools additive functions with kernel expansions, so it is not a single expansion; "
+            "give lambda and gamma for one"
         )
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -27,7 +27,7 @@ from streamsvm.storage.place import MODEL_FORMAT, STORE_MARK
 from streamsvm.storage.versions import AT, Version, arrays_at
 
 KEEP_BYTES = 64 << 20
-KEEP_CHUNKS = 4  # of an array that is larger: threads are at parts of their own
+KEEP_CHUNKS = 4  # of an array that is larger: threads read different chunks
 VERSION = 1
 HOMES = {
     "kernel": "streamsvm.models:KernelModel",
@@ -109,7 +109,7 @@ def read_attrs(path: Place) -> dict[str, Any]:
         raise ModelError(f"{path}: found a store of data, expected a model; a store is given by --store")
     if attrs.get("format") != MODEL_FORMAT:
         raise ModelError(
-            f"{path}: found a zarr group that is no model, expected one written by streamsvm fit"
+            f"{path}: found a zarr group that is not a model, expected one written by streamsvm fit"
         )
     if attrs.get("version") != VERSION:
         raise ModelError(
@@ -163,8 +163,8 @@ def _text(values: Any) -> np.ndarray:
 class StoredArray:
     """An array of a stored model: shape, dtype, len; rows are read when sliced, all by `np.asarray`.
 
-    An array of at most KEEP_BYTES is kept after its first use; of a larger one the last chunks, as parts follow each
-    other.
+    An array of at most KEEP_BYTES is kept after its first use; of a larger one the last chunks, as partitions are read
+    in order.
     """
 
     def __init__(self, checked: CheckedArray) -> None:
@@ -272,7 +272,7 @@ class ModelWriter:
             self._columns[name].append(block)
 
     def place_for(self, folder: Place) -> Place:
-        """Where tasks are to write arrays that it adopts: folder, or, in an object store, the model itself."""
+        """The place for tasks to write arrays that it adopts: folder, or, in an object store, the model itself."""
         return self._target.place_for(folder)
 
     def adopt(self, name: str, array: Place) -> None:

@@ -36,19 +36,19 @@ class Intervals(Weighed):
         return cls(level, np.sort(np.abs(labels.astype(np.float64) - values)))
 
     def half_width(self, level: float | None = None) -> float:
-        """q of a level, else of its own. Raises ModelError for one that so few errors do not tell of."""
+        """q of a level, else of its own level. Raises ModelError for a level that needs more errors."""
         level, m = self.level if level is None else level, len(self.errors)
         if not 0 < level < 1:
-            raise ModelError(f"interval is {level:g}, expected a level above 0 and below 1, as 0.9")
+            raise ModelError(f"interval is {level:g}, expected a level above 0 and below 1, for example 0.9")
         if rows_needed(level) > m:
             raise ModelError(
-                f"interval is {level:g}, which needs {rows_needed(level):,} rows that are kept out, and {m:,} were: "
+                f"interval is {level:g}, which needs {rows_needed(level):,} held-out rows, and there were {m:,}: "
                 f"expected at most {m / (m + 1):.6g}; fit with more (holdout), or ask for a lower level"
             )
         return float(self.errors[rank(level, m) - 1])
 
     def levels(self, among: Iterable[float]) -> list[float]:
-        """Those of some levels in (0, 1) that its errors tell of."""
+        """Those of some levels in (0, 1) that it has enough errors for."""
         return [level for level in among if rows_needed(level) <= len(self.errors)]
 
     def around(self, values: np.ndarray, level: float | None = None) -> np.ndarray:
@@ -56,7 +56,7 @@ class Intervals(Weighed):
         return values[:, None] + self.half_width(level) * np.array([-1.0, 1.0])
 
     def facts(self) -> dict[str, Any]:
-        """For reports: its level, how many rows tell of it, and q."""
+        """For reports: its level, the number of rows it is computed from, and q."""
         return {"level": self.level, "rows": len(self.errors), "half_width": self.half_width()}
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -72,7 +72,7 @@ class Intervals(Weighed):
         is_whole = errors.ndim == 1 and errors.dtype == np.float64 and np.isfinite(errors).all()
         is_whole = is_whole and len(errors) > 0 and errors[0] >= 0 and bool(np.all(np.diff(errors) >= 0))
         if not (is_whole and isinstance(level, float) and 0 < level < 1):
-            raise ValueError("the errors of the intervals are not whole")
+            raise ValueError("the errors of the intervals are incomplete")
         return cls(level, errors)
 
 

@@ -41,7 +41,7 @@ from streamsvm.solvers.budget.steps import steps
 from streamsvm.solvers.budget.values import decide, exponents, exponents_of_row, sq_norms
 
 MERGING = ("sequence", "gradient")
-NARROW = 64  # columns up to which values between supports are computed sooner than they are read
+NARROW = 64  # columns up to which computing values between supports is faster than reading them
 THREADS_FROM = 3_000_000  # products: fewer take less than waking a thread
 STRIP = 256  # supports that one thread meets with a block: results do not depend on the threads
 INSIDE = 64  # the same for rows of the block itself, with those after them
@@ -91,7 +91,7 @@ class BudgetLearner:
         return len(self.T) > 0
 
     def _lay_out(self) -> None:
-        """T, or the values, of the supports that are there."""
+        """T, or the values, of the existing supports."""
         slots = len(self.X)
         if self.is_rbf and self._merges and 0 < self.d <= NARROW:
             self.T, self.values = np.ascontiguousarray(self.X.T), np.zeros((0, 0), np.float32)
@@ -114,7 +114,7 @@ class BudgetLearner:
 
     @property
     def ways(self) -> tuple[Any, Any, Any]:
-        """What the steps are told of maintenance."""
+        """What the steps need for maintenance."""
         return merge_tables() if self._merges else None, *self._ways
 
     @property
@@ -127,7 +127,7 @@ class BudgetLearner:
 
     @property
     def t(self) -> int:
-        """Rows learnt."""
+        """Rows learned."""
         return int(self.counts[STEPS])
 
     @property
@@ -163,7 +163,7 @@ class BudgetLearner:
         return origin + unit * decisions
 
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
-        """(n_support, columns) coefficients and (columns,) bias of the function learnt so far."""
+        """(n_support, columns) coefficients and (columns,) bias of the function learned so far."""
         n, t, (origin, unit) = self.n_support, self.t, self.units
         if t == 0:
             return self.A[:n].copy(), self.bias + origin
@@ -235,8 +235,8 @@ class BudgetLearner:
             self.values[:n, :n] = self._between()
 
     def set_units(self, origin: float, unit: float) -> None:
-        """Targets are learnt as (y - origin) / unit from here on; the function so far stays, up to the origin, which a
-        bias that is learnt keeps."""
+        """Targets are learned as (y - origin) / unit from here on; the function so far stays, up to the origin, which a
+        bias that is learned keeps."""
         before, old = self.units
         factor = old / unit
         self.A[: self.n_support] *= factor

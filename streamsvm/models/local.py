@@ -1,4 +1,4 @@
-"""Models of early prediction: parts of the rows, each of which decides for its own."""
+"""Models of early prediction: partitions of the rows, each of which decides for its own rows."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from streamsvm.tasks.pairs import pair_coefficients
 
 @dataclass(frozen=True)
 class LocalModel(Model):
-    """Early prediction: each part of the partition decides for the rows that fall into it.
+    """Early prediction: each partition decides for the rows that fall into it.
 
-    combine: "nearest" is equation (11) of Hsieh et al. 2014, "naive" equation (10), the sum over all parts, and
-    "committee" the Bayesian committee machine (Tresp 2000), parts weighted by their certainty. With neighbours > 1
-    "nearest" is the mean over a row's own part and those with the nearest centres. A part may have a metric of its own:
-    weights that it multiplies the columns of scaled rows with, its support rows among them. A column of decisions is a
-    pair of classes; alpha is compact then, see tasks.pairs, else the coefficients (s, columns) themselves. multiclass:
-    how several classes are told apart, see `FitConfig`.
+    combine: "nearest" is equation (11) of Hsieh et al. 2014, "naive" equation (10), the sum over all partitions, and
+    "committee" the Bayesian committee machine (Tresp 2000), partitions weighted by their certainty. With neighbours > 1
+    "nearest" is the mean over a row's partition and those with the nearest centres. A partition may have its own
+    metric: weights that it multiplies the columns of scaled rows with, its support rows among them. A column of
+    decisions is a pair of classes; alpha is compact then, see tasks.pairs, else the coefficients (s, columns)
+    themselves. multiclass: how several classes are separated, see `FitConfig`.
     """
 
     kind: ClassVar[str] = "local"
     header: Header
     partition: Partition
-    bounds: np.ndarray  # (parts + 1,) int64: part p holds support rows bounds[p]..bounds[p+1]
-    present: np.ndarray  # (parts, k) bool: classes among the part's training rows, see Task.present
-    arrays: Mapping[str, Any]  # support (or its CSR arrays), alpha, codes: in memory or read part by part
+    bounds: np.ndarray  # (partitions + 1,) int64: partition p holds support rows bounds[p]..bounds[p+1]
+    present: np.ndarray  # (partitions, k) bool: classes among the partition's training rows, see Task.present
+    arrays: Mapping[str, Any]  # support (or its CSR arrays), alpha, codes: in memory, or read by partition
     combine: str = "nearest"
     neighbours: int = 1
-    weights: np.ndarray | None = None  # (parts, width) float64, above 0
-    bias: np.ndarray | None = None  # (parts, columns) float64; None: 0
+    weights: np.ndarray | None = None  # (partitions, width) float64, above 0
+    bias: np.ndarray | None = None  # (partitions, columns) float64; None: 0
     task: str = "classify"
     multiclass: str = "pairs"
 
@@ -68,7 +68,7 @@ class LocalModel(Model):
         return int(self.bounds[-1])
 
     def part(self, p: int) -> tuple[Rows, np.ndarray]:
-        """Support rows of a part, scaled but not weighed, and their coefficients (s, columns)."""
+        """Support rows of a partition, scaled but not weighted, and their coefficients (s, columns)."""
         start, stop = int(self.bounds[p]), int(self.bounds[p + 1])
         rows = rows_from_state("support", self.arrays, self.header.scaling.width, start, stop)
         alpha, codes = (np.asarray(self.arrays[name][start:stop]) for name in ("alpha", "codes"))
@@ -100,7 +100,7 @@ class LocalModel(Model):
         return decisions / parts.shape[1]
 
     def _variance(self, p: int, rows: Rows) -> np.ndarray:
-        """(m,) Gaussian process variance of a part's prediction, from at most 512 of its support rows."""
+        """(m,) Gaussian process variance of a partition's prediction, from at most 512 of its support rows."""
         kernel, support = self.header.kernel, self._weighed(p, self.part(p)[0])
         rows = self._weighed(p, rows)
         basis = support.take(np.linspace(0, len(support) - 1, min(512, len(support))).astype(np.intp))
@@ -113,20 +113,20 @@ class LocalModel(Model):
 
     @cached_property
     def intercept(self) -> np.ndarray:
-        """(parts, columns): what "nearest" adds to each; -1 or +1 where a part had rows of one side only."""
+        """(partitions, columns): what "nearest" adds to each; -1 or +1 if a partition had rows of one side only."""
         one_sided = self.learned.one_sided(self.present)
         return one_sided if self.bias is None else one_sided + self.bias
 
     def as_expansion(self) -> Expansion:
         raise ModelError(
-            "the model is an early prediction: each part of the data decides for its own rows, which the format has "
-            "no words for; fit without --early (dcsvm.early), or export --format onnx"
+            "the model is an early prediction: each partition decides for its own rows, which the format "
+            "cannot express; fit without --early (dcsvm.early), or export --format onnx"
         )
 
     def as_routes(self) -> Routes:
         if self.combine != "nearest":
             raise ModelError(
-                f"combine = {self.combine!r} asks all parts about every row, which is neither exported nor "
+                f"combine = {self.combine!r} asks all partitions about every row, which is neither exported nor "
                 "explained; fit with dcsvm.combine=nearest, or without --early"
             )
         own = self.header.kernel, self.header.scaling
@@ -177,10 +177,10 @@ class LocalModel(Model):
 
 
 def _of_parts(arrays: Mapping[str, Any], name: str, width: int) -> np.ndarray | None:
-    """(parts, width) float64; None where the model has none."""
+    """(partitions, width) float64; None if the model has none."""
     if name not in arrays:
         return None
     found, expected = np.asarray(arrays[name], np.float64), (len(arrays["present"]), width)
     if found.shape != expected:
-        raise ValueError(f"found {name} of parts {found.shape}, expected {expected}")
+        raise ValueError(f"found {name} of partitions {found.shape}, expected {expected}")
     return found

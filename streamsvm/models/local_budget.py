@@ -1,4 +1,4 @@
-"""Models of learners side by side: regions of input space, each with a budget of its own."""
+"""Models of parallel learners: regions of input space, each with its own budget."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LocalBudgetModel(Model):
     """f_c(x) = sum_j coef_jc K(x, s_j) + bias_pc over the supports j of the region p that x falls into.
 
     One column for two classes, else one for each class against the rest. A decision costs the supports of one region.
-    Learning does not go on from it: it keeps no learner's state.
+    Learning cannot continue from it: it keeps no learner's state.
     """
 
     kind: ClassVar[str] = "local-budget"
@@ -70,8 +70,8 @@ class LocalBudgetModel(Model):
 
     def as_expansion(self) -> Expansion:
         raise ModelError(
-            "the model is of learners side by side: each region decides for its own rows, which the format has no "
-            "words for; fit with bsgd.partitions=1, or export --format onnx"
+            "the model has parallel learners: each region decides for its own rows, which the format "
+            "cannot express; fit with bsgd.partitions=1, or export --format onnx"
         )
 
     def as_routes(self) -> Routes:

@@ -81,7 +81,7 @@ def learn(x, Y, code, weight, bound):
 @stale_with(running, additive, pooling, losses, merge, project, state, values, steps_of)
 @nb.njit(nogil=True, cache=True)
 def learn_rows(X, Y, codes, weight, bound, out):
-    """The same for rows X (m, d), in order; out (m, columns): what is said of each before its step."""
+    """The same for rows X (m, d), in order; out (m, columns): the decision values of each before its step."""
     for i in range(len(X)):
         _meet(X[i], bound)
         _learn(X[i], Y[i : i + 1], codes[i : i + 1], weight[i : i + 1], bound)

@@ -71,7 +71,7 @@ class Pooled:
 
     @property
     def n(self) -> int:
-        """Rows learnt."""
+        """Rows learned."""
         return int(self.scaling.n[0])
 
     @property
@@ -192,7 +192,7 @@ class Pooled:
 
 
 def part_of(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of one part."""
+    """The entries under one prefix."""
     return {key.removeprefix(f"{name}_"): state[key] for key in state if key.startswith(f"{name}_")}
 
 

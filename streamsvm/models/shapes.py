@@ -1,4 +1,4 @@
-"""What exporters ask a model for: sums of kernel values over support rows, or parts that rows are sent to."""
+"""What exporters ask a model for: sums of kernel values over support rows, or partitions that rows are sent to."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Expansion:
             return replace(self, scaling=scaling, support=Rows(X @ spread))
         if not isinstance(self.kernel, InnerProducts):
             raise ModelError(
-                "a full metric mixes columns, which the format has no words for; fit with --metric diagonal, or "
+                "a full metric mixes columns, which the format cannot express; fit with --metric diagonal, or "
                 "export --format onnx"
             )
         return replace(self, scaling=replace(scaling, metric=None), support=Rows(X @ metric.factor.T))
@@ -86,11 +86,11 @@ class Expansion:
 
 @dataclass(frozen=True)
 class Routes:
-    """A row is decided by the mean over its own part and those with the nearest centres, `neighbours` in all.
+    """A row is decided by the mean over its partition and those with the nearest centres, `neighbours` in all.
 
-    part(p) gives the support rows of a part and their coefficients (s, pairs), of which there are
-    bounds[p + 1] - bounds[p]; intercept (parts, pairs) is added to their sums. weights (parts, width): what a part
-    multiplies the columns of scaled rows with, its support rows among them; None where no part does.
+    part(p) gives the support rows of a partition and their coefficients (s, pairs), of which there are
+    bounds[p + 1] - bounds[p]; intercept (partitions, pairs) is added to their sums. weights (partitions, width): what a
+    partition multiplies the columns of scaled rows with, its support rows among them; None if no partition does.
     """
 
     kernel: Kernel

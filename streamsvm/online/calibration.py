@@ -1,4 +1,4 @@
-"""Probabilities of a learner that goes on: a softmax over decision values, learnt beside it."""
+"""Probabilities of a learner in a stream: a softmax over decision values, learned along with it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class OnlineCalibration:
     """p = softmax(z), z_c = W_c'(f / s, 1), by Newton steps on the log loss of decisions f before their events.
 
     s, the running size of f, follows it down: steps of 1 / (lambda t) make decisions of thousands at first and of 1 in
-    the end. For two classes z = (0, W'(u, 1)) with u = f / s bent to u / sqrt(1 + u^2): where labels are noise no
+    the end. For two classes z = (0, W'(u, 1)) with u = f / s bent to u / sqrt(1 + u^2): if labels are noise, no
     decision, however large, is sure. For up to 16 each z_c reads all decisions, as in matrix scaling (Guo, Pleiss, Sun
-    and Weinberger 2017), for more its own. Each class has a curvature matrix of its own that forgets (recursive least
+    and Weinberger 2017), for more its own. Each class has its own curvature matrix, which forgets (recursive least
     squares with a forgetting factor, Ljung and Soderstrom 1983), so that neither the first steps nor an older world are
     remembered for long. Memory is constant.
 
-    Labels are those of decisions: where others would be more probable than the class that wins by f, they share evenly
-    with it. So probabilities never say another label, and labels do not wait for them to be learnt.
+    Labels follow decisions: if other classes would be more probable than the class that wins by f, they share evenly
+    with it. So probabilities never contradict the label, and labels do not wait until probabilities are learned.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class OnlineCalibration:
         return with_decisions(p, decisions)
 
     def learn(self, decisions: np.ndarray, codes: np.ndarray) -> None:
-        """Decisions (m, columns) of events before they were learnt, in order, and their classes (m,)."""
+        """Decisions (m, columns) of events before they were learned, in order, and their classes (m,)."""
         self._grow(decisions.shape[1])
         _learn(self.W, self.P, self.running, decisions, codes)
 
@@ -65,7 +65,7 @@ class OnlineCalibration:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any] | None) -> OnlineCalibration:
-        """None, of models without one: it begins anew."""
+        """None, for models without one: it starts from scratch."""
         new = cls()
         if state and state["W"]:
             new.W, new.running = np.array(state["W"]), np.array(state["running"])
@@ -105,7 +105,7 @@ class OnlineCalibration:
 
 
 class LogOdds:
-    """Probabilities of a logistic loss, whose decisions are logarithms of odds: nothing is learnt beside it."""
+    """Probabilities of a logistic loss, whose decisions are logarithms of odds: nothing more is learned."""
 
     def __call__(self, decisions: np.ndarray) -> np.ndarray:
         columns = decisions.shape[1]
@@ -156,7 +156,7 @@ def _learn(W, P, running, decisions, codes):
             f = decisions[i, c]
             u[c] = min(max(_bent(f / size, columns), -LARGEST_DECISION), LARGEST_DECISION)
             square += f * f / columns
-        if not np.isfinite(square):  # nothing to be learnt of; and NaN would stay for ever
+        if not np.isfinite(square):  # nothing to learn from, and NaN would stay for ever
             continue
         total, top = _scores(W, u, z)
         for c in range(columns):
@@ -170,7 +170,7 @@ def _learn(W, P, running, decisions, codes):
 
 
 @nb.njit(nogil=True, cache=True)
-def _scores(W, u, z):  # fills z; sum of exp(z - top), and top, the largest; one column: beside a 0
+def _scores(W, u, z):  # fills z. Returns sum of exp(z - top), and top, the largest. One column: with a 0
     columns, q = W.shape
     single = columns == 1
     top = 0.0 if single else -np.inf

@@ -32,33 +32,33 @@ HEAVIEST = 100.0  # weight of balanced classes
 
 
 class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
-    """Kernel SVM on a budget of support vectors, learnt online by stochastic gradient descent; it tunes itself.
+    """Kernel SVM on a budget of support vectors, trained online by stochastic gradient descent; it tunes itself.
 
-    With `lam` and `gamma` it minimises lambda/2 |w|^2 + mean loss in steps of 1 / (lambda t); where the budget is full,
+    With `lam` and `gamma` it minimises lambda/2 |w|^2 + mean loss in steps of 1 / (lambda t). If the budget is full,
     `merge` support vectors become one (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018). Several classes:
-    each against the rest on one support set; labels and features may turn up at any time. Memory and time of an event
+    each against the rest on one support set. Labels and features may appear at any time. Memory and time of an event
     are constant.
 
-    Where one of the two is left out, several such learners with kernels from wide to narrow, and additive functions of
-    the columns, learn side by side from columns that are standardised as they come, and a pool weighs their
-    probabilities by how right they were (`ExpertsLearner`); after 2,048 events the two best kernels remain. A feature
-    that an event lacks counts as its mean, or as 0 where most events lack it; without a pool it is 0.
+    If one of the two is left out, several such learners with kernels from wide to narrow, and additive functions of
+    the columns, learn in parallel from columns that are standardised as they come, and a pool weights their
+    probabilities by how right they were (`ExpertsLearner`). After 2,048 events the two best kernels remain. A feature
+    that an event lacks counts as its mean, or as 0 if most events lack it; without a pool it is 0.
 
     Parameters
     ----------
     lam
         lambda, above 0; about 1 / (n C) for a stream of n events and SVC's C. None: 1e-5, 1e-4 and 1e-3 are tried.
     gamma
-        Of the kernel: a number; "scale", 1 / (sum of the columns' variances), which is 1 / d for standardised columns
-        and about 1 for rows of length 1, as TFIDF makes them; or "auto", 1 / (columns seen). Both are measured anew
-        whenever the number of events has doubled, and support vectors go on under the new value.
+        Of the kernel: a number, or "scale" for 1 / (sum of the columns' variances), which is 1 / d for standardised
+        columns and about 1 for rows of length 1, such as TFIDF, or "auto" for 1 / (columns seen). "scale" and "auto"
+        are measured again whenever the number of events has doubled, and support vectors continue with the new value.
         None: 1, 4 and 16 times "scale" are tried.
     kernel
         "rbf", "laplacian", "matern", "cauchy", "poly" or "linear"; merging needs rbf.
     degree, coef0
         Of the polynomial (gamma a'b + coef0)^degree.
     budget
-        Most support vectors.
+        Maximum number of support vectors.
     merge
         Support vectors that become one: 2 is the classic method, 3 to 5 a good range.
     strategy
@@ -66,24 +66,25 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
     bias
         Learn a constant too, regularised like the rest.
     classes
-        All labels there will be: others are an error. None: labels are taken up as they come.
+        All labels there will be: others are an error. None: labels are added as they come.
     average
         Decide by the mean of all steps weighted by t, not the last: better on noise where the budget is rarely full,
         much worse where the stream changes.
     max_features
-        Most columns: features beyond are left out, with a warning. The budget takes 4 bytes for each of them.
+        Maximum number of columns: features beyond are left out, with a warning. The budget takes 4 bytes for each of
+        them.
     max_classes
-        Most labels that are taken up: one beyond is a DataError.
+        Maximum number of labels: one more is a DataError.
     kernel_params
         Further options of the kernel: {"nu": 2.5} of matern, 0.5, 1.5 (None) or 2.5.
     class_weight
-        {label: weight}, above 0, of the loss of an event; 1 for others. What an error costs that takes this label for
-        another. "balanced": events so far / (classes * those of the label), at most 100. Probabilities beside the hinge
-        loss count all events alike, but the largest is that of the label that is predicted.
+        {label: weight}, above 0, of the loss of an event; 1 for others. This is the cost of taking this label for
+        another. "balanced": events so far / (classes * those of the label), at most 100. With the hinge loss,
+        probabilities count all events alike, but the largest is that of the label that is predicted.
     loss
-        "hinge", beside which probabilities are learnt, the default where lam and gamma are given; or "logistic",
-        log(1 + exp(-y f)), whose decisions f are the logarithms of odds of a label against the rest, those of weighted
-        events. A pool has this one.
+        "hinge", with probabilities that are learned along with it, the default if lam and gamma are given; or
+        "logistic", log(1 + exp(-y f)), whose decisions f are the logarithms of odds of a label against the rest, those
+        of weighted events. A pool has this one.
 
     Examples
     --------
@@ -148,7 +149,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
             return super()._new_learner(kernel, options, columns)
         if options.loss != "logistic" or options.average:
             found = "average" if options.average else f"loss {options.loss!r}"
-            raise ConfigError(f"{found} is of one learner, expected lam and gamma with it")
+            raise ConfigError(f"{found} needs a single learner; give lam and gamma with it")
         experts = side_by_side(kernel, options, self.lam, self.gamma, has_gamma=self._has_gamma)
         return ExpertsLearner(experts, 0, columns)
 
@@ -167,7 +168,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         self._learnt(row[None])
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
-        """The label, or None before the first event is learnt."""
+        """The label, or None before the first event is learned."""
         if not self._labels:
             return None
         return self._labels[self._winner(self._meet(self._row(x, grow=False))[0])]
@@ -192,7 +193,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         rows = self._columns.matrix(X, grow=True)
         self._make_room()
         new = [labels.index(label) for label in dict.fromkeys(labels) if label not in self._labels]
-        # a label's column begins with its first row; gamma changes between rows; a mean decides row by row
+        # a label's column begins with its first row, gamma changes between rows, and a mean decides row by row
         measured = () if self.tunes_itself else range(len(labels))
         cuts = {0, len(labels), *new, *(i for i in measured if is_doubled(self.n_seen + i))}
         for start, stop in pairwise(range(len(labels) + 1) if self.average else sorted(cuts)):
@@ -238,13 +239,13 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         self.max_classes = self._labels.most = max_classes or self.max_classes
 
     def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
-        """Raises DataError for an event that would not be learnt: a feature is no number, or a label one too many."""
+        """Raises DataError for an event that cannot be learned: a feature is not a number, or a label one too many."""
         super().check(x)
         if y is not None:
             self._labels.require([y])
 
     def to_model(self, scaling: Scaling | None = None, **more: Any) -> StreamModel:
-        """The model as `fit` writes it, with all that learning needs to go on; and what a caller wants kept beside."""
+        """The model as `fit` writes it, with all that learning needs to continue, and what a caller adds."""
         calibration = (
             self._calibration.calibration(len(self._labels.targets[0])) if self.n_labels > 1 else None
         )
@@ -265,19 +266,19 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
 
     @classmethod
     def from_model(cls, model: StreamModel) -> BSGDClassifier:
-        """A learner that goes on where `to_model` left off, bit by bit; or where a fit ended.
+        """A learner that continues exactly from where `to_model`, or a fit, stopped.
 
         The features of a fit on rows without names are "0", "1" and so on. Raises ModelError for a model with a
-        threshold or costs of its own, and for balanced weights.
+        threshold or costs, and for balanced weights.
         """
         if model.header.threshold is not None:
             raise ModelError(
                 "the model decides at a threshold that was chosen for what it had learned, and would not hold for what "
-                "it goes on to learn; fit without --threshold"
+                "it continues to learn; fit without --threshold"
             )
         if model.costs is not None:
             raise ModelError(
-                "the model decides by costs, which what goes on to learn does not; fit without --costs"
+                "the model decides by costs, which a learner that continues does not; fit without --costs"
             )
         if model.stream is None and (model.header.config or {}).get("class_weight") == "balanced":
             raise ModelError(
@@ -306,7 +307,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         self._learnt(rows.dense())
 
     def _weigh(self, code: int) -> float:
-        """The weight of an event of this class that is learnt now."""
+        """The weight of an event of this class that is learned now."""
         if self._seen is not None:
             self._seen += [0] * (len(self._labels) - len(self._seen))
             self._seen[code] += 1

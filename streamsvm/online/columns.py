@@ -31,8 +31,8 @@ class Columns:
     """A column for each feature, in the order in which they came; at most `most`, later ones are left out.
 
     width: columns of rows, some of them for features to come. Its room is doubled, so that it is rarely made.
-    absent: what stands in columns that an event has not. tables: features may be texts, each text a column of ones;
-    times, which become days since 1970, hours and days of the week; and None, which is absent.
+    absent: the value in columns that an event lacks. tables: features may be texts, each text a column of ones. They
+    may be times, which become days since 1970, hours and days of the week, or None, which is absent.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Columns:
     def row(self, x: Mapping[Any, Any], *, grow: bool) -> np.ndarray:
         """(width,) float32; features not known yet get a column where `grow`, else they are left out.
 
-        The same array for the same event twice: it is predicted, then learnt. Raises DataError.
+        The same array for the same event twice: it is predicted, then learned. Raises DataError.
         """
         given = names, values = list(x), list(x.values())
         if given == self._given and len(self._row) == self.width:
@@ -119,7 +119,7 @@ class Columns:
         return Rows(out)
 
     def take_up(self, names: Iterable[Hashable]) -> None:
-        """Columns for features not seen before, in an order of their own, not the event's."""
+        """Columns for features not seen before, in a fixed order, not the event's."""
         new = [name for name in names if name not in self._places]
         new.sort(key=lambda name: (str(type(name)), str(name)))
         left = max(self.most - len(self.names), 0)
@@ -137,7 +137,7 @@ class Columns:
             self._told = True
             warnings.warn(
                 f"feature {name!r} is left out, as are all new ones from here on: there are {self.most} columns "
-                "already; give a larger max_features, or look why names never end",
+                "already; give a larger max_features, or find out why new names keep coming",
                 stacklevel=2,
             )
 

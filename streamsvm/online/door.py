@@ -59,7 +59,7 @@ class BudgetDoor:
         return "gamma" in kernel_row(self.kernel).parameters
 
     def _begin(self, least: Mapping[str, int], columns: int) -> None:
-        """Checks the parameters, and begins anew. least: of whole numbers."""
+        """Checks the parameters, and starts from scratch. least: of whole numbers."""
         config = self._config = self._checked(least)
         self._columns = self._no_columns((), 0)
         measures = isinstance(self.gamma, str) and self._has_gamma and not self.tunes_itself
@@ -109,7 +109,7 @@ class BudgetDoor:
 
     @property
     def n_seen(self) -> int:
-        """Events learnt."""
+        """Events learned."""
         return self._learner.t
 
     @property
@@ -135,7 +135,7 @@ class BudgetDoor:
         self.max_features = self._columns.most = max_features or self.max_features
 
     def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
-        """Raises DataError for an event that would not be learnt: a feature is no number."""
+        """Raises DataError for an event that cannot be learned: a feature is not a number."""
         self._columns.check(x)
 
     def decision_one(self, x: Mapping[Any, Any]) -> np.ndarray:
@@ -158,7 +158,7 @@ class BudgetDoor:
     def _model(
         self, classes: np.ndarray, scaling: Scaling | None, own: dict[str, Any], **header: Any
     ) -> StreamModel:
-        """The model as `fit` writes it. own: what this door alone keeps beside what all do."""
+        """The model as `fit` writes it. own: what only this learner keeps, in addition to what all keep."""
         config = self._config.model_dump(mode="json")
         spread = self._spread and self._spread.to_state()
         kept = {
@@ -176,7 +176,7 @@ class BudgetDoor:
 
     @classmethod
     def _resumed(cls, model: StreamModel) -> tuple[Self, dict[str, Any]]:
-        """A learner that goes on where a model left off, and what was kept of the stream.
+        """A learner that continues from where a model stopped, and what was kept of the stream.
 
         The features of a fit on rows without names are "0", "1" and so on. Raises ConfigError for another task.
         """

@@ -1,4 +1,4 @@
-"""What a stream says of an event, and how good its answers were before it learnt: by task."""
+"""What a stream answers to an event, and how good its answers were before learning it: by task."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from streamsvm.metrics import ScoreCounts
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
 from streamsvm.tasks.oneclass import INLIER, OUTLIER
 
-PLACES = 2000  # of scores: how fine a ROC area tells them apart
+PLACES = 2000  # of scores: how finely a ROC area distinguishes them
 ASKED = 100  # events over which the share of labels that are asked for is kept
 NOT_KEPT = ("learner", "learnt", "asks")  # with what a judge counts
 STEP = 0.01  # of the threshold
 
 
 class Judge(ABC):
-    """Answers events, then has them learnt. It counts in a few numbers, which snapshots keep."""
+    """Answers events, then learns them. It counts in a few numbers, which snapshots keep."""
 
     task: ClassVar[str]
 
@@ -30,11 +30,11 @@ class Judge(ABC):
 
     @abstractmethod
     def label(self, name: str, y: Any) -> Any:
-        """The label as it is learnt, or None. Raises DataError for one of field `name` that cannot be."""
+        """The label as it is learned, or None. Raises DataError for one of field `name` that cannot be."""
 
     @abstractmethod
     def answer(self, x: Mapping[str, Any], y: Any) -> dict[str, Any]:
-        """What is said of an event, which is learnt then."""
+        """The answer to an event, which is then learned."""
 
     @abstractmethod
     def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
@@ -43,7 +43,7 @@ class Judge(ABC):
 
     @abstractmethod
     def scores(self) -> dict[str, float | None]:
-        """Of answers before their events were learnt; the first one is what a bar shows."""
+        """Of answers before their events were learned; the first one is what a bar shows."""
 
     def to_state(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in NOT_KEPT}
@@ -88,7 +88,7 @@ class OfClasses(Judge):
         if y is not None and y not in labels:
             for known in labels:
                 if str(known) == str(y):  # answers name a label by its text
-                    raise DataError(f"label {name!r}: found {y!r} beside {known!r}, expected one of the two")
+                    raise DataError(f"label {name!r}: found {y!r} and {known!r}, expected one of the two")
         return y
 
     def answer(self, x: Mapping[str, Any], y: Any) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class OfClasses(Judge):
 class OfValues(Judge):
     """mean_absolute_error and r2, from sums; the targets' about their running mean (Welford 1962).
 
-    Nothing is said of the first event, before which nothing is known, and it does not count.
+    The first event, before which nothing is known, gets no answer and does not count.
     """
 
     task = "regress"
@@ -163,8 +163,8 @@ class OfValues(Judge):
 
 
 class OfOutliers(Judge):
-    """outliers: the share of events outside before they were learnt. roc_auc: of their scores, where there are two
-    labels: outliers are those of -1 beside 1, else of the rarer one, as `evaluate` has them.
+    """outliers: the share of events outside before they were learned. roc_auc: of their scores, if there are two
+    labels: outliers are those of -1 if the other is 1, else of the rarer one, as in `evaluate`.
 
     Scores are counted by label in places of s / (1 + |s|).
     """
@@ -190,7 +190,7 @@ class OfOutliers(Judge):
         said: dict[str, Any] = {"prediction": OUTLIER if score > 0 else INLIER, "score": score}
         if y is None:
             return said
-        if len(self.counts) < 3:  # a third label says that these are no two; nothing is counted from there on
+        if len(self.counts) < 3:  # with a third label there are not two, and counting stops
             counts, place = self.counts.setdefault(str(y), {}), str(_place(score))
             counts[place] = counts.get(place, 0) + 1
         return said | {"label": y}

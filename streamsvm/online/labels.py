@@ -26,7 +26,7 @@ class Labels(list[Any]):
         """Raises DataError for labels that cannot be taken up."""
         new: list[Any] = []
         for y in labels:
-            if y != y:  # each NaN would be a class of its own
+            if y != y:  # each NaN would be a separate class
                 raise DataError(f"found label {y!r}, expected one that is equal to itself")
             if y in self or y in new:
                 continue
@@ -34,8 +34,8 @@ class Labels(list[Any]):
                 raise DataError(f"found label {y!r}, expected one of {', '.join(map(str, self))}")
             if len(self) + len(new) >= self.most:
                 raise DataError(
-                    f"found label {y!r} beside {self.most} others, expected at most max_classes; raise it, or "
-                    "look whether this is the label"
+                    f"found label {y!r} in addition to {self.most} others, expected at most max_classes; raise it, or "
+                    "check that this is the label"
                 )
             new.append(y)
 

@@ -21,7 +21,7 @@ _INLIER = np.ones(1)
 
 
 class BSGDOneClass(BudgetDoor, AnomalyDetector):
-    """One-class SVM on a budget of support vectors, learnt online by stochastic gradient descent.
+    """One-class SVM on a budget of support vectors, trained online by stochastic gradient descent.
 
     Minimises 1/2 |w|^2 - nu rho + mean max(0, rho - w'phi(x)) (Schoelkopf et al. 2001) in steps of 1 / t. An event
     outside, w'phi(x) < rho, becomes a support vector and lowers rho by (1 - nu) / t, any other one raises it by nu / t
@@ -90,10 +90,10 @@ class BSGDOneClass(BudgetDoor, AnomalyDetector):
         return -float(self._learner.coefficients()[1][0])
 
     def to_model(self, scaling: Scaling | None = None, **more: Any) -> StreamModel:
-        """The model as `fit` writes it, with all that learning needs to go on; and what a caller wants kept beside."""
+        """The model as `fit` writes it, with all that learning needs to continue, and what a caller adds."""
         return self._model(np.array(OneClass.own_classes), scaling, more)
 
     @classmethod
     def from_model(cls, model: StreamModel) -> BSGDOneClass:
-        """A learner that goes on where `to_model` left off, bit by bit."""
+        """A learner that continues exactly from where `to_model` stopped."""
         return cls._resumed(model)[0]

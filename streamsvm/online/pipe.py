@@ -1,8 +1,8 @@
-"""A learner in a pipe: each event is predicted, then learnt, and answered with one JSON line.
+"""A learner in a pipe: each event is predicted, then learned, and answered with one JSON line.
 
 An event is a line: a JSON object of features and a label, or a CSV row under a header. Its number counts the lines of
-the stream from its very beginning, bad ones too, over all restarts; the model carries it, so that a stream taken up
-again knows which event comes next.
+the stream from its very beginning, bad ones too, over all restarts. The model holds it, so that a resumed stream knows
+which event comes next.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from streamsvm.storage.place import found_at
 
 BUFFER_BYTES = 1 << 16
 BLOCK_ENTRIES = 1 << 22  # of the rows that are decided at once
-LEAST_STRETCH = 100  # events learnt from record to record
+LEAST_STRETCH = 100  # events learned from record to record
 STRETCH = 0.005  # and at least this share of all so far
 PROGRESS_S = 0.2
 Parse = Callable[[str], dict[str, Any]]
@@ -93,7 +93,8 @@ class Stream:
     def open(
         cls, path: Place, make: Callable[[], Any], *, scale: bool, label: str, anew: bool = False
     ) -> Stream:
-        """The stream whose snapshot is at `path`; where none is, or `anew`, a new one. Raises what loading does."""
+        """The stream whose snapshot is at `path`; a new one if there is none, or if `anew`. Raises what loading
+        does."""
         if anew or found_at(path) is None:
             new = make()
             scaler = StandardScaler() if scale and not new.tunes_itself else None
@@ -101,14 +102,14 @@ class Stream:
         model = load_model(path)
         if not isinstance(model, StreamModel):
             raise ConfigError(
-                f"{path}: found a model of kind {model.kind!r}, expected one of stream, or of fit --solver bsgd with "
+                f"{path}: found a model of kind {model.kind!r}, expected one of `stream`, or of fit --solver bsgd with "
                 "bsgd.partitions=1"
             )
         if model.task not in LEARNERS:
             raise ConfigError(f"{path}: found a model of task {model.task}, expected {' or '.join(LEARNERS)}")
         if model.stream is None and not model.header.scaling.is_none:
             raise ConfigError(
-                f"{path}: was fitted with scaling, which a stream cannot go on with; fit with --scale none "
+                f"{path}: was fitted with scaling, which a stream cannot continue with; fit with --scale none "
                 "--metric none"
             )
         kept = model.stream or {}
@@ -124,7 +125,7 @@ class Stream:
         return stream
 
     def answer(self, line: str, parse: Parse) -> dict[str, Any]:
-        """Predicts and learns one line; what to say of it. A bad line is told and changes nothing."""
+        """Predicts and learns one line; returns the answer. A bad line is reported and changes nothing."""
         try:
             return self.take(parse(line))
         except DataError as error:
@@ -132,7 +133,7 @@ class Stream:
             return self._bad(error)
 
     def take(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Predicts and learns one event; what to say of it."""
+        """Predicts and learns one event; returns the answer."""
         self.events += 1
         began = time.perf_counter()
         try:
@@ -150,7 +151,7 @@ class Stream:
 
     def _learn(self, x: dict[str, Any], y: Any) -> dict[str, Any]:
         if y is None and self.needs_label:
-            raise DataError(f"label {self.label!r}: found none, expected one beside the features")
+            raise DataError(f"label {self.label!r}: found none, expected one next to the features")
         y = self.judge.label(self.label, y)
         self.learner.check(x, y)
         if self.scaler is not None:
@@ -168,7 +169,7 @@ class Stream:
         return self.judge.right()
 
     def decide(self, events: Sequence[Mapping[str, Any]]) -> np.ndarray:
-        """(m, columns) decision values of events, of which nothing is learnt; a label beside the features is not read.
+        """(m, columns) decision values of events, without learning them; a label next to the features is not read.
 
         Raises DataError, which names the event.
         """
@@ -191,7 +192,7 @@ class Stream:
             raise DataError(f"event {i}: {error}") from None
 
     def snapshot(self) -> StreamModel | None:
-        """What there is to keep, which stays as it is while the stream goes on; None before anything is learnt."""
+        """A model that later events do not change; None before anything is learned."""
         if self.learner.n_seen == 0:
             return None
         counts = {"events": self.events, "learnt": self.learnt, "bad": self.bad}
@@ -231,9 +232,9 @@ class Stream:
 
 
 class Teller:
-    """Tells of a stream: progress a few times a second, and a `stretch` record every so many events learnt.
+    """Reports on a stream: progress a few times a second, and a `stretch` record every so many events learned.
 
-    A stretch has its own accuracy, of predictions before they were learnt, and what the learner has come to.
+    A stretch has its own accuracy, of predictions before they were learned, and what the learner has come to.
     """
 
     def __init__(self, stream: Stream, tell: Events) -> None:
@@ -258,7 +259,7 @@ class Teller:
     def _drift(self) -> None:
         at, before, now = f"event {self._stream.events:,}", self._drifts, self._stream.learner.drifts
         if now["alarms"] > before["alarms"]:
-            self._tell(Warned(f"{at}: errors rise; a second learner begins beside the first"))
+            self._tell(Warned(f"{at}: errors rise; a second learner starts next to the first"))
         if now["switches"] > before["switches"]:
             self._tell(Warned(f"{at}: the stream has changed; the second learner takes over"))
         self._drifts = now
@@ -321,7 +322,7 @@ class Lines:
             self.read_bytes += len(block)
             if not block:
                 break
-            if is_first:  # a byte order mark is no part of the first name
+            if is_first:  # a byte order mark does not belong to the first name
                 block, is_first = block.removeprefix(codecs.BOM_UTF8), False
             *lines, rest = (rest + block).split(b"\n")
             yield from (line.decode("utf-8", errors="replace") for line in lines)
@@ -336,7 +337,7 @@ def json_event(line: str) -> dict[str, Any]:
     except ValueError as error:
         raise DataError(f"broken JSON: {error}") from None
     except RecursionError:
-        raise DataError("broken JSON: too many brackets inside each other") from None
+        raise DataError("broken JSON: too many nested brackets") from None
     if not isinstance(event, dict):
         raise DataError(f"found {line.strip()[:40]!r}, expected a JSON object")
     return event

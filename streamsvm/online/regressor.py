@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
-    """Kernel regression on a budget of support vectors, learnt online by stochastic gradient descent.
+    """Kernel regression on a budget of support vectors, trained online by stochastic gradient descent.
 
     Minimises lambda/2 |w|^2 + mean max(0, |y - f(x)| - epsilon) in implicit steps of at most 1 / (lambda (t + 2 /
-    lambda)): each ends where the event's loss is 0 (Kulis and Bartlett 2010). Targets may be of any scale: f is their
-    running mean plus what is learnt in units of their running standard deviation, both measured anew whenever the
+    lambda)): each ends when the event's loss is 0 (Kulis and Bartlett 2010). Targets may be of any scale: f is their
+    running mean plus what is learned in units of their running standard deviation, both measured again whenever the
     number of events has doubled. Budget, merging and features are those of `BSGDClassifier`; support vectors merge
     with those whose coefficients have the same sign.
 
@@ -39,8 +39,8 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
     gamma, kernel, degree, coef0, budget, merge, strategy, average, max_features, kernel_params
         As in `BSGDClassifier`.
     bias
-        Learn a constant too, beside the mean of the targets, regularised like the rest. On streams that begin it
-        takes half of every step, and answers are worse for long.
+        Learn a constant too, in addition to the mean of the targets, regularised like the rest. On streams that begin
+        it takes half of every step, and answers are worse for long.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         self._learnt(row[None])
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:
-        """The value, 0 before the first event is learnt."""
+        """The value, 0 before the first event is learned."""
         return float(self._meet(self._row(x, grow=False))[0][0])
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
@@ -119,18 +119,18 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         return pd.Series(values, index=X.index, dtype=np.float64)
 
     def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
-        """Raises DataError for an event that would not be learnt: a feature or the target is no number."""
+        """Raises DataError for an event that cannot be learned: a feature or the target is not a number."""
         super().check(x)
         if y is not None:
             number(y)
 
     def to_model(self, scaling: Scaling | None = None, **more: Any) -> StreamModel:
-        """The model as `fit` writes it, with all that learning needs to go on; and what a caller wants kept beside."""
+        """The model as `fit` writes it, with all that learning needs to continue, and what a caller adds."""
         return self._model(np.empty(0), scaling, {"targets": vars(self._targets)} | more)
 
     @classmethod
     def from_model(cls, model: StreamModel) -> BSGDRegressor:
-        """A learner that goes on where `to_model` left off, bit by bit; or where a fit ended."""
+        """A learner that continues exactly from where `to_model`, or a fit, stopped."""
         learner, stream = cls._resumed(model)
         origin, unit = learner._learner.units.tolist()
         fitted = {"n": learner.n_seen, "mean": origin, "squares": learner.n_seen * unit**2}
@@ -138,7 +138,7 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         return learner
 
     def _see(self, targets: np.ndarray) -> None:
-        """Targets that are about to be learnt: units are measured by the first of them, too."""
+        """Targets that are about to be learned: units are measured by the first of them, too."""
         first, *more = targets.tolist()
         had_none = not self._targets.squares
         self._targets.see(first)

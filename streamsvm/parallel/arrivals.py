@@ -50,7 +50,7 @@ class Remote:
 class Arrivals:
     """The results of tasks, taken in the order in which the tasks were begun; `meter` counts them as they end.
 
-    fetch: the result of the first of tasks, whatever happens to workers; it sees to it that all of them are under way.
+    fetch: the result of the first of tasks, whatever happens to workers; it ensures that all of them are running.
     """
 
     def __init__(self, contact: Contact, fetch: Callable[[Sequence[Remote]], Any], meter: Meter) -> None:
@@ -99,7 +99,7 @@ class Arrivals:
                 self._meter.end(number)
 
     def _together(self, most: int) -> list[Any]:
-        """Results that are there, fetched at once; none where that fails, as then each is asked for by itself."""
+        """Finished results, fetched at once; none if that fails, as then each is fetched by itself."""
         ready = [*takewhile(lambda task: task.is_finished, islice(self._begun, most))]
         if len(ready) < 2:
             return []

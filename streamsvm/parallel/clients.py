@@ -24,12 +24,12 @@ from streamsvm.storage.human import human_seconds
 
 LEAST_S = 1.0  # to connect in, and between tries
 # Of our own workers. Not distributed's MALLOC_TRIM_THRESHOLD_: memory that goes back to the system at every release
-# and comes again page by page took a third of the time of solving parts.
+# and comes again page by page took a third of the time of solving partitions.
 ENVIRONMENT = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
 
 
 def warnings_alone() -> None:
-    """distributed tells by itself, with a traceback, of each connection that ends: no line for users who do not ask."""
+    """distributed logs, with a traceback, each connection that ends: not for users who do not ask for it."""
     if "distributed" not in dask.config.get("logging", {}):
         logging.getLogger("distributed").setLevel(logging.WARNING)
 
@@ -62,7 +62,7 @@ def address_now(scheduler: str) -> str:
 
 
 def first_client(scheduler: str, next_client: Callable[[str], Client] | None) -> Client:
-    """A client of the scheduler at this address, which next_client waits for, told why. Raises ClusterError."""
+    """A client of the scheduler at this address, which next_client waits for, given the reason. Raises ClusterError."""
     try:
         return connected(scheduler)
     except ClusterError as error:
@@ -105,7 +105,7 @@ def begun_report(client: Client, path: Path) -> performance_report:
         client.run_on_scheduler(version, "bokeh")
     except PackageNotFoundError:
         raise ConfigError(
-            f"--performance-report {path}: the scheduler has no bokeh, which draws it; "
+            f"--performance-report {path}: the scheduler lacks bokeh, which draws the report; "
             "pip install bokeh there"
         ) from None
     report = performance_report()

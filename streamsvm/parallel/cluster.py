@@ -48,7 +48,7 @@ MOST_TOGETHER, TASKS_A_SLOT = (
     8,
     32,
 )  # pieces of work in one task, and the fewest tasks by which slots end together
-# fewest tasks of a reduction for each slot; each has three: its own, what it tells, what is merged
+# fewest tasks of a reduction for each slot; each has three: its own, what it returns, what is merged
 REDUCED_A_SLOT = 4
 
 

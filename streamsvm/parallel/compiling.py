@@ -1,4 +1,4 @@
-"""Compiling, which a first run waits for: told as progress, and timed."""
+"""Compiling, which a first run waits for: reported as progress, and timed."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ LOADED = "import streamsvm.kernels.tiles, streamsvm.data.regroup"  # numba, scip
 class Contact:
     """To a cluster, by a client. Data goes to workers directly, unless the scheduler alone reaches them.
 
-    next_client: waits for another scheduler, told why, where that is wanted. That one knows nothing: the futures of the
-    client before it are cancelled, so that each `Remote` is made anew when it is asked for.
+    next_client: waits for another scheduler, given the reason, if that is wanted. The new one knows nothing: the
+    futures of the client before it are cancelled, so that each `Remote` is made again when it is asked for.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Contact:
         self._choose_way()
 
     def current(self) -> Client:
-        """The client, of a scheduler that is there: another one than before, where that is gone and one is waited for.
+        """The client of a running scheduler: a new one, if the one before is gone and another is waited for.
 
         Raises ClusterError.
         """

@@ -1,4 +1,4 @@
-"""Map and reduce over row blocks and parts: the only builder of dask graphs.
+"""Map and reduce over row blocks and partitions: the only builder of dask graphs.
 
 `Engine` runs tasks on the threads of this machine, `parallel.cluster.ClusterEngine` on the workers of a cluster; what
 calls them does not know which. Functions that are mapped are plain ones: all they need is in their arguments.
@@ -72,7 +72,7 @@ class Engine:
         events: Events = ignore,
         window: int | None = None,
     ) -> Iterator[Any]:
-        """fn(*shared, item, ...) for each item and what `more` has beside it, in order.
+        """fn(*shared, item, ...) for each item and what `more` has with it, in order.
 
         At most `window` results (default: two a slot, on a cluster more where they are small) wait to be taken while
         as many are being made.
@@ -90,7 +90,7 @@ class Engine:
         phase: str = "map",
         events: Events = ignore,
     ) -> tuple[list[T], Any]:
-        """Where fn, as of `map`, returns (own, part): every own in order, and the parts merged in a fixed tree.
+        """For fn, as of `map`, that returns (own, part): every own in order, and all part merged in a fixed tree.
 
         The tree follows from the number of items alone, so the result does not depend on who computes it.
         """
@@ -116,14 +116,14 @@ class Engine:
         shared: Sequence[Any] = (),
         nbytes: float = 0.0,
     ) -> Sequence[Any]:
-        """What `map` would give, as items for many calls of it: on a cluster workers keep it, here it is read anew.
+        """What `map` would give, as items for many calls of it: on a cluster workers keep it, here it is read again.
 
         nbytes: of all of it. Workers keep no more than they have memory for.
         """
         return [Later(read, *shared, *job) for job in zip(items, *more, strict=True)]
 
     def release(self, values: Iterable[Any]) -> None:
-        """Workers may let go of what `share` or `hold` gave; where it is wanted again, it is made again."""
+        """Workers may drop what `share` or `hold` gave; it is made again if it is needed again."""
 
     def wide(self, count: int) -> tuple[int, int]:
         """(threads of a task, window) for `count` large tasks: few ones come one after the other on all threads."""
@@ -193,7 +193,7 @@ class Serial(Engine):
 
 @lru_cache(maxsize=1)
 def _pools(modules: int) -> ThreadpoolController:
-    """Thread pools of this process; looked for anew (1 ms) where more modules are loaded, which may bring a BLAS."""
+    """Thread pools of this process; looked up again (1 ms) if more modules are loaded, which may bring a BLAS."""
     return ThreadpoolController()
 
 
@@ -221,7 +221,7 @@ def several(items: Sequence[T], together: int) -> list[Sequence[T]]:
 
 
 def merged_in_tree(merge: Callable[[T, T], T], parts: Iterable[T]) -> T:
-    """All parts merged, neighbours with neighbours, in a binary tree whose shape follows from their number."""
+    """All of `parts` merged, neighbours with neighbours, in a binary tree whose shape follows from their number."""
     sizes: list[int] = []
     trees: list[T] = []
     for part in parts:
@@ -238,7 +238,7 @@ def merged_in_tree(merge: Callable[[T, T], T], parts: Iterable[T]) -> T:
 
 
 class Reduced:
-    """fn of several neighbours of a `map_reduce`: what each of them tells, and their parts merged in their own tree."""
+    """fn of several neighbours of a `map_reduce`: what each returns, and their results merged in their own tree."""
 
     def __init__(self, fn: Callable[..., tuple[Any, Any]], merge: Callable[[Any, Any], Any]) -> None:
         self._fn, self._merge, self.__name__ = fn, merge, name_of(fn)

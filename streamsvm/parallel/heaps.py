@@ -33,8 +33,8 @@ def in_worker(fn: Callable[..., Any], *args: Any) -> Any:
 
 @lru_cache(maxsize=1)
 def _keep_memory() -> None:
-    """Where a nanny of dask has this process give memory back at every release, as it does unless it is told otherwise:
-    to take it again page by page would be a large part of solving."""
+    """If a nanny of dask has this process give memory back at every release, as it does unless set otherwise, undoes
+    it: taking memory again page by page would be a large share of solving."""
     if os.environ.get("MALLOC_TRIM_THRESHOLD_") == _NANNYS_TRIM:
         _mallopt(_M_TRIM_THRESHOLD, TRIM_BYTES)
         _mallopt(_M_MMAP_THRESHOLD, MMAP_BYTES)

@@ -22,12 +22,12 @@ def process_bytes() -> int:
 
 
 def fits_memory(limit_bytes: int | None, needed_bytes: int) -> bool:
-    """Whether this much fits beside what the process holds already."""
+    """Whether this much fits in addition to what the process holds already."""
     return process_bytes() + needed_bytes <= (limit_bytes or free_bytes())
 
 
 def require_memory(limit_bytes: int | None, needed_bytes: int, what: str) -> None:
-    """Raises MemoryLimitError where this much does not fit beside what the process holds already."""
+    """Raises MemoryLimitError if this much does not fit in addition to what the process holds already."""
     if not fits_memory(limit_bytes, needed_bytes):
         limit, total = limit_bytes or free_bytes(), process_bytes() + needed_bytes
         raise MemoryLimitError(

@@ -42,7 +42,7 @@ def open_engine(
     if scheduler is None and workers is None and client is None:
         if performance_report is not None:
             raise ConfigError(
-                f"--performance-report {performance_report}: is of a cluster; give --workers or --scheduler too"
+                f"--performance-report {performance_report}: needs a cluster; give --workers or --scheduler too"
             )
         return Engine(threads)
     from streamsvm.parallel.cluster import joined_cluster, open_cluster

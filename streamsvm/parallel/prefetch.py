@@ -1,4 +1,4 @@
-"""Work done on threads of its own: ahead of its use, or side by side."""
+"""Work done on separate threads: ahead of its use, or in parallel."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ahead(
 
 
 def on_thread(stream: Iterator[T], most: int = 2) -> Iterator[T]:
-    """What a stream yields, made on a thread of its own, at most so many before they are taken."""
+    """What a stream yields, made on a separate thread, at most so many before they are taken."""
     end = object()
     with ThreadPoolExecutor(1) as pool:
         coming = deque(pool.submit(next, stream, end) for _ in range(most))

@@ -1,4 +1,4 @@
-"""dask: the empty array that tells what an array's blocks are."""
+"""dask: the empty array that describes an array's blocks."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class BoundedClient(Client):
         await asyncio.wait_for(super()._ensure_connected(timeout), timeout)
 
     async def _reconnect(self) -> None:
-        """Does not: what the scheduler knew is gone with it. All that wait are told."""
+        """Does not: what the scheduler knew is gone with it. All that wait are notified."""
         self.scheduler_comm = None
         for state in list(self.futures.values()):
             state.cancel()
@@ -59,7 +59,7 @@ def gather(client: Client, futures: list[Any], seconds: float) -> list[Any]:
 
 
 def kept_values(keys: list[Any]) -> dict[Any, Any]:
-    """What workers keep under these keys, for the task that asks. The scheduler is told that somebody waits."""
+    """What workers keep under these keys, for the task that asks. Notifies the scheduler that somebody waits."""
     client = get_client()
     futures: dict[Any, Any] = {key: Future(key, client) for key in keys}
     client._inform_scheduler_of_futures()

@@ -15,7 +15,7 @@ T = TypeVar("T")
 def stale_with(*modules: ModuleType) -> Callable[[T], T]:
     """For a function with cache=True that calls compiled functions of these modules, or reads constants of theirs.
 
-    numba compiles a cached function anew when the file that it stands in has changed, and looks at no other file.
+    numba compiles a cached function again when the file that it stands in has changed, and looks at no other file.
     """
 
     def stamped(function: T) -> T:

@@ -43,7 +43,7 @@ def first_codec(array: zarr.Array) -> Any:
 
 
 def open_for_writing(path: str) -> zarr.Array:
-    """An array that is there, opened so that chunks of nothing but zeros are written, too. Raises FileNotFoundError.
+    """An existing array, opened so that chunks of nothing but zeros are written, too. Raises FileNotFoundError.
 
     An opened array has zarr's defaults, whatever it was made with: such chunks would be missing, and look lost.
     """

@@ -35,9 +35,9 @@ class Block(Bounds, Protocol):
 class DualQP(Block, Protocol):
     """min over a of 1/2 a'Qa + p'a, 0 <= a_i <= upper_i, with Q_ij = y_i y_j K(x_i, x_j).
 
-    y: (n,) float64, -1 or +1. upper: (n,) float64, C times the weights. linear: p (n,), or -1 for classification
-    (Hsieh et al. 2014, (1)). parts: (n,) a part of each row, where it is known that rows of different parts are far
-    from each other; None elsewhere. nu, over_margin: of a `Subproblem`; nu over the bounds of all variables.
+    y: (n,) float64, -1 or +1. upper: (n,) float64, C times the weights. linear: p (n,), or -1 for classification (Hsieh
+    et al. 2014, (1)). `parts`: (n,) the partition of each row, if it is known that rows of different partitions are far
+    from each other; else None. nu, over_margin: of a `Subproblem`; nu over the bounds of all variables.
     """
 
     linear: np.ndarray | float

@@ -22,7 +22,7 @@ LOG2_E, LN_2_HIGH, LN_2_LOW = 1.4426950408889634, 0.6931471803691238, 1.90821492
 class LogisticRisk(RowRisk):
     """R_c(w) = sum_i upper_i log(1 + exp(-y_ic w'x_i)).
 
-    It is smooth and convex: a line has its lowest point between those of the steps beside the best of these. They are
+    It is smooth and convex: a line has its lowest point between the neighbours of the best of these steps. They are
     a factor of 1.4 apart, so that the best of them gains all but 3 % of what that point would, where losses are about
     quadratic; the next plane is taken from there.
     """

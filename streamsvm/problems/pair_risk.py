@@ -163,7 +163,7 @@ class _Pairs:
 
 
 def _root(derivative: Callable[[float], float], accuracy: float) -> float:
-    """Where an increasing function of k >= 0 crosses 0, or 0 where it starts above; accuracy: a share of k."""
+    """The k >= 0 at which an increasing function crosses 0, or 0 if it starts above; accuracy: a share of k."""
     if derivative(0.0) >= 0:
         return 0.0
     high = 1.0

@@ -16,7 +16,7 @@ from streamsvm.problems.products import times, transposed_times
 
 
 class View(Protocol):
-    """What a pass tells of one column: R's value and slope (d,) at q, and how R runs on the way from w to q.
+    """What a pass gives for one column: R's value and slope (d,) at q, and how R runs on the way from w to q.
 
     known: what the risk has to know of q again.
     """
@@ -58,7 +58,7 @@ class LinearRisk(Protocol):
 
 
 class Passes:
-    """Passes over rows with a constant feature `bias` unless it is 0. count: how many; note: of the bar beside them."""
+    """Passes over rows with a constant feature `bias` unless it is 0. count: how many; note: of the bar for them."""
 
     def __init__(
         self, samples: HeldSamples, engine: Engine, bias: float = 0.0, events: Events = ignore
@@ -77,7 +77,7 @@ class Passes:
     def over(
         self, visit: Callable[..., tuple[Any, Any]], *columns: np.ndarray, shared: tuple[Any, ...] = ()
     ) -> tuple[list[Any], Any]:
-        """visit(*shared, (rows, what is beside them), ...) of each block, with its rows of the columns.
+        """visit(*shared, (rows, what goes with them), ...) of each block, with its rows of the columns.
 
         Returns what is the rows' own, block by block, and the sum of the rest.
         """
@@ -90,11 +90,11 @@ class Passes:
         return [column[slice(*block)] for block in self._blocks]
 
     def _progress(self, record: Record[Event]) -> None:
-        """Blocks done, told as rows."""
+        """Blocks done, reported as rows."""
         if isinstance(record.event, TasksRun):
             self._events(replace(record.event, phase="rows"))
             return
-        assert isinstance(record.event, Progress)  # all else that a map tells
+        assert isinstance(record.event, Progress)  # all else that a map emits
         done = int(record.event.done)
         rows = self._blocks[done - 1][1] if done else 0  # about: blocks end out of their order
         self._events.progress("rows", rows, self.n, **{"pass": self.count}, **self.note)

@@ -142,7 +142,7 @@ class RowRisk(ABC):
     def support(self, W: np.ndarray, known: list[np.ndarray]) -> int:
         """How many rows have a loss in any column at W (d, columns)."""
 
-    line_shape: ClassVar[tuple[int, ...]]  # of the sums that tell how the risk runs from w to q
+    line_shape: ClassVar[tuple[int, ...]]  # of the sums that give how the risk runs from w to q
 
     @staticmethod
     @abstractmethod
@@ -157,18 +157,18 @@ class RowRisk(ABC):
     ) -> None:
         """Adds of column c, by its scores at w and q, F[:, 2 c : 2 c + 2], and one of its pieces (2, m).
 
-        To G (m, q) the slopes of the losses with respect to the scores at q; to sums (2, q) the losses there, and these
-        slopes; to lines (q, *line_shape) what tells of the way.
+        To G (m, q) the slopes of the losses with respect to the scores at q. To sums (2, q) the losses there, and these
+        slopes. To lines (q, *line_shape) what describes the way.
         """
 
     @staticmethod
     @abstractmethod
     def view(value: float, slope: np.ndarray, line: np.ndarray) -> View:
-        """What the sums of a column tell."""
+        """What follows from the sums of a column."""
 
 
 def stretches(rows: Rows, columns: int) -> Iterator[tuple[int, int]]:
-    """Of a block's rows, with so many numbers beside each."""
+    """Of a block's rows, with so many numbers for each."""
     m = len(rows)
     step = max(1, STRETCH_BYTES * m // (rows.nbytes + 8 * columns * m))
     return ((start, min(m, start + step)) for start in range(0, m, step))
@@ -182,7 +182,7 @@ def _sums_of(
     both: np.ndarray,
     block: tuple[Rows, Columns],
 ) -> tuple[None, tuple[np.ndarray, ...]]:
-    """Values and slopes at q, and how the risks run from w to q; both (d, 2 q): their columns by turns."""
+    """Values and slopes at q, and how the risks run from w to q; both (d, 2 q): their columns alternate."""
     (rows, (*known, upper)), q = block, len(columns)
     sums, lines, A = np.zeros((2, q)), np.zeros((q, *risk.line_shape)), no_slopes(rows, q)
     for start, stop in stretches(rows, 3 * q):

@@ -1,4 +1,4 @@
-"""Duals of squared losses: a ridge on the diagonal in place of bounds."""
+"""Duals of squared losses: a ridge on the diagonal instead of bounds."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ class StreamedDual(BoundedGap):
     """The dual of one binary problem whose rows are read part by part, once for each product.
 
     ids (n,): the problem's rows among those of `groups`; y and upper (n,) follow their order. On a cluster workers keep
-    the rows, those of the active set beside them, so that a round sends a working set there, and products back. Rows
-    of working sets stay here, too, as most of them come back.
+    the rows, with separate copies of those of the active set, so that a round sends a working set there, and products
+    back. Rows of working sets stay here, too, as most of them come back.
     """
 
     def __init__(
@@ -107,7 +107,8 @@ class StreamedDual(BoundedGap):
         return Held(self._engine.hold(Rows.take, wanted, chosen, nbytes=COPIES * self._nbytes), places)
 
     def _cut(self, ids: np.ndarray) -> tuple[list[int], list[np.ndarray], list[np.ndarray]]:
-        """Of the parts that have some of these rows: their numbers, which of their rows, and where these are in ids."""
+        """Of the partitions that have some of these rows: their numbers, which of their rows, and where these are in
+        ids."""
         order = np.argsort(self._part[ids], kind="stable")
         parts = self._part[ids][order]
         first = np.flatnonzero(np.diff(parts, prepend=-1))
@@ -134,7 +135,7 @@ class NearRows:
         self._starts = [0]  # of batches, and where the next one begins
 
     def missing(self, ids: np.ndarray) -> np.ndarray:
-        """Which of these rows, each once and rising, have to be added; where there is no room, all are."""
+        """Which of these rows, each once and rising, have to be added; all if there is no room."""
         wanted = np.unique(ids)
         new = wanted[self._at[wanted] < 0]
         if len(new) and self._starts[-1] + len(new) > max(self._most, 2 * len(wanted)):

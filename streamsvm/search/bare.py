@@ -37,7 +37,7 @@ def _require_no_budget(values: Mapping[str, Any], config: FitConfig) -> None:
     names = [f"search.{name}" for name in values.get("search") or {} if name != "options"]
     if names and not config.search.chosen:
         raise ConfigError(
-            f"--no-search goes without {', '.join(names)}, which a search reads: leave one of them out"
+            f"--no-search excludes {', '.join(names)}, which only a search reads: leave one of them out"
         )
 
 

@@ -76,7 +76,7 @@ def all_along_C(
     events: Events,
     until: float | None = None,
 ) -> Iterator[Outcome]:
-    """`along_C` of each group; where rows are few, a group on each thread: a round has parts that one thread does."""
+    """`along_C` of each group. With few rows, one group per thread, as one thread does some of each round."""
     groups = sorted(groups, key=_narrowness, reverse=True)  # what takes longest begins first
     config = groups[0][0].config
     slots = min(len(groups), slots_of(store, config), max(1, _fit_at_a_time(store, config, folds.count)))

@@ -68,7 +68,7 @@ class TuneConfig(Options):
         BeforeValidator(_grid),
         Field(description="Options and their values: lists, or {low, high, points}, a geometric range"),
     ]
-    folds: Annotated[Whole, Field(ge=2, description="Parts of the rows, each held out once")] = 5
+    folds: Annotated[Whole, Field(ge=2, description="Number of folds, each held out once")] = 5
     scoring: Annotated[
         Literal[
             "accuracy",
@@ -85,27 +85,28 @@ class TuneConfig(Options):
             "ndcg",
         ]
         | None,
-        Field(description="What is compared, larger is better; else by the task"),
+        Field(description="Score to compare, larger is better; default: the task's"),
     ] = None
     search: Annotated[
-        Literal["grid", "halving"], Field(description="Every point on all rows, or few rows first")
+        Literal["grid", "halving"],
+        Field(description="grid: all rows for each point; halving: few rows first"),
     ] = "grid"
     factor: Annotated[
-        Whole, Field(ge=2, description="Of halving: times fewer points and more rows in each round")
+        Whole, Field(ge=2, description="Halving: factor of fewer points and more rows in each round")
     ] = 3
     smallest_rows: Annotated[
-        Count, Field(description="Of halving: rows of the first round; else so that the last one has all")
+        Count, Field(description="Halving: rows of the first round; default: so that the last has all")
     ] = None
     rows: Annotated[
         Count,
-        Field(description="Rows by chance that points are compared on; else all, but 2,000,000 at most"),
+        Field(description="Random rows to compare points on; default: all, at most 2,000,000"),
     ] = None
     time_budget: Annotated[
         Annotated[float, BeforeValidator(parse_seconds)] | None,
-        Field(description="Seconds after which no other point is scored; else all are"),
+        Field(description="Seconds after which no further point is scored; default: no limit"),
     ] = None
     share: Annotated[
-        bool, Field(description="Solve folds as one problem, where rows fit in memory and the solver can")
+        bool, Field(description="Solve folds as one problem, if rows fit in memory and the solver can")
     ] = True
 
 

@@ -31,7 +31,7 @@ RESULTS = "streamsvm_tune"  # group attribute of a table as zarr
 
 
 def has_scores(run_dir: Place) -> bool:
-    """Whether a search has kept scores to go on from."""
+    """Whether a search has saved scores to resume from."""
     return len(_lines(run_dir / SCORES)) > 1
 
 
@@ -64,7 +64,7 @@ class Kept:
         is_of_other_folds = bool(known) and known[0].get("folds") != DEALT_BY
         if path.exists() and (is_of_other_folds or not resume):
             message = f"{run_dir} holds the scores of an earlier search, which this one replaces"
-            why = "its folds were dealt in another way" if resume else "--resume would go on from them"
+            why = "its folds were split differently" if resume else "--resume would continue from them"
             events(Warned(f"{message}; {why}"))
             remove_lines(path)
             known = []

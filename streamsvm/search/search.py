@@ -89,9 +89,7 @@ def _compared(store: Store, options: TuneConfig, seed: int, events: Events) -> S
     ids = drawn(store.n, most, rng) if groups is None else drawn_together(groups, most, rng)
     if options.rows is None:
         events(
-            Warned(
-                f"points are compared on {len(ids):,} of {store.n:,} rows by chance; tune.rows asks for more"
-            )
+            Warned(f"points are compared on {len(ids):,} random rows of {store.n:,}; tune.rows asks for more")
         )
     return store.subset(ids)
 
@@ -130,7 +128,7 @@ class _Search:
         task = task_for(with_task(base, store))
         if not store.has_y:
             raise ConfigError(
-                f"{store.url or 'the data'} has no labels, and points are compared by what they say of them"
+                f"{store.url or 'the data'} has no labels, and points are compared by how they predict them"
             )
         self.scoring = options.scoring or task.scoring
         self.folds = make_folds(store, options.folds, task.is_stratified, base.seed, positive=base.positive)

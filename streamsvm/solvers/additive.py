@@ -1,12 +1,12 @@
 """Additive logistic regression, one row at a time: a function of each column, with several step sizes at once.
 
-Minimises the log loss of p = softmax(f(z)), for two classes of f beside 0, with
+Minimises the log loss of p = softmax(f(z)), for two classes of f and 0, with
 
     f_c(z) = b_c + sum_j (w_cj z_j + h_cj(z_j)),
 
 h piecewise linear on grids of 5, 17 and 65 knots in -3..3: what an additive kernel can learn (Maji, Berg and Malik
-2013), at a cost that knows no support vectors. Each coefficient has a step of its own, rate / sqrt(sum of its squared
-gradients) (AdaGrad: Duchi, Hazan and Singer 2011). An entry that is 0 moves nothing.
+2013), at a cost that does not depend on support vectors. Each coefficient has its own step, rate / sqrt(sum of its
+squared gradients) (AdaGrad: Duchi, Hazan and Singer 2011). An entry that is 0 moves nothing.
 
 All is float32: a step's root and quotient are most of what a row costs.
 """

@@ -45,7 +45,7 @@ class Shifted(Protocol):
 
 @dataclass(frozen=True)
 class ADMMState:
-    """z and multipliers mu (n, c); beta and w = (K + beta I)^-1 e (n,); relative residuals (c,)."""
+    """z and multipliers mu (n, c), beta and w = (K + beta I)^-1 e (n,), and relative residuals (c,)."""
 
     z: np.ndarray
     mu: np.ndarray
@@ -131,8 +131,8 @@ def balanced(z: np.ndarray) -> np.ndarray:
 def draw_margin(z: np.ndarray, most: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """(count,) ids drawn among margin support vectors, the likelier the farther |z| is from 0 and from its bound.
 
-    Where ADMM has not converged, what has only just left a bound is often no margin support vector. Any rows where
-    there are none.
+    If ADMM has not converged, what has only just left a bound is often not a margin support vector. Any rows if there
+    are no such rows.
     """
     share = np.abs(z) / np.maximum(most, 1e-300)
     weight = share * (1.0 - share)

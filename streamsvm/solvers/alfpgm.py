@@ -226,7 +226,7 @@ def _fast_projected_gradient(piece, a, g, h, lam, accuracy, most):
 
     piece: Piece as a plain tuple.
 
-    Nesterov's momentum, begun anew where it points uphill (O'Donoghue and Candes 2015). Q is met once a step, and only
+    Nesterov's momentum, restarted when it points uphill (O'Donoghue and Candes 2015). Q is met once a step, and only
     where a moved: the gradient at the extrapolated point follows from the last two.
     """
     Q, upper, y, mu, L = piece

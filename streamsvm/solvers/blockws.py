@@ -79,8 +79,8 @@ class BlockState:
 
 
 def objective(problem: DualQP, state: BlockState) -> float:
-    """1/2 a'Qa + p'a, over r^2 where f is told over its margin; exact where nothing is shrunk. At a given bias b y'a,
-    which is 0 elsewhere, is in it, too: below the least where y'a is kept."""
+    """1/2 a'Qa + p'a, over r^2 if f is reported over its margin; exact if nothing is shrunk. At a given bias b it
+    includes b y'a, which is 0 elsewhere, and is below the minimum of the problem that keeps y'a."""
     found = float(0.5 * state.alpha @ (state.gradient + problem.linear))
     if problem.nu is None:
         found += state.bias * float(problem.y @ state.alpha)
@@ -99,7 +99,7 @@ def _told_over(problem: DualQP, state: BlockState) -> float:
 
 
 def facts(problem: DualQP, state: BlockState) -> dict[str, float]:
-    """What an event tells of a round; objective and gap where nothing is shrunk, or they would not be exact."""
+    """What an event reports of a round. Objective and gap only if nothing is shrunk: else they are not exact."""
     known = {"round": state.rounds, "violation": state.violation}
     if state.active is not None:
         return known
@@ -256,8 +256,8 @@ class BlockSolver:
 
         The sides are the classes; with a bias, the rows whose y a should rise and those where it should fall.
 
-        Where the problem knows parts of rows far from each other, only the parts that need it most take part, and
-        free support vectors of theirs fill the block up: neighbours move against each other.
+        If the problem knows partitions of rows far from each other, only the partitions that need it most take part,
+        and their free support vectors fill the block up: neighbours move against each other.
         """
         active = slice(None) if state.active is None else state.active
         v = np.zeros(len(state.alpha))
@@ -266,7 +266,7 @@ class BlockSolver:
         kept, free = state.block, np.empty(0, np.intp)
         if state.active is not None:  # a row shrunk since then has no gradient to go by
             kept = kept[np.isin(kept, state.active)]
-        if problem.parts is not None and not self.bias:  # else one part gives what another takes
+        if problem.parts is not None and not self.bias:  # else one partition gives what another takes
             is_free = free_rows(problem, state, np.arange(len(v)))
             chosen = self._neediest(problem.parts, v, is_free)
             v[~chosen] = 0.0
@@ -276,7 +276,7 @@ class BlockSolver:
         return np.union1d(block, np.setdiff1d(free, block)[:room]) if len(free) else block
 
     def _neediest(self, parts: np.ndarray, v: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """(n,) bool: rows of the parts with most violation that together hold a block of free or violating rows."""
+        """(n,) bool: rows of the partitions with most violation that hold a block of free or violating rows."""
         rows = np.bincount(parts, weights=free | (v > self.row_tol))
         order = np.argsort(-np.bincount(parts, weights=np.where(v > self.row_tol, v, 0.0)), kind="stable")
         count = 1 + int(np.searchsorted(np.cumsum(rows[order]), self.block_rows, side="right"))

@@ -89,7 +89,7 @@ DEFAULT_SOLVER = "dcsvm"
 MOVED = {("alfpgm", "epsilon"): "epsilon"}  # members of a section that are options of their own today
 OF_SOME = ("tol", "cache_size", "nu", "multiclass")  # options that solvers read which say so in `reads`
 Use = Callable[[str, Row], None]
-_users: list[Use] = []  # that are told of solvers to come
+_users: list[Use] = []  # that are notified of solvers to come
 
 
 def solver_names() -> tuple[str, ...]:
@@ -168,7 +168,7 @@ def _renamed() -> dict[str, str]:
 
 
 def register(name: str, row: Row) -> None:
-    """Adds a solver of its own to those that come with the package. Raises ConfigError for what is wrong with it."""
+    """Adds a custom solver to those that come with the package. Raises ConfigError for what is wrong with it."""
     sections = {section_of(other) for other in SOLVERS} | set(_renamed())
     if name in SOLVERS or section_of(name) in sections:
         raise ConfigError(f"there is a solver {name!r} already; expected another name")

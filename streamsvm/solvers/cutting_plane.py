@@ -5,13 +5,13 @@ planes so far make a small problem, whose dual over alpha >= 0, sum alpha <= 1 i
 
     max  b'alpha - 1/2 |A'alpha|^2,    w = -A'alpha,
 
-a lower bound of the whole. The plain method takes the next plane at that w. The default goes on from the best point
+a lower bound of the whole. The plain method takes the next plane at that w. The default continues from the best point
 known, by a search along the line from it to w, and takes the next plane a little beyond it (OCAS, Franc and
 Sonnenburg 2009). They need a pass for the scores of w and one more for the plane; here the length of the step is
-predicted by the last one, so that the pass that takes the plane tells of the line too. How far beyond the best point
+predicted by the last one, so that the pass that takes the plane also gives the line. How far beyond the best point
 is measured as well: a plane that cuts much deeper into the small problem than the gap is could have been nearer.
 
-Where the risk has a reward, the last entry of w is free: it is not regularised but rewarded, 1/2 |w|^2 - reward rho +
+If the risk has a reward, the last entry of w is free: it is not regularised but rewarded, 1/2 |w|^2 - reward rho +
 R(w, rho). Its slopes r stand apart from A then, and the small problem keeps r'alpha = reward, whose multiplier is rho.
 """
 
@@ -67,12 +67,12 @@ class Bundle:
 
     @property
     def reach(self) -> float:
-        """Where on the way from w (0) to the target (1) the next plane is taken."""
+        """How far on the way from w (0) to the target (1) the next plane is taken."""
         return self.step + self.beyond * (1 - self.step)
 
     @property
     def least(self) -> float:
-        """What an objective has to be above to be told from 0."""
+        """The minimum at which an objective is distinguishable from 0."""
         if not self.reward:
             return 0.0
         return LEAST_SHARE * float(
@@ -225,7 +225,7 @@ class CuttingPlane:
         return not any(map(self.is_open, state.columns))
 
     def _query(self, bundle: Bundle) -> np.ndarray:
-        """Where the next plane is taken."""
+        """The point at which the next plane is taken."""
         if self.method == "plain":
             return bundle.target
         return bundle.w + bundle.reach * (bundle.target - bundle.w)

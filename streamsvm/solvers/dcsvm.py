@@ -1,8 +1,8 @@
 """DC-SVM: multilevel divide and conquer (Hsieh, Si and Dhillon 2014, algorithm 1).
 
-Level l divides the rows into about children^l parts and solves the dual on each part; the solutions together start
-the level above. Level 0 is the whole problem, before which that of level 1's support vectors alone is solved; early
-prediction ends at a level, whose parts are the model.
+Level l divides the rows into about children^l partitions and solves the dual on each; the solutions together start
+the level above. Level 0 is the whole problem, before which that of level 1's support vectors alone is solved. Early
+prediction ends at a level, whose partitions are the model.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from streamsvm.solvers.in_turn import Duals, InTurn, InTurnState, packed, prefix
 from streamsvm.solvers.threshold import Thresholds, thresholds_from
 
 PART_ROWS = (
-    8192  # average rows of a part at the bottom: on covtype larger parts score no better in their time
+    8192  # average rows of a partition at the bottom: on covtype larger ones score no better in their time
 )
 DIRECT_ROWS = 8 * PART_ROWS  # exact solutions of fewer rows take longer with a level than without
 
 
 def default_levels(n: int, children: int, *, early: bool) -> int:
-    """Levels whose bottom parts have about PART_ROWS rows; 0 where the whole problem is small."""
+    """Levels whose bottom partitions have about PART_ROWS rows; 0 if the whole problem is small."""
     if not early and n < DIRECT_ROWS:
         return 0
     return max(0, round(math.log(n / PART_ROWS, children)))
@@ -34,10 +34,11 @@ def default_levels(n: int, children: int, *, early: bool) -> int:
 
 @dataclass(frozen=True)
 class Division:
-    """A level's parts, numbered from 0, by their rows (parts,), none of them empty; whose they are, the oracle knows.
+    """A level's partitions, numbered from 0, by their rows (partitions,), none of them empty. The oracle knows which
+    rows are whose.
 
-    bound: D(pi) / sum |K|, the share of the kernel's mass between parts. routes: what tells new rows their parts, as
-    named arrays; the problem's own.
+    bound: D(pi) / sum |K|, the share of the kernel's mass between partitions. routes: what assigns new rows to
+    partitions, as named arrays; the problem's own.
     """
 
     level: int
@@ -79,22 +80,22 @@ class Divisible(Protocol):
     """The oracle: `count` subproblems over n rows, whose coefficients have this shape (n, columns), and how to divide
     them.
 
-    It knows the parts of the level that was divided last, and of the lowest one, whose rows are close to each other in
-    all later subproblems.
+    It knows the partitions of the level that was divided last, and of the lowest one, whose rows are close to each
+    other in all later subproblems.
     """
 
     shape: tuple[int, int]
     count: int
 
     def divide(self, level: int, start: np.ndarray | None) -> Division:
-        """A level's parts; start: the coefficients so far, whose support vectors tell where to divide."""
+        """A level's partitions; start: the coefficients so far, whose support vectors show where to divide."""
 
     def parts(
         self, first: int, division: Division, start: np.ndarray | None, thresholds: Thresholds | None
     ) -> Sequence[PartSolution]:
-        """Solutions of a part and of some after it, from these coefficients of all rows (None: 0).
+        """Solutions of a partition and of some after it, from these coefficients of all rows (None: 0).
 
-        thresholds: with these biases, which all parts share; None: each part has its own, or none has one.
+        thresholds: with these biases, which all partitions share; None: each has its own, or none has one.
         """
 
     def excess(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -108,7 +109,8 @@ class Divisible(Protocol):
 
 
 class Stage(Enum):
-    """What a step does: some of the parts, a round on the support vectors, a round on all rows; or nothing more."""
+    """What a step does: some of the partitions, a round on the support vectors, a round on all rows, or nothing
+    more."""
 
     PARTS = "parts"
     REFINE = "refine"
@@ -120,10 +122,10 @@ class Stage(Enum):
 class DCSVMState:
     """What is under way, and what it began with: coefficients start (n, columns), None: 0; at the end, the solution.
 
-    level: whose parts are solved. division: the latest. solutions: of its first parts. turns: of the last two stages.
-    support: rows of the refinement, which follow from its start. found: support vectors of each level, as bits.
+    level: whose partitions are solved. division: the latest. solutions: of its first partitions. turns: of the last two
+    stages. support: rows of the refinement, which follow from its start. found: support vectors of each level, as bits.
     bias, margin (subproblems,): at the end. late: whether something was ended before it was solved. thresholds: biases
-    that parts share, from level to level.
+    that partitions share, from level to level.
     """
 
     stage: Stage
@@ -149,18 +151,18 @@ class DCSVMState:
 
     @property
     def is_level_solved(self) -> bool:
-        """Whether all parts of the level under way have been solved."""
+        """Whether all partitions of the level under way have been solved."""
         return self.divided is not None and len(self.solutions) == self.divided.n_parts
 
     def together(self, shape: tuple[int, int]) -> np.ndarray:
-        """(n, columns): the solutions of all parts."""
+        """(n, columns): the solutions of all partitions."""
         alpha = np.zeros(shape)
         for part in self.solutions:
             alpha[part.ids] = part.alpha
         return alpha
 
     def totals(self) -> tuple[float, float]:
-        """Objective and gap, summed over the parts that are solved."""
+        """Objective and gap, summed over the solved partitions."""
         return sum(part.objective for part in self.solutions), sum(part.gap for part in self.solutions)
 
     def to_arrays(self) -> dict[str, Any]:
@@ -214,11 +216,11 @@ class DCSVMState:
 
 @dataclass(frozen=True)
 class DCSVM:
-    """The solver. levels: of parts, 0 for none. early: the level at which it ends; None: at the whole problem.
+    """The solver. levels: of partitions, 0 for none. early: the level at which it ends; None: at the whole problem.
 
     until: time.time() from which on problems end as they are. has_bias: with the constraint y'a = 0, which the
-    solutions of parts have together, too. shares_bias: parts are solved at biases that all of them share, and that move
-    from level to level, in place of that constraint.
+    solutions of partitions have together, too. shares_bias: partitions are solved at biases that all of them share, and
+    that move from level to level, instead of that constraint.
     """
 
     tol: float
@@ -242,7 +244,7 @@ class DCSVM:
         return state.stage is Stage.END
 
     def _part(self, problem: Divisible, state: DCSVMState) -> DCSVMState:
-        """Divides, solves the next parts, or goes up from the last one."""
+        """Divides, solves the next partitions, or goes up from the last one."""
         division = state.divided
         if division is None:
             return replace(state, division=problem.divide(state.level, state.start))
@@ -261,7 +263,7 @@ class DCSVM:
         state = replace(state, start=solved, solutions=(), found=found)
         if state.thresholds is not None:
             moved = state.thresholds.after(*problem.excess(solved))
-            if not state.thresholds.are_known:  # its parts were solved roughly
+            if not state.thresholds.are_known:  # its partitions were solved roughly
                 return replace(state, thresholds=moved, division=None)
             state = replace(state, thresholds=moved.of_another_problem())
         state = replace(state, level=state.level - 1)
@@ -306,7 +308,7 @@ def support_of(alpha: np.ndarray) -> np.ndarray:
 
 
 def _joined(solutions: tuple[PartSolution, ...]) -> dict[str, np.ndarray]:
-    """The arrays of several parts, one after another."""
+    """The arrays of several partitions, one after another."""
     names = ("n_support", "objective", "gap")
     return {f"part_{name}": np.array([getattr(part, name) for part in solutions]) for name in names} | {
         "part_sizes": np.array([len(part.ids) for part in solutions]),

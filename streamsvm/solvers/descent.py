@@ -1,6 +1,6 @@
 """Descent on one working set, compiled: what `blockws` solves a block by, over sub-blocks that fit in L1 and L2.
 
-Without labels one coordinate at a time, greedily; with them two at a time, which keeps y'a; or, where the signs are
+Without labels one coordinate at a time, greedily. With them two at a time, which keeps y'a; or, if the signs are
 apart, two of the same sign, which keeps the sum of each. All of it is one file, as compiled functions that are cached
 call none of another.
 """
@@ -15,7 +15,7 @@ import numpy as np
 _INDEX = np.int32(0xFFF)  # low mantissa bits that carry an index in _descent and _pair_descent
 
 
-# What takes these has no cache of its own: numba's would name the classes, and fail to open once they are renamed.
+# What takes these has no cache: numba's would name the classes, and fail to open once they are renamed.
 class Chosen(NamedTuple):
     """Rows S (s,) of a block's Q (q, q): Q[S, S], or with labels K[S, S], and which rows of it are made."""
 
@@ -217,7 +217,7 @@ def _room(v, apart):
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
 def _take_turns(rises, falls, may_rise, may_fall, apart, turn):
-    """Where the signs are apart: what may rise and fall of the sign whose turn it is, and nothing of the other one."""
+    """If the signs are apart: what may rise and fall of the sign whose turn it is, and nothing of the other one."""
     if apart is not None:
         big = np.float32(1e38)
         for k in range(len(rises)):
@@ -234,7 +234,8 @@ def _write(a, y, z):
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
 def _centre(g, a, upper, y, apart):
-    """Shifts g by the multiple of y that leaves the smallest violations; where the signs are apart, by one for each."""
+    """Shifts g by the multiple of y that leaves the smallest violations; by one for each sign if the signs are
+    apart."""
     _centre_sign(g, a, upper, y, apart, np.float32(1))
     if apart is not None:
         _centre_sign(g, a, upper, y, apart, np.float32(-1))

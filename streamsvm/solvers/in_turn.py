@@ -16,7 +16,7 @@ from streamsvm.solvers.threshold import Thresholds, ThresholdSolver, thresholds_
 
 
 class Duals(Protocol):
-    """The oracle. shape (m, columns): of the coefficients of all subproblems, each of which has places of its own.
+    """The oracle. shape (m, columns): of the coefficients of all subproblems, each of which has its own places.
 
     count: of subproblems, also those that are left out as they have no rows here.
     """
@@ -27,7 +27,7 @@ class Duals(Protocol):
     def count(self) -> int: ...
 
     def places(self, number: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Where the variables of a subproblem are among the coefficients; None beyond the last one."""
+        """Places of the variables of a subproblem among the coefficients; None beyond the last one."""
 
     def which(self, number: int) -> int:
         """Of all subproblems, the one that has this number among those with rows."""

@@ -1,4 +1,5 @@
-"""Sums that the variables of duals keep: where to begin, the thresholds that go with them, and in what f is told.
+"""Sums that the variables of duals keep: where to begin, the thresholds that go with them, and the units that f is
+reported in.
 
 With a bias that is y'a; of one class all variables have one sum, and of nu-SVC and nu-SVR those of each sign of y.
 """
@@ -14,10 +15,10 @@ from streamsvm.problems.dual import DualQP
 if TYPE_CHECKING:
     from streamsvm.solvers.blockws import BlockState
 
-SAMPLE = 2048  # rows that tell how dense the others lie
+SAMPLE = 2048  # rows to estimate how dense the others are
 ROUNDING = 1e-9  # of the sum
 SLACK = 2e-6  # of decision values, which are sums of float32
-LEAST = 0.01  # of one row's: float32 kernel values tell no less apart
+LEAST = 0.01  # of one row's: float32 kernel values resolve no less
 
 
 class Ends(NamedTuple):
@@ -44,7 +45,7 @@ class Ends(NamedTuple):
         return max(float(self.m - self.M), 0.0)
 
     def threshold(self, is_solved: bool, before: float = 0.0) -> float:
-        """That which violates least, solved as LIBSVM reports it; before: where no row tells."""
+        """The one that violates least, if solved as LIBSVM reports it; before: if no row determines one."""
         if is_solved and (free := self.up & self.low).any():
             return float(self.level[free].mean())
         ends = [float(end) for end in (self.m, self.M) if np.isfinite(end)]

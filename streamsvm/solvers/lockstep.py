@@ -106,7 +106,7 @@ class Lockstep:
             reach = float(np.min(upper[a > 0] / a[a > 0], initial=np.inf))
             best = -float(np.sum(problem.linear * a)) / max(float(a @ Qa), 1e-300)
             scale = float(np.clip(best, 1.0, max(reach, 1.0)))
-            # a hair below its bound a row would count as free to rise, and float32 steps could not tell
+            # a hair below its bound a row would count as free to rise, and float32 steps could not resolve that
             scaled = np.where(scale * a > (1 - 1e-12) * upper, upper, scale * a)
             columns.append(BlockState(scaled, scale * Qa + problem.linear))
         return self._measured(problem, columns)

@@ -2,7 +2,7 @@
 
 A track is a kernel and a scaling to begin with. At each step of it, values of gamma and C next to its last ones are
 tried; the best of them on held-out rows stays, and its gradients make the metric of the track's next step. Tracks begin
-on few rows; the best go on with more, and the last one with all. A metric has to beat what does without one.
+on few rows, the best continue with more, and the last one with all. A metric has to beat the fit without one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SETTLED = 3  # steps of the last phase that were no better: more would not be, e
 
 
 class Oracle(Protocol):
-    """n rows to learn from, in an order by chance, and held-out ones; or several such samples.
+    """n rows to learn from, in random order, and held-out ones; or several such samples.
 
     A factor (s, d) or (s, d, r): one of `data.metric.Metric` for each of s samples that share no rows to learn a metric
     from, or for all.
@@ -58,8 +58,8 @@ class Oracle(Protocol):
 @dataclass(frozen=True)
 class MetricState:
     """Tracks that are left, and n, the rows of the last phase; the phase, its steps that are done, and whose turn is
-    next. told: each step's fit, but for factor and losses. settled: steps of the last phase since its best. first: the
-    best that a track began with, before any metric. plain: fits without one on n rows, once it ended; of these the
+    next. `told`: each step's fit, without factor and losses. settled: steps of the last phase since its best. first:
+    the best that a track began with, before any metric. plain: fits without one on n rows, once it ended; of these the
     first is what was given. pool: losses (h,) of all trials on n rows, under a metric or not."""
 
     tracks: tuple[Track, ...]
@@ -120,7 +120,7 @@ def _numbered(name: str, arrays: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 class Stretch(NamedTuple):
-    """A phase: the rows and steps of each track, and how many of the tracks go on."""
+    """A phase: the rows and steps of each track, and how many of the tracks continue."""
 
     rows: int
     steps: int
@@ -131,9 +131,9 @@ class Stretch(NamedTuple):
 class MetricSearch:
     """The solver. tracks: to begin with. iterations: steps that a track takes after its first one, at most.
 
-    gamma, C: whether they are searched. given: what is fitted where nothing is chosen, and under which factor,
-    to be compared at the end. None: the tracks come from a search before, and go on with all rows. affordable: asked
-    at a phase's end for how many rows there is time, by the rows and trials of what is to come.
+    gamma, C: whether they are searched. given: what is fitted where nothing is chosen, and under which factor, to be
+    compared at the end. None: the tracks come from an earlier search, and continue with all rows. affordable: asked at
+    a phase's end for how many rows there is time, by the rows and trials of what is to come.
     """
 
     tracks: tuple[Track, ...]
@@ -157,13 +157,13 @@ class MetricSearch:
         early = min(6, steps - 2)
         found = zip((8, 4, 2), (early + 2, early + 1, early), (3, 2, 1), strict=True)
         phases = [Stretch(min(n, max(least, n // part)), own // 3, keep) for part, own, keep in found]
-        if len(self.tracks) > MOST_TRACKS and phases[0].steps > 1:  # a step each is enough to tell the worst
+        if len(self.tracks) > MOST_TRACKS and phases[0].steps > 1:  # a step each is enough to find the worst
             rows, own, keep = phases[0]
             phases[:1] = [Stretch(rows, 1, MOST_TRACKS), Stretch(rows, own - 1, keep)]
         return *(phase for phase in phases if phase.steps), Stretch(n, steps - early, 1)
 
     def _phases(self, state: MetricState) -> tuple[Stretch, ...]:
-        """Where n has fallen, none has fewer rows than were tried already."""
+        """If n has fallen, none has fewer rows than were tried already."""
         return self.stretches(state.n, max(LEAST_ROWS, max((told[0] for told in state.told), default=0)))
 
     def ahead(self, state: MetricState) -> list[tuple[int, int]]:
@@ -238,7 +238,7 @@ class MetricSearch:
         return self._advanced(replace(state, tracks=tracks, told=told), track.last, phases)
 
     def _advanced(self, state: MetricState, fitted: Fitted, phases: tuple[Stretch, ...]) -> MetricState:
-        """Whose turn is next, after a fit; at the end of a phase, with the tracks that go on."""
+        """Whose turn is next, after a fit; at the end of a phase, with the tracks that continue."""
         is_last = state.phase == len(phases) - 1
         if is_last:
             better = state.best is None or fitted.score > state.best.score

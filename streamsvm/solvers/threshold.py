@@ -49,11 +49,11 @@ class Thresholds:
 
     @property
     def are_known(self) -> bool:
-        """Whether any y'a has been told of them."""
+        """Whether any y'a at them is known."""
         return bool(self.slope.any())
 
     def of_another_problem(self) -> Thresholds:
-        """These, of duals whose y'a at them is another: what led to them tells no slope there."""
+        """These, of duals whose y'a at them is another: what led to them gives no slope there."""
         return replace(self, step=np.zeros_like(self.step))
 
     def at(self, number: int) -> Thresholds:
@@ -101,7 +101,7 @@ class ThresholdSolver(BlockSolver):
         return self._settled(problem, self._at_given.unshrunk(problem, state))
 
     def _moved_threshold(self, problem: DualQP, state: BlockState, given: np.ndarray) -> BlockState:
-        """At the next threshold; or, where that is nearer than tol tells apart, with y'a = 0."""
+        """At the next threshold; or, if that is nearer than tol distinguishes, with y'a = 0."""
         *known, moves = given
         excess, n_support = np.array([problem.y @ state.alpha]), np.array([np.count_nonzero(state.alpha)])
         moved = Thresholds.from_array(np.array(known)[:, None]).after(excess, n_support)

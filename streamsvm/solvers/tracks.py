@@ -64,7 +64,7 @@ class Fitted:
         return 1.0 - float(self.losses.mean())
 
     def beats(self, other: Fitted) -> bool:
-        """By more than the standard error of the difference, which the same rows tell."""
+        """By more than the standard error of the difference, on the same rows."""
         gains = other.losses - self.losses
         return float(gains.mean()) > float(gains.std()) / max(1, len(gains)) ** 0.5
 
@@ -82,8 +82,8 @@ class Fitted:
 class Track:
     """What is tried next to, under which factor, from which alpha / C; and its last fit.
 
-    way: the factor on gamma that is tried next; where it does not help, its inverse will be, under another metric;
-    NO_WAY where both were. learns: whether its gradients make a metric. scale: what the factor was to begin with, for a
+    way: the factor on gamma that is tried next; if it does not help, its inverse comes next, under another metric.
+    NO_WAY if both did not. learns: whether its gradients make a metric. scale: what the factor was to begin with, for a
     report.
     """
 

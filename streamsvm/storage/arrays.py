@@ -1,4 +1,4 @@
-"""State that is arrays: what a learner keeps, and takes up again."""
+"""State that is arrays: what a learner saves and restores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a store or a file is being written: a temporary name next to its target, renamed when whole."""
+"""Stores and files are written under a temporary name next to their target, and renamed when complete."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Target:
         return zarr.open_group(self._partial, mode="w-", zarr_format=3, attributes={PARTIAL: True})
 
     def place_for(self, folder: Place) -> Place:
-        """Where tasks write arrays that the group adopts: folder, and nothing else is there."""
+        """The place for tasks to write arrays that the group adopts: folder, emptied first."""
         remove_tree(folder)
         return folder
 

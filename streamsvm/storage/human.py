@@ -9,7 +9,7 @@ UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def human(name: str, value: Any) -> str:
-    """A value as text; the name tells its unit; nothing for what is not known."""
+    """A value as text, with the unit that its name implies; empty if it is not known."""
     if value is None:
         return ""
     if name.removesuffix("_estimated").endswith("bytes") and isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Locks in object stores: an object that one process alone can make, and writes anew while it is alive."""
+"""Locks in object stores: an object that one process alone can make, and rewrites while it is alive."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class InUse(Exception):
 def leased(lock: URLPath, tell: Tell) -> Iterator[None]:
     """Holds the lock `lock`, a folder of numbered objects: who makes the next number has it. Raises InUse.
 
-    A conditional write makes it, so one of two processes does. Where the service has none, `tell` is told that two are
-    not kept apart. What a killed process has left is taken over when it was not written for STALE_S.
+    A conditional write makes it, so one of two processes succeeds. If the service has none, `tell` is called with the
+    warning that two are not kept apart. What a killed process has left is taken over once it is STALE_S old.
     """
     own, body = _taken(lock, tell)
     ended = threading.Event()

@@ -43,8 +43,8 @@ def _nobody(message: str) -> None:
 def locked(path: Place, tell: Tell = _nobody) -> Iterator[None]:
     """Holds the lock file `path`, which a killed process lets go of. Raises InUse, OSError.
 
-    Who holds it is written beside it: on Windows nobody else can read a locked file. In an object store it is a
-    `lease`, of which there is something to tell.
+    The holder is written next to it: on Windows nobody else can read a locked file. In an object store it is a `lease`,
+    which may call `tell` with a warning.
     """
     if isinstance(path, URLPath):
         with leased(path, tell):

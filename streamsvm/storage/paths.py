@@ -32,7 +32,7 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
 
 
 def is_remote_failure(error: BaseException) -> bool:
-    """Whether a file system or the client of an object store raised it; these have errors of their own."""
+    """Whether a file system or the client of an object store raised it; these have their own errors."""
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in CLIENTS
 
 

@@ -38,7 +38,7 @@ def found_at(url: str | os.PathLike[str]) -> str | None:
 def require_place(option: str, url: str | os.PathLike[str], kind: str, *, force: bool = False) -> None:
     """Raises StorageError unless `kind`, `a model` or `a store`, can go there.
 
-    Where one is there already, this takes force; what is neither is never replaced.
+    Replacing an existing one takes force. Anything else is never replaced.
     """
     found = found_at(url)
     if found is None:

@@ -1,4 +1,4 @@
-"""Zarr groups in object stores that are replaced in one step: each version in a folder of its own, and one object,
+"""Zarr groups in object stores that are replaced in one step: each version in a separate folder, and one object,
 the metadata of the group, that names it."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OLD_S = 24 * 3600.0  # unfinished versions of other machines are left alone for 
 
 
 def arrays_at(place: Place, attrs: dict[str, Any]) -> Place:
-    """Where the arrays of the group with these attributes are. Raises CorruptDataError."""
+    """The place of the arrays of the group with these attributes. Raises CorruptDataError."""
     if AT not in attrs:
         return place
     if not isinstance(attrs[AT], str) or not is_version(place / attrs[AT]):
@@ -34,10 +34,10 @@ def arrays_at(place: Place, attrs: dict[str, Any]) -> Place:
 class Version:
     """A version of the group at `place` on its way: begin, then commit or discard, as `atomic.Target`.
 
-    Who reads the version before can go on until the next one is begun.
+    Readers of the version before can continue until the next one is begun.
     """
 
-    folder = None  # of temporary files: none beside it
+    folder = None  # of temporary files: none next to it
 
     def __init__(self, place: URLPath, overwrite: bool) -> None:
         self.url = place.url
@@ -58,7 +58,7 @@ class Version:
         return zarr.open_group(str(self._own), mode="w", zarr_format=3, attributes={PARTIAL: owner})
 
     def place_for(self, folder: Place) -> Place:
-        """Where tasks write arrays of the group: in it, as objects are not moved."""
+        """The place for tasks to write arrays of the group: in it, as objects are not moved."""
         return self._own
 
     def adopt(self, name: str, array: Place) -> None:
@@ -102,7 +102,7 @@ def _is_left(version: URLPath) -> bool:
 
 
 def _idle_s(version: URLPath) -> float:
-    """Seconds since the last object was written; 0 where the service does not tell."""
+    """Seconds since the last object was written; 0 if the service does not say."""
     fs, path = filesystem(version.url)
     found = fs.find(path, detail=True).values()
     times = [info.get("LastModified") or info.get("updated") or info.get("created") for info in found]

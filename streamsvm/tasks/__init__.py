@@ -85,7 +85,7 @@ def is_searched(name: str) -> bool:
 
 
 def register(task: Task, options: tuple[str, ...] = ()) -> None:
-    """Adds a task of its own to those that come with the package. Raises ConfigError where its name is taken.
+    """Adds a custom task to those that come with the package. Raises ConfigError if its name is taken.
 
     options: dotted names of those that it alone reads.
     """

@@ -111,7 +111,7 @@ class Subproblem(Weighed):
     ids (m,): its rows, rising. y (c m,) -1 or +1, and linear, a number or (c m,): of its variables, c for each row: all
     rows' first ones, then all rows' second ones. columns (c m,): of their coefficients (n, columns). number: among all
     duals of the task. nu: the variables of each sign of y keep their sum, nu times that of the bounds of the rows over
-    the number of signs; None: they do not. over_margin: f is told over the margin r that it leaves.
+    the number of signs; None: they do not. over_margin: f is reported over the margin r that it leaves.
     """
 
     ids: np.ndarray
@@ -144,7 +144,7 @@ class Subproblem(Weighed):
 
     @property
     def places(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where its variables are among the coefficients (n, columns) of all rows."""
+        """Places of its variables among the coefficients (n, columns) of all rows."""
         return (self.ids if self.copies == 1 else np.tile(self.ids, self.copies)), self.columns
 
 
@@ -152,7 +152,7 @@ class Task(ABC):
     """What differs between tasks. It holds no state: all that it is about is given to it."""
 
     name: ClassVar[str]
-    solvers: ClassVar[tuple[str, ...]] = ()  # that take it, beside those whose rows in the catalogue name it
+    solvers: ClassVar[tuple[str, ...]] = ()  # that take it, besides those whose rows in the catalogue name it
     scoring: ClassVar[str]  # what `tune` compares where nobody says
     has_classes: ClassVar[bool] = True  # its targets are labels; so rows can be weighed by them, or grouped
     own_classes: ClassVar[tuple[int, ...]] = ()  # that it knows by itself
@@ -167,7 +167,7 @@ class Task(ABC):
         False  # its duals keep the sums of signs where nu is given, and only there
     )
     in_pairs: ClassVar[bool] = False  # subproblems are pairs of classes, and their decisions votes
-    in_sets: ClassVar[bool] = False  # a row has any number of classes, each of them told apart from the rest
+    in_sets: ClassVar[bool] = False  # a row has any number of classes, each of them separated from the rest
     speaks_for_classes: ClassVar[bool] = False  # a decision value does
     compares_rows: ClassVar[bool] = False  # its targets have groups
     needs_queries: ClassVar[bool] = False  # rows have to have a qid
@@ -183,11 +183,9 @@ class Task(ABC):
         """Raises ConfigError for a solver that does not take it, and for classes that it does not know."""
         if not self.goes_with(solver):
             solvers = " or ".join(dict.fromkeys([*self.solvers, *takers(self.name)]))
-            raise ConfigError(f"task is {self.name!r}, which goes with solver {solvers} alone")
+            raise ConfigError(f"task is {self.name!r}, which only solver {solvers} supports")
         if names_classes and not self.has_classes:
-            raise ConfigError(
-                f"task is {self.name!r}, which knows no classes; found positive or class_weight"
-            )
+            raise ConfigError(f"task is {self.name!r}, which has no classes; found positive or class_weight")
 
     def require_alone(self, config: Any) -> None:
         """Raises ConfigError where nu, which is given, goes with what it takes the place of, or with what is chosen by
@@ -203,10 +201,10 @@ class Task(ABC):
         }
         found = [name for name, is_given in others.items() if is_given]
         if found:
-            raise ConfigError(f"nu is {config.nu:g}, which goes without {', '.join(found)}: leave one out")
+            raise ConfigError(f"nu is {config.nu:g}, which excludes {', '.join(found)}: leave one out")
 
     def by(self, multiclass: str) -> Task:
-        """The same with several classes told apart in this way, of a task that knows several."""
+        """The same with several classes separated in this way, for a task that knows several."""
         return self
 
     @property
@@ -231,8 +229,8 @@ class Task(ABC):
         """What the rows of a store are learned by; config: a FitConfig, for its own options. Raises DataError."""
 
     def coder(self, store: Store, config: Any) -> Coder | None:
-        """What says all of the `targets` of a row by its label alone, so that they need not be held; None where other
-        things tell of them, too. Raises as `targets`."""
+        """How to compute all of the `targets` of a row from its label alone, so that they need not be held; None if
+        they depend on other things, too. Raises as `targets`."""
         return None
 
     def classes_of(self, labels: np.ndarray) -> np.ndarray:
@@ -262,8 +260,8 @@ class Task(ABC):
         return np.isin(np.arange(len(targets.classes)), targets.codes)
 
     def one_sided(self, present: np.ndarray) -> np.ndarray:
-        """(parts, subproblems) what parts with such rows, see `present`, say of subproblems all of whose rows are
-        on one side: -1 or +1; else 0."""
+        """(partitions, subproblems) what partitions with such rows, see `present`, answer for subproblems all of whose
+        rows are on one side: -1 or +1; else 0."""
         k = present.shape[1]
         if not self.has_classes:
             return np.zeros((len(present), self.n_subproblems(k)))
@@ -308,7 +306,7 @@ class Task(ABC):
 
     def learnable(self, targets: Targets) -> np.ndarray:
         """(n, columns) what learners on a budget learn of each row: -1 or +1, or labels. Of a task that has such."""
-        raise NotImplementedError(f"task {self.name} is not learnt row by row")
+        raise NotImplementedError(f"task {self.name} is not learned row by row")
 
     def facts(self, targets: Targets) -> dict[str, int]:
         """What a report says of the targets."""

@@ -18,7 +18,7 @@ from streamsvm.tasks.base import Subproblem, Targets, Task
 from streamsvm.tasks.pairs import of_columns
 from streamsvm.tasks.scores import Judge
 
-LEAST_SCORES = 1 << 14  # that a label has, of those that are told apart
+LEAST_SCORES = 1 << 14  # that a label has, of those that are distinguished
 
 
 class Multilabel(Task):
@@ -36,7 +36,7 @@ class Multilabel(Task):
             )
 
     def require_alone(self, config: Any) -> None:
-        raise ConfigError(f"nu is {config.nu:g}, which task {self.name} goes without; leave it out")
+        raise ConfigError(f"nu is {config.nu:g}, which task {self.name} does not support; leave it out")
 
     def classes_of(self, labels: np.ndarray) -> np.ndarray:
         return members(label_texts(labels))[0]
@@ -49,7 +49,7 @@ class Multilabel(Task):
         found = store.classes
         where = store.url or "y"
         if found.values.dtype.kind == "f" and np.any(found.values != np.round(found.values)):
-            raise DataError(f"{where} holds numbers with a fraction, expected labels, as '1,3,7'")
+            raise DataError(f"{where} holds numbers with a fraction, expected labels such as '1,3,7'")
         classes, sets = members(label_texts(found.values))
         if np.all(sets == sets[0]):
             own = found.values[0] if len(classes) else "none"

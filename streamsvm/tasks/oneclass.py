@@ -68,7 +68,7 @@ class OneClass(Task):
 
 
 class _OutlierScores:
-    """The share of rows that are told outliers; and, where a store has two labels, how well they are found.
+    """The share of rows that are predicted outliers; and, if a store has two labels, how well they are found.
 
     Outliers are those of label -1 where the other one is +1, else of the rarer label; of equally many the smaller one.
     With curves: a histogram of decision values, of evenly spread rows, one of which ends of bins is 0.

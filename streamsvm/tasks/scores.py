@@ -169,6 +169,6 @@ def _plain_odds(values: np.ndarray) -> np.ndarray:
 
 
 def _positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Where each label stands in `classes`, which holds them all, in any order."""
+    """The place of each label in `classes`, which holds them all, in any order."""
     order = np.argsort(classes)
     return order[np.searchsorted(classes[order], labels)]

@@ -1,9 +1,9 @@
 """How far scores may be off by the rows that were drawn: standard errors and intervals, by rows or by whole groups.
 
-A score of n rows moves by u_i with row i, its influence, sum_i u_i = 0. Where rows are drawn one by one its variance is
-sum_i u_i^2; where groups are drawn whole, sum_g (sum_{i in g} u_i)^2 (Liang and Zeger 1986); each times G / (G - 1), G
-the number of what is drawn. The influence on the area under the ROC curve is that of DeLong, DeLong and Clarke-Pearson
-(1988), by groups of Obuchowski (1997).
+A score of n rows moves by u_i with row i, its influence, sum_i u_i = 0. If rows are drawn one by one, its variance is
+sum_i u_i^2. If groups are drawn whole, it is sum_g (sum_{i in g} u_i)^2 (Liang and Zeger 1986). Each is multiplied by
+G / (G - 1), G the number of units drawn. The influence on the area under the ROC curve is that of DeLong, DeLong and
+Clarke-Pearson (1988), by groups of Obuchowski (1997).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Units:
     def facts(
         self, found: Iterable[tuple[str, float | None, np.ndarray, np.ndarray | float]]
     ) -> dict[str, Any]:
-        """`intervals`, and how many groups told of them, by scores with the influence of units, and how many of these
-        have it. Nothing where one unit is all."""
+        """`intervals`, and how many groups they are based on, by scores with the influence of units, and how many of
+        these have it. Empty if there is only one unit."""
         if self.count < 2:
             return {}
         records = [

@@ -51,7 +51,7 @@ CONVERGED = (
 )
 VECTORS = 11  # of a column, and
 TARGET_VECTORS = 8  # of duals with several variables a row
-SHOWN_LEVELS = 7  # of the cluster tree, whose ranks are told node by node
+SHOWN_LEVELS = 7  # of the cluster tree, whose ranks are reported node by node
 FEW_ROWS = 2048
 COMPRESS_SHARE, COMPRESS_POWER = 0.7, 1.1  # of the time left; of the rows, by which it grows
 INCOMPRESSIBLE = 0.9  # mean share of the largest possible ranks from which compressing does not pay
@@ -209,7 +209,7 @@ class ADMMHSSFit(PathFit):
                 try:
                     keep(made, path, self.engine)
                 except (StorageError, ConfigError) as error:
-                    self.events(Warned(f"{error}: --resume would compress once more"))
+                    self.events(Warned(f"{error}: --resume would compress again"))
         return made
 
     def _in_time(self, rows: Rows) -> np.ndarray:
@@ -222,7 +222,7 @@ class ADMMHSSFit(PathFit):
         left_s, took_s = COMPRESS_SHARE * (self.until - time.time()), time.time() - began
         count = min(n, int(few * max(1.0, left_s / took_s) ** (1 / COMPRESS_POWER)))
         if count < n:
-            self.events(Warned(f"the time left allows {count:,} of {n:,} rows to be learned from"))
+            self.events(Warned(f"the time left is enough to learn from {count:,} of {n:,} rows"))
         return np.sort(drawn[:count])
 
     def _made(self, rows: Rows, options: HSSOptions) -> tuple[np.ndarray, AnyKernel, AnyInverse]:
@@ -249,7 +249,7 @@ class ADMMHSSFit(PathFit):
         )
 
     def _warn_of_ranks(self, matrix: AnyKernel) -> None:
-        if matrix.tree.depth < 3:  # too few blocks to tell, and nothing to save
+        if matrix.tree.depth < 3:  # too few blocks to judge by, and nothing to save
             return
         share = matrix.fullness(self.config.admm_hss.max_rank)
         if share > INCOMPRESSIBLE:
@@ -257,8 +257,8 @@ class ADMMHSSFit(PathFit):
             other = f"{linear} with a linear kernel, or dcsvm" if linear else "dcsvm"
             self.events(
                 Warned(
-                    f"the kernel matrix compresses badly: ranks are {share:.0%} of what they could be at most; "
-                    f"take solver {other} instead"
+                    f"the kernel matrix compresses badly: ranks are {share:.0%} of the maximum; "
+                    f"use solver {other} instead"
                 )
             )
 

@@ -13,7 +13,7 @@ from streamsvm.kernels.base import Stationary
 UNEVEN = (
     100  # times that the widest column's range is beyond that of a quarter of the columns: images reach 20
 )
-VANISHED = 1e-3  # largest K of a row with the others of a sample: then nearly nothing is learnt but the rows themselves
+VANISHED = 1e-3  # largest K of a row with the others of a sample: then nearly nothing but the rows is learned
 SAMPLE, FEWEST = 256, 20
 
 
@@ -39,7 +39,7 @@ def uneven_columns(rows: Rows, names: Names | None = None, kernel: str = "rbf") 
     name = widest if names is None else repr(names[widest])
     return (
         f"column {name} has a range of {ranges[widest]:.3g}, a quarter of the columns one of {narrow:.2g} at most: "
-        f"the {kernel} kernel sees the wide ones alone; scale the features (--scale standard; StandardScaler in Python)"
+        f"the {kernel} kernel sees only the wide ones. Scale the features (--scale standard; StandardScaler in Python)"
     )
 
 

@@ -40,7 +40,7 @@ from streamsvm.training.prepare import Prepared
 
 ROW_BYTES = 300  # solver vectors of one row
 PART_BYTES = 8 * MiB  # of rows that are read, held and multiplied together where not all are in memory
-TASK_COPIES = 3  # of a part's rows that a task makes
+TASK_COPIES = 3  # of a partition's rows that a task makes
 BLOCK_COPIES = 6  # of the rows of a working set and its candidates
 VALUE_BYTES = 12  # of a working set's matrix: float32, and float64 of `fpg`
 HASTY_ROWS = 500  # of a problem that is begun when time is up
@@ -110,7 +110,7 @@ class ALFPGMFit(Fit):
         require_memory(config.memory_limit, sum(self.bytes.values()), what)
 
     def _task_bytes(self) -> int:
-        """Of the parts that tasks of this process read, and of a working set with its candidates."""
+        """Of the partitions that tasks of this process read, and of a working set with its candidates."""
         options, row = self.config.alfpgm, self.samples.nbytes / self.store.n
         block, candidates = 4 * options.pairs, options.min_alpha_check or self.store.n
         part = max(PART_BYTES, row * max(stop - start for start, stop in self.samples.blocks()))
@@ -269,7 +269,7 @@ class _InMemory:
 
 @dataclass(frozen=True)
 class _Streamed:
-    """Duals of subproblems, of rows that are read by parts."""
+    """Duals of subproblems whose rows are read partition by partition."""
 
     groups: Groups
     engine: Engine

@@ -47,7 +47,7 @@ from streamsvm.training.weights import balanced_weights
 
 REMOVED_TOGETHER = 200  # files of a folder, by a task: their names go with it
 END_S = 1.0  # to write a model, and to end
-LATE = "the time budget ended it; give more"
+LATE = "the time budget ended the fit; give more time"
 Report = dict[str, Any]  # what `fit --json` prints
 
 
@@ -68,7 +68,7 @@ class Learned(files.Model, Protocol):
 
 @dataclass(frozen=True)
 class Context:
-    """What a fit works with: who computes, what is kept to go on from, who is told, and where the time went.
+    """What a fit works with: who computes, what is saved to resume from, who receives events, and the time spent.
 
     until: time.time() at which it has to end; None: when it is done.
     """
@@ -134,9 +134,9 @@ def _remove(files: tuple[str, Sequence[str]]) -> None:
 class Solution:
     """What a solver came to: a model that lacks its certificate alone, and what is known of it.
 
-    exact: the problem was neither divided nor approximated. converged: None of a solver that makes passes; where it is
-    False, advice says what to do. facts: of this solver, for its report. decided (h, pairs): of the rows that were kept
-    out, where the model cannot be asked as its arrays are in a file. late: time was up before it was done.
+    exact: the problem was neither divided nor approximated. converged: None for a solver that makes passes; if False,
+    advice says what to do. facts: of this solver, for its report. decided (h, pairs): decision values of the held-out
+    rows, if the model cannot compute them because its arrays are in a file. late: time was up before it was done.
     """
 
     model: Learned
@@ -156,7 +156,7 @@ class Fit(ABC):
 
     growth: ClassVar[Growth] = Growth()
     has_budget: ClassVar[bool] = (
-        False  # of support vectors or features: dense rows are told no better than sparse ones
+        False  # of support vectors or features: it describes dense rows no better than sparse ones
     )
 
     @property
@@ -197,7 +197,7 @@ class Fit(ABC):
         """Raises ConfigError for nu of a task that goes without: of a solver that knows one class alone."""
         if self.config.nu is not None and self.task.has_choice_of_nu:
             raise ConfigError(
-                f"nu is {self.config.nu:g}, which solver {self.config.solver} reads of one class alone; leave it out"
+                f"nu is {self.config.nu:g}, which solver {self.config.solver} supports for one class only; leave it out"
             )
 
     def odds(self, loss: str) -> Calibration | None:
@@ -209,7 +209,8 @@ class Fit(ABC):
             return None
         if not self.task.has_probabilities:
             raise ConfigError(
-                f"{section_of(self.config.solver)}.loss is {loss!r}, which is of classes; found task {self.task.name!r}"
+                f"{section_of(self.config.solver)}.loss is {loss!r}, which is for classes; "
+                f"found task {self.task.name!r}"
             )
         return Calibration.logistic(self.task.columns(len(self.classes)))
 
@@ -222,13 +223,13 @@ class Fit(ABC):
         """Trains. draft: takes those arrays of a large model that come part by part."""
 
     def ended(self) -> None:  # noqa: B027  most keep nothing
-        """After the model is where it belongs: lets go of what a run that was killed would have gone on from."""
+        """Called once the model is in its place: deletes what an interrupted run would have resumed from."""
 
     def certified(self, solution: Solution, by_folds: Decided | None = None) -> tuple[Learned, Report]:
         """The model with what is known of it, and the report. Warns where the solver ended before it converged, and of
         a threshold that is not what was asked for.
 
-        by_folds: what rows of folds tell.
+        by_folds: what the rows of folds gave.
         """
         if solution.late or solution.converged is False:
             advice = LATE if solution.late else solution.advice
@@ -243,7 +244,7 @@ class Fit(ABC):
         return model, self._report(solution, model.header)
 
     def _report(self, solution: Solution, header: Header) -> Report:
-        """What every solver tells, and a solver's own facts."""
+        """What every solver reports, and the facts specific to one solver."""
         units, certificate = self.prepared.no_targets.units, header.certificate or {}
         return {
             "solver": self.config.solver,
@@ -342,7 +343,7 @@ def _threshold(prepared: Prepared, f: np.ndarray) -> Told | None:
 
 
 def _asked(prepared: Prepared, solution: Solution) -> Solution:
-    """With what a regression answers to the rows that were kept out, where a solver has not told that already."""
+    """With a regression's answers to the held-out rows, unless the solver has given them already."""
     kept = prepared.kept_out
     if kept is None or not prepared.task.has_intervals or solution.decided is not None:
         return solution

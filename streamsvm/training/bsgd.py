@@ -1,9 +1,9 @@
-"""Budgeted SGD over a store: epochs of shuffled windows of rows, the next one read while this one is learnt.
+"""Budgeted SGD over a store: epochs of shuffled windows of rows, the next one is read while this one is learned.
 
 Windows do not follow the store's chunks, so the model does not depend on them: they are several chunks long, and
 rows are shuffled inside. Rows in an order of classes over more than a window want `ingest --shuffle`.
 
-Of several regions each has a learner of its own, which sees no other rows: a turn is a window of each, side by side.
+With several regions, each has its own learner, which sees no other rows: a turn is a window of each, in parallel.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class BSGDFit(Fit):
         return right / max(rows, 1)
 
     def _learn_epoch(self, epoch: int, order: np.ndarray, start: int, counted: np.ndarray) -> None:
-        """counted: rows predicted right, their losses, and rows of this epoch so far; goes on counting."""
+        """counted: rows predicted right, their losses, and rows of this epoch so far; counting continues."""
         began = time.perf_counter()
         before = int(counted[2])
         number = start
@@ -196,7 +196,7 @@ class BSGDFit(Fit):
         self.events(Epoch(epoch=epoch + 1, **own, **asdict(self._stats())))
 
     def _shown(self, counted: np.ndarray) -> dict[str, float]:
-        """What a bar shows beside the rows."""
+        """What a progress bar shows next to the rows."""
         n_right, loss, rows = counted.tolist()
         return {"accuracy": n_right / rows} if self.task.has_classes else {"loss": loss / rows}
 
@@ -205,7 +205,7 @@ class BSGDFit(Fit):
         return float(counted[0] / counted[2]) if self.task.has_classes else None
 
     def _alone(self, epoch: int, order: np.ndarray) -> Iterator[np.ndarray]:
-        """The score of each window, learnt one after the other."""
+        """The score of each window; they are learned one after the other."""
         for window in ahead(lambda number: self.source.read(*self._place(epoch, number)), order):
             yield self._learnt(*window)
 
@@ -227,7 +227,7 @@ class BSGDFit(Fit):
         return self.late
 
     def _together(self, epoch: int, order: np.ndarray) -> Iterator[np.ndarray]:
-        """The score of each turn: a window of every region, learnt side by side."""
+        """The score of each turn: one window of every region, learned in parallel."""
         assert self.regions is not None
         shared = (self.engine.share(self.regions),)
         learn = partial(_take_turn, self._threads())
@@ -258,7 +258,7 @@ class BSGDFit(Fit):
         return place | {name: array for state in states for name, array in state.items()}
 
     def _resumed(self) -> tuple[int, int, np.ndarray]:
-        """Epoch and block to go on with, and what was counted in that epoch."""
+        """Epoch and block to resume at, and what was counted in that epoch."""
         saved = self.checkpoints.load()
         if saved is None:
             return 0, 0, np.zeros(3)
@@ -270,8 +270,8 @@ class BSGDFit(Fit):
         return epoch, block, saved["counted"]
 
     def _objective(self) -> float:
-        """lambda/2 |w|^2 + mean loss, summed over columns and regions; w with the bias, losses of rows before their
-        steps; of one class less nu rho."""
+        """lambda/2 |w|^2 + mean loss, summed over columns and regions. w includes the bias, losses are those of rows
+        before their steps. For one class, nu rho is subtracted."""
         sizes = np.array([self.store.n]) if self.regions is None else self.regions.sizes
         rho = -np.array([float(learner.coefficients()[1].sum()) for learner in self.learners])
         outside = self.options.nu * float(sizes @ rho / sizes.sum()) if self.options.nu else 0.0
@@ -297,8 +297,8 @@ class BSGDFit(Fit):
         return held
 
     def _bytes(self, rows: int, row_bytes: float, tasks: int) -> dict[str, int]:
-        """Supports and their values, labels and weights, windows of rows. Of regions: every learner, and states of all
-        on their way; a window and a learner for each task; the rows that regions are made of."""
+        """Supports and their values, labels and weights, windows of rows. With regions: every learner and the state of
+        each in transit, a window and a learner for each task, and the rows that regions are computed from."""
         partitions, slots, columns = (
             self.config.bsgd.partitions,
             self.config.bsgd.budget + 1,
@@ -322,7 +322,7 @@ class BSGDFit(Fit):
 
 @dataclass(frozen=True)
 class _Source(Weighed):
-    """Where windows are read from: rows, and what they are learned by."""
+    """Reads windows: rows, and the targets that they are learned by."""
 
     store: Store
     scaling: Scaling
@@ -330,7 +330,7 @@ class _Source(Weighed):
     C: float
 
     def read(self, window: tuple[int, int], seed: list[int]) -> tuple[Rows, np.ndarray, np.ndarray]:
-        """Scaled rows in a random order, what is learnt of each, and their weights."""
+        """Scaled rows in a random order, the target of each, and their weights."""
         rows = self.store.read(*window)
         require_finite(self.store, rows, window[0], gaps=self.scaling.fill is not None)
         shuffled = np.random.default_rng(seed).permutation(len(rows))

@@ -47,14 +47,14 @@ class Regions(Weighed):
         return self.spool.sizes
 
     def turns(self, rows: int) -> list[np.ndarray]:
-        """(regions, 2) a turn: from which row of its own to which each learner learns, at most so many; all have turns
-        alike."""
+        """(regions, 2) a turn: the first and last of its own rows that each learner learns, at most so many; all have
+        the same number of turns."""
         count = -(-int(self.sizes.max()) // rows)
         cuts = np.arange(count + 1)[:, None] * self.sizes // count
         return [np.stack(pair, axis=1) for pair in zip(cuts[:-1], cuts[1:], strict=True)]
 
     def read(self, region: int, start: int, stop: int) -> tuple[Rows, np.ndarray, np.ndarray]:
-        """Rows start..stop of a region in the order of the store, what is learnt of each, and their weights."""
+        """Rows start..stop of a region in the order of the store, the target of each, and their weights."""
         beside = self.spool.beside(region, start, stop)
         Y = self.task.learnable(self.targets.of(beside))
         return self.spool.rows(region, start, stop), Y, beside["upper"] / self.C
@@ -79,7 +79,7 @@ def shares_of_time(until: float | None, count: int, slots: int) -> list[float | 
 
 
 def sample_rows(n: int, n_regions: int, most: int) -> int:
-    """Rows that regions are made of, at most so many where that is enough to tell them apart."""
+    """How many rows to compute the regions from: at most `most`, unless separating the regions needs more."""
     return min(n, max(min(max(SAMPLE_ROWS, REGION_ROWS * n_regions), most), 2 * n_regions))
 
 

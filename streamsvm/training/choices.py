@@ -37,7 +37,7 @@ TYPICAL_ROWS = 512
 DENSE = 4  # times the sample: rows of a store that are so much closer to each other
 REGIONS, REGION_ROWS = 8, 6000
 MOST_GRADIENTS = 8_000  # entries of a row's, in all pairs of its class, with which a metric is learned
-BEFORE_REGIONS = 7  # metrics of a track, where regions go on
+BEFORE_REGIONS = 7  # metrics of a track, if regions continue it
 APART = 20  # one of so many rows is kept out of it all, where the sample has not all
 SHOWN = 20  # columns in a report
 
@@ -53,7 +53,7 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
         require_metric(config, prepared.task, is_sparse=store.is_sparse)
     if config.search.scoring and not prepared.task.has_classes:
         raise ConfigError(
-            f"search.scoring is {config.search.scoring!r}, which is of classes; found task {prepared.task.name!r}: "
+            f"search.scoring is {config.search.scoring!r}, which is for classes; found task {prepared.task.name!r}: "
             "leave it out"
         )
     if store.n > config.search.sample and prepared.kept_out is None:
@@ -66,7 +66,7 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
     learner = Learner(config.kernel, rank, samples[0].rows.take(slice(TYPICAL_ROWS)), config.dcsvm.is_squared)
     is_dense = store.n >= DENSE * config.search.sample and not fit_class(config.solver).has_budget
     search = _search(config, base, starts, samples)
-    if is_dense:  # regions tell more than more steps here
+    if is_dense:  # regions improve a metric more than further steps do here
         search = replace(search, iterations=min(search.iterations, BEFORE_REGIONS))
     elif math.isinf(context.left()) and config.search.trials is None:
         search = replace(search, affordable=partial(rows_in_time, prepared))
@@ -88,7 +88,7 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
 def _with_expected(prepared: Prepared, state: MetricState, best: Fitted, trials: SampleTrials) -> Prepared:
     """What a search that has seen all rows says of new ones."""
     steps, pool = [(row["rows"], row["score"]) for row in facts(state)], state.pool or (best.losses,)
-    if state.n < trials.n:  # it went on with fewer rows than there are: a fit on all of them tells more
+    if state.n < trials.n:  # it ended on fewer rows than there are: a fit on all of them says more
         [found] = trials.tried(trials.n, best.factor, [best.trial], None)
         steps, pool = [*steps, (trials.n, found.score)], (found.losses,)
     gain = gain_of_rows(steps, trials.n, prepared.store.n)
@@ -117,7 +117,7 @@ def _search(
 def _in_regions(
     prepared: Prepared, centres: Any, learner: Learner, best: Fitted, context: Context
 ) -> MetricState | None:
-    """The search, gone on with in some regions where rows are as dense as in the parts that are to decide; None where
+    """The search, continued in some regions if rows are as dense as in the partitions that are to decide; None if
     each of these is of one group."""
     engine, along = context.engine, prepared.config.search.chosen
     dense = regions(prepared, centres, Metric(best.factor[0]), REGION_ROWS, engine, context.events)
@@ -145,7 +145,7 @@ def require_metric(config: FitConfig, task: Task, *, is_sparse: bool) -> None:
 def _searched(
     search: MetricSearch, problem: SampleTrials, context: Context, prepared: Prepared, name: str = "search"
 ) -> MetricState:
-    """The search's last state, from a checkpoint's on where there is one; sooner where its time or trials are up."""
+    """The search's last state, resumed from a checkpoint if there is one; earlier if its time or trials are up."""
     states, total = context.checkpoints.inside(name), search.total(problem.n)
     saved = states.load()
     state = MetricState.from_arrays(saved) if saved else search.init(problem)
@@ -214,7 +214,7 @@ def _under(
         scaling = start.scaling
     is_given = math.isnan(best.trial.gamma) and best.trial.kernel == config.kernel.name
     if is_given and scaling is prepared.scaling:
-        kernel = prepared.kernel  # whose gamma all rows have told
+        kernel = prepared.kernel  # whose gamma was computed from all rows
     else:
         kernel = learner.kernel(best.trial, metric)
     kind = "none" if scaling.kind in FREE else scaling.kind
@@ -252,7 +252,7 @@ def _chose(prepared: Prepared, best: Fitted, kernel: Kernel, scaling: Scaling) -
     """What a report says of what was chosen."""
     found: dict[str, Any] = {"kind": prepared.config.metric.kind if best.learned else "none"}
     if prepared.config.metric.is_learned and not best.learned:
-        found["reason"] = "held-out rows are decided as well without one"
+        found["reason"] = "held-out rows are predicted equally well without one"
     names, shares = prepared.store.feature_names or (), []
     if (importances := scaling.importances) is not None:
         order = np.argsort(-importances, kind="stable")[:SHOWN].tolist()

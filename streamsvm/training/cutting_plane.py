@@ -43,7 +43,7 @@ TYPICAL_PASSES = 60
 TINY = float(np.finfo(np.float64).tiny)
 LEAST_STEPS = 2  # the first one takes the plane at 0, where it stays
 AROUND_0 = (
-    "the rows lie all around 0: no linear function tells where they are, and every row is inside; take a kernel with "
+    "the rows lie all around 0: no linear function describes them, and every row counts as inside; use a kernel with "
     "cutting_plane.landmarks, or a scale that does not centre"
 )
 LEAST_IDLE = 10  # see CuttingPlane: where memory is short
@@ -51,7 +51,7 @@ LEAST_IDLE = 10  # see CuttingPlane: where memory is short
 
 @dataclass(frozen=True)
 class _Beside(Weighed):
-    """What losses know of each row, beside it: their pieces, and its bound."""
+    """What losses need with each row: their pieces, and its upper bound."""
 
     answers: Answers
     pieces: Pieces
@@ -130,8 +130,8 @@ class CuttingPlaneFit(Fit):
     def _of_one_class(
         self, state: BundleState, risk: SupportRisk, features: Nystroem | None, passes: Passes, *, late: bool
     ) -> Solution:
-        """With the best threshold for its w. The objective is that of the dual, as LIBSVM tells it: what planes have
-        in common is a feasible point of it."""
+        """With the best threshold for its w. The objective is that of the dual, as LIBSVM reports it: the common part
+        of the planes is a feasible point of the dual."""
         [bundle], n_passes = state.columns, passes.count
         is_flat = abs(bundle.objective) <= bundle.least
         w = np.zeros(risk.d)

@@ -48,7 +48,7 @@ class DCSVMFit(Fit):
 
     @classmethod
     def shares_folds(cls, n: int, config: FitConfig) -> bool:
-        """An exact fit of rows that are one part."""
+        """Whether this is an exact fit without division into partitions."""
         options = config.dcsvm
         has_own_duals = options.is_squared or config.nu is not None
         return not options.early and not has_own_duals and parts_levels(n, config) == 0
@@ -58,18 +58,18 @@ class DCSVMFit(Fit):
         store, config, options = prepared.store, prepared.config, prepared.config.dcsvm
         if self.has_bias and options.early and options.combine != "nearest":
             raise ConfigError(
-                f"dcsvm.combine is {options.combine!r}, which adds parts up, and would their constants, too; expected "
-                "nearest, or a classification without a bias"
+                f"dcsvm.combine is {options.combine!r}, which adds up partitions and would add up their constants, "
+                "too; expected nearest, or a classification without a bias"
             )
         if options.part_metric and not self.task.has_metric:
             raise ConfigError(
-                f"dcsvm.part_metric is {options.part_metric}, and of task {self.task.name} no metric is learned; "
+                f"dcsvm.part_metric is {options.part_metric}, and task {self.task.name} learns no metric; "
                 "leave it out"
             )
         if options.part_metric and store.group is not None:
             raise ConfigError(
-                f"dcsvm.part_metric is {options.part_metric}, and rows that parts hold out know nothing of the store's "
-                "groups; leave it out"
+                f"dcsvm.part_metric is {options.part_metric}, and the rows that partitions hold out do not follow "
+                "the store's groups; leave it out"
             )
         self._require_nu()
         levels, early = levels_of(config, store.n)
@@ -80,7 +80,7 @@ class DCSVMFit(Fit):
         own = config.tol, max(levels, early or 0), early, options.refine, self.until
         self.solver = DCSVM(*own, self.has_bias, shares_bias)
         if options.early and early is None:
-            self.events(Warned(f"{store.n} rows are one part: solved exactly, early or not"))
+            self.events(Warned(f"{store.n} rows are one partition: solved exactly, early or not"))
 
     def _require_nu(self) -> None:
         """Raises DataError where the classes do not allow it."""
@@ -112,7 +112,7 @@ class DCSVMFit(Fit):
         )
 
     def solve(self, draft: Draft) -> Solution:
-        """An early model's parts go into the draft as they are solved."""
+        """An early model's partitions go into the draft as they are solved."""
         with self.engine.serial_blas():
             model: KernelModel | ExpansionModel | LocalModel
             model, state, decided = self._exact() if self.solver.early is None else self._early(draft)
@@ -133,7 +133,7 @@ class DCSVMFit(Fit):
         return Solution(model, *numbers, exact, facts=facts, decided=decided, **ended)
 
     def _tasks(self, model: LocalModel, level: int) -> dict[str, Any]:
-        """How many tasks of each kind a graph of this fit needs; of one level of parts."""
+        """How many tasks of each kind a graph of this fit needs; of one level of partitions."""
         if level < self.solver.levels:
             return {}
         cuts = cuts_of(self.prepared, level, self.part_rows(level))
@@ -143,7 +143,7 @@ class DCSVMFit(Fit):
         return {"graph": found | {"parts": len(model.present)}}
 
     def plan(self) -> dict[str, Any]:
-        """Levels, parts and memory."""
+        """Levels, partitions and memory."""
         store, levels = self.store, self.solver.levels
         rows = self.part_rows(levels) if levels else store.n
         return self.memory.as_dict() | {
@@ -166,7 +166,7 @@ class DCSVMFit(Fit):
         return min(max(share, 1024), most)
 
     def _early(self, draft: Draft) -> tuple[LocalModel, DCSVMState, np.ndarray | None]:
-        """The parts of a level; and what they decide of rows that were kept out, each of its own."""
+        """The partitions of a level, and their decision values for the held-out rows, each row by its own partition."""
         in_memory, keeps = self.memory.in_memory, self.checkpoints.run_dir is not None
         files = PartFiles(self.context.folder / "solved") if keeps or not in_memory else None
         log = PartLog(files, self.events)
@@ -199,7 +199,9 @@ class DCSVMFit(Fit):
         assert state.margin is not None  # as the biases
         if self.config.nu is not None and self.task.has_classes and state.margin.min() <= 0:
             self.events(
-                Warned(f"nu {self.config.nu:g} leaves no margin between some classes: f is not over it there")
+                Warned(
+                    f"nu {self.config.nu:g} leaves no margin between some classes: f is not divided by it there"
+                )
             )
         told = over_margins(self.prepared.all_asked, state.start, state.bias, state.margin)
         return model_of_duals(self, *told, take), state, None
@@ -231,7 +233,7 @@ class DCSVMFit(Fit):
         return Phase.named(state.stage.value)
 
     def _phase_solved(self, problem: DividedProblem, state: DCSVMState, phase: Phase) -> DCSVMState:
-        """The first state beyond a phase; states on the way are told of, and kept."""
+        """The first state beyond a phase; states on the way are reported and saved."""
         rounds = Rounds(self.events, phase, problem.count, self.config.tol)
         before = state
 
@@ -288,24 +290,24 @@ class DCSVMFit(Fit):
 
 
 def levels_of(config: FitConfig, n: int) -> tuple[int, int | None]:
-    """Levels of parts of a fit of n rows, 0 where they are one part, and the level that an early model is made of."""
+    """Levels of partitions of a fit of n rows, 0 for a single partition, and the level that an early model uses."""
     options = config.dcsvm
     levels = parts_levels(n, config)
     return levels, (options.early_level or levels) if options.early and levels else None
 
 
 def require_graph(config: FitConfig, n: int) -> None:
-    """Raises ConfigError where a fit of n rows is not one graph: early, of one level of parts."""
+    """Raises ConfigError unless a fit of n rows is one graph: early, with one level of partitions."""
     levels, early = levels_of(config, min(n, config.rows or n))
     if fit_class(config.solver) is not DCSVMFit or not config.dcsvm.early:
         raise ConfigError(
-            "a graph is of an early fit (dcsvm.early): others decide at run time what comes next"
+            "a graph needs an early fit (dcsvm.early): others decide at run time what comes next"
         )
     if early is None:
         raise ConfigError(
-            f"a graph is of rows in parts, and {n} rows are one part; dcsvm.levels makes more of them"
+            f"a graph needs rows in partitions, and {n} rows are one partition; dcsvm.levels makes more of them"
         )
     if early < levels:
         raise ConfigError(
-            f"a graph is of one level of parts, found dcsvm.early_level {early} of {levels} levels"
+            f"a graph has one level of partitions, found dcsvm.early_level {early} of {levels} levels"
         )

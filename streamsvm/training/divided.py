@@ -1,4 +1,4 @@
-"""What DC-SVM divides: the rows of a store, by kernel k-means, into parts that are solved as tasks."""
+"""What DC-SVM divides: the rows of a store, by kernel k-means, into partitions that are solved as tasks."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from streamsvm.training.parts import Carried, Parts, PartSolver, SeveralParts, S
 from streamsvm.training.prepare import Prepared
 from streamsvm.training.subproblems import Asked, MakeDual, TaskDuals, in_memory, with_loss
 
-BOUND_ROWS = 1000  # that tell how much of the kernel is between parts
-BOUND_TASKS = 16  # that read the parts of these
+BOUND_ROWS = 1000  # sampled to estimate how much of the kernel is between partitions
+BOUND_TASKS = 16  # that read their partitions
 
 
 class DividedProblem:
-    """All rows of a fit's store; parts are solved ahead of those that the solver asks for.
+    """All rows of a fit's store; partitions are solved ahead of the solver's requests.
 
-    early: the level that a model is made of; keep takes its parts, in order. What there is of each row is held where
-    the rows are, and else in files that tasks write and read.
+    early: the level that a model is made of; keep takes its partitions, in order. The data of each row is held in
+    memory if the rows are, else in files that tasks write and read.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class DividedProblem:
         self._bottom = self._bottom or self._parts
 
     def _bound(self, table: Table, parts: Vector) -> float:
-        """D(pi) / sum |K|, estimated on a sample: the share of the kernel's mass between parts."""
+        """D(pi) / sum |K|, estimated on a sample: the share of the kernel's mass between partitions."""
         rng = np.random.default_rng([self._fit.config.seed, 1 << 16])
         ids = np.sort(rng.choice(table.n, min(BOUND_ROWS, table.n), replace=False))
         pieces = np.array_split(ids, min(BOUND_TASKS, len(ids)))
@@ -139,7 +139,7 @@ class DividedProblem:
         return float(K[apart].sum()) / max(float(K.sum()), 1e-300)  # rows may be too far apart for float32
 
     def _groups_of(self, division: Division, start: np.ndarray | None) -> Groups:
-        """The rows by part, with what parts are solved from."""
+        """The rows by partition, with what partitions are solved from."""
         if self._groups is None or self._groups[0] != division.level:
             self._groups = None  # let the old ones go before making new ones
             with self._fit.phase("cluster"):
@@ -163,7 +163,7 @@ class DividedProblem:
     def parts(
         self, first: int, division: Division, start: np.ndarray | None, thresholds: Thresholds | None
     ) -> list[PartSolution]:
-        """The solutions of a task's parts; those after them are being solved already."""
+        """The solutions of a task's partitions; later ones are being solved already."""
         if self._due != (division.level, first):
             self._coming = self._solutions(first, division, start, thresholds)
             self.solving_since = time.perf_counter()
@@ -177,7 +177,9 @@ class DividedProblem:
         if not self._told_capped and any(part.is_capped for part in found):
             self._told_capped = True
             self._events(
-                Warned(f"nu {self._fit.config.nu:g} is more than the classes of some parts allow: less there")
+                Warned(
+                    f"nu {self._fit.config.nu:g} is more than the classes of some partitions allow: less there"
+                )
             )
         return [replace(part, kept=None) for part in found]
 
@@ -206,18 +208,19 @@ class DividedProblem:
             shared=(engine.share(Parts(groups.reader, fit.task, fit.prepared.no_targets)),),
             phase=f"level {division.level}",
             events=self._events,
-            window=window,  # parts come largest first: few cores wait at a window's end
+            window=window,  # partitions come largest first: few cores wait at a window's end
         )
 
     def to_arrays(self) -> dict[str, Any]:
-        """What a checkpoint keeps beside the solver's state: whose parts are known, and these where they are held."""
+        """What a checkpoint keeps with the solver's state: levels with known partitions, and these if held in
+        memory."""
         known = dict(own for own in (self._bottom, self._parts) if own is not None)
         held = known if self._memory.in_memory else {}
         own = {f"parts{level}": parts.all() for level, parts in held.items()}
         return {"known_levels": np.array(list(known), np.int64)} | own
 
     def resumed(self, state: DCSVMState, arrays: Mapping[str, Any]) -> DCSVMState:
-        """The state to go on from, of an earlier run that kept these arrays: as much of it as is there."""
+        """The state to resume from, of an earlier run that saved these arrays: as much of it as exists."""
         levels = arrays["known_levels"].tolist()
         for level in levels:
             parts = self._known(level, arrays, is_needed=len(levels) > 1)
@@ -231,7 +234,7 @@ class DividedProblem:
         return replace(state, solutions=state.solutions[:count])
 
     def _known(self, level: int, arrays: Mapping[str, Any], *, is_needed: bool) -> Vector | None:
-        """The parts of a level of an earlier run; None where they are gone, and rows can be divided again."""
+        """The partitions of a level of an earlier run; None if they are gone and rows can be divided again."""
         if f"parts{level}" in arrays:
             return HeldVector(arrays[f"parts{level}"])
         parts = StoredVector(self._folder(level) / "parts")
@@ -245,7 +248,7 @@ class DividedProblem:
         return parts
 
     def facts(self, turns: InTurnState) -> dict[str, float]:
-        """What an event tells of a round."""
+        """What an event reports of a round."""
         assert self._duals is not None
         assert turns.running is not None
         return blockws.facts(self._duals.dual(turns.done), turns.running)
@@ -303,7 +306,7 @@ def _taken(parts: Vector, ids: np.ndarray) -> np.ndarray:
 
 
 def cuts_of(prepared: Prepared, level: int, max_rows: int) -> Cuts:
-    """What the parts of a level are to be."""
+    """The required partitions of a level."""
     options = prepared.config.dcsvm
     kernel = prepared.kernel if options.clustering == "kernel" else Linear()
     return Cuts(options.children**level, max_rows, options.sample, kernel)
@@ -315,7 +318,7 @@ def rng_of(prepared: Prepared, level: int) -> np.random.Generator:
 
 
 def division_of(level: int, tree: Partition, sizes: np.ndarray, bound: float = 0.0) -> Division:
-    """The parts of a level, with what tells new rows their parts."""
+    """The partitions of a level, with what assigns new rows to them."""
     arrays, attrs = partition_state(tree)
     return Division(level, sizes, bound, arrays | {"nodes": json.dumps(attrs)})
 
@@ -323,11 +326,11 @@ def division_of(level: int, tree: Partition, sizes: np.ndarray, bound: float = 0
 def part_solver(
     prepared: Prepared, threads: int, cache_bytes: int, *, is_last: bool, until: float | None = None
 ) -> PartSolver:
-    """Solves the parts of a level; is_last: of those that a model is made of."""
+    """Solves the partitions of a level; is_last: the level that a model is made of."""
     config, options = prepared.config, prepared.config.dcsvm
     is_split = prepared.task.in_pairs and len(prepared.classes) > 2
     single = not is_last or (options.combine != "nearest" and not is_split)
-    if prepared.task.has_classes:  # with y'a = 0, rows of one class are no problem
+    if prepared.task.has_classes:  # with y'a = 0, rows of one class need no solving
         single = single and not has_bias(prepared)
     else:
         single = True

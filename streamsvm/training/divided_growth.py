@@ -8,15 +8,15 @@ from streamsvm.tasks import task_for
 from streamsvm.training.growth import Growth, Seen
 from streamsvm.training.memory_plan import vector_bytes
 
-LEAST_PART_ROWS = {True: 128, False: 512}  # on average, of a pilot's parts, with early prediction or without
+LEAST_PART_ROWS = {True: 128, False: 512}  # average of a pilot's partitions, early or not
 
 
 class DividedGrowth(Growth):
-    """Of rows in as many parts as all rows have: parts of the same regions, thinner ones."""
+    """Rows in as many partitions as all rows have: partitions of the same regions, with fewer rows."""
 
     def network_bytes(self, n: int, seen: Seen) -> float:
-        """What is solved of parts, and of rounds of the top the products of all rows. What else there is of each row
-        goes through files."""
+        """What is solved of partitions, and, for rounds of the top, the products of all rows. The other data of each
+        row goes through files."""
         support = seen.grown(n, "n_support") * (4 * seen.d + 12 + 8 * seen.columns)
         return support + 8 * seen.grown(n, "rows_of_rounds")
 
@@ -28,7 +28,7 @@ class DividedGrowth(Growth):
         return seen.base_bytes + vector_bytes(n, seen.columns) + support
 
     def regroups(self, n: int, seen: Seen, *, on_workers: bool) -> bool:
-        """In the order of their parts: for workers, or as memory does not hold them."""
+        """In the order of their partitions: for workers, or if memory does not hold them."""
         return on_workers or not seen.is_held(n)
 
     def rows_of_pilot(self, n: int, config: FitConfig) -> int:
@@ -53,10 +53,10 @@ class DividedGrowth(Growth):
 
 
 def parts_levels(n: int, config: FitConfig) -> int:
-    """Levels of parts of a fit of n rows; 0 where they are one part.
+    """Levels of partitions of a fit of n rows; 0 for a single partition.
 
-    As many variables, not rows, make a part. nu is about the share of support vectors: a small one makes parts larger,
-    which take no longer then, and divide fewer of the clouds whose edges they tell.
+    The number of variables, not of rows, limits a partition. nu is about the share of support vectors: a small nu
+    allows larger partitions, which take no longer then, and divide fewer of the clouds whose edges they describe.
     """
     options, task = config.dcsvm, task_for(config)
     nu = task.nu(config)

@@ -1,4 +1,4 @@
-"""A model on its way: parts that come while it is trained, then the whole; in memory, or in a file."""
+"""A model under construction: partitions that come while it is trained, then the whole; in memory or in a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Draft(Protocol):
     def append(self, name: str, block: np.ndarray) -> None: ...
 
     def join(self, arrays: Sequence[Joined], folder: Place, engine: Engine) -> None:
-        """Arrays of parts in files; folder: for what tasks write."""
+        """Arrays of partitions in files; folder: for what tasks write."""
         ...
 
     @property
@@ -67,7 +67,7 @@ class InMemory:
 
 
 class InFile:
-    """A draft of a file; a model that comes in parts is written from the first one on, until the stack ends."""
+    """A draft in a file; a model that comes in partitions is written from the first one on, until the stack ends."""
 
     def __init__(self, path: Place, stack: ExitStack, phase: Phases) -> None:
         self._path, self._stack, self._phase = path, stack, phase
@@ -95,7 +95,7 @@ class InFile:
             if self._writer is None:
                 save_model(model, self._path)
                 return
-            assert isinstance(model, LocalModel)  # the one kind that comes in parts
+            assert isinstance(model, LocalModel)  # the one kind that comes in partitions
             arrays, self._writer.attrs = model.small_state()
             for name, array in arrays.items():
                 self._writer.append(name, array)

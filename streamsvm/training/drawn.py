@@ -26,7 +26,7 @@ MOST_SHARE = 0.25  # of what memory is left that the sample and its copies may t
 
 
 def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[Sample, ...] | str:
-    """Rows of a store by chance, a fifth of them held out, and more where there are others; or why there is no sample.
+    """Random rows of a store, a fifth of them held out, and more if there are others; or why there is no sample.
 
     Of few rows, as many samples as folds, so that each row is held out once. No sample learns from rows whose group has
     some that it holds out. Raises DataError.
@@ -61,7 +61,7 @@ def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[Sample, ..
 
 
 def weighed(prepared: Prepared, ids: np.ndarray) -> Asked:
-    """What is asked of these rows, with weights in place of bounds."""
+    """What is asked of these rows, with weights instead of upper bounds."""
     asked = prepared.answers.take(ids)
     return replace(asked, upper=asked.upper / prepared.config.C)
 

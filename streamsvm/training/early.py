@@ -1,4 +1,5 @@
-"""The model of early prediction, made of parts: these come as they are solved, or lie in files that tasks have left."""
+"""The model of early prediction, made of partitions: these come as they are solved, or are in files that tasks
+wrote."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ from streamsvm.training.parts import FiledPart, ModelPart, has_bias
 from streamsvm.training.prepare import Prepared
 
 MOST_COLUMNS, MOST_PARTS = 12, 40  # that a report shows
-TOGETHER = 16  # parts in files that one task has decide
+TOGETHER = 16  # partitions in files that one task decides with
 
 
 class EarlyParts:
-    """Takes one part after another, keeps it in the run directory, and has each decide for the rows that were kept out
-    of it: in memory stays what tells parts apart.
+    """Takes one partition after another, saves it in the run directory, and lets each decide for the held-out rows that
+    fall into it. Memory keeps only what assigns rows to partitions.
 
-    files: where tasks have left the parts, which come as `FiledPart`; folder: for the arrays that they are joined to.
+    files: in which tasks have written the partitions, which come as `FiledPart`; folder: for their joined arrays.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class EarlyParts:
         self._options = prepared.config.dcsvm
         header = Header(prepared.kernel, prepared.scaling, prepared.classes)
         none = np.zeros(1, np.int64), np.zeros((1, len(prepared.classes)), bool)
-        self._like = LocalModel(  # of one part, which nobody loads
+        self._like = LocalModel(  # of a partition, which nobody loads
             header,
             Partition((), ()),
             *none,
@@ -50,7 +51,7 @@ class EarlyParts:
             task=prepared.task.name,
             multiclass=prepared.config.multiclass,
         )
-        self._partition: Partition | None = None  # of the one division whose parts come
+        self._partition: Partition | None = None  # of the one division whose partitions come
         self._sizes: list[int] = []
         self._entries: list[int] = []
         self._present: list[np.ndarray] = []
@@ -58,7 +59,7 @@ class EarlyParts:
         self._bias: list[np.ndarray] = []
         kept = prepared.kept_out
         self._kept = None if kept is None else prepared.scaling.apply(kept.rows)
-        self._asked: np.ndarray | None = None  # (h, parts that are asked about a row that was kept out)
+        self._asked: np.ndarray | None = None  # (h, partitions that decide for a held-out row)
         columns = prepared.task.n_subproblems(len(prepared.classes))
         self._decided = np.zeros((0 if kept is None else len(kept.y), columns))
 
@@ -69,7 +70,7 @@ class EarlyParts:
         self._take(division, part)
 
     def known(self, division: Division, count: int, engine: Engine) -> int:
-        """Takes the first parts that an earlier run has kept; how many of so many there were."""
+        """Takes the first partitions that an earlier run has saved; returns how many of `count` there were."""
         files = self.files or self._log.files
         if files is None:
             return 0
@@ -116,7 +117,8 @@ class EarlyParts:
         return self._partition
 
     def join(self, division: Division, folder: Place, engine: Engine) -> None:
-        """Of parts in files: their arrays into the draft, and what they decide of rows that were kept out."""
+        """For partitions in files: puts their arrays into the draft, and keeps what they decide for the held-out
+        rows."""
         if self.files is None:
             return
         self._draft.join(joined(self.files, np.array(self._sizes), np.array(self._entries)), folder, engine)
@@ -130,7 +132,7 @@ class EarlyParts:
             self._decided[asking[number][1]] += values
 
     def model(self, header: Header, division: Division) -> LocalModel:
-        """The model of all parts of a division; in a file, its arrays are there already."""
+        """The model of all partitions of a division; in a file, its arrays exist already."""
         return LocalModel(
             header,
             self._partition_of(division),
@@ -162,7 +164,7 @@ def _says(like: LocalModel, part: ModelPart, rows: Rows) -> np.ndarray:
 def _files_say(
     own: tuple[PartFiles, LocalModel, Rows], asking: Sequence[tuple[int, np.ndarray]]
 ) -> list[tuple[int, np.ndarray]]:
-    """What parts in files say of the rows that they are asked about."""
+    """What partitions in files decide for the rows that they are asked about."""
     files, like, rows = own
     found = []
     for number, here in asking:
@@ -174,7 +176,7 @@ def _files_say(
 
 
 def _known(files: PartFiles, is_filed: bool, number: int) -> ModelPart | FiledPart | CorruptDataError | None:
-    """A part that an earlier run has kept; why it is damaged; None where it is not there."""
+    """A partition that an earlier run has saved, or why it is damaged, or None if it is missing."""
     try:
         arrays = files.read(number)
     except CorruptDataError as error:
@@ -186,10 +188,10 @@ def _known(files: PartFiles, is_filed: bool, number: int) -> ModelPart | FiledPa
 
 
 def part_facts(model: LocalModel, rows: np.ndarray) -> dict[str, Any]:
-    """What the parts of a model that have metrics of their own look at, for its report; rows (parts,): how many.
+    """What the partitions of a model with metrics per partition look at, for its report; rows (partitions,): how many.
 
-    columns: those that count most, over all rows. shares: of them in each of the largest parts, of 1 in all columns:
-    the diagonal of its metric, the global one's included. own: parts that kept a metric of theirs.
+    columns: those that count most, over all rows. shares: of them in each of the largest partitions, of 1 in all
+    columns: the diagonal of its metric, the global one's included. own: partitions that kept a separate metric.
     """
     if model.weights is None:
         return {}

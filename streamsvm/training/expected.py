@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 DRAWS = 500  # of the bootstrap
-Z = 1.96 * 2**0.5  # 19 of 20 scores of as many new rows: these scatter, and so do the rows that tell of them
+Z = 1.96 * 2**0.5  # 19 of 20 scores of as many new rows: these scatter, and so do the rows that estimate them
 STEEPEST = 0.5  # power of the rows by which errors fall
 
 
 @dataclass(frozen=True)
 class Expected:
-    """A score to expect, the ends of an interval for 19 of 20 tests of as many new rows, and how many rows told.
+    """A score to expect, the ends of an interval for 19 of 20 tests of as many new rows, and how many rows they are
+    based on.
 
     model: whether these rows were decided by the model itself, else by fits of the search on fewer rows.
     """

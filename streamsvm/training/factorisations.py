@@ -55,8 +55,8 @@ def _write(part: SubtreeFactorisation, path: Place) -> None:
 
 
 def _read(path: Place, key: str) -> SubtreeFactorisation:
-    """Raises NotFoundError where it is of another run."""
+    """Raises NotFoundError if it belongs to another run."""
     found = load_factorisation(path)
     if not isinstance(found, SubtreeFactorisation) or found.key != key:
-        raise NotFoundError(f"{path}: is of another run")
+        raise NotFoundError(f"{path}: belongs to another run")
     return found

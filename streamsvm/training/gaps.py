@@ -1,4 +1,4 @@
-"""Missing values: what takes their place, learned from all rows or a sample of them, and said."""
+"""Missing values: what replaces them, learned from all rows or a sample of them, and reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamsvm.events import Events
 if TYPE_CHECKING:
     from streamsvm.config import FitConfig
 
-SAMPLE_ROWS = 1 << 17  # by chance, that tell of medians and most frequent values
+SAMPLE_ROWS = 1 << 17  # random ones, for medians and most frequent values
 REFUSE = "refuse"
 
 
@@ -26,7 +26,7 @@ def are_filled(store: Store, config: FitConfig) -> bool:
 
 
 def filled(moments: Moments, store: Store, config: FitConfig, events: Events) -> Moments:
-    """Moments of rows whose gaps are filled, and marked, as is asked for; where nobody asks, as they are."""
+    """Moments of rows whose gaps are filled and marked as the configuration asks; unchanged if it does not."""
     if not are_filled(store, config):
         return moments
     how = config.gaps or "mean"
@@ -69,5 +69,5 @@ def _told(shares: np.ndarray, store: Store) -> str:
     columns = f"{count} columns have" if count > 1 else "a column has"
     return (
         f"{store.url or 'X'}: {columns} missing values, {'most ' if count > 1 else ''}{name} in {shares[worst]:.1%} of "
-        f"the rows; the mean of a column takes their place: {option(store)} chooses median, most_frequent or refuse"
+        f"the rows; the mean of the column replaces them: {option(store)} chooses median, most_frequent or refuse"
     )

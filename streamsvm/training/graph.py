@@ -1,10 +1,11 @@
 """An early fit as one lazy dask graph, whose keys are named after their phase.
 
-    plan -> (sample -> centres -> assign a block) a round -> number -> regroup a file -> parts -> solve a part -> model
+    plan -> (sample -> centres -> assign a block) a round -> number -> regroup a file -> partitions -> solve one ->
+    model
 
-What there is of each row lies in files of a folder that all tasks see: they hand on receipts, samples of rows, centres
-and the support rows of parts. A task that is done again writes the same. How many rounds and parts there will be, the
-data tells; a graph has as many as there can be, and those that are not needed do nothing.
+The data of each row is in files of a folder that all tasks see. Tasks pass on receipts, samples of rows, centres and
+the support rows of partitions. A task that runs again writes the same. The data decides how many rounds and partitions
+there will be; a graph has as many as there can be, and those that are not needed do nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ Task = TypeVar("Task", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Plan(Weighed):
-    """What every task is given. cuts: the parts that are wanted; folder: for what there is of each row."""
+    """The arguments of every task. cuts: the required partitions; folder: for the data of each row."""
 
     prepared: Prepared
     level: int
@@ -91,7 +92,7 @@ class Sampled(Weighed):
 
 @dataclass(frozen=True)
 class Round(Weighed):
-    """Where rows go in a round: by routes, from old leaves to new ones; the same vector where none is split."""
+    """The leaves of rows in a round: by routes, from old leaves to new ones; the same vector if none is split."""
 
     growth: Growth
     old: Vector | None
@@ -101,7 +102,7 @@ class Round(Weighed):
 
 @dataclass(frozen=True)
 class Numbered(Weighed):
-    """The parts: what tells them of new rows, and of those that are trained on."""
+    """The partitions: what assigns new rows and training rows to them."""
 
     partition: Partition
     numbers: Numbers
@@ -281,7 +282,7 @@ def _regrouped(plan: Plan, numbered: Numbered, number: int) -> tuple[SpoolFile, 
 
 @_task
 def _parts(plan: Plan, files: list[tuple[SpoolFile, np.ndarray]]) -> Parts:
-    """Where the rows of each part are."""
+    """Places of the rows of each partition."""
     places, bounds = zip(*files, strict=True)
     return Parts(Spool(places, np.stack(bounds, axis=1)), plan.prepared.task, plan.prepared.no_targets)
 
@@ -296,7 +297,7 @@ def _solved(plan: Plan, parts: Parts, number: int) -> list[SolvedPart]:
 
 @_task
 def _model(plan: Plan, numbered: Numbered, solved: Sequence[list[SolvedPart]]) -> LocalModel:
-    """The model of all parts, with its certificate; files are wanted no more."""
+    """The model of all partitions, with its certificate; the files are no longer needed."""
     prepared, sizes = plan.prepared, numbered.numbers.sizes
     parts = [solved[number % plan.spans.slots][number // plan.spans.slots] for number in range(len(sizes))]
     keep = EarlyParts(InMemory(), prepared, PartLog(None, ignore))

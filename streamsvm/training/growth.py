@@ -63,15 +63,15 @@ class Growth:
         return seen.base_bytes
 
     def regroups(self, n: int, seen: Seen, *, on_workers: bool) -> bool:
-        """Whether rows are written once more, in an order of its own, which small fits do without."""
+        """Whether rows are written once more, in this solver's order, which small fits do without."""
         return False
 
     def scratch_bytes(self, n: int, seen: Seen, *, on_workers: bool) -> int:
-        """Of files with all rows, in an order of its own."""
+        """Of files with all rows, in this solver's order."""
         return int(seen.spooled_row_bytes * n) if self.regroups(n, seen, on_workers=on_workers) else 0
 
     def rows_of_pilot(self, n: int, config: FitConfig) -> int:
-        """Least rows of a small fit that is to be as one of n rows."""
+        """Minimum rows of a small fit that stands for one of n rows."""
         return self.least_rows
 
     def smaller(self, config: FitConfig, n: int, m: int) -> FitConfig:
@@ -79,13 +79,13 @@ class Growth:
         return config
 
     def own_fit_s(self, n: int, config: FitConfig, pass_s: float, value_s: float) -> float | None:
-        """Seconds of a fit, by those of a pass and of a kernel value; None of one that takes as long as trials tell."""
+        """Seconds of a fit, from those of a pass and of a kernel value; None if trials show how long it takes."""
         return pass_s if self.chooses_rows else None
 
     def part_rows(self, n: int, config: FitConfig) -> int:
-        """Rows of a part on average, of n rows; all where a fit is not of parts alone."""
+        """Rows of a partition on average, of n rows; all unless a fit solves partitions alone."""
         return n
 
     def divided(self, n: int, config: FitConfig) -> int | None:
-        """Rows beyond which there are more parts, not larger ones; None where a fit is not of parts alone."""
+        """Rows beyond which there are more partitions, not larger ones; None unless a fit solves partitions alone."""
         return None

@@ -1,4 +1,4 @@
-"""Rows that a fit does not learn from: they tell how well its model decides, and how far off it may be."""
+"""Rows that a fit does not learn from: they measure how well its model decides, and how far off it may be."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamsvm.errors import ConfigError
 from streamsvm.models.intervals import rank, rows_needed
 from streamsvm.parallel.sizes import Weighed
 
-SHARE, MOST = 5, 10_000  # one of so many rows tells of intervals, and so many at most
+SHARE, MOST = 5, 10_000  # one of so many rows is held out for intervals, and so many at most
 MORE = 5  # a fifth more do, where the coverage then is nearer to what is asked for
 
 
@@ -67,15 +67,16 @@ def require_holdout(store: Store, rows: int) -> None:
 
 
 def rows_of_intervals(store: Store, config: FitConfig) -> int:
-    """How many rows tell of intervals: as many as are asked for, else a share. Raises ConfigError for too few."""
+    """How many rows intervals are computed from: as many as are asked for, else a share. Raises ConfigError for too
+    few."""
     assert config.interval is not None  # or nobody asks
     least, found = rows_needed(config.interval), f"interval is {config.interval:g}"
     rows = config.holdout
     if rows and rows < least:
-        raise ConfigError(f"{found}, which needs {least:,} rows that are kept out; found holdout {rows:,}")
+        raise ConfigError(f"{found}, which needs {least:,} held-out rows; found holdout {rows:,}")
     if least > store.n // 2:
         raise ConfigError(
-            f"{found}, which needs {least:,} rows that are kept out, at most half of all; found {store.n:,} rows: give "
+            f"{found}, which needs {least:,} held-out rows, at most half of all; found {store.n:,} rows: give "
             "a lower level"
         )
     about = max(min(store.n // SHARE, MOST), least)

@@ -1,4 +1,4 @@
-"""The arrays of a model whose parts lie in files: tasks join them chunk by chunk."""
+"""The arrays of a model whose partitions are in files: tasks join them chunk by chunk."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ MOST_TOGETHER = 32  # chunks that one task writes
 
 @dataclass(frozen=True)
 class Joined(Weighed):
-    """The arrays of a name of all parts, one after another.
+    """One array of the model, made of those of all partitions, one after another.
 
-    bounds (parts + 1,): where each begins. before (parts,): of the ends of sparse rows, what is added to a part's.
+    bounds (partitions + 1,): where each begins. before (partitions,): what is added to the ends of a partition's
+    sparse rows.
     """
 
     files: PartFiles
@@ -62,10 +63,10 @@ class Joined(Weighed):
 
 
 def joined(files: PartFiles, rows: np.ndarray, entries: np.ndarray) -> list[Joined]:
-    """The support rows, coefficients and codes of parts in files; rows, entries (parts,): support rows of each, and
-    nonzeros of these."""
+    """The support rows, coefficients and codes of partitions in files; rows, entries (partitions,): support rows of
+    each, and nonzeros of these."""
     first = files.read(0)
-    assert first is not None  # a model has parts
+    assert first is not None  # a model has partitions
     bounds, of_entries = (np.cumsum([0, *own], dtype=np.int64) for own in (rows, entries))
     found = []
     for name in (name for name in first if name in ("alpha", "codes") or name.startswith("support")):
@@ -79,7 +80,8 @@ def joined(files: PartFiles, rows: np.ndarray, entries: np.ndarray) -> list[Join
 
 
 def indptr_after(indptr: np.ndarray, part: int, entries: int) -> np.ndarray:
-    """The ends of a part's sparse rows, after so many entries of the parts before: all start with a single 0."""
+    """The ends of a partition's sparse rows, after so many entries of the partitions before: all start with a single
+    0."""
     return indptr[part > 0 :] + entries
 
 

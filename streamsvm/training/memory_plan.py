@@ -1,4 +1,4 @@
-"""What a limit of memory allows a fit: rows held or streamed, kernel rows kept, rows of a part, threads."""
+"""What a limit of memory allows a fit: rows held or streamed, kernel rows kept, rows of a partition, threads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from streamsvm.storage.human import human_bytes
 
 TASK_BYTES = 48 * MiB  # a working set's Gram matrix, its tiles and vectors, whatever the part's size
 COPIES = 3  # that a part takes of its rows
-ROW_BYTES = 160  # solver vectors of one row of a part
-LEAST_ROWS = 1024  # rows of a part below which dividing is pointless
-STREAMED_SHARE = 32  # of a limit, more than one over it: rows of parts alone are read again rather than held
+ROW_BYTES = 160  # solver vectors of one row of a partition
+LEAST_ROWS = 1024  # rows of a partition below which dividing is pointless
+STREAMED_SHARE = 32  # rows of partitions beyond 1 / 32 of the limit are read again, not held
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class MemoryPlan:
     max_part_rows: int
 
     def part_rows(self, copies: int = COPIES) -> int:
-        """Most rows of a part that takes so many copies of them."""
+        """Maximum rows of a partition that takes so many copies of them."""
         return self.max_part_rows * COPIES // copies
 
     def as_dict(self) -> dict[str, Any]:
@@ -53,8 +53,8 @@ def plan_memory(
 
     columns: coefficients of a row.
     cache_bytes: for kernel rows, less where memory is short.
-    on_worker: the limit and threads are those of a cluster's worker, which sees parts only. parts_alone: nothing is
-    solved but parts, for which what there is of each row may lie in files.
+    on_worker: the limit and threads are those of a cluster's worker, which sees partitions only. parts_alone: the fit
+    solves partitions only, for which the data of each row may be in files.
     """
     n, raw, row, rows = samples.n, samples.as_stored, samples.nbytes / samples.n, int(samples.nbytes)
     limit = limit_bytes or free_bytes()
@@ -89,5 +89,5 @@ def stay_in_memory(
 
 
 def vector_bytes(n: int, columns: int) -> int:
-    """Of labels, parts, coefficients and gradients of all rows."""
+    """Of labels, partitions, coefficients and gradients of all rows."""
     return n * (32 + 24 * columns)

@@ -20,17 +20,17 @@ from streamsvm.training.prepare import Prepared
 EXACT_S, EXACT_SHARE = 30.0, 0.6  # that an exact fit may take; or of what is left of a budget
 TIMES = {"exact": 2.0, "early": 1.0}  # as long as a trial of as many rows, with a smaller tolerance
 LEAST_POWER, TYPICAL_POWER = 0.4, 0.8  # of the rows, by which support vectors grow
-MOST_LEVELS = 12  # of parts
+MOST_LEVELS = 12  # of partitions
 ALIKE = 3  # last steps on as many rows, the fastest of which counts
 FIT_SHARE = 0.6  # of a time budget that a fit may claim before the search has begun
 PROBLEM_S, MOST_CONSTANT = 2e-4, 0.8  # of a trial, whatever its rows: a pair of classes; share of it all
-PASSES = 6.0  # over the store, of the fit of parts
+PASSES = 6.0  # over the store, of the fit of partitions
 END_S = 1.5  # to write the model, and to end
 ROOM = 0.8  # of the time left that a fit on fewer rows is to take
 SAMPLE_S, MOST_SAMPLE = 60.0, 60_000  # budget of the usual sample; rows of the largest one
 REGION_STEPS = 3.0  # times the last step, that the search in regions takes
 
-# Where no time is given none decides, and the same command chooses the same again: seconds are counted then.
+# Without a time budget no clock decides, so the same command chooses the same again: seconds are estimated then.
 SEARCH_S = 10.0  # of a search without regions, or as long as the fit where that is longer
 VALUE_S = 5e-9  # of a row and a support vector
 COLUMN_S, PAIR_S = 1e-10, 2.5e-11  # more of these in a trial, for each column and pair of classes
@@ -42,8 +42,8 @@ Step = Mapping[str, Any]  # of `solvers.metric.facts`
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds of fits, by the steps of a search: those of the kernel that is best on the most rows, as others tell
-    nothing of its fit. problems: pairs of classes of each."""
+    """Seconds of fits, by the steps of a search: those of the kernel that is best on the most rows, as other kernels
+    say nothing about its fit. problems: pairs of classes of each."""
 
     steps: Sequence[Step]
     problems: int
@@ -69,7 +69,7 @@ class Speed:
         return self._last_s / max(1, self.steps[-1]["rows"] * self.steps[-1]["support"])
 
     def fit_s(self, n: int, part_rows: int) -> float:
-        """Of n rows in parts of so many, or in one.
+        """Of n rows in partitions of so many, or in one.
 
         They go with the kernel values of all rows with the support vectors of their part: as dense as all rows are,
         which have fewer of them than the sample.
@@ -87,7 +87,7 @@ class Speed:
         return times * (constant * n / part_rows + growing)
 
     def least_fit_s(self, n: int, config: FitConfig, pass_s: float) -> float:
-        """Of the fastest fit of n rows that the options leave: of parts, where early prediction may be chosen.
+        """Of the fastest fit of n rows that the options leave: of partitions, if early prediction may be chosen.
 
         pass_s: of a pass over the store.
         """
@@ -164,7 +164,7 @@ def with_sample(prepared: Prepared, left_s: float) -> Prepared:
 
 
 def has_time_for_regions(state: MetricState, prepared: Prepared, context: Context) -> bool:
-    """Whether the search may go on in regions before the fit."""
+    """Whether the search may continue in regions before the fit."""
     speed = Speed.of(facts(state), prepared)
     own = REGION_STEPS * speed.steps[-1]["seconds"] + context.phase.seconds.get("scale", 0.0)
     return own + _least_fit_s(prepared, speed, context) < context.left()
@@ -185,14 +185,14 @@ def in_time(prepared: Prepared, steps: Sequence[Step], context: Context) -> Prep
         prepared = replace(prepared, config=config if is_long and has_parts else _early(config, early=False))
     if rows == n:
         return prepared
-    context.events(Warned(f"the time left allows {rows:,} of {n:,} rows to be learned from"))
+    context.events(Warned(f"the time left is enough to learn from {rows:,} of {n:,} rows"))
     return prepared.of_rows(rows)
 
 
 def _coarsest(config: FitConfig, took_s: Callable[[int], float], n: int, most_s: float) -> FitConfig:
-    """The configuration with parts as large as a time budget allows: larger ones decide a little better.
+    """The configuration with partitions as large as a time budget allows: larger ones decide a little better.
 
-    took_s: seconds of a fit by the rows of its parts.
+    took_s: seconds of a fit by the rows of its partitions.
     """
     options, growth = config.dcsvm, fit_class(config.solver).growth
     if math.isinf(most_s) or options.levels or options.early_level or options.part_rows:

@@ -18,10 +18,10 @@ from streamsvm.data.rows import Rows
 from streamsvm.kernels.base import Kernel
 from streamsvm.training.subproblems import Asked, task_gradients
 
-LEAST_ROWS = 1000  # of a part that learns a metric
+LEAST_ROWS = 1000  # of a partition that learns a metric
 HELD = 5  # one row in so many is held out
 SURE = 2.5  # standard errors by which a metric has to be better there
-TOL = 0.3  # of fits that tell gradients: on covtype as good as 0.03, in half the time
+TOL = 0.3  # of fits that give gradients: on covtype as good as 0.03, in half the time
 SAMPLE = 2000  # rows that gradients are taken at,
 GRADIENT_BYTES = 32 << 20  # or fewer where they are wide
 
@@ -54,7 +54,7 @@ class PartMetric:
     solve: Solve
 
     def __call__(self, rows: Rows, asked: Asked, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Weights (d,) of columns, above 0, all 1 where others are not surely better; and alpha to go on from."""
+        """Weights (d,) of columns, above 0, all 1 unless others are surely better; and alpha to continue from."""
         codes = asked.targets.codes
         if len(rows) < LEAST_ROWS or np.all(codes == codes[0]):
             return np.ones(rows.d), alpha
@@ -96,8 +96,8 @@ class PartMetric:
 def refitted(weights: np.ndarray, gradients: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """Weights (d,) by gradients (g, d) that were taken under the weights before.
 
-    Those of columns that count for nothing stay above 0, so that rows can be told from weighed ones. spread (d,) of
-    columns, their variances up to a factor: its sum over weighed columns stays, and with it what gamma means.
+    Those of columns that count for nothing stay above 0, so that rows can be distinguished from weighted ones. spread
+    (d,) of columns, their variances up to a factor: its sum over weighted columns stays, and with it what gamma means.
     """
     found = weights * Metric.of_gradients(gradients).factor
     found = np.maximum(found, NEGLIGIBLE * found.max())

@@ -1,7 +1,7 @@
-"""Sigmoids of parts: of a model whose parts decide for their own rows, each part may map decision values by itself.
+"""Sigmoids of partitions: in a model whose partitions decide for their own rows, each may map decision values itself.
 
-Few rows of a part tell: so each part's sigmoid is drawn towards that of all rows, as by `SHRINK` more rows that this
-one has given probabilities to. Rows that are held out decide whether parts have their own.
+A partition has few rows for its sigmoid, so each sigmoid is drawn towards that of all rows, as if by `SHRINK` more
+rows that the latter has given probabilities to. Held-out rows decide whether partitions have their own sigmoids.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from streamsvm.kernels.kmeans import by_their_part
 from streamsvm.models.calibration import Calibration, binary_problems, fit_sigmoid, sigmoid, targets
 from streamsvm.training.part_metric import is_surely_better
 
-SHRINK = 100.0  # rows of which the sigmoid of all speaks in each part: of 0, 10, 30, 100, 300 the best on real rows
-LEAST = 20  # rows of each class that a part needs, to have a sigmoid of its own
+SHRINK = 100.0  # rows that the sigmoid of all counts as in a partition: of 0, 10, 30, 100, 300 the best on real rows
+LEAST = 20  # rows of each class that a partition needs, to have its own sigmoid
 FOLDS = 5
 
 
 @dataclass(frozen=True)
 class _Problem:
-    """Of the rows of a binary problem: decision values, whether they are positive, weights with mean 1, and parts."""
+    """Of the rows of a binary problem: decision values, whether they are positive, weights with mean 1, and
+    partitions."""
 
     f: np.ndarray
     positive: np.ndarray
@@ -62,7 +63,7 @@ class _Problem:
 def with_parts(
     calibration: Calibration, by: Mapping[str, Any], parts: np.ndarray, n_parts: int, seed: int
 ) -> Calibration:
-    """The calibration that `calibrate` made, with sigmoids of parts (n,) where these are surely better.
+    """The calibration that `calibrate` made, with sigmoids of partitions (n,) if these are surely better.
 
     by: what it was made by, the decisions, codes, weight and, if any, groups of rows (n,), k and pairwise. That is
     where the log loss of rows is lower by maps of the other rows, in five folds.
@@ -89,7 +90,7 @@ def with_parts(
 def _held_out(
     problems: Sequence[_Problem], folds: Sequence[np.ndarray], n_parts: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Log likelihoods of the rows of each fold by the other rows: with sigmoids of parts, and with one of all."""
+    """Log likelihoods of the rows of each fold by the other rows: with sigmoids of partitions, and with one of all."""
     for problem, fold in zip(problems, folds, strict=True):
         for number in range(FOLDS):
             known, own = (problem.take(np.flatnonzero(ids)) for ids in (fold != number, fold == number))

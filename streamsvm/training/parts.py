@@ -1,4 +1,4 @@
-"""A part of the rows, solved as a task; and what goes with the rows into their parts."""
+"""A partition of the rows, solved as a task, and the data that goes with the rows into their partitions."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from streamsvm.training.subproblems import (
     with_loss,
 )
 
-HASTY_ROWS, HASTY_TOL = 500, 0.1  # of a part that is begun when time is up
-ROUGH_TOL = 0.03  # of parts that tell where a bias is about
+HASTY_ROWS, HASTY_TOL = 500, 0.1  # of a partition that is begun when time is up
+ROUGH_TOL = 0.03  # of partitions that are solved to estimate a bias
 
 
 @dataclass(frozen=True)
 class Carried(Weighed):
-    """What goes with rows into their parts: ids, what is asked of them, and what their solution begins with.
+    """What goes with rows into their partitions: ids, what is asked of them, and what their solution begins with.
 
-    close: parts of the lowest level. start: coefficients (n, columns). Both are None at the lowest level itself.
+    close: partitions of the lowest level. start: coefficients (n, columns). Both are None at the lowest level itself.
     """
 
     answers: Answers
@@ -76,7 +76,7 @@ class Parts(Weighed):
     targets: Targets
 
     def read(self, part: int) -> tuple[Rows, np.ndarray, Asked, np.ndarray]:
-        """Rows of a part, their ids, what is asked of them, and coefficients to begin with."""
+        """Rows of a partition, their ids, what is asked of them, and coefficients to begin with."""
         rows, of = self.reader.rows(part), self.reader.beside(part)
         close = of.get("close", np.zeros(len(rows), np.int8))
         asked = Asked(self.task, self.targets.of(of), of["upper"], close)
@@ -85,9 +85,9 @@ class Parts(Weighed):
 
 @dataclass(frozen=True)
 class ModelPart(Weighed):
-    """What a model keeps of a part: support rows (s, d), as the store's scaling leaves them, their coefficients alpha
-    (s, columns), compact of pairs of classes, and codes (s,); present (k,): classes that it
-    learned. weights (d,): of the columns, the part's own; None where parts have none. bias (subproblems,).
+    """What a model keeps of a partition: support rows (s, d), as the store's scaling leaves them, their coefficients
+    alpha (s, columns), compact of pairs of classes, and codes (s,); present (k,): classes that it learned. weights
+    (d,): of the columns, specific to the partition; None if there are none. bias (subproblems,).
     """
 
     rows: Rows
@@ -99,7 +99,7 @@ class ModelPart(Weighed):
 
     @property
     def support(self) -> dict[str, np.ndarray]:
-        """Its arrays, of those that a model has of all parts together."""
+        """Its arrays, among those that a model has for all partitions together."""
         return rows_state("support", self.rows) | {"alpha": self.alpha, "codes": self.codes}
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -152,11 +152,11 @@ class SolvedPart(PartSolution):
 
 @dataclass(frozen=True)
 class PartSolver:
-    """What all parts are solved with. single: subproblems of one class, too.
+    """What all partitions are solved with. single: subproblems of one class, too.
 
-    refits: of the metric of each part of an early model; None: of another part. until: time.time() from which on
-    problems end as they are. has_bias: each with the constraint y'a = 0. squared: of squared losses. thresholds: biases
-    that are given, in place of that constraint.
+    refits: of the metric of each partition of an early model; None for other partitions. until: time.time() from which
+    on problems end as they are. has_bias: each with the constraint y'a = 0. squared: of squared losses. thresholds:
+    biases that are given, instead of that constraint.
     """
 
     kernel: Kernel
@@ -171,13 +171,13 @@ class PartSolver:
     thresholds: Thresholds | None = None
 
     def at(self, thresholds: Thresholds) -> PartSolver:
-        """Of parts that share these biases, solved roughly where nothing is known of them; rows of one class have a
+        """For partitions that share these biases, solved roughly if nothing is known of them; rows of one class have a
         problem, too."""
         tol = self.tol if thresholds.are_known else max(self.tol, ROUGH_TOL)
         return replace(self, thresholds=thresholds, tol=tol, has_bias=False, single=True)
 
     def __call__(self, parts: Parts, part: int) -> SolvedPart:
-        """The solution of a part, from what its rows begin with."""
+        """The solution of a partition, from what its rows begin with."""
         began = time.perf_counter()
         rows, ids, asked, alpha = parts.read(part)
         found = self._of_rows(rows, ids, asked, alpha)
@@ -196,7 +196,7 @@ class PartSolver:
         return self._solution(rows, ids, asked, state, present, weights)
 
     def _hasty(self, rows: Rows, ids: np.ndarray, asked: Asked, present: np.ndarray | None) -> SolvedPart:
-        """The solution of a part where time is up: of few of its rows, so that they decide at all."""
+        """The solution of a partition once time is up: from few of its rows, so that they decide at all."""
         few = np.linspace(0, len(ids) - 1, min(len(ids), HASTY_ROWS)).astype(np.intp)
         solver = replace(self, until=None, tol=max(self.tol, HASTY_TOL))
         rows, ids, asked = rows.take(few), ids[few], asked.take(few)
@@ -258,7 +258,7 @@ class PartSolver:
 
 @dataclass(frozen=True)
 class SeveralParts:
-    """Solves parts one after the other, in one task; files: for what a model keeps of them."""
+    """Solves partitions one after the other, in one task; files: for what a model keeps of them."""
 
     solver: PartSolver
     files: PartFiles | None = None

@@ -22,7 +22,7 @@ from streamsvm.training.base import Fit
 class Solved:
     """Coefficients coef (n, columns), bias (columns,), and their dual objective and gap, summed over columns.
 
-    converged: what the exact solver says of itself, where it went on from ADMM. late: time ended one of them.
+    converged: what the exact solver reports, if it continued from ADMM. late: time ended one of them.
     """
 
     coef: np.ndarray

@@ -39,7 +39,7 @@ from streamsvm.training.gaps import are_filled, filled
 from streamsvm.training.held_out import KeptOut, by_chance, kept_out, rows_of_intervals
 from streamsvm.training.subproblems import Asked
 
-BY_QUANTILES, QUANTILE_ROWS = ("robust", "quantile"), 20_000  # scalings, and rows that tell of these
+BY_QUANTILES, QUANTILE_ROWS = ("robust", "quantile"), 20_000  # scalings, and rows to compute them from
 MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times coefficients must not
 
 
@@ -102,14 +102,14 @@ class Prepared(Weighed):
         ids = by_chance(store, rows, self.config.seed)
         if not self.task.reads_labels:
             raise ConfigError(
-                f"holdout is {rows}, and task {self.task.name} has no labels to be scored by; leave it out"
+                f"holdout is {rows}, and task {self.task.name} has no labels to score by; leave it out"
             )
         config = self.config.model_copy(update={"holdout": rows})
         kept = kept_out(store, ids, self.task.truth(self.answers.take(ids).targets))
         return replace(self, config=config, answers=self.answers.without(ids), kept_out=kept)
 
     def drawn(self, rows: int, rng: np.random.Generator) -> np.ndarray:
-        """Rising ids of so many rows by chance, of those that are not kept out."""
+        """Rising ids of so many random rows, without the held-out ones."""
         kept = np.empty(0, np.int64) if self.kept_out is None else self.kept_out.ids
         ranks = np.sort(rng.choice(self.store.n - len(kept), rows, replace=False))
         return ranks + np.searchsorted(kept - np.arange(len(kept)), ranks, side="right")
@@ -120,7 +120,7 @@ class Prepared(Weighed):
         return self.store.n - (0 if self.kept_out is None else len(self.kept_out.ids))
 
     def of_rows(self, rows: int) -> Prepared:
-        """So many rows by chance, which the seed chooses, of those that are not kept out."""
+        """So many random rows, which the seed chooses, without the held-out ones."""
         store, rng = self.store, np.random.default_rng([self.config.seed, 27])
         ids = self.drawn(min(rows, self.n_free), rng)
         config, answers = (
@@ -191,14 +191,14 @@ def prepare(
 
 
 def _parted(store: Store, config: FitConfig, task: Task) -> tuple[Store, KeptOut]:
-    """The rows that are learned from, and those that tell of intervals.
+    """The rows that are learned from, and those that intervals are computed from.
 
-    Nothing that a model is made of, scaling, units, gamma and parts among it, knows of these, as split conformal
-    prediction asks: so they are not even in the store of the fit. Raises ConfigError, DataError.
+    Nothing that a model is made of, such as scaling, units, gamma and partitions, knows of the latter, as split
+    conformal prediction requires: so they are not even in the store of the fit. Raises ConfigError, DataError.
     """
     if not task.has_intervals:
         raise ConfigError(
-            f"interval is {config.interval:g}, of task regress; found task {task.name}: leave it out"
+            f"interval is {config.interval:g}, which needs task regress; found task {task.name}: leave it out"
         )
     rows = rows_of_intervals(store, config)
     ids = by_chance(store, rows, config.seed)
@@ -258,12 +258,12 @@ def _given(factor: Any, d: int, config: FitConfig) -> Metric:
             f"metric.factor has {len(factor)} entries, found {d} columns: expected one for each"
         )
     if config.kernel.gamma == "scale" and needs_variance(config.kernel):
-        raise ConfigError("metric.factor is given, which goes with a gamma that is a number; found 'scale'")
+        raise ConfigError("metric.factor needs a number as gamma; found 'scale'")
     return Metric(np.array(factor, np.float64))
 
 
 def first_rows(store: Store) -> Rows:
-    """Those that tell of the features' ranges."""
+    """Those that the features' ranges are taken from."""
     return store.first if isinstance(store, Sketch) else store.read(0, min(store.n, FIRST_ROWS))
 
 
@@ -308,7 +308,7 @@ def _centred(scaling: Scaling, kernel: Stationary, first: Rows) -> Scaling:
 
 
 def _require_range(scaling: Scaling, kernel: Kernel, first: Rows) -> None:
-    """Kernel values have to fit float32, as far as the first rows tell. Raises ConfigError."""
+    """Kernel values have to fit float32, as far as the first rows show. Raises ConfigError."""
     with np.errstate(over="ignore"):
         most = float(kernel.diag(scaling.apply(first)).max())
     if not most < MOST_VALUE:

@@ -1,4 +1,4 @@
-"""Where probabilities and thresholds come from: decision values of rows that no model of them was trained on.
+"""Probabilities and thresholds, from decision values of rows that the model behind them was not trained on.
 
 Either of a held-out store, or of all training rows, cross-validated: each fold is predicted by a fit on the others.
 """
@@ -38,9 +38,9 @@ Learn = Callable[[Store, Place], list[Any]]  # models of some rows; with a folde
 def held_out(
     model: Any, store: Store, asked: ProbabilityConfig, *, engine: Engine, events: Events = heard
 ) -> tuple[Any, int]:
-    """The model with what is asked for, from a store that it was not trained on, and how many rows told.
+    """The model with what is asked for, from a store that it was not trained on, and how many rows it is based on.
 
-    What is not asked for stays; costs alone need no rows. Rows of labels that it does not know tell nothing. Raises
+    What is not asked for stays; costs alone need no rows. Rows with labels that it does not know are ignored. Raises
     ConfigError, DataError.
     """
     require_asked(asked, model.task, len(model.classes))
@@ -103,7 +103,7 @@ def by_parts(
 ) -> Decided:
     """With a sigmoid for each part of the model, where held-out rows say that these are surely better.
 
-    rows (n,): which of a store decided, else all; of folds by other models, whose parts were others.
+    rows (n,): which of a store decided, else all; of folds by other models, whose partitions were others.
     """
     calibration, by = decided.calibration, decided.by
     if calibration is None or by is None or calibration.method != "sigmoid" or model.n_parts == 1:
@@ -181,7 +181,7 @@ def _predicted(
 
 
 def _begun(store: Store, config: FitConfig, folder: Place, checkpoints: Checkpoints) -> dict[str, Any]:
-    """The state to go on from, which knows each row's fold; a new one where those of an earlier one were others."""
+    """The state to resume from, which knows each row's fold; a new one if an earlier run had other folds."""
     state = checkpoints.load()
     if state is not None and "fold" in state:
         return dict(state)

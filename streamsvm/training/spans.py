@@ -13,7 +13,7 @@ from streamsvm.parallel.sizes import Weighed
 @dataclass(frozen=True)
 class Spans(Weighed):
     """blocks: of rows whose products are made together; those of one task each. files: spans of one task each, which
-    regroups them. slots: of tasks that solve parts, of which there are no more."""
+    regroups them. slots: the maximum number of tasks that solve partitions."""
 
     blocks: list[list[Block]]
     files: list[list[Block]]

@@ -30,7 +30,7 @@ def starts_of(prepared: Prepared, engine: Engine) -> tuple[Scaling, dict[str, St
     """The scaling of the sample, and those that tracks begin with; the given one is always there.
 
     Of dense rows that nobody scaled, and a kernel of distances, the sample has columns of variance 1 about 0, whatever
-    their units; a metric over it tells what columns count for. Raises DataError where all rows are the same.
+    their units; a metric over it shows what columns count for. Raises DataError where all rows are the same.
     """
     given, config, moments = prepared.scaling, prepared.config, prepared.moments
     same = np.ones(given.width)
@@ -40,7 +40,7 @@ def starts_of(prepared: Prepared, engine: Engine) -> tuple[Scaling, dict[str, St
     assert moments is not None  # a search makes the pass
     if np.array_equal(moments.low, moments.high):
         raise DataError(
-            f"{prepared.store.url or 'X'}: found the same values in every row, expected columns that tell rows apart"
+            f"{prepared.store.url or 'X'}: found the same values in every row, expected rows that differ"
         )
     usual = given
     if not prepared.store.is_sparse:

@@ -69,9 +69,9 @@ class Asked(Weighed):
 def over_margins(
     asked: Asked, alpha: np.ndarray, bias: np.ndarray, margin: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Variables (n, columns) and biases (subproblems,) over the margins of subproblems that are told so.
+    """Variables (n, columns) and biases (subproblems,) over the margins of subproblems that are reported over it.
 
-    What leaves no margin, as it tells nothing apart, stays as it is.
+    What leaves no margin, as it separates nothing, stays as it is.
     """
     if asked.targets.nu is None:
         return alpha, bias
@@ -98,7 +98,7 @@ def sums_of(task: Task, targets: Targets, alpha: np.ndarray) -> np.ndarray:
 
 MakeDual = Callable[
     [Subproblem, np.ndarray, "np.ndarray | None"], DualQP
-]  # of upper (m,), and parts if several
+]  # of upper (m,), and partitions if several
 
 
 class TaskDuals:

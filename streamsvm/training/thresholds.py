@@ -43,9 +43,10 @@ class Decided:
 def chosen(wish: Wish, positive: np.ndarray, f: np.ndarray, weight: np.ndarray | None, seed: int) -> Told:
     """The threshold that does best at what is wished for: rows whose decision value is above it are positive.
 
-    positive, f (h,): of rows that were held out, each of which counts as many as its weight. Returns `value`; whether
-    what was wished for is `met`, else it is the nearest to it; the scores there, of these `rows`; those to `expected`
-    of new ones, see `_expected`; and a `curve` of (recall, precision). Raises DataError where a class has no rows.
+    positive, f (h,): of held-out rows, each of which counts as many as its weight. Returns `value`, the threshold.
+    `met` is whether it reaches what was asked for, else it is the nearest to that. Also returns the scores there of
+    these `rows`, those `expected` of new ones (see `_expected`) and a `curve` of (recall, precision). Raises DataError
+    if a class has no rows.
     """
     weight = np.ones(len(f)) if weight is None else np.asarray(weight, np.float64)
     counts = ScoreCounts()
@@ -96,8 +97,8 @@ def _expected(
     """What new rows will score, and the ends of an interval for 19 of 20 tests of as many new rows.
 
     The best threshold of many looks better than it is: by as much, in the mean, as one that is chosen in a bootstrap
-    sample scores higher there than on all rows (Efron 1983). Of more than MOST_ROWS rows these, by chance. Empty where
-    samples are of one class.
+    sample scores higher there than on all rows (Efron 1983). Beyond MOST_ROWS rows, that many are drawn at random.
+    Empty if samples are of one class.
     """
     rng = np.random.default_rng([seed, 28])
     if len(f) > MOST_ROWS:
@@ -136,14 +137,14 @@ def _at(above: np.ndarray, place: int) -> np.ndarray:
 
 
 def with_threshold(header: Header, told: Told) -> Header:
-    """The header of a model that decides at this threshold, in place of costs, and keeps what is told of it in its
+    """The header of a model that decides at this threshold, instead of by costs, and keeps the report on it in its
     certificate."""
     certificate = (header.certificate or {}) | {"threshold": told}
     return replace(header, threshold=told["value"], costs=None, certificate=certificate)
 
 
 def with_costs(header: Header, costs: Costs | None) -> Header:
-    """The header of a model that decides by these costs, in place of a threshold; as it is where there are none.
+    """The header of a model that decides by these costs, instead of at a threshold; as it is if there are none.
 
     Raises ConfigError for labels that it does not know, and without probabilities.
     """
@@ -156,7 +157,7 @@ def with_costs(header: Header, costs: Costs | None) -> Header:
 
 
 def unmet(told: Told | None) -> str | None:
-    """What to tell of a threshold that is not what was asked for; None where it is, or where there is none."""
+    """What to report of a threshold that is not what was asked for; None if it is, or if there is none."""
     if told is None or told["met"]:
         return None
     wish = Wish.of(told["wish"])
@@ -168,8 +169,8 @@ def unmet(told: Told | None) -> str | None:
 
 
 def require_two(n_classes: int) -> None:
-    """Raises ConfigError for a number of classes that no single threshold tells apart."""
+    """Raises ConfigError for a number of classes that no single threshold separates."""
     if n_classes > 2:
         raise ConfigError(
-            f"threshold: found {n_classes} classes, expected two; give --positive LABEL to tell one from the rest"
+            f"threshold: found {n_classes} classes, expected two; give --positive LABEL to separate one from the rest"
         )

@@ -42,7 +42,7 @@ SMOOTHNESS = 0.5  # nu of a Matern kernel that nobody asked for: its gradients r
 
 @dataclass(frozen=True)
 class Sample(Weighed):
-    """Scaled rows to learn from, float32, in an order by chance, with what is asked of them; and held-out ones.
+    """Scaled rows to learn from, float32, in random order, with what is asked of them; and held-out ones.
 
     by_class (k,): factors on the bounds of rows, of trials with class weights.
     """
@@ -64,7 +64,7 @@ class Sample(Weighed):
 
     @classmethod
     def parted(cls, rows: Rows, asked: Asked, order: np.ndarray, held: int, weights: ClassWeights) -> Sample:
-        """Of rows in an order by chance, of which so many first ones are held out."""
+        """From rows in random order, of which the first `held` ones are held out."""
         first, own = np.split(order, [held])
         of_held = weights.scored(asked.take(first))
         return cls(rows.take(own), asked.take(own), rows.take(first), of_held, weights.tried)
@@ -244,7 +244,7 @@ def solution(
 
 
 class _ByClass:
-    """Pairs of classes, each of which is one block; where rows are few, all share the kernel values of all rows."""
+    """Pairs of classes, each of which is one block. With few rows, all share the kernel values of all rows."""
 
     def __init__(self, kernel: Kernel, rows: Rows, asked: Asked, squared: bool) -> None:
         self._kernel, self._rows, self._codes, self._upper = kernel, rows, asked.targets.codes, asked.upper

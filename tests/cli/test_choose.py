@@ -88,7 +88,7 @@ def test_another_s_file_is_not_replaced(folder, tmp_path, capfd):
     assert run(*fit) == 0
     out, err = capfd.readouterr()
     assert json.loads(out)["config"] is None
-    assert f"{mine} is there, and not of m: what was chosen is in the model alone" in err
+    assert f"{mine} belongs to another model and is kept: what was chosen is only in m" in err
     assert mine.read_text() == "C = 3.0\n"
 
 

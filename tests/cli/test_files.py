@@ -315,7 +315,7 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
         ),
         (
             ["predict", "--model", "sales.model.zarr", "new.csv", "--keep", "id", "--out", "o.npy"],
-            "--out o.npy: columns are kept in a .csv alone",
+            "--out o.npy: only a .csv can hold the kept columns",
         ),
         (
             ["predict", "--model", "sales.model.zarr", "--store", "sales.zarr", "--keep", "id"],

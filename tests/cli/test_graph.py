@@ -41,8 +41,8 @@ def test_the_picture_has_all_phases_and_one_model(fit, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "--graph: a graph is of an early fit"),
-        (("--early",), "--graph: a graph is of rows in parts, and 400 rows are one part"),
+        ((), "--graph: a graph needs an early fit"),
+        (("--early",), "--graph: a graph needs rows in partitions, and 400 rows are one partition"),
         (("--early", "--graph", "g.txt"), "expected a name ending in .png or .svg"),
         (("--early", "--graph", "nowhere/g.svg"), "there is no folder nowhere"),
     ],

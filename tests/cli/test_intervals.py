@@ -141,7 +141,7 @@ def test_a_page_shows_rows_that_were_kept_out_and_then_those_of_evaluate(folder,
         ((*FIT, "--interval", 0), "error: --interval: found 0, expected a number above 0"),
         ((*FIT, "--interval", 1), "error: --interval: found 1, expected less than 1"),
         ((*FIT, "--interval", "wide"), "error: --interval: found 'wide', expected a number"),
-        ((*FIT, "--interval", 0.999), "error: interval is 0.999, which needs 999 rows that are kept out"),
+        ((*FIT, "--interval", 0.999), "error: interval is 0.999, which needs 999 held-out rows"),
         (
             ("fit", "--no-search", "--task", "classify", "--interval", 0.9),
             "interval is read by task regress only",
@@ -169,7 +169,7 @@ def test_what_cannot_be_is_one_line(folder, words, message, capfd):
             "m",
             "n.csv",
             ("--interval", 0.999),
-            "needs 999 rows that are kept out, and 129 were: expected at most 0.99",
+            "needs 999 held-out rows, and there were 129: expected at most 0.99",
         ),
         ("m", "n.csv", ("--interval", 1), "error: interval is 1, expected a level above 0 and below 1"),
         (

@@ -67,9 +67,9 @@ def test_options_that_were_given_are_marked():
 
 
 def test_why_there_is_no_metric_and_no_exact_fit():
-    metric = METRIC | {"kind": "none", "reason": "held-out rows are decided as well without one"}
+    metric = METRIC | {"kind": "none", "reason": "held-out rows are predicted equally well without one"}
     found = choices(REPORT | {"metric": metric, "exact": False}, BARE)
-    assert found["metric"] == "none: held-out rows are decided as well without one"
+    assert found["metric"] == "none: held-out rows are predicted equally well without one"
     assert found["prediction"].startswith("early: an exact fit would take too long")
 
 

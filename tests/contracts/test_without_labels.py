@@ -121,7 +121,7 @@ def test_a_page_tells_of_the_fit(name, store, whole, capsys):
 def test_it_is_planned_as_it_is(name, store, whole):
     assert plan(store, config(name))["n"] == store.n
     if not config(name).dcsvm.early:
-        with pytest.raises(ConfigError, match="a graph is of an early fit"):
+        with pytest.raises(ConfigError, match="a graph needs an early fit"):
             graph_of(store, config(name))
         return
     model = graph_of(store, config(name)).compute(scheduler="sync")

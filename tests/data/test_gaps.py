@@ -160,7 +160,7 @@ def test_a_store_knows_its_gaps_and_models_keep_their_fill(tmp_path):
         model = fitted(store, None, Events(lambda record, told=told: told.append(record.event)), **own)
         [warned] = [event.message for event in told if isinstance(event, Warned)]
         assert (
-            "3 columns have missing values, most 'b' in 16.7% of the rows; the mean of a column takes"
+            "3 columns have missing values, most 'b' in 16.7% of the rows; the mean of the column replaces"
             in warned
         )
         again = type(model.header).from_state(*model.header.to_state())

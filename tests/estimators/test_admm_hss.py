@@ -204,7 +204,7 @@ class TestFits:
         store = Store.from_arrays(X, np.arange(600) % 2)
         train_in_memory(store, options(rtol=1e-6, atol=0.0, landmarks=0), Events(said.append))
         warnings = [event.message for _, event in said if isinstance(event, Warned)]
-        assert any("compresses badly" in message and "take solver dcsvm" in message for message in warnings)
+        assert any("compresses badly" in message and "use solver dcsvm" in message for message in warnings)
         with pytest.warns(UserWarning, match="compresses badly"):
             HSSSVC(gamma=2.0, rtol=1e-6, atol=0.0, landmarks=0, random_state=0).fit(X, np.arange(600) % 2)
 

@@ -230,7 +230,7 @@ def config(**values):
     [
         ({"task": "rank"}, "goes with solver cutting-plane alone"),
         ({"task": "ordinal", "solver": "admm-hss"}, "goes with solver cutting-plane alone"),
-        ({"task": "regress", "positive": "a"}, "knows no classes"),
+        ({"task": "regress", "positive": "a"}, "has no classes"),
     ],
 )
 def test_tasks_and_solvers_that_do_not_agree(values, message):

@@ -158,7 +158,7 @@ class TestLogistic:
     def test_it_is_of_classes(self):
         X, y = data(3)
         for task in ("ordinal", "regress"):
-            with pytest.raises(ConfigError, match=f"which is of classes; found task '{task}'"):
+            with pytest.raises(ConfigError, match=f"which is for classes; found task '{task}'"):
                 train_in_memory(
                     Store.from_arrays(X, y), config(task=task, cutting_plane={"loss": "logistic"})
                 )
@@ -288,7 +288,7 @@ def test_bad_options(options, match):
 
 
 def test_other_solvers_have_no_ranks():
-    with pytest.raises(ConfigError, match="task is 'rank', which goes with solver cutting-plane alone"):
+    with pytest.raises(ConfigError, match="task is 'rank', which only solver cutting-plane supports"):
         build_config(("test", {"task": "rank"}))
 
 

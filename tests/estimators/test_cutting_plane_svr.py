@@ -139,8 +139,11 @@ def test_from_the_command_line_to_other_systems(store, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--set", "nu=0.3"), "nu is 0.3, which solver cutting-plane reads of one class alone; leave it out"),
-        (("--set", "class_weight=balanced"), "task is 'regress', which knows no classes"),
+        (
+            ("--set", "nu=0.3"),
+            "nu is 0.3, which solver cutting-plane supports for one class only; leave it out",
+        ),
+        (("--set", "class_weight=balanced"), "task is 'regress', which has no classes"),
         (("--probability", "sigmoid"), "probabilities go with task classify alone"),
         (("--set", "epsilon=-1"), "epsilon: found -1, expected a number at least 0"),
     ],

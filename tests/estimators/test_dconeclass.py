@@ -190,10 +190,10 @@ def test_rows_that_are_all_the_same_are_learned():
         ({"nu": 1.5}, "nu: found 1.5, expected a number at most 1"),
         ({"holdout": 10}, "holdout is 10, and task oneclass has no labels"),
         ({"solver": "alfpgm"}, "goes with solver dcsvm or bsgd or cutting-plane alone"),
-        ({"positive": "a"}, "knows no classes"),
+        ({"positive": "a"}, "has no classes"),
         ({"probability": {"method": "sigmoid"}}, "probabilities"),
-        ({"dcsvm": {"early": True, "levels": 1, "combine": "naive"}}, "adds parts up"),
-        ({"dcsvm": {"early": True, "levels": 1, "part_metric": 1}}, "no metric is learned"),
+        ({"dcsvm": {"early": True, "levels": 1, "combine": "naive"}}, "adds up partitions"),
+        ({"dcsvm": {"early": True, "levels": 1, "part_metric": 1}}, "learns no metric"),
     ],
 )
 def test_bad_options_are_named(values, match):

@@ -140,7 +140,7 @@ def test_parts_that_are_added_up_are_refused():
     config = build_config(
         ("t", {"task": "regress", "dcsvm": {"early": True, "levels": 1, "combine": "naive"}})
     )
-    with pytest.raises(ValueError, match="adds parts up"):
+    with pytest.raises(ValueError, match="adds up partitions"):
         train_in_memory(Store.from_arrays(X, t), config)
 
 

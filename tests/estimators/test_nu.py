@@ -78,7 +78,7 @@ def test_parts_of_an_early_model_are_problems_of_their_own_and_take_what_their_c
     X, y = X[few], y[few]
     nu = 0.6
     with pytest.warns(
-        UserWarning, match=r"nu 0.6 is more than the classes of some parts allow: less there"
+        UserWarning, match=r"nu 0.6 is more than the classes of some partitions allow: less there"
     ) as said:
         early = DCSVC(nu=nu, early=True, **SAME, **DIVIDED).fit(X, y)
     assert len(said) == 1
@@ -139,20 +139,20 @@ def test_what_nu_does_not_go_with_is_one_line():
         "metric.kind": {"metric": "diagonal"},
         "dcsvm.part_metric": {"early": True, "part_metric": 1},
     }.items():
-        with pytest.raises(ConfigError, match=f"nu is 0.05, which goes without {name}"):
+        with pytest.raises(ConfigError, match=f"nu is 0.05, which excludes {name}"):
             DCSVC(nu=0.05, **options).fit(X, y)
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--C", "3"], "--nu: nu is 0.3, which goes without C"),
+        (["--C", "3"], "--nu: nu is 0.3, which excludes C"),
         (
             ["--solver", "alfpgm"],
             "--nu: nu is read by solvers dcsvm, bsgd and cutting-plane only, found solver alfpgm",
         ),
         (["--task", "regress", "--set", "epsilon=0.2"], "epsilon is read by a regression without nu only"),
-        (["--set", "dcsvm.loss=squared"], "nu is 0.3, which goes without dcsvm.loss"),
+        (["--set", "dcsvm.loss=squared"], "nu is 0.3, which excludes dcsvm.loss"),
     ],
 )
 def test_the_command_line_says_so_too(words, expected, tmp_path, capsys):

@@ -205,7 +205,7 @@ def test_a_threshold_is_in_the_constant(tmp_path):
     middle = float(np.mean(np.sort(plain.decision_function(rows))[[3, 4]]))
     model = replace(plain, header=replace(plain.header, threshold=middle))
     [note] = write_libsvm(model, tmp_path / "m")["notes"]
-    assert f"less the threshold, {middle:.9g}" in note
+    assert f"the threshold, {middle:.9g}, is subtracted" in note
     assert Twin(tmp_path / "m", D).predict(rows.X.astype(float)).tolist() == model.predict(rows).tolist()
 
 

@@ -192,7 +192,7 @@ def test_scaling_of_large_features_is_that_of_the_model():
 
 @pytest.mark.parametrize("combine", ["naive", "committee"])
 def test_what_asks_all_parts_is_refused(combine):
-    with pytest.raises(ModelError, match=f"combine = '{combine}' asks all parts"):
+    with pytest.raises(ModelError, match=f"combine = '{combine}' asks all partitions"):
         onnx_model(replace(local_model("rbf", 2), combine=combine))
 
 

@@ -119,7 +119,7 @@ def test_of_a_regression_its_value():
 
 
 def test_models_without_such_a_sum_are_refused():
-    with pytest.raises(ModelError, match="combine = 'committee' asks all parts about every row"):
+    with pytest.raises(ModelError, match="combine = 'committee' asks all partitions about every row"):
         gradients(made("committee", 2), ROWS)
     K = np.eye(20)
     svm = ALFPGMSVC(kernel="precomputed").fit(K, np.arange(20) % 2)

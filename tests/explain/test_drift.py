@@ -49,7 +49,7 @@ def test_what_differs_is_named_the_largest_first(is_sparse):
     assert found["columns"][0]["ks"] == pytest.approx(ks_2samp(A[rows, 20], B[:, 20]).statistic)
     assert found["roc_auc"] > 0.7
     [line] = remarks(found)
-    assert "tells them apart" in line
+    assert "a classifier separates them" in line
     assert "'pixel 20' (0." in line
 
 
@@ -97,7 +97,7 @@ def test_on_the_command_line(tmp_path, capfd):
     found = json.loads(out)
     assert (status, found["against"]["store"]) == (0, str(tmp_path / "b"))
     assert len(found["against"]["columns"]) == 10
-    assert "tells them apart" in found["warnings"][-1]
+    assert "a classifier separates them" in found["warnings"][-1]
     assert "roc auc" in check("b")[1]
     status, out, err = check("c")
     assert (status, out, err.count("\n")) == (2, "", 1)

@@ -59,7 +59,7 @@ def test_a_model_without_support_vectors_and_rows_that_are_not_finite():
     empty = replace(
         model, support=model.support.take(slice(0, 0)), alpha=model.alpha[:0], codes=model.codes[:0]
     )
-    with pytest.raises(ModelError, match="no support vectors: nothing that it says depends on the row"):
+    with pytest.raises(ModelError, match="no support vectors: its answer does not depend on the row"):
         importances(empty)
     X[7, 2] = np.nan
     with pytest.raises(DataError, match="row 7, column 2 .chunk 0. is nan; expected finite numbers"):

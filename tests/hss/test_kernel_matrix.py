@@ -168,7 +168,7 @@ def test_a_limit_that_the_ranks_do_not_meet_is_refused_after_them(monkeypatch):
     monkeypatch.setattr("streamsvm.hss.budget.process_bytes", lambda: 64 * MiB)
     wanted = options(1e-6, landmarks=0)
     limit = 64 * MiB + least_bytes(300, wanted) + 1
-    with pytest.raises(MemoryLimitError, match=r"ranks of \d+ in the mean, \d+ at most.*about \d+ MiB"):
+    with pytest.raises(MemoryLimitError, match=r"a mean rank of \d+ and a maximum of \d+.*about \d+ MiB"):
         approximate(rbf(0.5), cancer(), wanted, ENGINE, limit_bytes=limit)
     order, _ = approximate(rbf(0.5), cancer(), wanted, ENGINE, limit_bytes=limit + 64 * MiB)
     assert len(order) == 300

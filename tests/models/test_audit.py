@@ -84,12 +84,12 @@ def chunk_of_no_array(model):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (pickled, "model.pkl: found a file that is no part"),
+        (pickled, "model.pkl: found a file that does not belong"),
         (linked, "found a link"),
         (objects, "expected numbers"),
         (unpickling, "found the codec 'numcodecs.pickle'"),
         (other_kind, "kind 'os:system'"),
-        (chunk_of_no_array, "more/c/0: found a file that is no part"),
+        (chunk_of_no_array, "more/c/0: found a file that does not belong"),
     ],
 )
 def test_what_no_model_holds_is_refused(model, change, said):

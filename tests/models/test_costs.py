@@ -205,5 +205,5 @@ def test_bad_input_is_one_line(values, text):
 def test_damaged_costs_are_not_loaded(costs, tmp_path):
     model, _ = train_in_memory(store(), config())
     save_model(replace(model, header=replace(model.header, costs=costs)), tmp_path / "m")
-    with pytest.raises(CorruptDataError, match="costs are not whole"):
+    with pytest.raises(CorruptDataError, match="costs are incomplete"):
         load_model(tmp_path / "m")

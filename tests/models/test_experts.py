@@ -107,7 +107,7 @@ def test_a_saved_learner_goes_on_bit_by_bit(n, tmp_path):
     wide[:, :3] = X[:50]
     np.testing.assert_allclose(model.predict_proba(Rows(wide)), expected, atol=1e-3)
     assert model.feature_names == ("a", "b", "c")
-    with pytest.raises(ModelError, match="no single expansion; give lambda and gamma for one"):
+    with pytest.raises(ModelError, match="not a single expansion; give lambda and gamma for one"):
         model.as_expansion()
 
 

@@ -34,7 +34,7 @@ def test_half_widths_are_those_of_the_definition(seed, m, share):
     assert (rows_needed(level) <= m) == (expected is not None)
     if expected is None:
         with pytest.raises(
-            ModelError, match=f"which needs {rows_needed(level)} rows that are kept out, and {m} were"
+            ModelError, match=f"which needs {rows_needed(level)} held-out rows, and there were {m}"
         ):
             found.half_width(level)
         return
@@ -92,7 +92,7 @@ def test_a_state_comes_back():
     ],
 )
 def test_what_was_not_written_is_refused(errors, level):
-    with pytest.raises(ValueError, match="not whole"):
+    with pytest.raises(ValueError, match="incomplete"):
         Intervals.from_state({"interval_errors": errors}, {"interval": level})
 
 

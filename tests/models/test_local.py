@@ -72,7 +72,7 @@ def test_files_keep_the_weights_where_there_are_any(weighed, tmp_path):
 
 def test_weights_of_another_shape_are_refused():
     arrays, attrs = weighed_model().to_state()
-    with pytest.raises(ValueError, match=r"found weights of parts \(7, 3\), expected \(7, 4\)"):
+    with pytest.raises(ValueError, match=r"found weights of partitions \(7, 3\), expected \(7, 4\)"):
         LocalModel.from_state(arrays | {"weights": arrays["weights"][:, :3]}, attrs)
 
 

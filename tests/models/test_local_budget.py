@@ -40,5 +40,5 @@ def test_what_it_cannot_become_is_one_line(tmp_path):
     with pytest.raises(ModelError, match="each region decides for its own rows.*export --format onnx"):
         write_libsvm(model, tmp_path / "libsvm")
     save_model(model, tmp_path / "m")
-    with pytest.raises(ConfigError, match="kind 'local-budget', expected one of stream, or .*partitions=1"):
+    with pytest.raises(ConfigError, match="kind 'local-budget', expected one of `stream`, or .*partitions=1"):
         Stream.open(tmp_path / "m", BSGDClassifier, scale=False, label="y")

@@ -142,7 +142,7 @@ def test_every_model_says_what_its_decisions_are_made_of(name, k):
     """Sums over support rows, or the mean of those of the parts that a row is sent to; else why it has none."""
     model, rows, _ = trained(name, "dense", k, "maxabs")
     if name == "committee":
-        with pytest.raises(ModelError, match="asks all parts about every row"):
+        with pytest.raises(ModelError, match="asks all partitions about every row"):
             model.as_routes()
         return
     expected, routes = model.binary_decisions(rows), model.as_routes()
@@ -150,7 +150,7 @@ def test_every_model_says_what_its_decisions_are_made_of(name, k):
         made = model.as_expansion()
         found = made.kernel.apply(made.scaling.apply(rows), made.support, made.coef) + made.intercept
     else:
-        with pytest.raises(ModelError, match="each (part of the data|region) decides for its own rows"):
+        with pytest.raises(ModelError, match="each (partition|region) decides for its own rows"):
             model.as_expansion()
         found = np.zeros_like(expected)
         for i, parts in enumerate(routes.partition.nearest(routes.scaling.apply(rows), routes.neighbours)):

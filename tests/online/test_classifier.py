@@ -265,8 +265,8 @@ def test_a_bad_event_is_told_and_changes_nothing(case):
         ({"lam": 0.0}, "lam: found 0.0"),
         ({"max_classes": 1}, "max_classes: found 1, expected a whole number at least 2"),
         ({"strategy": "swap"}, "BSGDClassifier: strategy: found 'swap'"),
-        ({"loss": "hinge"}, "loss 'hinge' is of one learner, expected lam and gamma with it"),
-        ({"lam": 1e-3, "average": True}, "average is of one learner, expected lam and gamma with it"),
+        ({"loss": "hinge"}, "loss 'hinge' needs a single learner; give lam and gamma with it"),
+        ({"lam": 1e-3, "average": True}, "average needs a single learner; give lam and gamma with it"),
         ({"loss": "squared"}, "BSGDClassifier: loss: found 'squared', expected 'hinge' or 'logistic'"),
     ],
 )
@@ -480,9 +480,11 @@ def test_new_labels_without_end_are_an_error():
     for i in range(3):
         model.learn_one({"a": float(i)}, i)
     before = told(model)
-    with pytest.raises(DataError, match="found label 3 beside 3 others, expected at most max_classes"):
+    with pytest.raises(
+        DataError, match="found label 3 in addition to 3 others, expected at most max_classes"
+    ):
         model.learn_one({"a": 3.0}, 3)
-    with pytest.raises(DataError, match="found label 7 beside 3 others"):
+    with pytest.raises(DataError, match="found label 7 in addition to 3 others"):
         model.learn_many(pd.DataFrame({"a": [1.0, 2.0]}), pd.Series([0, 7]))
     assert told(model) == before
 

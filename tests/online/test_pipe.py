@@ -112,7 +112,7 @@ BAD = {
     "label": ('{"a": 1.0, "y": [1]}', "label 'y': found [1]"),
     "huge number": (f'{{"a": {10**400}, "y": "up"}}', f"feature 'a': found 1{'0' * 39}, expected"),
     "huge label": (f'{{"a": 1.0, "y": {1 << 63}}}', "expected an integer of 64 bits"),
-    "deep": ("[" * 100_000, "too many brackets"),
+    "deep": ("[" * 100_000, "too many nested brackets"),
 }
 BAD_CSV = {
     "carriage return": ("1.0,2\r,0", "broken CSV: new-line character"),
@@ -342,7 +342,9 @@ def test_bounds_of_a_stream_are_said_and_may_be_raised(tmp_path):
     assert status == 0
     assert said.count("warning: feature 'id7' is left out, as are all new ones") == 1
     assert ["error" in answer for answer in answers] == [False] * 42 + [True] * 7
-    assert "found label 'user 2' beside 4 others, expected at most max_classes" in answers[-7]["error"]
+    assert (
+        "found label 'user 2' in addition to 4 others, expected at most max_classes" in answers[-7]["error"]
+    )
     assert len(load_model(tmp_path / "m").stream["features"]) == 8
     status, answers, _ = command(tmp_path / "m", "\n".join(wrong), "--max-classes", "20")
     assert status == 0
@@ -353,7 +355,7 @@ def test_bounds_of_a_stream_are_said_and_may_be_raised(tmp_path):
 def test_labels_that_answers_could_not_tell_apart_are_refused(tmp_path):
     events = [{"a": i, "y": [1, "1", 2][i % 3]} for i in range(9)]
     answers = stream(tmp_path / "m", "\n".join(map(json.dumps, events)))
-    assert "label 'y': found '1' beside 1, expected one of the two" in answers[1]["error"]
+    assert "label 'y': found '1' and 1, expected one of the two" in answers[1]["error"]
     assert all(sum(answer["probabilities"].values()) == pytest.approx(1) for answer in answers[3::3])
 
 

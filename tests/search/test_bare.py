@@ -94,7 +94,7 @@ def test_a_task_picks_a_solver_that_takes_it(task, solver, kernel, searched):
 
 def test_a_solver_that_is_given_stays_the_task_s():
     assert of(task="regress", solver="alfpgm").solver == "alfpgm"
-    with pytest.raises(ConfigError, match="task is 'ordinal', which goes with solver cutting-plane alone"):
+    with pytest.raises(ConfigError, match="task is 'ordinal', which only solver cutting-plane supports"):
         of(task="ordinal", solver="admm-hss")
 
 
@@ -114,7 +114,7 @@ def test_a_time_budget_is_of_a_search():
     assert of(search={"time_budget": "2m"}).search.time_budget == 120
     with pytest.raises(ConfigError) as error:
         of(searches=False, search={"time_budget": "60s"})
-    told = "--no-search goes without search.time_budget, which a search reads: leave one of them out"
+    told = "--no-search excludes search.time_budget, which only a search reads: leave one of them out"
     assert str(error.value) == told
 
 

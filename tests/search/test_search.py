@@ -223,7 +223,7 @@ class TestInterrupted:
         again = searched(store(), run_dir=tmp_path, resume=True, events=Events(told.append))
         assert by_point(again) == by_point(whole)
         [message] = [record.event.message for record in told if isinstance(record.event, Warned)]
-        assert message.endswith("which this one replaces; its folds were dealt in another way")
+        assert message.endswith("which this one replaces; its folds were split differently")
 
     def test_another_search_is_refused_and_told_apart(self, tmp_path):
         searched(store(), run_dir=tmp_path)
@@ -233,7 +233,7 @@ class TestInterrupted:
             searched(store(3), run_dir=tmp_path, resume=True)
         with pytest.raises(ConfigError, match=r"\(tune.folds was 3, is 4\)"):
             searched(store(), run_dir=tmp_path, resume=True, tune={"folds": 4})
-        with pytest.warns(UserWarning, match="which this one replaces; --resume would go on from them"):
+        with pytest.warns(UserWarning, match="which this one replaces; --resume would continue from them"):
             searched(store(), {"tol": 0.01}, run_dir=tmp_path)  # without --resume it starts anew
 
 

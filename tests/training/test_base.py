@@ -44,7 +44,7 @@ def test_a_fit_whose_time_is_up_ends_with_a_model_and_says_so(name, k):
     config = build_config(("t", {"solver": name.split()[0], "threads": 1} | OPTIONS[name]))
     [(model, report)] = learned(store, with_task(config, store), Run(Events(hear), until=0.0))
     assert report["converged"] is (None if name.startswith("bsgd") else False)
-    assert any(isinstance(e, Warned) and "the time budget ended it" in e.message for e in said)
+    assert any(isinstance(e, Warned) and "the time budget ended the fit" in e.message for e in said)
     assert np.mean(model.predict(Rows(X.astype(np.float32))) == y) > (0.3 if k == 10 else 0.8)
 
 
@@ -56,7 +56,7 @@ def test_a_kernel_matrix_too_large_for_its_time_is_of_fewer_rows(monkeypatch):
     config = with_task(build_config(("t", {"solver": "admm-hss", "threads": 1})), store)
     events = Events(lambda record: said.append(str(record.event)))
     [(model, _)] = learned(store, config, Run(events, until=0.0))
-    assert any("the time left allows 300 of 1,500 rows" in text for text in said)
+    assert any("the time left is enough to learn from 300 of 1,500 rows" in text for text in said)
     assert np.mean(model.predict(Rows(X.astype(np.float32))) == y) > 0.8
     [(whole, report)] = learned(store, config, Run(until=time.time() + 1000))
     assert report["converged"] is True

@@ -102,7 +102,7 @@ def test_an_estimator_s_class_weights_may_be_searched():
 def test_a_score_of_classes_is_not_one_of_numbers():
     X, _ = unbalanced(100)
     config = completed([("t", {"task": "regress", "search": {"scoring": "balanced_accuracy"}})])
-    with pytest.raises(ConfigError, match="search.scoring is 'balanced_accuracy', which is of classes"):
+    with pytest.raises(ConfigError, match="search.scoring is 'balanced_accuracy', which is for classes"):
         train_in_memory(Store.from_arrays(X, X[:, 0]), config)
 
 

@@ -29,7 +29,7 @@ DUALS: dict[str, dict[str, Any]] = {
     "nu-SVR": {"task": "regress", "nu": 0.4, "dcsvm": SMALL["dcsvm"]},
     "nu-SVR, early": {"task": "regress", "nu": 0.4, "dcsvm": EARLY},
 }
-pytestmark = pytest.mark.filterwarnings("ignore:.*more than the classes of some parts")
+pytestmark = pytest.mark.filterwarnings("ignore:.*more than the classes of some partitions")
 every = pytest.mark.parametrize("name", DUALS)
 
 

@@ -139,6 +139,6 @@ def test_tune_is_not_taken_in(share):
 
 def test_metrics_of_parts_are_refused():
     with pytest.raises(
-        ConfigError, match="dcsvm.part_metric is 1, and rows that parts hold out know nothing of"
+        ConfigError, match="dcsvm.part_metric is 1, and the rows that partitions hold out do not"
     ):
         plan(grouped(), config("part metrics"))

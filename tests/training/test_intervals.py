@@ -160,10 +160,14 @@ def test_some_of_the_rows_are_told_to_reports(more):
 @pytest.mark.parametrize(
     ("n", "more", "message"),
     [
-        (N, {"task": "classify"}, "interval is 0.9, of task regress; found task classify: leave it out"),
-        (N, {"interval": 0.999}, "interval is 0.999, which needs 999 rows that are kept out, at most half"),
-        (17, {}, "interval is 0.9, which needs 9 rows that are kept out, at most half of all; found 17 rows"),
-        (N, {"holdout": 8}, "interval is 0.9, which needs 9 rows that are kept out; found holdout 8"),
+        (
+            N,
+            {"task": "classify"},
+            "interval is 0.9, which needs task regress; found task classify: leave it out",
+        ),
+        (N, {"interval": 0.999}, "interval is 0.999, which needs 999 held-out rows, at most half"),
+        (17, {}, "interval is 0.9, which needs 9 held-out rows, at most half of all; found 17 rows"),
+        (N, {"holdout": 8}, "interval is 0.9, which needs 9 held-out rows; found holdout 8"),
         (N, {"holdout": 301}, "holdout is 301, expected at most half of the 600 rows"),
     ],
 )

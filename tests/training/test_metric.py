@@ -107,7 +107,7 @@ def test_labels_by_chance_are_left_to_the_plain_fit():
     plain, _ = fitted(X, y)
     model, report = fitted(X, y, **DIAGONAL)
     assert report["metric"]["kind"] == "none"
-    assert report["metric"]["reason"] == "held-out rows are decided as well without one"
+    assert report["metric"]["reason"] == "held-out rows are predicted equally well without one"
     assert model.header.scaling.metric is None
     if report["metric"]["kernel"] == "rbf" and report["metric"]["C"] == 1.0:
         np.testing.assert_array_equal(model.decision_function(Rows(X)), plain.decision_function(Rows(X)))

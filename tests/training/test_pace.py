@@ -101,7 +101,7 @@ def test_a_fit_whose_time_is_up_ends_with_a_model_and_says_so(early):
     events = Events(lambda record: said.append(record.event))
     [(model, report)] = learned(store, config, Run(events, until=0.0))
     assert report["converged"] is False
-    assert any(isinstance(e, Warned) and "the time budget ended it" in e.message for e in said)
+    assert any(isinstance(e, Warned) and "the time budget ended the fit" in e.message for e in said)
     right = float(np.mean(model.predict(Rows(table(500, 1)[0])) == table(500, 1)[1]))
     assert right > (0.8 if early else 0.4)  # parts learn from few of their rows; the whole has not begun
     [(_, whole)] = learned(store, config, Run(ignore))

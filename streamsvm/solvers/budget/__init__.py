@@ -12,5 +12,5 @@ so no kernel is ever evaluated on vectors (Wang, Crammer and Vucetic 2012; Qaada
 `steps` is the loop, `merge` and `project` what it does where the budget is full, `values` the kernel values.
 
 A first fit waits for the compiler. So what a strategy does not need is None, whose branches numba leaves out, and
-literal arguments have a type, np.int64(0): numba would compile a function anew for a literal 0 or True.
+literal arguments have a type, np.int64(0): numba would compile a function again for a literal 0 or True.
 """

@@ -134,7 +134,7 @@ def _lost_with(distances, A, p, K, table, lost):  # the same for coefficients th
 
 @nb.njit(nogil=True, forceinline=True)
 def unite(s, m, first, ids, gamma, bearable, table, together):
-    """Puts one point in place of the first of the supports `ids`, at ids[0]; the others stay in their slots.
+    """Replaces the first of the supports `ids` with one point, at ids[0]; the others stay in their slots.
 
     Returns what that loses, and how many have become one.
     """

@@ -24,7 +24,7 @@ class Supports(NamedTuple):
     norms: np.ndarray  # (slots,) their squared norms
     values: (
         np.ndarray
-    )  # (slots, slots) between them; only the later one's row is up to date; of narrow ones (0, 0)
+    )  # (slots, slots) between them. Only the later one's row is up to date; (0, 0) for narrow ones
     born: np.ndarray  # (slots,) their ages, or FREE
     A: np.ndarray  # (slots, k) coefficients
     U: np.ndarray  # (slots, k) what averaging needs, else (slots, 0)

@@ -1,6 +1,6 @@
 """Values of rows with supports, kernel values of them, and the loops over vectors that the steps are made of.
 
-What is called from compiled code alone has no cache of its own: it is kept with what calls it.
+What is called from compiled code alone has no separate cache: it is cached with its callers.
 """
 
 from __future__ import annotations
