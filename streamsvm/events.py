@@ -216,8 +216,8 @@ class Epoch(Learnt):
 
 @dataclass(frozen=True, kw_only=True)
 class Stretch(Learnt):
-    """Some events of a stream were learned. events, bad: all so far, and those that could not be read. labels: counts by
-    text. answer_s, slowest_s: to answer and learn an event, in the mean and at most."""
+    """Some events of a stream were learned. events, bad: all so far, and those that could not be read. labels: counts
+    by text. answer_s, slowest_s: to answer and learn an event, in the mean and at most."""
 
     kind: ClassVar[str] = "stretch"
     events: int | None
