@@ -1,16 +1,16 @@
 """Accuracy over seconds of training: covtype, class 2 against the rest, streamsvm and its peers. Linux.
 
-    python pipelines/covtype_picture.py --data DIR --measure [--only "CURVE,..."] [--figures FILE.json]
+    python pipelines/covtype_picture.py --data DIR --measure [--only "CURVE|.."] [--figures FILE.json]
     python pipelines/covtype_picture.py --draw docs/pictures/covtype.svg [--figures FILE.json]
 
 --measure fits what configs/covtype_picture.toml lists and keeps it in --figures (docs/figures/covtype.json), curve by
-curve, each with its machine, versions, command and date; --only measures some curves, and leaves the others as they are.
+curve, each with its machine, versions, command and date. --only measures some curves and leaves the others as they are.
 --draw makes the picture of what is kept. Both may be given.
 
-Seconds of streamsvm are those of the whole `fit` command, which reads a store on disk; of LightGBM and scikit-learn-intelex
-(`pip install '.[bench]'`) those of `fit` on the same rows in memory. A fit before the first counted one compiles, and
-is not counted. Published points are of another machine. Needs covtype.csv.gz in --data. Run it on a machine that does
-nothing else.
+Seconds of streamsvm are those of the whole `fit` command, which reads a store on disk; of LightGBM and
+scikit-learn-intelex (`pip install '.[bench]'`) those of `fit` on the same rows in memory. A fit before the first counted
+one compiles, and is not counted. "cores busy" is CPU time over wall time. Published points are of another machine. Needs
+covtype.csv.gz in --data. Run it on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import matplotlib
 from bench import CONFIGS, HERE, Bench, Solver, from_arguments, options
-from tables import Bytes, Seconds, Share, Table, keep, kept
+from tables import Bytes, Factor, Seconds, Share, Table, keep, kept
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402
@@ -46,7 +46,9 @@ def measured(bench: Bench, curve: dict[str, Any]) -> Table:
     elif "kind" in curve:
         records, notes = _in_memory(bench, curve), ["fits on rows in memory"]
     else:
-        records = [{"seconds": Seconds(p["seconds"]), "accuracy": Share(p["accuracy"])} for p in curve["points"]]
+        records = [
+            {"seconds": Seconds(p["seconds"]), "accuracy": Share(p["accuracy"])} for p in curve["points"]
+        ]
         notes = [PUBLISHED]
     return Table(curve["name"], records, notes)
 
@@ -63,6 +65,7 @@ def _command(bench: Bench, config: str, point: dict[str, Any]) -> dict[str, Any]
     return {
         "setting": _setting(point),
         "seconds": Seconds(fit.seconds),
+        "cores busy": Factor(fit.cores),
         "peak memory": Bytes(fit.peak_rss_bytes),
         "accuracy": Share(accuracy),
     }
@@ -71,7 +74,9 @@ def _command(bench: Bench, config: str, point: dict[str, Any]) -> dict[str, Any]
 def _compile(bench: Bench, train: Path, given: tuple[Any, ...]) -> None:
     """A fit of few rows that compiles what the large one needs."""
     few = bench.copies(train, min(20_000, bench.sizes.subset_rows))
-    bench.command("fit", "--store", few, "--model", bench.work / "small.model", *given, "--set", "dcsvm.levels=1")
+    bench.command(
+        "fit", "--store", few, "--model", bench.work / "small.model", *given, "--set", "dcsvm.levels=1"
+    )
 
 
 def _in_memory(bench: Bench, curve: dict[str, Any]) -> list[dict[str, Any]]:
@@ -81,7 +86,7 @@ def _in_memory(bench: Bench, curve: dict[str, Any]) -> list[dict[str, Any]]:
     shared = options(scaled) if curve["kind"] == "intelex" else {}
     solvers = [Solver(_setting(point), curve["kind"], shared | point) for point in curve["points"]]
     found = [record for solver in solvers for record in bench.compare(train, test, [solver])]
-    names = ("seconds", "peak memory", "accuracy")
+    names = ("seconds", "cores busy", "accuracy")
     return [{"setting": each["solver"], **{k: each[k] for k in names if k in each}} for each in found]
 
 
@@ -91,13 +96,21 @@ def _setting(point: dict[str, Any]) -> str:
 
 def draw(tables: list[dict[str, Any]], out: Path) -> None:
     """One line for each table, on no ground, so that it can be read on light and dark pages."""
-    style = {"text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK}
+    style = {
+        "text.color": INK,
+        "axes.labelcolor": INK,
+        "axes.edgecolor": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
+    }
     fixed = {"svg.fonttype": "none", "svg.hashsalt": "streamsvm", "font.size": 11}
     with plt.rc_context(style | fixed):
         figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
         for table in tables:
             _draw_curve(axes, table)
-        axes.set(xscale="log", xlim=(1, 3e5), xlabel="seconds of training", ylabel="accuracy on unseen rows, %")
+        axes.set(
+            xscale="log", xlim=(1, 3e5), xlabel="seconds of training", ylabel="accuracy on unseen rows, %"
+        )
         axes.set_xticks([1, 10, 60, 600, 3600, 86400], ["1 s", "10 s", "1 min", "10 min", "1 h", "1 day"])
         axes.minorticks_off()
         axes.spines[["top", "right"]].set_visible(False)
@@ -108,16 +121,16 @@ def draw(tables: list[dict[str, Any]], out: Path) -> None:
 
 
 def _draw_curve(axes: Any, table: dict[str, Any]) -> None:
-    points = sorted((_median(row["seconds"]), 100 * row["accuracy"]) for row in table["rows"] if "seconds" in row)
+    points = sorted(
+        (_median(row["seconds"]), 100 * row["accuracy"]) for row in table["rows"] if "seconds" in row
+    )
     if not points:
         return
     who, is_published = table["title"].partition(",")[0], "published" in table["title"]
     colour = COLOURS.get(who, INK)
     look = {"mfc": "none"} if is_published else {}
     axes.plot(*zip(*points, strict=True), marker="o", ms=6, lw=2, color=colour, **look)
-    axes.annotate(
-        table["title"], points[-1], (7, -4), textcoords="offset points", color=colour, fontsize=10
-    )
+    axes.annotate(table["title"], points[-1], (7, -4), textcoords="offset points", color=colour, fontsize=10)
 
 
 def _median(seconds: Any) -> float:
@@ -126,7 +139,7 @@ def _median(seconds: Any) -> float:
 
 def _own_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--measure", action="store_true", help="fit, and keep what comes of it in --figures")
-    parser.add_argument("--only", metavar="CURVE[|CURVE...]", help="curves whose names begin like this")
+    parser.add_argument("--only", metavar="CURVE[|CURVE..]", help="those whose names begin like this")
     parser.add_argument("--draw", type=Path, metavar="FILE.svg", help="draw what is kept in --figures")
     parser.add_argument("--figures", type=Path, default=FIGURES, metavar="FILE.json")
 

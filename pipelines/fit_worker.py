@@ -3,8 +3,8 @@
     python fit_worker.py streamsvm|libsvm|intelex|liblinear|sgd|nystroem|lightgbm TRAIN.npz TEST.npz OPTIONS
 
 OPTIONS is a JSON object like a configuration file; for liblinear, sgd and lightgbm the parameters of LinearSVC,
-SGDClassifier and LGBMClassifier, for nystroem those of both Nystroem and LinearSVC. `rows` trains on so many, drawn at random. A peer may run in an
-interpreter without streamsvm.
+SGDClassifier and LGBMClassifier, for nystroem those of both Nystroem and LinearSVC. `rows` trains on so many, drawn at
+random. A peer may run in an interpreter without streamsvm.
 """
 
 from __future__ import annotations
