@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import time
@@ -81,7 +82,7 @@ def machine() -> dict[str, Any]:
     """Where and with what these numbers were measured."""
     memory = psutil.virtual_memory().total
     return {
-        "command": " ".join(["python", *sys.argv]),
+        "command": shlex.join(["python", *(_without_place(word) for word in sys.argv)]),
         "date": time.strftime("%Y-%m-%d"),
         "cpu": _cpu(),
         "cores": CORES,
@@ -91,6 +92,11 @@ def machine() -> dict[str, Any]:
         **{name: _version(name) for name in (*PACKAGES, *PEERS)},
         "OPENBLAS_CORETYPE": os.environ.get("OPENBLAS_CORETYPE", "not set"),
     }
+
+
+def _without_place(word: str) -> str:
+    """A path as its name: where the folder of data lies matters to nobody else."""
+    return Path(word).name if Path(word).is_absolute() else word
 
 
 def _version(package: str) -> str:
