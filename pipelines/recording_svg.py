@@ -27,7 +27,7 @@ from typing import NamedTuple
 import pyte
 
 README = Path(__file__).resolve().parents[1] / "README.md"
-COLUMNS, ROWS = 96, 48
+COLUMNS, ROWS = 96, 52
 BETWEEN_S = 0.5  # pictures
 PAUSE_S, END_S = 1.0, 6.0  # before a command's answer; of the last picture
 WIDTH, HEIGHT, MARGIN = 8.0, 17, 16  # of a letter, of a line, around, in pixels
@@ -85,10 +85,13 @@ class Terminal:
 
 
 def _line(letters: dict[int, pyte.screens.Char]) -> Line:
-    looks = groupby(range(COLUMNS), lambda column: (letters[column].fg, letters[column].bold))
-    found = [(list(columns), look) for look, columns in looks]
-    words = [Words(at[0], "".join(letters[i].data for i in at).rstrip(), *look) for at, look in found]
-    return tuple(each for each in words if each.text)
+    """Words of a row; wide gaps part them, as viewers shrink what is between letters."""
+    found = []
+    for look, columns in groupby(range(COLUMNS), lambda column: (letters[column].fg, letters[column].bold)):
+        at = list(columns)
+        text = "".join(letters[column].data for column in at)
+        found += [Words(at[m.start()], m[0], *look) for m in re.finditer(r"\S+(?: \S+)*", text)]
+    return tuple(found)
 
 
 def _played(command: str, folder: Path) -> Iterator[tuple[float, bytes]]:
@@ -143,7 +146,7 @@ def drawn(frames: list[Frame]) -> str:
     rules = {_name(each, frames): _rule(each, frames, times) for each in shown}
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height}" font-size="13" '
-        f'fill="{COLOURS["default"]}" xml:space="preserve" '
+        f'fill="{COLOURS["default"]}" '
         'font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,DejaVu Sans Mono,monospace">'
     )
     style = [
@@ -181,7 +184,8 @@ def _drawn_with(frames: list[Frame]):
 
 
 def _text(words: Words, y: int) -> str:
-    colour = f' fill="{COLOURS[words.colour]}"' if words.colour != "default" else ""
+    own = COLOURS.get(words.colour, f"#{words.colour}")  # by name, or six hexadecimal digits
+    colour = f' fill="{own}"' if words.colour != "default" else ""
     bold = ' class="b"' if words.is_bold else ""
     x, length = MARGIN + WIDTH * words.column, WIDTH * len(words.text)
     given = f'x="{x:g}" y="{y}" textLength="{length:g}"{colour}{bold}'
@@ -189,8 +193,8 @@ def _text(words: Words, y: int) -> str:
 
 
 def commands() -> list[str]:
-    """Those of README's first block, but for the one that installs, and a look at the answers."""
-    lines = _found(r"^```sh\n(pip install .*?)^```$").splitlines()[1:]
+    """Of README's first block those that fit and predict, and a look at the answers."""
+    _, *lines, _ = _found(r"^```sh\n(pip install .*?)^```$").splitlines()
     return [*(line.partition("#")[0].strip() for line in lines), "cat answers.csv"]
 
 
