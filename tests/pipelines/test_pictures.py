@@ -14,7 +14,7 @@ DOCS = ROOT / "docs"
 FIGURES = DOCS / "figures" / "covtype.json"
 CURVES = tomllib.loads((ROOT / "configs" / "covtype_picture.toml").read_text(encoding="utf-8"))["curve"]
 TITLES = [curve["name"] for curve in CURVES]
-ROWS = [{"setting": "a", "CPU seconds": 10.0, "accuracy": 0.9}, {"setting": "not installed"}]
+ROWS = [{"setting": name, "CPU seconds": 10.0, "accuracy": 0.9} for name in "ab"]
 
 
 @pytest.fixture(autouse=True)
@@ -67,11 +67,10 @@ def test_a_picture_is_the_same_each_time_and_has_no_ground(tmp_path):
     from covtype_picture import draw
 
     for name in ("a.svg", "b.svg"):
-        draw([{"title": "LightGBM", "rows": ROWS}, {"title": "nobody", "rows": ROWS[1:]}], tmp_path / name)
+        draw([{"title": "LightGBM", "rows": ROWS}], tmp_path / name)
     drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert drawn == (tmp_path / "b.svg").read_text(encoding="utf-8")
     assert "LightGBM" in words(tmp_path / "a.svg")
-    assert "nobody" not in words(tmp_path / "a.svg")
     assert "fill: #ffffff" not in drawn
 
 
