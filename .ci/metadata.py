@@ -8,7 +8,7 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-LINK = re.compile(r"\]\((?!https?:|#)([^)]+)\)")
+LINK = re.compile(r"(!?)(\[[^\]]*\])\((?!https?:|#)([^)]+)\)")
 
 
 class Metadata(MetadataHookInterface):
@@ -33,5 +33,9 @@ def urls(repository: str) -> dict[str, str]:
 
 
 def with_links(text: str, repository: str) -> str:
-    """Links to files of the repository as addresses of them."""
-    return LINK.sub(rf"]({repository}/blob/main/\1)", text) if repository else text
+    """Links to files of the repository as addresses of them, and of pictures as addresses of the files themselves."""
+
+    def linked(link: re.Match[str]) -> str:
+        return f"{link[1]}{link[2]}({repository}/{'raw' if link[1] else 'blob'}/main/{link[3]})"
+
+    return LINK.sub(linked, text) if repository else text

@@ -1,10 +1,10 @@
 """Fits one solver on arrays in memory as often as it is asked to: `fit` and `score` on stdin, JSON on stdout.
 
-    python fit_worker.py streamsvm|libsvm|intelex|liblinear|sgd|nystroem TRAIN.npz TEST.npz OPTIONS
+    python fit_worker.py streamsvm|libsvm|intelex|liblinear|sgd|nystroem|lightgbm TRAIN.npz TEST.npz OPTIONS
 
-OPTIONS is a JSON object like a configuration file; for liblinear, sgd and nystroem the parameters of LinearSVC, of
-SGDClassifier, or of both Nystroem and LinearSVC. `rows` trains on so many, drawn at random. A peer may run in an
-interpreter without streamsvm.
+OPTIONS is a JSON object like a configuration file; for liblinear, sgd and lightgbm the parameters of LinearSVC,
+SGDClassifier and LGBMClassifier, for nystroem those of both Nystroem and LinearSVC. `rows` trains on so many, drawn at
+random. A peer may run in an interpreter without streamsvm.
 """
 
 from __future__ import annotations
@@ -87,6 +87,12 @@ def nystroem(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str, 
     return _plain(make_pipeline(Nystroem(random_state=0, **features), LinearSVC(random_state=0, **rest)))
 
 
+def lightgbm(options: dict[str, Any]) -> Callable[..., tuple[Predict, dict[str, Any]]]:
+    from lightgbm import LGBMClassifier
+
+    return _plain(LGBMClassifier(verbose=-1, random_state=0, **options))
+
+
 def _plain(model: Any) -> Callable[..., tuple[Predict, dict[str, Any]]]:
     def fit(X: np.ndarray, y: np.ndarray) -> tuple[Predict, dict[str, Any]]:
         model.fit(X, y)
@@ -95,7 +101,7 @@ def _plain(model: Any) -> Callable[..., tuple[Predict, dict[str, Any]]]:
     return fit
 
 
-SOLVERS = {f.__name__: f for f in (streamsvm, libsvm, intelex, liblinear, sgd, nystroem)}
+SOLVERS = {f.__name__: f for f in (streamsvm, libsvm, intelex, liblinear, sgd, nystroem, lightgbm)}
 
 
 def load(path: str) -> tuple[np.ndarray, np.ndarray]:

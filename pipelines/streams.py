@@ -10,7 +10,7 @@ import csv
 import gzip
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -92,6 +92,8 @@ class Drifting(Made):
 
     def __call__(self, data: Path, n: int, seed: int) -> Events:
         first, second = self.make(seed), self.then(seed + 1)
+        if not self.share:
+            return chain(islice(first, n // 2), second)
         width = max(1, int(self.share * n))
         return iter(synth.ConceptDriftStream(first, second, position=n // 2, width=width, seed=seed))
 

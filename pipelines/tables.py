@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -16,7 +18,9 @@ from typing import Any
 import psutil
 from measure import CORES, Spread
 
+HERE = Path(__file__).resolve().parent
 PACKAGES = ("streamsvm", "numpy", "scipy", "numba", "zarr", "dask", "scikit-learn", "river")
+PEERS = ("lightgbm", "scikit-learn-intelex")
 
 
 class Seconds(float):
@@ -78,15 +82,21 @@ def machine() -> dict[str, Any]:
     """Where and with what these numbers were measured."""
     memory = psutil.virtual_memory().total
     return {
-        "command": " ".join(["python", *sys.argv]),
+        "command": shlex.join(["python", *(_without_place(word) for word in sys.argv)]),
         "date": time.strftime("%Y-%m-%d"),
         "cpu": _cpu(),
         "cores": CORES,
         "memory": f"{memory / 2**30:.0f} GiB",
         "python": platform.python_version(),
-        **{name: _version(name) for name in PACKAGES},
+        "commit": _commit(),
+        **{name: _version(name) for name in (*PACKAGES, *PEERS)},
         "OPENBLAS_CORETYPE": os.environ.get("OPENBLAS_CORETYPE", "not set"),
     }
+
+
+def _without_place(word: str) -> str:
+    """A path as its name: where the folder of data lies matters to nobody else."""
+    return Path(word).name if Path(word).is_absolute() else word
 
 
 def _version(package: str) -> str:
@@ -94,6 +104,15 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
+
+
+def _commit() -> str:
+    """Of the checkout that this file is in, `+` if something in it has changed since."""
+    words = ["git", "-C", str(HERE), "describe", "--always", "--dirty=+", "--exclude=*"]
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "not a checkout"
 
 
 def _cpu() -> str:
@@ -125,3 +144,20 @@ class Report:
 
     def _json(self) -> str:
         return json.dumps({"machine": self._machine, "tables": self._tables}, default=vars, indent=1) + "\n"
+
+
+def keep(path: Path, tables: Sequence[Table]) -> None:
+    """Writes tables to a file of figures, each with its machine; those of other titles in it stay as they are."""
+    new = {table.title: {"machine": machine(), **vars(table)} for table in tables}
+    old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    merged = [new.pop(table["title"], table) for table in old] + list(new.values())
+    path.write_text(json.dumps(merged, default=vars, indent=1) + "\n", encoding="utf-8")
+
+
+def kept(path: Path) -> list[dict[str, Any]]:
+    """The tables that `keep` wrote, with Spread where several runs were measured."""
+    return json.loads(path.read_text(encoding="utf-8"), object_hook=_spread)
+
+
+def _spread(value: dict[str, Any]) -> Any:
+    return Spread.of(value["values"]) if value.keys() == {"values"} else value

@@ -18,6 +18,7 @@ from streamsvm.cli.app import app, exit_status
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
+README = ROOT / "README.md"
 TUTORIAL = DOCS / "tutorial.md"
 BLOCK = re.compile(r"^(?:<!-- (?P<mark>.*?) -->\n)?```(?P<language>\S+)\n(?P<text>.*?)^```$", re.M | re.S)
 MARK = re.compile(r"not run: \w.*|file: \S+|tests")
@@ -40,7 +41,7 @@ def name_of(page):
     return str(page.relative_to(ROOT))
 
 
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
+PAGES = sorted([README, ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
 OTHERS = [page for page in sorted(DOCS.rglob("*.md")) if page != TUTORIAL and any(map(is_run, blocks(page)))]
 
 
@@ -60,7 +61,7 @@ def shell(text):
     """Runs the lines of a block: plain `streamsvm` here and now, all else by bash. Prints what they print."""
     for is_ours, lines in groupby(text.splitlines(keepends=True), is_plain):
         for line in lines if is_ours else ():
-            words = shlex.split(line)[1:]
+            words = shlex.split(line, comments=True)[1:]
             assert exit_status(lambda words=words: app(words, standalone_mode=False)) == 0, line
         if not is_ours:
             said = execute("bash", "-euo", "pipefail", "-c", f"{FUNCTIONS}\n{''.join(lines)}")
@@ -144,11 +145,28 @@ def ended(tmp_path_factory):
     return folder
 
 
+def test_the_first_lines_of_the_readme_go_from_a_csv_to_answers_and_a_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = next(block["text"] for block in blocks(README) if "fit sales.csv" in block["text"])
+    shell(next(block["text"] for block in blocks(README) if "> sales.csv" in block["text"]))
+    rows = Path("sales.csv").read_text(encoding="utf-8").splitlines()[:400]
+    Path("sales.csv").write_text("\n".join([*rows, ""]), encoding="utf-8")
+    Path("new.csv").write_text("\n".join([row.rpartition(",")[0] for row in rows[:21]]), encoding="utf-8")
+    installs, *commands = first.splitlines(keepends=True)
+    assert installs.startswith("pip install ")
+    shell("".join(commands))
+    head, *answers = Path("answers.csv").read_text(encoding="utf-8").splitlines()
+    assert head == "hour,amount,label"
+    assert {answer.rpartition(",")[2] for answer in answers} == {"yes", "no"}
+    assert len(answers) == 20
+    assert "<svg" in Path("report.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.slow  # every command in a process of its own
 @pytest.mark.timeout(900)
 def test_the_readme_can_be_followed_in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    follow(ROOT / "README.md")
+    follow(README)
     assert Path("labels.csv").read_text(encoding="utf-8").startswith("label\n")
     assert Path("report.html").exists()
 
@@ -176,7 +194,7 @@ def test_blocks_are_run_or_say_why_not(page):
 
 
 def test_links_of_the_readme_lead_somewhere():
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", README.read_text(encoding="utf-8"))
     assert links
     assert not [link for link in links if not (ROOT / link).exists()]
 

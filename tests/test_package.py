@@ -75,6 +75,7 @@ def test_one_address_is_the_one_of_all_links(project):
     metadata = built(project)
     assert "Source, https://example.org/o/r" in metadata.get_all("Project-URL")
     assert "](https://example.org/o/r/blob/main/docs/tutorial.md)" in metadata.get_payload()
+    assert "](https://example.org/o/r/raw/main/docs/pictures/covtype.svg)" in metadata.get_payload()
     assert not re.search(r"\]\((?!https?:|#)", metadata.get_payload())
 
 

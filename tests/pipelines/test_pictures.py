@@ -1,0 +1,103 @@
+"""The pictures of README: figures as they are kept, what is drawn of them, and the recording of a terminal."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+FIGURES = DOCS / "figures" / "covtype.json"
+CURVES = tomllib.loads((ROOT / "configs" / "covtype_picture.toml").read_text(encoding="utf-8"))["curve"]
+TITLES = [curve["name"] for curve in CURVES]
+ROWS = [{"setting": name, "CPU seconds": 10.0, "accuracy": 0.9} for name in "ab"]
+
+
+@pytest.fixture(autouse=True)
+def recipes(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "pipelines")
+
+
+def words(picture):
+    """The text of a picture, which has to be XML."""
+    return " ".join(
+        "".join(text.itertext()) for text in ElementTree.parse(picture).iter() if "text" in text.tag
+    )
+
+
+def test_every_curve_has_its_figures_and_is_in_the_picture():
+    tables = {table["title"]: table for table in json.loads(FIGURES.read_text(encoding="utf-8"))}
+    drawn = words(DOCS / "pictures" / "covtype.svg")
+    assert set(tables) == set(TITLES)
+    for curve in CURVES:
+        table = tables[curve["name"]]
+        assert curve["name"] in drawn
+        assert len(table["rows"]) == len(curve["points"])
+        assert all(0.5 < row["accuracy"] < 1 and row["CPU seconds"] > 0 for row in table["rows"])
+        assert {"command", "date", "cpu", "commit", "streamsvm"} <= set(table["machine"])
+        assert "/" not in table["machine"]["command"].replace("pipelines/", "").replace("docs/figures/", "")
+
+
+def test_tables_are_kept_by_title(tmp_path):
+    from tables import Table, keep, kept
+
+    path = tmp_path / "figures.json"
+    keep(path, [Table("one", ROWS), Table("two", ROWS)])
+    keep(path, [Table("two", ROWS[:1])])
+    one, two = kept(path)
+    assert (one["title"], one["rows"]) == ("one", ROWS)
+    assert (two["title"], two["rows"]) == ("two", ROWS[:1])
+    assert two["machine"]["cores"] >= 1
+
+
+def test_runs_are_kept_as_their_spread(tmp_path):
+    from measure import Spread
+    from tables import Table, keep, kept
+
+    keep(tmp_path / "figures.json", [Table("one", [{"seconds": Spread.of([1.0, 3.0, 2.0])}])])
+    [row] = kept(tmp_path / "figures.json")[0]["rows"]
+    assert row["seconds"].median == 2
+
+
+def test_a_picture_is_the_same_each_time_and_has_no_ground(tmp_path):
+    from covtype_picture import draw
+
+    for name in ("a.svg", "b.svg"):
+        draw([{"title": "LightGBM", "rows": ROWS}], tmp_path / name)
+    drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert drawn == (tmp_path / "b.svg").read_text(encoding="utf-8")
+    assert "LightGBM" in words(tmp_path / "a.svg")
+    assert "fill: #ffffff" not in drawn
+
+
+def test_a_command_is_recorded_as_its_terminal_shows_it(tmp_path):
+    pytest.importorskip("pyte", reason="needs pyte: pip install pyte")
+    from recording_svg import Terminal, drawn
+
+    shown = r"printf '\033[38;5;70mgone\n'; sleep 0.7; printf '\033[1A\033[2K\033[0mkept & <it>  end\n'"
+    (tmp_path / "show").write_text(shown, encoding="utf-8")
+    terminal = Terminal(tmp_path)
+    terminal.run("bash show")
+    frames = [[(word.text, word.colour) for line in lines for word in line] for _, lines in terminal.frames]
+    prompt = [("$", "green"), ("bash show", "default")]
+    assert [*prompt, ("gone", "5faf00")] in frames
+    assert frames[-1] == [*prompt, ("kept & <it>", "default"), ("end", "default")]
+    picture = tmp_path / "session.svg"
+    picture.write_text(drawn(terminal.frames), encoding="utf-8")
+    assert all(text in words(picture) for text in ("gone", "kept & <it>"))
+    with pytest.raises(SystemExit, match="exit status 3 of: exit 3"):
+        terminal.run("exit 3")
+
+
+def test_the_recording_is_of_the_commands_in_readme():
+    pytest.importorskip("pyte", reason="needs pyte: pip install pyte")
+    from recording_svg import commands
+
+    picture = DOCS / "pictures" / "session.svg"
+    shown = words(picture)
+    assert all(command in shown for command in commands())
+    assert picture.stat().st_size < 60_000
