@@ -82,7 +82,7 @@ class Planned(Event):
 
 @dataclass(frozen=True)
 class Progress(Event):
-    """How far a phase is; total is None where it is not known, and `done == total` ends the phase.
+    """How far a phase is; total is None if it is not known, and `done == total` ends the phase.
 
     If one thing converges, done is the share of the way behind it: see `progress.approach`. rows_s: rows per second.
     """

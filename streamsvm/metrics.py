@@ -117,7 +117,7 @@ class ScoreCounts:
         return np.where(halfway < lowest, halfway, below)[::-1], hits, falls
 
     def roc_auc(self) -> float | None:
-        """Chance that a positive row scores above a negative one, ties half; None where one class is absent."""
+        """Chance that a positive row scores above a negative one, ties half; None if one class is absent."""
         hits, falls = self._from_top()
         if not len(hits) or hits[-1] == 0 or falls[-1] == 0:
             return None

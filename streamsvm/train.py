@@ -53,7 +53,7 @@ CONFIG_MARK = "# the options"  # a file of these begins with
 class Run:
     """How a model is learned, and where it goes; what it becomes, the configuration says.
 
-    model_path: None where it stays in memory. Cs: a model for each, of a solver that shares its work among them; else
+    model_path: None if it stays in memory. Cs: a model for each, of a solver that shares its work among them; else
     one, of the configuration's C. until: time.time() at which a fit within a time budget has to end.
     """
 
@@ -242,7 +242,7 @@ def _solved(fit: Fit, draft: Draft, Cs: Sequence[float]) -> list[Solution]:
 
 
 def _asking_folds(config: FitConfig) -> FitConfig:
-    """The configuration without a threshold where rows that are kept out choose it."""
+    """The configuration without a threshold if held-out rows choose it."""
     if not config.holdout:
         return config
     return config.model_copy(
@@ -316,7 +316,7 @@ def with_task(config: FitConfig, store: Store) -> FitConfig:
 
 
 def _require_costs(costs: Costs, config: FitConfig, store: Store) -> None:
-    """Raises ConfigError where there will be no probabilities that costs weigh, and for labels that there are not."""
+    """Raises ConfigError if there will be no probabilities that costs weigh, and for labels that there are not."""
     if config.probability.method is None and not are_odds(getattr(config.own, "loss", None)):
         raise ConfigError(
             "costs weigh probabilities, and the fit makes none: give --probability sigmoid, too"
@@ -326,7 +326,7 @@ def _require_costs(costs: Costs, config: FitConfig, store: Store) -> None:
 
 
 def _require_labels(store: Store) -> None:
-    """Raises DataError where labels are many numbers that are not whole: those of a regression, by all appearance."""
+    """Raises DataError if labels are many numbers that are not whole: those of a regression, by all appearance."""
     different = store.classes.values
     is_many = different.dtype.kind == "f" and len(different) > MOST_FRACTIONS
     if is_many and np.any(different != np.round(different)):

@@ -129,7 +129,7 @@ def _speaking(model: Model, code: int, columns: int) -> np.ndarray:
 
 
 def require_features(model: Model) -> None:
-    """Raises ModelError where rows are kernel values, not features, or have several answers."""
+    """Raises ModelError if rows are kernel values, not features, or have several answers."""
     if model.learned.in_sets:
         raise ModelError(
             f"the model is of task {model.task}, whose rows have several labels; one decision at a time is explained: "

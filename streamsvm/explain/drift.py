@@ -31,7 +31,7 @@ def drift(store: Store, other: Store, engine: Engine) -> dict[str, Any]:
 
     chance: the range that it is in where rows are alike, 99 times of 100. columns: the ten that differ most, by the
     statistic of Kolmogorov and Smirnov (a gap is a value below all others), of those beyond what chance makes of so
-    many. Raises DataError where stores have other columns, or too few rows.
+    many. Raises DataError if stores have other columns, or too few rows.
     """
     _require_alike(store, other)
     most = int(MOST_BYTES / max(8, 12 * max(store.row_entries, other.row_entries)))

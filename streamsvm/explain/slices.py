@@ -131,7 +131,7 @@ def cut(
 
 
 def _of_store(store: Store, column: str, engine: Engine, events: Events) -> Values | None:
-    """A feature, from one pass; None where there is none of the name, or its texts were hashed."""
+    """A feature, from one pass; None if there is none of the name, or its texts were hashed."""
     from streamsvm.data.ingest.columns import Values
 
     names = store.feature_names

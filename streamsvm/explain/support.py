@@ -20,7 +20,7 @@ class SupportVector:
     """One of those of a row x.
 
     id: the training row that it was, where the model knows. label: the class that its coefficients speak for, that of
-    the training row where it was one; None where they speak for none. contribution: coef K(x, s). distance: in scaled
+    the training row where it was one; None if they speak for none. contribution: coef K(x, s). distance: in scaled
     features. values: (d,) raw, NaN in columns that a metric leaves out; None under a full one.
     """
 
@@ -73,7 +73,7 @@ def _raw(decision: Decision, j: int) -> np.ndarray | None:
 
 
 def _label(model: Model, coef: np.ndarray) -> Any:
-    """The class that the coefficients (columns,) of a row speak for; None where none of them speaks for one."""
+    """The class that the coefficients (columns,) of a row speak for; None if none of them speaks for one."""
     if not model.learned.speaks_for_classes:
         return None
     if (

@@ -71,7 +71,7 @@ class Kernel(ABC):
     ) -> np.ndarray:
         """K(a, b) @ coef for coef (q,) or (q, k): (m,) or (m, k) float64; the block is never formed.
 
-        keep is shown each tile of it that is made: keep(columns, first row, tile). Raises ConfigError where values
+        keep is shown each tile of it that is made: keep(columns, first row, tile). Raises ConfigError if values
         are beyond float32.
         """
         out = np.zeros((len(a), *coef.shape[1:]))
@@ -157,7 +157,7 @@ class Kernel(ABC):
     def onnx(self, graph: Any, x: str, rows: str) -> str:
         """K(x, rows), (N, s), of float64 x (N, d) and rows (s, d), as operators of `exchange.graph.Graph`.
 
-        Raises ModelError where it takes more than a few.
+        Raises ModelError if it takes more than a few.
         """
         raise ModelError(
             f"the {self.name} kernel has no ONNX graph: its operators know inner products, and this kernel none; "
@@ -218,7 +218,7 @@ def inner_products(a: Rows, b: Rows, dtype: type) -> np.ndarray:
 
 
 def kernel_class(name: str) -> type[Kernel]:
-    """The class of the kernel with this name. Raises ValueError where there is none."""
+    """The class of the kernel with this name. Raises ValueError if there is none."""
     return imported(kernel_row(name).where)
 
 

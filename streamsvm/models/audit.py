@@ -82,7 +82,7 @@ def _require_part(home: Place, name: str, files: list[str]) -> None:
 
 
 def _array(home: Place, name: str) -> dict[str, Any]:
-    """What the metadata of an array says. Raises ModelError where it does not hold plain numbers."""
+    """What the metadata of an array says. Raises ModelError if it does not hold plain numbers."""
     where = f"{home}/{name}/zarr.json"
     try:
         said = json.loads((home / name / "zarr.json").read_text(encoding="utf-8"))

@@ -185,13 +185,13 @@ class Model(Named, Weighed, ABC):
         return self.labels(*self.answers(self._rows(X)))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(m, k) probabilities of raw rows. Raises ModelError where the model has none."""
+        """(m, k) probabilities of raw rows. Raises ModelError if the model has none."""
         self.require_probabilities()
         rows = self._rows(X)
         return self._probabilities(self.binary_decisions(rows), rows)
 
     def require_probabilities(self) -> None:
-        """Raises ModelError where the model is not calibrated."""
+        """Raises ModelError if the model is not calibrated."""
         if self.header.calibration is None:
             raise ModelError(
                 "the model has no probabilities: `streamsvm calibrate --model M --store HELDOUT` adds them, "
@@ -200,12 +200,12 @@ class Model(Named, Weighed, ABC):
 
     def predict_interval(self, X: Any, level: float | None = None) -> np.ndarray:
         """(m, 2) lower and upper ends of intervals that labels of raw rows are in with a chance of at least `level`,
-        else of the level of the fit, see `Intervals`. Raises ModelError where the model has none, or none so wide.
+        else of the level of the fit, see `Intervals`. Raises ModelError if the model has none, or none so wide.
         """
         return self.require_intervals().around(self.decision_function(X), level)
 
     def require_intervals(self) -> Intervals:
-        """Raises ModelError where it has none."""
+        """Raises ModelError if it has none."""
         if self.intervals is None:
             raise ModelError(
                 "the model has no intervals: `streamsvm fit --task regress --interval 0.9` makes them"
@@ -248,7 +248,7 @@ class Model(Named, Weighed, ABC):
 
     @abstractmethod
     def as_expansion(self) -> Expansion:
-        """The sums of kernel values behind its decision values. Raises ModelError where there are none."""
+        """The sums of kernel values behind its decision values. Raises ModelError if there are none."""
 
     def as_routes(self) -> Routes | None:
         """The partitions of a model that each decide for their own rows. Raises ModelError if all decide."""
@@ -260,7 +260,7 @@ class Model(Named, Weighed, ABC):
         return 1
 
     def parts_of(self, rows: Rows) -> np.ndarray:
-        """(m,) the part that each raw row falls into."""
+        """(m,) the partition that each raw row falls into."""
         return np.zeros(len(rows), np.intp)
 
     def encode_labels(self, y: np.ndarray) -> np.ndarray:
@@ -285,7 +285,7 @@ class Model(Named, Weighed, ABC):
 
 
 def known_task(name: Any) -> str:
-    """The task that a file names. Raises ValueError where there is none of that name."""
+    """The task that a file names. Raises ValueError if there is none of that name."""
     if name not in task_names():
         raise ValueError(f"found task {name!r}, expected one of {', '.join(task_names())}")
     return str(name)

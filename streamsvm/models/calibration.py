@@ -94,7 +94,7 @@ class Calibration(Weighed):
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: Mapping[str, Any]) -> Calibration | None:
-        """None where a model has none. Raises ValueError for what `to_state` did not make."""
+        """None if a model has none. Raises ValueError for what `to_state` did not make."""
         method = attrs.get("calibration")
         if method is None:
             return None
@@ -210,7 +210,7 @@ def calibrate(
     """The maps that fit the decision values of rows that no model of them was trained on.
 
     decisions: (n, own problems), see `own_problems`; codes (n,) in 0..k-1; weight (n,), of which the
-    mean counts as one row. Raises DataError where a class has no rows.
+    mean counts as one row. Raises DataError if a class has no rows.
     """
     weight = np.ones(len(codes)) if weight is None else weight
     used = weight > 0

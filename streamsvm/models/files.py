@@ -1,7 +1,7 @@
 """Models as files: a zarr group of arrays with JSON attributes. No pickle, no code on load, a closed list of kinds.
 
 A model class has `kind`, `to_state() -> (arrays, attrs)` and `from_state(arrays, attrs)`. `arrays` maps names to
-NumPy arrays; loaded ones are read from disk when sliced or converted, so a large model can be read part by part.
+NumPy arrays; loaded ones are read from disk when sliced or converted, so a large model can be read piece by piece.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Intervals(Weighed):
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: Mapping[str, Any]) -> Intervals | None:
-        """None where a model has none. Raises ValueError for what `to_state` did not make."""
+        """None if a model has none. Raises ValueError for what `to_state` did not make."""
         level = attrs.get("interval")
         if level is None:
             return None

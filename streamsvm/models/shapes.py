@@ -103,7 +103,7 @@ class Routes:
     weights: np.ndarray | None = None
 
     def expansion(self, p: int) -> Expansion:
-        """What a part says of a row, under the scaling that is its own."""
+        """What a partition decides for a row, under the partition's scaling."""
         rows, coef = self.part(p)
         if self.weights is None:
             return Expansion(self.kernel, self.scaling, rows, coef, self.intercept[p])

@@ -44,7 +44,7 @@ class Judge(ABC):
         return {name: value for name, value in vars(self).items() if name not in NOT_KEPT}
 
     def right(self) -> int | None:
-        """Predictions that were right; None where there are no classes."""
+        """Predictions that were right; None if there are no classes."""
         return None
 
 

@@ -118,7 +118,7 @@ class Stream:
 
     @property
     def right(self) -> int | None:
-        """Predictions that were right; None where there are no classes."""
+        """Predictions that were right; None if there are no classes."""
         return self.judge.right()
 
     def save(self) -> None:
@@ -226,7 +226,7 @@ class Lines:
 
     @property
     def share(self) -> float | None:
-        """Of the file that was read; None where its end is not known."""
+        """Of the file that was read; None if its end is not known."""
         size = self._size
         return min(self.read_bytes / size, 0.999) if size else None
 

@@ -31,7 +31,7 @@ class Remote:
 
     @property
     def pending(self) -> Any:
-        """The future of what is not made yet; None where there is nothing to wait for."""
+        """The future of what is not made yet; None if there is nothing to wait for."""
         return self._future if self._future is not None and self._future.status == "pending" else None
 
     @property

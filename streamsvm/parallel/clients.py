@@ -37,7 +37,7 @@ def warnings_alone() -> None:
 def connected(scheduler: str, security: Security | None = None, timeout_s: float | None = None) -> Client:
     """A client of the scheduler at this address (see `address_now`); security: None is that of dask's configuration.
 
-    Raises ClusterError where none answers within timeout_s (None: CONNECT_S).
+    Raises ClusterError if none answers within timeout_s (None: CONNECT_S).
     """
     options: dict[str, Any] = {} if security is None else {"security": security}
     try:

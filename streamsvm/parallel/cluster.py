@@ -93,7 +93,7 @@ def open_cluster(
 def joined_cluster(client: Client, events: Events = ignore) -> ClusterEngine:
     """The engine of the cluster of another client, which is left as it is: it may wait, or be used meanwhile.
 
-    Raises ClusterError where its scheduler does not answer.
+    Raises ClusterError if its scheduler does not answer.
     """
     with ExitStack() as opened:
         own = connected(address_of(client), client.security)

@@ -57,7 +57,7 @@ class Contact:
         self._events(Joined(self.address, self.client.dashboard_link, self.facts()))
 
     def renew(self) -> None:
-        """Waits for a worker, and finds out how to reach them. Raises ClusterError where one lacks a package."""
+        """Waits for a worker, and finds out how to reach them. Raises ClusterError if one lacks a package."""
         self.wait_for_workers()
         self._require_package()
         self._choose_way()
@@ -145,7 +145,7 @@ class Contact:
             raise ConnectionError(f"{who} took no data for {seconds:.0f} s") from None
 
     def wait(self, future: Any, seconds: float) -> None:
-        """Until it is done or cancelled, but no longer than so. Raises ClusterError where the scheduler is gone."""
+        """Until it is done or cancelled, but no longer than so. Raises ClusterError if the scheduler is gone."""
         wait(self.client, future, seconds)
         self.current()
 
@@ -168,13 +168,13 @@ class Contact:
                 patience *= 2
 
     def _require_awake(self, future: Any) -> None:
-        """Raises ConnectionError where none that has a result answers."""
+        """Raises ConnectionError if none that has a result answers."""
         holders = self.ask(lambda client: client.who_has([future])).get(future.key, ())
         if len(self._silent(holders)) == len(holders):
             raise ConnectionError(f"{', '.join(holders) or 'the worker'} does not answer")
 
     def _require_package(self) -> None:
-        """Raises ClusterError where the scheduler or a worker cannot load what tasks are made of."""
+        """Raises ClusterError if the scheduler or a worker cannot load what tasks are made of."""
         try:
             self.ask(lambda client: client.run_on_scheduler(exec, LOADED, {}))
         except ImportError as error:

@@ -90,7 +90,7 @@ class Engine:
         phase: str = "map",
         events: Events = ignore,
     ) -> tuple[list[T], Any]:
-        """For fn, as of `map`, that returns (own, part): every own in order, and all part merged in a fixed tree.
+        """For fn, as of `map`, that returns (own, part): every own in order, and all `part` merged in a fixed tree.
 
         The tree follows from the number of items alone, so the result does not depend on who computes it.
         """
@@ -134,11 +134,11 @@ class Engine:
         return 1
 
     def worker_memory(self) -> tuple[int | None, int]:
-        """(memory limit of the process that runs tasks in bytes, None where it has none; its threads)."""
+        """(memory limit of the process that runs tasks in bytes, None if it has none; its threads)."""
         return None, self.threads
 
     def require_folder(self, folder: Place) -> None:
-        """Raises ConfigError where tasks would not see a folder of this process."""
+        """Raises ConfigError if tasks would not see a folder of this process."""
 
     def close(self) -> None:
         """Lets go of what the engine started."""

@@ -33,7 +33,7 @@ def imported(place: str) -> Any:
 def whole_class(place: str, what: str) -> Any:
     """The class that `module:name` says, which is a solver's or kernel's `what`.
 
-    Raises ConfigError where it is not there, or does not say all that it has to.
+    Raises ConfigError if it is not there, or does not say all that it has to.
     """
     try:
         found = imported(place)

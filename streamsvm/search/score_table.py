@@ -38,7 +38,7 @@ def has_scores(run_dir: Place) -> bool:
 class Kept:
     """scores: outcomes by (point, fold, share of the rows). In a run directory each is a line as soon as it is known.
 
-    Raises ConfigError where the directory holds scores of another store or search.
+    Raises ConfigError if the directory holds scores of another store or search.
     """
 
     def __init__(
@@ -102,14 +102,14 @@ def write_records(records: Sequence[dict[str, Any]], out: Place) -> None:
 
 
 def require_suffix(option: str, path: Place, *suffixes: str) -> None:
-    """Raises ConfigError where the name ends in none of these."""
+    """Raises ConfigError if the name ends in none of these."""
     if path.suffix not in suffixes:
         expected = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]]) if len(suffixes) > 1 else suffixes[0]
         raise ConfigError(f"{option} {path}: expected a name ending in {expected}")
 
 
 def require_free(option: str, path: Place) -> None:
-    """Raises StorageError where a table or picture would take the place of a folder; files are replaced."""
+    """Raises StorageError if a table or picture would take the place of a folder; files are replaced."""
     if path.is_dir():
         raise StorageError(f"{option} {path}: found a folder, which is not replaced; take another {option}")
 

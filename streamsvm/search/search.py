@@ -218,7 +218,7 @@ class _Search:
 
 
 def score_of(scoring: str, found: dict[str, Any]) -> float:
-    """A score, larger is better, from what `evaluate` says. Raises ConfigError where that has none."""
+    """A score, larger is better, from what `evaluate` says. Raises ConfigError if that has none."""
     if scoring == "f1_macro" and "per_class" in found:
         return float(np.mean([row["f1"] for row in found["per_class"]]))
     name, sign = (scoring[4:], -1.0) if scoring.startswith("neg_") else (scoring, 1.0)

@@ -116,7 +116,7 @@ def solve(
 ) -> BlockState:
     """The dual solved to a largest KKT violation of at most tol, from alpha or from zero.
 
-    bias: with the constraint y'a = 0; tol then bounds m - M, as LIBSVM's does. Raises ConfigError where tol is
+    bias: with the constraint y'a = 0; tol then bounds m - M, as LIBSVM's does. Raises ConfigError if tol is
     finer than float32 kernel values can reach.
     """
     solver = BlockSolver(tol, bias=bias)

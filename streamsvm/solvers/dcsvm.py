@@ -62,9 +62,9 @@ class Division:
 
 @dataclass(frozen=True)
 class PartSolution(Weighed):
-    """A part's n_support support rows: ids, coefficients alpha (s, columns), none of both where the oracle keeps them
-    for a model; objective and duality gap of its subproblems. late: ended before it was solved. is_capped: nu is less
-    than was asked for in a part of a model, whose classes allow no more.
+    """A partition's n_support support rows: ids, coefficients alpha (s, columns), none of both where the oracle keeps
+    them for a model; objective and duality gap of its subproblems. late: ended before it was solved. is_capped: nu is
+    less than was asked for in a partition of a model, whose classes allow no more.
     """
 
     ids: np.ndarray
@@ -102,7 +102,7 @@ class Divisible(Protocol):
         """(count,) y'a of each subproblem, and how many of its variables are not 0."""
 
     def among(self, ids: np.ndarray) -> Duals | None:
-        """The subproblems over these rows; None where they do not fit in memory."""
+        """The subproblems over these rows; None if they do not fit in memory."""
 
     def whole(self, division: Division | None) -> Duals:
         """The subproblems over all rows, which were divided like this last, if at all."""

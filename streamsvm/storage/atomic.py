@@ -100,14 +100,14 @@ class Target:
 
     @property
     def folder(self) -> str | None:
-        """A local folder on the target's disk for temporary files, None where the target is not local."""
+        """A local folder on the target's disk for temporary files, None if the target is not local."""
         return None if self._path is None else str(self._path.parent)
 
     def errors(self) -> Any:
         return storage_errors(self.url)
 
     def begin(self) -> zarr.Group:
-        """The empty group under its temporary name. Raises StorageError where the target exists."""
+        """The empty group under its temporary name. Raises StorageError if the target exists."""
         if not self._overwrite and self._exists():
             raise StorageError(f"{self.url} already exists; remove it or choose another name")
         if self._path is not None:

@@ -37,7 +37,7 @@ def is_remote_failure(error: BaseException) -> bool:
 
 
 def filesystem(url: str) -> tuple[Any, str]:
-    """The file system of a url, and its path there. Raises ConfigError where its package is missing."""
+    """The file system of a url, and its path there. Raises ConfigError if its package is missing."""
     import fsspec
 
     try:

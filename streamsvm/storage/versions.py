@@ -49,7 +49,7 @@ class Version:
         return storage_errors(self.url)
 
     def begin(self) -> zarr.Group:
-        """The empty group of the version. Raises StorageError where there is a group already."""
+        """The empty group of the version. Raises StorageError if there is a group already."""
         root = self._place / "zarr.json"
         if not self._overwrite and root.exists():
             raise StorageError(f"{self.url} already exists; remove it or choose another name")
@@ -86,7 +86,7 @@ class Version:
 
 
 def _attributes(group: URLPath) -> dict[str, Any]:
-    """None where there are none, or they are damaged."""
+    """None if there are none, or they are damaged."""
     try:
         return dict(json.loads((group / "zarr.json").read_bytes())["attributes"])
     except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):

@@ -65,7 +65,7 @@ def task_unread(name: str) -> tuple[str, ...]:
 
 
 def task_of(name: str) -> Task:
-    """The task of this name. Raises ConfigError where there is none."""
+    """The task of this name. Raises ConfigError if there is none."""
     if name not in _TASKS:
         raise ConfigError(f"found task {name!r}, expected one of {', '.join(_TASKS)}")
     row = _TASKS[name]
@@ -75,7 +75,7 @@ def task_of(name: str) -> Task:
 
 
 def task_for(config: Any) -> Task:
-    """The task of a configuration, as it is learned there. Raises ConfigError where there is none."""
+    """The task of a configuration, as it is learned there. Raises ConfigError if there is none."""
     return task_of(config.task or default_task(config.solver, has_queries=False)).by(config.multiclass)
 
 

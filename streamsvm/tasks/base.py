@@ -46,9 +46,9 @@ class Targets(Weighed):
 
     classes (k,) labels and codes (n,) positions in them; without classes all codes are 0. linear (n, c): the linear
     terms of each row's variables; None: one variable a row, of -1. groups (n,): rows are compared in pairs within
-    these; None where they are not. nu: share of the bounds that variables add up to, of duals that keep their sum.
+    these; None if they are not. nu: share of the bounds that variables add up to, of duals that keep their sum.
     units: of what linear terms are made of, and decision values are learned in. sets (l, k) bool: where rows have any
-    number of the classes, which of them each code stands for; None where it is one.
+    number of the classes, which of them each code stands for; None if it is one.
     """
 
     classes: np.ndarray
@@ -188,7 +188,7 @@ class Task(ABC):
             raise ConfigError(f"task is {self.name!r}, which has no classes; found positive or class_weight")
 
     def require_alone(self, config: Any) -> None:
-        """Raises ConfigError where nu, which is given, goes with what it takes the place of, or with what is chosen by
+        """Raises ConfigError if nu, which is given, goes with what it takes the place of, or with what is chosen by
         duals without it."""
         if not self.has_choice_of_nu:
             return

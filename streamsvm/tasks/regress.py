@@ -93,7 +93,7 @@ class _NumberCoder(Weighed):
 def _units(store: Store) -> Units:
     """In which the labels of a store have mean 0 and deviation 1; the same to the last bit in whatever blocks.
 
-    Raises DataError where all are equal, or too large for this.
+    Raises DataError if all are equal, or too large for this.
     """
 
     def total(of: Callable[[np.ndarray], np.ndarray]) -> float:
@@ -142,7 +142,7 @@ class _ErrorScores:
 
 
 def _numbers(url: str | None, labels: np.ndarray) -> np.ndarray:
-    """Labels as float64. Raises DataError where they are text."""
+    """Labels as float64. Raises DataError if they are text."""
     if labels.dtype.kind not in "iuf":
         raise DataError(f"{url or 'y'} holds text, expected numbers to regress on")
     return labels.astype(np.float64)

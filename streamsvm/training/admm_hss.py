@@ -176,7 +176,7 @@ class ADMMHSSFit(PathFit):
         return targets.units.labels(out).reshape(len(rows), len(Cs), self.columns)
 
     def _require_columns(self, Cs: Sequence[float], folds: int) -> None:
-        """Raises MemoryLimitError where vectors of so many columns do not fit."""
+        """Raises MemoryLimitError if vectors of so many columns do not fit."""
         vectors = self.bytes["vector_bytes"] * (len(Cs) * folds - 1)
         require_memory(self.limit_bytes, sum(self.bytes.values()) + vectors, f"{len(Cs)} values of C")
 

@@ -18,7 +18,7 @@ SAMPLE, FEWEST = 256, 20
 
 
 def advice(kernel: Stationary, scaling: Scaling, first: Rows, names: Names | None) -> str | None:
-    """What is wrong with unscaled features, or with a kernel that is too narrow; None where nothing is."""
+    """What is wrong with unscaled features, or with a kernel that is too narrow; None if nothing is."""
     unscaled = scaling.kind in ("none", "centre") and uneven_columns(
         scaling.filled(first), names, kernel.name
     )

@@ -92,7 +92,7 @@ class Context:
 
     @property
     def folder(self) -> Place:
-        """For what there is of each row, until the model is there: in the run directory, where there is one."""
+        """For the data of each row, until the model exists: in the run directory, if there is one."""
         run_dir = self.checkpoints.run_dir
         if run_dir is None:
             return self.scratch
@@ -203,7 +203,7 @@ class Fit(ABC):
     def odds(self, loss: str) -> Calibration | None:
         """Probabilities of decisions that are logarithms of odds, as those of a logistic loss are; None of another.
 
-        Raises ConfigError where the task has none.
+        Raises ConfigError if the task has none.
         """
         if not are_odds(loss):
             return None
@@ -220,7 +220,7 @@ class Fit(ABC):
 
     @abstractmethod
     def solve(self, draft: Draft) -> Solution:
-        """Trains. draft: takes those arrays of a large model that come part by part."""
+        """Trains. draft: takes those arrays of a large model that come partition by partition."""
 
     def ended(self) -> None:  # noqa: B027  most keep nothing
         """Called once the model is in its place: deletes what an interrupted run would have resumed from."""
@@ -289,7 +289,7 @@ class Fit(ABC):
 
 
 def with_certificate(prepared: Prepared, solution: Solution, by_folds: Decided | None = None) -> Learned:
-    """The model with what is known of it, and of its decisions on rows that were kept out, or else of folds."""
+    """The model with what is known of it, and of its decisions on held-out rows, or else of folds."""
     solution = _asked(prepared, solution)
     certificate: dict[str, Any] = {
         "objective": solution.objective,
@@ -326,7 +326,7 @@ def with_certificate(prepared: Prepared, solution: Solution, by_folds: Decided |
 def _answers(
     prepared: Prepared, model: Learned, decided: np.ndarray | None
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """What the model answers to rows of classes that were kept out; None where there are none."""
+    """What the model answers to rows of classes that were kept out; None if there are none."""
     kept = prepared.kept_out
     if kept is None or not prepared.task.has_classes:
         return None, None
@@ -334,7 +334,7 @@ def _answers(
 
 
 def _threshold(prepared: Prepared, f: np.ndarray) -> Told | None:
-    """That of the rows that were kept out, where one is asked for; f: their decision values."""
+    """That of the held-out rows, where one is asked for; f: their decision values."""
     wish, kept = prepared.config.probability.threshold, prepared.kept_out
     if wish is None or kept is None:
         return None

@@ -201,7 +201,7 @@ class BSGDFit(Fit):
         return {"accuracy": n_right / rows} if self.task.has_classes else {"loss": loss / rows}
 
     def _accuracy(self, counted: np.ndarray) -> float | None:
-        """Of the rows counted; None where there are no classes."""
+        """Of the rows counted; None if there are no classes."""
         return float(counted[0] / counted[2]) if self.task.has_classes else None
 
     def _alone(self, epoch: int, order: np.ndarray) -> Iterator[np.ndarray]:

@@ -129,7 +129,7 @@ def _in_regions(
 
 
 def require_metric(config: FitConfig, task: Task, *, is_sparse: bool) -> None:
-    """Raises ConfigError where a metric cannot be learned of such rows, for this task."""
+    """Raises ConfigError if a metric cannot be learned of such rows, for this task."""
     kind = config.metric.kind
     if not task.has_metric:
         raise ConfigError(

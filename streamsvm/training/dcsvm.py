@@ -82,7 +82,7 @@ class DCSVMFit(Fit):
             self.events(Warned(f"{store.n} rows are one partition: solved exactly, early or not"))
 
     def _require_nu(self) -> None:
-        """Raises DataError where the classes do not allow it."""
+        """Raises DataError if the classes do not allow it."""
         nu = self.task.nu(self.config)
         if nu is None or not self.task.has_classes:
             return
@@ -155,7 +155,7 @@ class DCSVMFit(Fit):
         }
 
     def part_rows(self, level: int) -> int:
-        """The bound on a part's rows at a level: from memory, and twice an even share at the bottom."""
+        """The bound on a partition's rows at a level: from memory, and twice an even share at the bottom."""
         options = self.config.dcsvm
         weighed = bool(options.part_metric) and level == self.solver.early  # one more copy of the rows
         most = self.memory.part_rows(COPIES + weighed)

@@ -102,7 +102,7 @@ class DividedProblem:
         return Vectors(self.samples.blocks(), self._folder(level))
 
     def _folder(self, level: int) -> Place:
-        """For what there is of each row, in the run directory where there is one."""
+        """For the data of each row, in the run directory if there is one."""
         return self._fit.context.folder / f"level-{level}"
 
     def divide(self, level: int, start: np.ndarray | None) -> Division:
@@ -254,7 +254,7 @@ class DividedProblem:
         return blockws.facts(self._duals.dual(turns.done), turns.running)
 
     def among(self, ids: np.ndarray) -> TaskDuals | None:
-        """The subproblems over these rows in memory; None where they do not fit."""
+        """The subproblems over these rows in memory; None if they do not fit."""
         memory = self._memory
         row = memory.rows_bytes / self._fit.store.n
         if len(ids) * row * 3 > 0.5 * (memory.limit_bytes - memory.process_bytes):

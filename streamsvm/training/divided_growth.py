@@ -1,4 +1,4 @@
-"""How DC-SVM grows with its rows: they are divided, regrouped by part, and a level at a time is solved."""
+"""How DC-SVM grows with its rows: they are divided, regrouped by partition, and a level at a time is solved."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from streamsvm.storage.paths import Place
 
 
 def keep(made: Factorisation, path: Place, engine: Engine) -> None:
-    """Writes it; workers write the subtrees that they hold. Raises StorageError, and ConfigError where workers do not
+    """Writes it; workers write the subtrees that they hold. Raises StorageError, and ConfigError if workers do not
     see the folder."""
     tree = made.matrix.tree
     if tree.cut:

@@ -11,8 +11,8 @@ from streamsvm.kernels.row_cache import WIDE
 from streamsvm.parallel.memory import MiB, free_bytes, process_bytes
 from streamsvm.storage.human import human_bytes
 
-TASK_BYTES = 48 * MiB  # a working set's Gram matrix, its tiles and vectors, whatever the part's size
-COPIES = 3  # that a part takes of its rows
+TASK_BYTES = 48 * MiB  # a working set's Gram matrix, its tiles and vectors, whatever the partition's size
+COPIES = 3  # that a partition takes of its rows
 ROW_BYTES = 160  # solver vectors of one row of a partition
 LEAST_ROWS = 1024  # rows of a partition below which dividing is pointless
 STREAMED_SHARE = 32  # rows of partitions beyond 1 / 32 of the limit are read again, not held

@@ -71,8 +71,8 @@ class Speed:
     def fit_s(self, n: int, part_rows: int) -> float:
         """Of n rows in partitions of so many, or in one.
 
-        They go with the kernel values of all rows with the support vectors of their part: as dense as all rows are,
-        which have fewer of them than the sample.
+        They go with the kernel values of all rows with the support vectors of their partition: as dense as all rows
+        are, which have fewer of them than the sample.
         """
         last = self.steps[-1]
         before = [step for step in self.steps if step["rows"] < last["rows"]]

@@ -1,4 +1,4 @@
-"""A metric of a part of the rows: weights of its columns from the gradients of what was learned there.
+"""A metric of a partition of the rows: weights of its columns from the gradients of what was learned there.
 
 The diagonal of the mean outer product of gradients, as of all rows (Radhakrishnan et al. 2024), in the coordinates of
 scaled rows; xRFM (2025) does so in the leaves of a tree. Rows that are held out decide whether a part keeps it.
@@ -46,7 +46,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class PartMetric:
-    """Learns a part's metric by so many refits."""
+    """Learns a partition's metric by so many refits."""
 
     kernel: Kernel
     refits: int

@@ -39,7 +39,7 @@ class _Problem:
         return fit_sigmoid(self.f, targets(self.positive, self.weight), self.weight)[0]
 
     def of_parts(self, all_rows: np.ndarray, n_parts: int) -> np.ndarray:
-        """(n_parts, 2): that of all rows, (2,), where a part has too few of one class, else the one that minimises
+        """(n_parts, 2): that of all rows, (2,), if a partition has too few of one class, else the one that minimises
 
             sum_i v_i H(y_i, p_i) + SHRINK / V sum_i v_i H(q_i, p_i)
 

@@ -138,7 +138,7 @@ class FiledPart(Weighed):
 
 @dataclass(frozen=True)
 class SolvedPart(PartSolution):
-    """A part's solution; kept: of one that is part of a model, which has its coefficients."""
+    """A partition's solution; kept: of one in a model, which has its coefficients."""
 
     kept: ModelPart | FiledPart | None = None
 

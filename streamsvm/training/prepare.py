@@ -97,7 +97,7 @@ class Prepared(Weighed):
         return self.config.search.scoring or self.task.scoring
 
     def without(self, rows: int) -> Prepared:
-        """So many rows kept out, which the seed chooses. Raises ConfigError, DataError."""
+        """So many held-out rows, which the seed chooses. Raises ConfigError, DataError."""
         store = self.store
         ids = by_chance(store, rows, self.config.seed)
         if not self.task.reads_labels:

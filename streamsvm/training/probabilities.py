@@ -101,7 +101,7 @@ def by_parts(
     rows: np.ndarray | None = None,
     seed: int = 0,
 ) -> Decided:
-    """With a sigmoid for each part of the model, where held-out rows say that these are surely better.
+    """With a sigmoid for each partition of the model, if held-out rows show that these are surely better.
 
     rows (n,): which of a store decided, else all; of folds by other models, whose partitions were others.
     """

@@ -30,7 +30,7 @@ Told = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Decided:
-    """What was made of decision values of held-out rows: probabilities, a threshold; None where nobody asks.
+    """What was made of decision values of held-out rows: probabilities, a threshold; None if nobody asks.
 
     by: these rows, see `probabilities.by_parts`.
     """

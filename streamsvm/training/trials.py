@@ -217,7 +217,7 @@ def solution(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients of all subproblems, from those of a start, and their biases; without rows of one side, this side's.
 
-    Raises ConfigError where a fit does not end.
+    Raises ConfigError if a fit does not end.
     """
     alpha = np.zeros(asked.shape)
     if start is not None:
