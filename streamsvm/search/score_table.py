@@ -1,4 +1,4 @@
-"""Scores of points and folds, kept in the run directory as they come; the table of a search as a file."""
+"""Scores of points and folds, saved in the run directory as they come, and the table of a search as a file."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Kept:
 
 
 def _lines(path: Place) -> list[dict[str, Any]]:
-    """The whole lines of a file; a last one that a kill has torn is not one."""
+    """The whole lines of a file; a last one that a kill has cut short does not count."""
     found = []
     for line in lines_of(path):
         with suppress(ValueError):
@@ -109,7 +109,7 @@ def require_suffix(option: str, path: Place, *suffixes: str) -> None:
 
 
 def require_free(option: str, path: Place) -> None:
-    """Raises StorageError if a table or picture would take the place of a folder; files are replaced."""
+    """Raises StorageError if a table or picture would replace a folder; files are replaced."""
     if path.is_dir():
         raise StorageError(f"{option} {path}: found a folder, which is not replaced; take another {option}")
 

@@ -1,7 +1,7 @@
-"""What is learned: a class for each task, which says all that is true of it alone.
+"""Tasks: a class for each, which defines all that is specific to it.
 
 Configurations, fits, models, scores and exports ask the task; none of them compares names. A task is one file and one
-line here. It is loaded when it is first asked for: the lines alone, for help and configurations, need no NumPy.
+line here. It is loaded on first use: help and configurations need only the lines, without NumPy.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def register(task: Task, options: tuple[str, ...] = ()) -> None:
 
 
 def default_task(solver: str, *, has_queries: bool) -> str:
-    """What a solver learns where nobody says: from queries, where rows have them and it can, else classes."""
+    """The default task of a solver: ranking if rows have queries and it supports that, else classification."""
     from_queries = (
         task for task in map(task_of, task_names()) if task.needs_queries and task.goes_with(solver)
     )

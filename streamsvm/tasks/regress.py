@@ -1,4 +1,4 @@
-"""Which number goes with a row: epsilon regression (Smola and Schoelkopf 2004)."""
+"""Regression with the epsilon-insensitive loss (Smola and Schoelkopf 2004)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class _NumberCoder(Weighed):
 
 
 def _units(store: Store) -> Units:
-    """In which the labels of a store have mean 0 and deviation 1; the same to the last bit in whatever blocks.
+    """In which the labels of a store have mean 0 and deviation 1; the same to the last bit for all block sizes.
 
     Raises DataError if all are equal, or too large for this.
     """
@@ -113,7 +113,7 @@ def _units(store: Store) -> Units:
 
 
 class _ErrorScores:
-    """How far answers are from the labels of a store; and how often these are inside the intervals of a model.
+    """How far answers are from the labels of a store, and how often these are inside the intervals of a model.
 
     With curves: points, [label, answer] of evenly spread rows, and the coverages of several levels.
     """
