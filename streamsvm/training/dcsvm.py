@@ -214,7 +214,7 @@ class DCSVMFit(Fit):
             self.events(SupportCompared(number, round(precision, 5), round(recall, 5)))
 
     def _solved(self, problem: DividedProblem) -> DCSVMState:
-        """The solver's last state, from a checkpoint's on where there is one."""
+        """The solver's last state, resumed from a checkpoint if there is one."""
         saved = self.checkpoints.load()
         with closing(problem):
             state = self.solver.init(problem)
@@ -226,7 +226,7 @@ class DCSVMFit(Fit):
         return state
 
     def _phase(self, state: DCSVMState) -> Phase:
-        """What reports call the stage that a state is at."""
+        """The name in reports of the stage that a state is at."""
         if state.stage is Stage.PARTS:
             return Phase("solve" if state.level == self.solver.early else "levels")
         return Phase.named(state.stage.value)

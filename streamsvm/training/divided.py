@@ -74,7 +74,7 @@ class DividedProblem:
         self.clustering_s, self.solving_since = 0.0, 0.0
 
     def close(self) -> None:
-        """Ends what is solved ahead."""
+        """Stops what is being solved ahead."""
         self._coming, self._due = iter(()), None
 
     @cached_property
@@ -91,7 +91,7 @@ class DividedProblem:
         return HeldAnswers(prepared.all_asked) if self._memory.in_memory else prepared.answers
 
     def _asked(self) -> Asked:
-        """What is asked of all rows."""
+        """The targets and bounds of all rows."""
         asked = self._fit.prepared.all_asked
         return asked if self._bottom is None else replace(asked, close=self._bottom[1].all())
 

@@ -27,7 +27,7 @@ def keep(made: Factorisation, path: Place, engine: Engine) -> None:
 
 
 def kept(path: Place, key: str, engine: Engine) -> Factorisation | None:
-    """What `keep` wrote for the same key, if it is there; its subtrees with the workers. Raises CorruptDataError."""
+    """What `keep` wrote for the same key, if it exists; its subtrees are on the workers. Raises CorruptDataError."""
     with suppress(NotFoundError):
         found = load_factorisation(path)
         if not isinstance(found, Factorisation) or found.key != key:

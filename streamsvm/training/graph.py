@@ -1,7 +1,6 @@
 """An early fit as one lazy dask graph, whose keys are named after their phase.
 
-    plan -> (sample -> centres -> assign a block) a round -> number -> regroup a file -> partitions -> solve one ->
-    model
+    plan -> (sample -> centres -> assign a block) a round -> number -> regroup a file -> partitions -> solve -> model
 
 The data of each row is in files of a folder that all tasks see. Tasks pass on receipts, samples of rows, centres and
 the support rows of partitions. A task that runs again writes the same. The data decides how many rounds and partitions

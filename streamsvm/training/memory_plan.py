@@ -1,4 +1,4 @@
-"""What a limit of memory allows a fit: rows held or streamed, kernel rows kept, rows of a partition, threads."""
+"""What a memory limit allows a fit: rows held or streamed, kernel rows kept, rows of a partition, threads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def plan_memory(
     """How a fit stays under the limit (None: 80 % of what is free now). Raises MemoryLimitError.
 
     columns: coefficients of a row.
-    cache_bytes: for kernel rows, less where memory is short.
+    cache_bytes: for kernel rows, less if memory is short.
     on_worker: the limit and threads are those of a cluster's worker, which sees partitions only. parts_alone: the fit
     solves partitions only, for which the data of each row may be in files.
     """
