@@ -217,7 +217,7 @@ class ClusterEngine(Engine):
 
     def _in_one(self, jobs: Sequence[tuple[Any, ...]]) -> int:
         """How many neighbours of a reduction one task has: a power of two, so that the tree stays as it is. One by one
-        where workers hold what jobs are given, as neighbours may be apart."""
+        if workers hold the data of jobs, as neighbours may be apart."""
         if not jobs or any(isinstance(arg, Remote | Later) for arg in jobs[0]):
             return 1
         most = len(jobs) // (REDUCED_A_SLOT * self.slots)
@@ -279,7 +279,7 @@ class ClusterEngine(Engine):
         ]
 
     def _consumed(self, fn: Callable[..., Any], jobs: Sequence[tuple[Remote, ...]]) -> list[Remote]:
-        """As `_tasks`, of values that nothing else takes: workers let go of them as soon as these are made."""
+        """As `_tasks`, of values that nothing else takes: workers drop them as soon as these are made."""
         tasks = self._tasks(fn, jobs)
         for arg in chain.from_iterable(jobs):
             arg.forget()
@@ -313,7 +313,7 @@ class ClusterEngine(Engine):
         return self._persist(lambda: self._contact.result([task.future for task in begun][0]), begun[0])
 
     def _persist(self, ask: Callable[[], T], task: Remote | None = None) -> T:
-        """ask(), again where workers or the scheduler were lost; the task's own errors are raised as they are."""
+        """ask(), again if workers or the scheduler were lost; the task's own errors are raised as they are."""
         for tries in range(1, TRIES + 1):
             client = self._contact.current()
             try:

@@ -1,4 +1,4 @@
-"""The solvers there are, a row each: what is known of them before any is loaded.
+"""The catalogue of solvers: one row each, with all that must be known before loading one.
 
 A new solver is an algorithm, a fit, a section of options and a row here; configuration, command line, cost model,
 search, reports, estimators and documentation read it. Names alone, for help and configurations, need no NumPy.

@@ -120,7 +120,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True)
 class DCSVMState:
-    """What is under way, and what it began with: coefficients start (n, columns), None: 0; at the end, the solution.
+    """The state of the solver. start: coefficients (n, columns) that it began with, None: 0; at the end, the solution.
 
     level: whose partitions are solved. division: the latest. solutions: of its first partitions. turns: of the last two
     stages. support: rows of the refinement, which follow from its start. found: support vectors of each level, as bits.
@@ -166,7 +166,7 @@ class DCSVMState:
         return sum(part.objective for part in self.solutions), sum(part.gap for part in self.solutions)
 
     def to_arrays(self) -> dict[str, Any]:
-        """All of it under names, for a checkpoint."""
+        """All fields as named arrays, for a checkpoint."""
         own: dict[str, Any] = {
             "stage": self.stage.value,
             "level": self.level,

@@ -124,7 +124,7 @@ def _text(body: dict[str, Any]) -> bytes:
 
 
 def _read(place: URLPath) -> dict[str, Any]:
-    """What an object says; nothing of one that is gone or damaged."""
+    """The contents of an object; empty if it is gone or damaged."""
     try:
         found = json.loads(place.read_bytes())
     except (FileNotFoundError, ValueError, RecursionError):

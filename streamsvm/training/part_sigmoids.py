@@ -43,7 +43,8 @@ class _Problem:
 
             sum_i v_i H(y_i, p_i) + SHRINK / V sum_i v_i H(q_i, p_i)
 
-        over the rows of the part, H the cross entropy, p_i its probabilities, q_i those by all rows, V = sum_i v_i.
+        over the rows of the partition, H the cross entropy, p_i its probabilities, q_i those by all rows, V = sum_i
+        v_i.
         """
         found = np.tile(all_rows, (n_parts, 1))
         for part, here in by_their_part(self.parts):
@@ -65,8 +66,8 @@ def with_parts(
 ) -> Calibration:
     """The calibration that `calibrate` made, with sigmoids of partitions (n,) if these are surely better.
 
-    by: what it was made by, the decisions, codes, weight and, if any, groups of rows (n,), k and pairwise. That is
-    where the log loss of rows is lower by maps of the other rows, in five folds.
+    by: its data, the decisions, codes, weight and, if any, groups of rows (n,), k and pairwise. That is
+    if the log loss of rows is lower with maps of the other rows, in five folds.
     """
     decisions, codes, weight = (np.asarray(by[name]) for name in ("decisions", "codes", "weight"))
     used = weight > 0
