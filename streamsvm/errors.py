@@ -2,7 +2,7 @@
 
 
 class StreamSVMError(Exception):
-    """Base of every error streamsvm raises on purpose; its text is one line for a person to act on."""
+    """Base of every error streamsvm raises on purpose; its text is one line that says what to do."""
 
 
 class DataError(StreamSVMError, ValueError):
@@ -10,11 +10,11 @@ class DataError(StreamSVMError, ValueError):
 
 
 class CorruptDataError(DataError):
-    """Stored bytes are damaged or missing: a chunk that fails its checksum or is not there."""
+    """Stored bytes are damaged or missing: a chunk that fails its checksum or does not exist."""
 
 
 class NotFoundError(StreamSVMError, FileNotFoundError):
-    """A store, model or file does not exist, or is not what its path promised."""
+    """A store, model or file does not exist, or is not of the expected kind."""
 
 
 class ConfigError(StreamSVMError, ValueError):

@@ -16,7 +16,7 @@ PACKAGE = __name__.partition(".")[0]
 
 
 class Phase(str):
-    """A stretch of a run in which rounds are made: its name, and what the objective of its rounds is of.
+    """A section of a run that consists of rounds: its name, and which problem its objective belongs to.
 
     scope: "whole", the whole problem. "some rows", the whole problem too, at a point at which the other rows are 0.
     "part", of something else. A solver from elsewhere brings its own phases.
@@ -35,7 +35,7 @@ class Phase(str):
 
     @staticmethod
     def named(name: str) -> Phase:
-        """One of this package by its name, or another one of which nothing is known."""
+        """The phase of this package with this name, or a new one."""
         return next((phase for phase in PHASES if phase == name), Phase(name))
 
 
@@ -47,7 +47,7 @@ PHASES = (Phase.REFINE, Phase.TOP, Phase.SOLVE, Phase.POLISH)
 
 
 class Event:
-    """What all kinds of event are. kind: its name in `events.jsonl`."""
+    """Base of all events. kind: its name in `events.jsonl`."""
 
     kind: ClassVar[str]
 
@@ -85,7 +85,7 @@ class Planned(Event):
 
 @dataclass(frozen=True)
 class Progress(Event):
-    """How far a phase is; total is None where it is not known, and `done == total` ends the phase.
+    """How far a phase is; total is None if it is not known, and `done == total` ends the phase.
 
     If one thing converges, done is the share of the way behind it: see `progress.approach`. rows_s: rows per second.
     """
@@ -104,10 +104,10 @@ class Progress(Event):
 
 @dataclass(frozen=True)
 class Round(Event):
-    """A working set was optimised. problem: which of those that are solved one after the other; violation: the largest,
-    of the KKT conditions.
+    """A working set was optimised. problem: the number of the problem, if several are solved one after the other.
+    violation: the largest of the KKT conditions.
 
-    objective, gap: where no row is left out. working_set, active: rows optimised together, and not left out.
+    objective, gap: only if no row is left out. working_set, active: rows optimised together, and not left out.
     """
 
     kind: ClassVar[str] = "round"
@@ -175,8 +175,8 @@ class TasksRun(Event):
 
 @dataclass(frozen=True)
 class SupportCompared(Event):
-    """Of a level's support vectors the share that are the solution's (precision), and of the solution's those that it
-    had (recall)."""
+    """precision: the share of a level's support vectors that are the solution's. recall: the share of the solution's
+    support vectors that the level had."""
 
     kind: ClassVar[str] = "support"
     level: int
@@ -186,7 +186,7 @@ class SupportCompared(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Learnt(Event):
-    """What a learner on a budget has come to: `BudgetStats`. accuracy: of rows before their steps."""
+    """The state of a learner on a budget: `BudgetStats`. accuracy: of rows before their steps."""
 
     accuracy: float | None
     steps: int
@@ -229,7 +229,7 @@ class Stretch(Learnt):
 
 @dataclass(frozen=True)
 class Compressed(Event):
-    """The kernel matrix in hierarchical form. hss_ranks: mean and most by level; ranks: of each level's nodes."""
+    """The kernel matrix in hierarchical form. hss_ranks: mean and maximum by level; ranks: of each level's nodes."""
 
     kind: ClassVar[str] = "hss"
     rows: int | None
@@ -241,7 +241,7 @@ class Compressed(Event):
 
 @dataclass(frozen=True)
 class HeldOut(Event):
-    """What a model answers to rows that it did not learn numbers from: points, some [label, answer]; rows: all of them.
+    """A model's answers to held-out rows of a regression. points: some [label, answer]; rows: the number of all.
 
     level, half_width: of intervals about answers, if there are enough rows.
     """
@@ -255,7 +255,7 @@ class HeldOut(Event):
 
 @dataclass(frozen=True)
 class Memory(Event):
-    """Resident bytes of this process and those that it started."""
+    """Resident bytes of this process and of those that it started."""
 
     kind: ClassVar[str] = "memory"
     rss_bytes: int
@@ -263,7 +263,7 @@ class Memory(Event):
 
 @dataclass(frozen=True)
 class Joined(Event):
-    """A cluster computes from here on. scheduler, dashboard: addresses."""
+    """From here on, a cluster computes. scheduler, dashboard: addresses."""
 
     kind: ClassVar[str] = "cluster"
     scheduler: str
@@ -282,7 +282,7 @@ class Warned(Event):
 
 @dataclass(frozen=True)
 class Failed(Event):
-    """An error ended the run; "KeyboardInterrupt" is a user who did."""
+    """An error ended the run; "KeyboardInterrupt" means the user did."""
 
     kind: ClassVar[str] = "failed"
     message: str | None
@@ -342,7 +342,7 @@ class Events:
         return alone
 
     def advise(self, message: str) -> None:
-        """A warning about the data, once, however many fits meet them."""
+        """A warning about the data, once, however many fits use them."""
         if message not in self._advised:
             self._advised.add(message)
             self(Warned(message, "data"))
@@ -357,8 +357,8 @@ ignore = Events()
 
 
 def warn(record: Record[Event]) -> None:
-    """A sink that makes warnings Python's, of the line that called this package: scikit-learn's ConvergenceWarning
-    where a solver has not converged."""
+    """A sink that raises Python warnings at the line that called this package: scikit-learn's ConvergenceWarning
+    if a solver has not converged."""
     event = record.event
     if isinstance(event, Warned):
         warnings.warn(event.message, _category(event), stacklevel=_depth())
@@ -373,9 +373,9 @@ def _category(event: Warned) -> type[Warning]:
 
 
 def _depth() -> int:
-    """Of the frame that called this package, as `warnings.warn` counts from the function that called this one.
+    """Depth of the frame that called this package, as `warnings.warn` counts from the caller of this function.
 
-    Other packages' frames lie between ours: the outermost of ours counts.
+    Other packages' frames are between ours: the outermost of ours counts.
     """
     frame = inspect.currentframe()
     frame = frame and frame.f_back

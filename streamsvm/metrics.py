@@ -1,4 +1,4 @@
-"""How good predictions are, from counts and scores that were gathered block by block."""
+"""How good predictions are, from counts and scores that are gathered block by block."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def confusion(truth: np.ndarray, predicted: np.ndarray, k: int) -> np.ndarray:
 
 
 def balanced_accuracy(counts: np.ndarray) -> float:
-    """The mean of the recall of classes, of those that have rows; counts (k, k): true by predicted."""
+    """The mean recall of the classes that have rows; counts (k, k): true by predicted."""
     rows = counts.sum(axis=1)
     has_rows = rows > 0
     return float(np.mean(np.diag(counts)[has_rows] / rows[has_rows]))
@@ -34,8 +34,8 @@ def per_class(counts: np.ndarray, labels: list[Any]) -> list[dict[str, Any]]:
 def by_label(
     hits: np.ndarray, n_true: np.ndarray, n_predicted: np.ndarray, labels: list[Any]
 ) -> list[dict[str, Any]]:
-    """Precision, recall, f1 and support of each label, from counts (k,) of rows: rightly predicted to have it, that
-    have it, and predicted to. 0 where nothing is divided by nothing."""
+    """Precision, recall, f1 and support of each label, from counts (k,) of rows: predicted correctly to have it, having
+    it, and predicted to have it. 0 / 0 counts as 0."""
     columns = {
         "label": labels,
         "precision": ratio(hits, n_predicted).tolist(),
@@ -47,7 +47,7 @@ def by_label(
 
 
 class ScoreCounts:
-    """How many positive and negative rows have which score, of rows that come block by block.
+    """Counts of positive and negative rows by score, for rows that come block by block.
 
     Memory does not grow with them: if more than `most` scores differ, they lose their last bits, as few as necessary,
     which leaves about five digits. Rows that differ only in the lost bits then count as ties.
@@ -84,7 +84,7 @@ class ScoreCounts:
         return (scores.view(np.int64) & (-1 << self._bits)).view(np.float64) if self._bits else scores
 
     def places(self, scores: np.ndarray) -> np.ndarray:
-        """(m,) where scores stand among the different ones, which rise."""
+        """(m,) places of scores among the different ones, which rise."""
         return np.searchsorted(self._scores, self._short(scores.astype(np.float64)))
 
     @property
@@ -104,7 +104,7 @@ class ScoreCounts:
         return {"edges": edges.tolist(), "counts": np.array(found).tolist()}
 
     def influences(self) -> np.ndarray:
-        """(2, s) how far one of these rows moves `roc_auc`, where both classes are there."""
+        """(2, s) how far one of these rows moves `roc_auc`, if both classes are present."""
         area, (falls, hits) = self.roc_auc(), self.counts
         below, above = np.cumsum(falls) - falls / 2, hits.sum() - np.cumsum(hits) + hits / 2
         q, p = falls.sum(), hits.sum()
@@ -128,7 +128,7 @@ class ScoreCounts:
         return np.where(halfway < lowest, halfway, below)[::-1], hits, falls
 
     def roc_auc(self) -> float | None:
-        """Chance that a positive row scores above a negative one, ties half; None where one class is absent."""
+        """Chance that a positive row scores above a negative one, ties half; None if one class is absent."""
         hits, falls = self._from_top()
         if not len(hits) or hits[-1] == 0 or falls[-1] == 0:
             return None
@@ -145,7 +145,7 @@ class ScoreCounts:
     def break_even(self) -> float | None:
         """Precision among as many top rows as are positive, where it equals the recall; None without positive rows.
 
-        Of rows with one score at the border the share that they hold counts.
+        Rows that share the score at the border count by their share.
         """
         hits, falls = (np.append(0.0, own) for own in self._from_top())
         if hits[-1] == 0:
@@ -159,8 +159,8 @@ class ScoreCounts:
     def curves(self, most: int = 500) -> dict[str, list[list[float]]]:
         """roc: [false, true positive rate] and precision_recall: [recall, precision] at the scores as thresholds.
 
-        Of more than `most` thresholds those at even steps along the ROC curve are kept, its corner points (0, 0) and
-        (1, 1) among them. Nothing where one class is absent.
+        More than `most` thresholds are thinned at even steps along the ROC curve; its corner points (0, 0) and (1, 1)
+        stay. Empty if one class is absent.
         """
         hits, falls = self._from_top()
         if not len(hits) or hits[-1] == 0 or falls[-1] == 0:
@@ -185,7 +185,7 @@ def scored(positive: np.ndarray, scores: np.ndarray) -> ScoreCounts:
 
 
 class ProbabilityScores:
-    """How good probabilities are, from sums over rows that come block by block.
+    """The quality of probabilities, from sums over rows that come block by block.
 
     brier: mean of sum_c (p_c - [y = c])^2 over all k classes, for two classes twice the squared error of one.
     log_loss: mean of -log p_y. reliability: rows by confidence in 15 bins of equal width, mean confidence against the
@@ -337,8 +337,8 @@ def ranking(y: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> dict[str, 
 
     ndcg: over all rows of a query and at 1, 3, 5, 10; gains 2^grade - 1, discounts 1 / log2(1 + place). map: mean
     average precision, every grade above the lowest relevant. Both count a query without a relevant row as 0, as LETOR
-    does. Rows of one score stand in their order. swapped_pairs: share of the pairs that are in the wrong order, ties
-    half, over all queries; kendall_tau: tau-b; both None without pairs. Grades are y where it holds whole numbers
+    does. Rows with equal scores keep their order. swapped_pairs: share of the pairs that are in the wrong order, ties
+    half, over all queries; kendall_tau: tau-b; both None without pairs. Grades are y if it holds whole numbers
     >= 0, else ranks.
     """
     whole = y.dtype.kind in "iuf" and np.all((y >= 0) & (y == np.floor(y)) & (y < 64))
@@ -370,7 +370,7 @@ def _mean_average_precision(relevant: np.ndarray, place: np.ndarray, starts: np.
 
 
 def _pair_order(grades: np.ndarray, scores: np.ndarray, queries: list[np.ndarray]) -> dict[str, float | None]:
-    """Kendall's tau of each query says how many of its pairs are swapped: concordant less discordant ones."""
+    """Kendall's tau of each query gives its swapped pairs: concordant minus discordant ones."""
     from scipy.stats import kendalltau  # it takes longer to load than all else that a fit needs
 
     taus, swapped, pairs = [], 0.0, 0.0

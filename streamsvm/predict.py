@@ -36,7 +36,7 @@ PREDICTIONS = "streamsvm_predictions"  # group attribute of what `predict` write
 
 
 class Predictor(Judge, Protocol):
-    """What prediction asks of a model."""
+    """The model interface that prediction uses."""
 
     d: int
 
@@ -119,7 +119,7 @@ class Wanted:
 
     @property
     def flags(self) -> list[str]:
-        """What asks for them on the command line."""
+        """Their flags on the command line."""
         given = {
             "--decision": self.decision,
             "--proba": self.proba,
@@ -131,7 +131,8 @@ class Wanted:
 def answers_as_read(
     model: Predictor, pieces: Iterable[Rows], source: str
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """What the model answers to pieces of rows in its own columns. Raises DataError for a gap where it takes none."""
+    """The model's answers to pieces of rows in its own columns. Raises DataError for missing values that it cannot
+    take."""
     done = 0
     for rows in pieces:
         bad = None if model.takes_gaps else first_nonfinite(rows, done)
@@ -249,7 +250,8 @@ def assess(
     *,
     with_curves: bool = False,
 ) -> dict[str, Any]:
-    """What `evaluate` says, of (start, stop, (decision values, probabilities or None)) of a store's row blocks."""
+    """The result of `evaluate`, from (start, stop, (decision values, probabilities or None)) of a store's row
+    blocks."""
     scores = task_of(model.task).scores(model, store)
     for start, stop, (values, proba) in blocks:
         scores.add(start, stop, values, proba)

@@ -1,6 +1,6 @@
 """From a store and a configuration to a model: prepare, plan, solve, certify, save. Read this page first.
 
-`training.prepare` makes what all solvers are given, a file of `training` what one of them makes of it.
+`training.prepare` makes the input of all solvers, and each solver has a file in `training`.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ CONFIG_MARK = "# the options"  # a file of these begins with
 
 @dataclass(frozen=True)
 class Run:
-    """How a model is learned, and where it goes; what it becomes, the configuration says.
+    """How a model is trained, and where it is saved. The configuration defines the model itself.
 
-    model_path: None where it stays in memory. Cs: a model for each, of a solver that shares its work among them; else
+    model_path: None if it stays in memory. Cs: a model for each, of a solver that shares its work among them; else
     one, of the configuration's C. until: time.time() at which a fit within a time budget has to end.
     """
 
@@ -111,13 +111,13 @@ def _write_config(model: Learned, model_path: Place, events: Events) -> str | No
 
 
 def train_in_memory(store: Store, config: FitConfig, events: Events = heard) -> tuple[Any, Report]:
-    """Trains and returns the model itself, and the report."""
+    """Trains; returns the model itself and the report."""
     [found] = learned(store, with_task(config, store), Run(events, until=end_of(config)))
     return found
 
 
 def end_of(config: FitConfig, used_s: float = 0.0) -> float | None:
-    """When a fit that has taken so many seconds has to end; None: when it is done."""
+    """The time at which a fit that has taken so many seconds must end; None: no limit."""
     budget = config.search.time_budget
     return None if budget is None else time.time() - used_s + budget
 
@@ -242,7 +242,7 @@ def _solved(fit: Fit, draft: Draft, Cs: Sequence[float]) -> list[Solution]:
 
 
 def _asking_folds(config: FitConfig) -> FitConfig:
-    """The configuration without a threshold where rows that are kept out choose it."""
+    """The configuration without a threshold if held-out rows choose it."""
     if not config.holdout:
         return config
     return config.model_copy(
@@ -251,7 +251,7 @@ def _asking_folds(config: FitConfig) -> FitConfig:
 
 
 def _by_folds(store: Store, config: FitConfig, run: Run, phase: Phases) -> list[Decided]:
-    """Of each model that is to come, from folds that are learned by the same recipe; none where nobody asks."""
+    """Held-out decisions for each model, from folds that the same recipe trains; empty if not needed."""
     if not config.probability.is_asked:
         return []
     from streamsvm.training.probabilities import cross_validated
@@ -290,7 +290,7 @@ def _of_fold(run: Run, config: FitConfig, rows: Store, folder: Place) -> list[Le
 
 
 def run_facts(store: Store, config: FitConfig) -> dict[str, Any]:
-    """What a run is about, for its first record."""
+    """A description of the run, for its first record."""
     return {
         "store": store.url,
         "n": store.n,
@@ -316,7 +316,7 @@ def with_task(config: FitConfig, store: Store) -> FitConfig:
 
 
 def _require_costs(costs: Costs, config: FitConfig, store: Store) -> None:
-    """Raises ConfigError where there will be no probabilities that costs weigh, and for labels that there are not."""
+    """Raises ConfigError if costs have no probabilities to weigh, or name unknown labels."""
     if config.probability.method is None and not are_odds(getattr(config.own, "loss", None)):
         raise ConfigError(
             "costs weigh probabilities, and the fit makes none: give --probability sigmoid, too"
@@ -326,7 +326,7 @@ def _require_costs(costs: Costs, config: FitConfig, store: Store) -> None:
 
 
 def _require_labels(store: Store) -> None:
-    """Raises DataError where labels are many numbers that are not whole: those of a regression, by all appearance."""
+    """Raises DataError if labels are many numbers that are not whole: they look like those of a regression."""
     different = store.classes.values
     is_many = different.dtype.kind == "f" and len(different) > MOST_FRACTIONS
     if is_many and np.any(different != np.round(different)):
@@ -353,18 +353,18 @@ def is_made_by(model_path: Place, store: Store, configs: Iterable[FitConfig]) ->
 
 
 def without_probabilities(config: FitConfig) -> FitConfig:
-    """The configuration without probabilities and intervals: of the fits that make them, and of those of folds."""
+    """The configuration without probabilities and intervals, for the fits that make them and for those of folds."""
     return config.model_copy(update={"probability": ProbabilityConfig(), "interval": None})
 
 
 def as_chosen(config: FitConfig) -> FitConfig:
-    """The configuration of fits that repeat what was chosen, on other rows."""
+    """The configuration for fits that repeat the chosen options on other rows."""
     own = {"holdout": 0, "interval": None, "rows": None, "search": SearchConfig(options=())}
     return config.model_copy(update=own)
 
 
 def progress_of(events: Events) -> Events:
-    """Events of which progress alone is passed on."""
+    """Events that pass on progress only."""
 
     def progress(record: Record[Event]) -> None:
         if isinstance(record.event, Progress):

@@ -1,4 +1,4 @@
-"""The sums of kernel values that a model is, where it can be exported as such."""
+"""A model as sums of kernel values, if it can be exported as such."""
 
 from __future__ import annotations
 

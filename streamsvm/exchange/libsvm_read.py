@@ -1,6 +1,6 @@
-"""LIBSVM's model files as models: c_svc, nu_svc, epsilon_svr, nu_svr, one_class; kernels that have a name in both.
+"""LIBSVM's model files as models: c_svc, nu_svc, epsilon_svr, nu_svr, one_class; kernels that both support.
 
-Nothing is made by what the file claims of its size: memory is a small multiple of the file.
+It allocates nothing by the size that the file claims: memory is a small multiple of the file.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _read_json(path: Path) -> Any:
 
 @dataclass
 class _Header:
-    """The lines above the support vectors: of each name its line number and words."""
+    """The lines above the support vectors: line number and words by name."""
 
     path: Path
     words: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
@@ -190,7 +190,7 @@ class _Header:
 
 
 def read_svm(path: Path) -> tuple[SVM, list[str]]:
-    """What a model file says, and the names of lines that were left out. Raises DataError."""
+    """The contents of a model file, and the names of lines that were left out. Raises DataError."""
     with path.open(encoding="utf-8", errors="replace") as file:
         lines = enumerate(file, 1)
         header = _Header(path)

@@ -1,7 +1,7 @@
 """Models as LIBSVM's text format, which svm-predict and its bindings load (svm_save_model of LIBSVM 3).
 
-LIBSVM's pair (i, j), i < j, decides for i where sum_s coef K - rho is positive: for two classes the second one is
-written first, so that decision values are ours; for more, a pair's value is minus ours.
+LIBSVM's pair (i, j), i < j, decides for i if sum_s coef K - rho is positive. For two classes the second one is
+written first, so that decision values are ours; for more, a pair's value is the negative of ours.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LARGEST_LABEL = 2**31 - 1  # an int of C
 
 @dataclass(frozen=True)
 class SVM:
-    """What the format says of a model.
+    """A model in terms of the format.
 
     A pair (i, j) sums column j - 1 of the support vectors of class i and column i of those of class j.
     """
@@ -50,7 +50,7 @@ class SVM:
 
 
 def write_libsvm(model: Any, out: Path) -> dict[str, Any]:
-    """Writes a model to `out`, whole or not at all, and next to it what the format cannot say.
+    """Writes a model to `out`, completely or not at all, and next to it what the format cannot express.
 
     OUT.range, for svm-scale -r, if rows have to be scaled first. OUT.labels.json, the labels by number, if they are not
     integers. OUT.names.json, the names of the features, if they have any. Returns n_support, files and notes.
@@ -114,7 +114,7 @@ def _require_linear(scaling: Scaling) -> None:
 
 
 def _numbers(classes: np.ndarray) -> tuple[int, ...] | None:
-    """The labels where all are integers of C, else None."""
+    """The labels if all are integers of C, else None."""
     texts = label_texts(classes).tolist()
     try:
         numbers = tuple(int(text) for text in texts)

@@ -1,6 +1,6 @@
 """Models as MLflow's `pyfunc`, which it serves and registers; `report.mlflow` has runs.
 
-A logged model is the model's own folder: MLflow loads it by `_load_pyfunc` below, and nothing of it is a pickle.
+A logged model is the model's own folder: MLflow loads it with `_load_pyfunc` below, and no file is a pickle.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Answers:
         self.model = model
 
     def predict(self, X: Any, params: dict[str, Any] | None = None) -> np.ndarray:
-        """(n,) labels; with params {"answer": "decision"}, "proba" or "interval" these. Raises ConfigError."""
+        """(n,) labels; with params {"answer": "decision"}, "proba" or "interval", those. Raises ConfigError."""
         match (params or {}).get("answer", "label"):
             case "label":
                 found = self.model.predict(X)
@@ -43,7 +43,7 @@ class Answers:
 
 
 def _load_pyfunc(data_path: str) -> Answers:
-    """MLflow's way to a model that `log_model` wrote."""
+    """The loader that MLflow calls for a model that `log_model` wrote."""
     return Answers(load_model(data_path))
 
 

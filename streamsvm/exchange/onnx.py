@@ -6,8 +6,8 @@ float32 (N,) or (N, k). Calibrated models add "probabilities", float32 (N, k). A
 alone. For rows of several labels "label" is int64 (N, k), 1 if a row has it. Metadata: JSON lists "feature_names", if
 there are any, and the "labels" of these columns.
 
-Not ai.onnx.ml's SVMClassifier: onnxruntime sums it in float32, it takes longer, and it has no words for routes or for
-classes against the rest.
+It does not use ai.onnx.ml's SVMClassifier: onnxruntime sums it in float32, it takes longer, and it supports neither
+routes nor classes against the rest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TYPES = {"U": TensorProto.STRING, "i": TensorProto.INT64, "f": TensorProto.DOUBL
 
 
 def write_onnx(model: Any, out: Path) -> dict[str, Any]:
-    """Writes a model to `out`, whole or not at all. Returns n_support, files and notes.
+    """Writes a model to `out`, completely or not at all. Returns n_support, files and notes.
 
     Raises ModelError, StorageError.
     """

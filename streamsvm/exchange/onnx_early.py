@@ -21,7 +21,7 @@ from streamsvm.models.shapes import Routes
 
 
 def routed(graph: Graph, x: str, model: Routes) -> tuple[str, str]:
-    """(N, pairs) decision values of scaled rows x, and (N,) the part that each falls into."""
+    """(N, pairs) decision values of scaled rows x, and (N,) the partition that each falls into."""
     parts = _route(graph, x, model.partition, model.neighbours)
     support, coef, bounds = _support(model)
     outer = [
@@ -54,7 +54,7 @@ def _support(model: Routes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _body(
     outer: Graph, x: str, parts: str, distinct: str, constants: list[str], kernel: Kernel
 ) -> GraphProto:
-    """One part: its rows, their kernel values with its support rows, and what they add to the decisions."""
+    """One partition: its rows, their kernel values with its support rows, and what they add to the decisions."""
     support, coef, bounds, intercept, *weights = constants
     graph = outer.body()
     step, going, so_far = (graph.name(kind) for kind in ("step", "going", "so_far"))
@@ -145,7 +145,7 @@ def _side_by_side(nodes: Sequence[Centres]) -> Kernel:
 
 
 def _descend(graph: Graph, nearest: str, partition: Partition, width: int) -> str:
-    """(N, 1) the part at the end of each row's way, from its nearest child in every node.
+    """(N, 1) the partition at the end of each row's way, from its nearest child in every node.
 
     The place of a row is a node or, beyond the nodes, their number plus a partition.
     """

@@ -27,7 +27,7 @@ def range_lines(scaling: Scaling) -> Iterator[str]:
 
 
 def read_range(path: Path) -> Scaling:
-    """The scaling that a range file says; features that it does not name become 0. Raises DataError."""
+    """The scaling that a range file describes; features that it does not name become 0. Raises DataError."""
     with path.open(encoding="utf-8", errors="replace") as file:
         lines = enumerate(file, 1)
         if (first := next(lines, (1, ""))[1].strip()) != "x":

@@ -1,1 +1,1 @@
-"""Why a model says what it says: columns that count, and for a row its gradient, support vectors and Shapley values."""
+"""Explanations of a model: columns that count, and for a row its gradient, support vectors and Shapley values."""

@@ -1,4 +1,4 @@
-"""What decides about a row: one sum of kernel values over support rows, its values and gradients."""
+"""The decision function of a row: one sum of kernel values over support rows, its values and gradients."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ TILE_ENTRIES = 1 << 21  # of kernel values and of gradients, float64: 16 MiB
 class Decision:
     """g(x) = sum_j coef_j K(x', s_j) + intercept, x' the row under this scaling: the model's, or that of a partition.
 
-    Of one column of decision values (two classes, ranks, values) g is that column, of two classes positive for the
-    second. Of several it is what speaks for one class: of each class against the rest that class's column; of pairs of
-    classes the sum over the pairs that the class is in, each positive for it.
+    If there is one column of decision values (two classes, ranks, values), g is that column, positive for the second of
+    two classes. Else g belongs to one class: for classes against the rest it is that class's column, for pairs of
+    classes the sum over the pairs that contain the class, each positive for it.
     """
 
     kernel: Kernel
@@ -65,9 +65,9 @@ class Decision:
 
 
 def gradients(model: Model, rows: Rows) -> np.ndarray:
-    """(m, d) float64 derivatives by raw features of what decides about each of these raw rows, see `Decision`.
+    """(m, d) float64 derivatives by raw features of the decision function of each of these raw rows, see `Decision`.
 
-    Of two classes of the decision value, of several of what speaks for the class that the row is given. Raises
+    For two classes it is the decision value, for several the function of the class that is predicted. Raises
     ModelError for models without features or without such a sum.
     """
     out = np.empty((len(rows), model.d))
@@ -77,7 +77,7 @@ def gradients(model: Model, rows: Rows) -> np.ndarray:
 
 
 def answered(model: Model, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """What the model says of raw rows, (m,), and the codes (m,) of their classes; 0 where there is one column."""
+    """The model's answers to raw rows, (m,), and the codes (m,) of their classes; 0 if there is one column."""
     decision, proba = model.answers(rows)
     several = decision.ndim == 2
     codes = model.codes_of(decision, proba) if several else np.zeros(len(rows), np.intp)
@@ -85,7 +85,7 @@ def answered(model: Model, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
 
 
 def decisions(model: Model, rows: Rows, codes: np.ndarray) -> Iterator[tuple[np.ndarray, Decision]]:
-    """(positions of raw rows, what decides about them), once for each class, or for each class and partition."""
+    """(positions of raw rows, their decision function), once for each class, or for each class and partition."""
     require_features(model)
     routes = model.as_routes()
     if routes is None:
@@ -119,7 +119,7 @@ def _of_class(model: Model, sums: Expansion, code: int) -> Decision:
 
 
 def _speaking(model: Model, code: int, columns: int) -> np.ndarray:
-    """(columns,) +1 where a decision value speaks for a class, -1 where against it, else 0."""
+    """(columns,) +1 if a decision value is for a class, -1 if it is against it, else 0."""
     if columns == 1:
         return np.ones(1)
     if not model.is_pairwise:
@@ -129,7 +129,7 @@ def _speaking(model: Model, code: int, columns: int) -> np.ndarray:
 
 
 def require_features(model: Model) -> None:
-    """Raises ModelError where rows are kernel values, not features, or have several answers."""
+    """Raises ModelError if rows are kernel values, not features, or have several answers."""
     if model.learned.in_sets:
         raise ModelError(
             f"the model is of task {model.task}, whose rows have several labels; one decision at a time is explained: "

@@ -29,9 +29,9 @@ Z, BY_CHANCE = 2.576, 0.01  # what 99 of 100 pairs of stores of the same rows st
 def drift(store: Store, other: Store, engine: Engine) -> dict[str, Any]:
     """From as many random rows of each store: the ROC area at which a classifier (`bsgd`) separates held-out ones.
 
-    chance: the range that it is in where rows are alike, 99 times of 100. columns: the ten that differ most, by the
-    statistic of Kolmogorov and Smirnov (a gap is a value below all others), of those beyond what chance makes of so
-    many. Raises DataError where stores have other columns, or too few rows.
+    chance: the range that contains it in 99 of 100 cases if the rows are alike. columns: the ten that differ most, by
+    the statistic of Kolmogorov and Smirnov (a gap is a value below all others), among those beyond what chance explains
+    for so many. Raises DataError if stores have different columns, or too few rows.
     """
     _require_alike(store, other)
     most = int(MOST_BYTES / max(8, 12 * max(store.row_entries, other.row_entries)))
@@ -56,7 +56,7 @@ def drift(store: Store, other: Store, engine: Engine) -> dict[str, Any]:
 
 
 def remarks(found: dict[str, Any]) -> list[str]:
-    """A warning where `drift` found more than chance makes."""
+    """A warning if `drift` found more than chance explains."""
     low, high = found["chance"]
     if found["roc_auc"] <= high and not found["columns"]:
         return []

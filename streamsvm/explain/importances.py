@@ -1,4 +1,4 @@
-"""How much each column counts, by the gradients of what decides."""
+"""How much each column counts, by the gradients of the decision function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ BLOCK_ENTRIES = 1 << 22  # of gradients: 32 MiB
 
 @dataclass(frozen=True)
 class Importances:
-    """values: (d,) float64, at least 0, their sum 1 (0 where nothing counts). source: what they were taken from."""
+    """values: (d,) float64, at least 0, their sum 1 (0 if nothing counts). source: the rows or weights that they come
+    from."""
 
     values: np.ndarray
     names: Names
@@ -34,12 +35,12 @@ class Importances:
 
 
 def importances(model: Model, X: Any = None) -> Importances:
-    """What each column counts for: the mean squared derivative of what decides times the variance of the column.
+    """Importance of each column: the mean squared derivative of the decision function times the column's variance.
 
-    So no unit counts. Over X: `Rows`, or at most 1,000 of an array, a data frame or a `Store` (see `decisions.Decision`
-    for what decides); None: over the support vectors. Without X those of a model with a metric are the metric's, its
-    weights of scaled columns, and those of a linear model the squared weights of scaled columns. Raises ModelError,
-    DataError.
+    So units do not matter. Over X: `Rows`, or at most 1,000 of an array, a data frame or a `Store` (see
+    `decisions.Decision` for what decides); None: over the support vectors. Without X those of a model with a metric are
+    the metric's, its weights of scaled columns, and those of a linear model the squared weights of scaled columns.
+    Raises ModelError, DataError.
 
     >>> import numpy as np
     >>> from streamsvm import DCSVC
@@ -69,13 +70,13 @@ def _measured(model: Model, X: Any) -> tuple[np.ndarray, str]:
 
 
 def column_names(model: Model) -> Names:
-    """(d,) names of the model's columns, numbers where there are none; of a stream those that it has met."""
+    """(d,) names of the model's columns, numbers if there are none; of a stream those that it has seen."""
     known = model.feature_names or ()
     return known if model.by_name else known + tuple(map(str, range(len(known), model.d)))
 
 
 def by_gradients(model: Model, rows: Rows) -> np.ndarray:
-    """(d,) mean over raw rows of the squared derivative times the column's variance, made to add up to 1."""
+    """(d,) mean over raw rows of the squared derivative times the column's variance, normalised to sum 1."""
     step = max(1, BLOCK_ENTRIES // model.d)
     blocks = [rows.take(slice(start, start + step)) for start in range(0, len(rows), step)]
     squares = np.zeros(model.d)

@@ -1,4 +1,4 @@
-"""Rows of a store, one by one: what the model says, what it would take to change that, and what it rests on."""
+"""Rows of a store, one by one: the model's answer, what it would take to change it, and what it rests on."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from streamsvm.models.base import Model
 
 @dataclass(frozen=True)
 class Told:
-    """A row and what decides about it.
+    """A row and its decision.
 
     decision: g(x) of `Decision`. answer: the label, of a task without labels the value. for_class: the class that a
-    decision above 0 speaks for; None where there are no classes. values, gradient (d,): raw features, and derivatives
+    decision above 0 is for; None if there are no classes. values, gradient (d,): raw features, and derivatives
     of g by them. effect (d,): gradient times the column's standard deviation, what one of these would add.
     shapley (d,), base: with g(x) = base + sum of shapley, where asked for. weightiest, nearest: support vectors.
     """
@@ -95,7 +95,7 @@ def explain_rows(
 
 
 def _class(model: Model, decision: Decision, code: int) -> Any:
-    """The class that a decision above 0 speaks for; None where there are none."""
+    """The class that a decision above 0 is for; None if there are none."""
     if not model.learned.speaks_for_classes:
         return None
     return model.classes[1 if decision.columns.shape[1] == 1 else code].item()

@@ -32,7 +32,7 @@ def chosen(model: Model, store: Store, ids: np.ndarray) -> Rows:
 
 
 def support_rows(model: Model, most: int = MOST_ROWS) -> Rows | None:
-    """At most so many of a model's support vectors, raw; None where it keeps weights. Raises ModelError."""
+    """At most so many of a model's support vectors, raw; None if it keeps weights. Raises ModelError."""
     routes = model.as_routes()
     if routes is not None:
         return _of_parts(routes, most)
@@ -60,7 +60,7 @@ def _raw(scaling: Scaling, rows: Rows) -> Rows:
 
 
 def _spread(n: int, most: int) -> np.ndarray:
-    """At most so many of n places, evenly apart. Raises ModelError where there are none."""
+    """At most so many of n places, evenly apart. Raises ModelError if there are none."""
     if not n:
         raise ModelError("the model has no support vectors: its answer does not depend on the row")
     return np.linspace(0, n - 1, min(n, most)).astype(np.int64)

@@ -25,7 +25,7 @@ TILE = 1 << 16  # differences at a time, 512 KiB
 
 
 def require_shapley(decision: Decision) -> None:
-    """Raises ModelError where there are no Shapley values."""
+    """Raises ModelError if there are no Shapley values."""
     decision.kernel.shortfall(np.zeros(1))
     metric = decision.scaling.metric
     if metric is not None and not metric.is_diagonal:

@@ -39,11 +39,11 @@ def evaluate_sliced(
     with_curves: bool = False,
     events: Events = heard,
 ) -> dict[str, Any]:
-    """What `predict.evaluate` says, and `slices`: by column the scores of the rows of each value.
+    """The result of `predict.evaluate`, with `slices`: by column, the scores of the rows of each value.
 
     Values of text come in the order of their rows, the most first; numbers and times rise, more than MOST_NUMBERS of
     them in quarters. files: the tables that became the store, and how they were read: columns that are not in the store
-    are read there. Raises as `evaluate`, and ConfigError where there is no such column.
+    are read there. Raises as `evaluate`, and ConfigError if there is no such column.
     """
     slices = [Slices(model, store, cut(store, column, files, engine, events)) for column in columns]
     blocks: Answers = predict_blocks(
@@ -98,7 +98,7 @@ class Slices:
 
 
 def _numbers(scores: Any) -> dict[str, Any]:
-    """Those of `result`; none where the model knows no label of the rows."""
+    """Those of `result`; empty if the model knows no label of the rows."""
     try:
         return {name: v for name, v in scores.result().items() if isinstance(v, int | float | None)}
     except DataError:
@@ -131,7 +131,7 @@ def cut(
 
 
 def _of_store(store: Store, column: str, engine: Engine, events: Events) -> Values | None:
-    """A feature, from one pass; None where there is none of the name, or its texts were hashed."""
+    """A feature, from one pass; None if there is none of the name, or its texts were hashed."""
     from streamsvm.data.ingest.columns import Values
 
     names = store.feature_names

@@ -19,8 +19,8 @@ from streamsvm.tasks.pairs import classes_of_pairs
 class SupportVector:
     """One of those of a row x.
 
-    id: the training row that it was, where the model knows. label: the class that its coefficients speak for, that of
-    the training row where it was one; None where they speak for none. contribution: coef K(x, s). distance: in scaled
+    id: the training row that it was, if the model knows. label: the class that its coefficients are for, that of
+    the training row if it was one; None if they are for none. contribution: coef K(x, s). distance: in scaled
     features. values: (d,) raw, NaN in columns that a metric leaves out; None under a full one.
     """
 
@@ -34,7 +34,7 @@ class SupportVector:
 
 
 def require_support(model: Model, decision: Decision) -> None:
-    """Raises ModelError for weights, which no rows stand for."""
+    """Raises ModelError for weights, which correspond to no rows."""
     if not decision.of_rows:
         raise ModelError(
             "the model is linear: it keeps a weight for each column, which the gradient is, and no support vectors"
@@ -73,7 +73,7 @@ def _raw(decision: Decision, j: int) -> np.ndarray | None:
 
 
 def _label(model: Model, coef: np.ndarray) -> Any:
-    """The class that the coefficients (columns,) of a row speak for; None where none of them speaks for one."""
+    """The class that the coefficients (columns,) of a row are for; None if there is no such class."""
     if not model.learned.speaks_for_classes:
         return None
     if (

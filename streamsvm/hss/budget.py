@@ -60,7 +60,7 @@ class Budget:
             self._require(least_bytes(n, options), "before the first rank is known")
 
     def check(self, level: int, nbytes: int, ranks: np.ndarray) -> None:
-        """Raises MemoryLimitError where the levels above, if their ranks are as these, will not fit."""
+        """Raises MemoryLimitError if the levels above will not fit at ranks like these."""
         if self._limit is None:
             return
         itemsize, nodes = self._options.dtype.itemsize, len(ranks)

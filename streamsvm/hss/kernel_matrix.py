@@ -76,7 +76,7 @@ class KernelMatrix:
         return out
 
     def shifted(self, beta: float, engine: Engine, events: Events = ignore) -> ShiftedKernel:
-        """The factor of K + beta I. Raises ConfigError where that is not positive definite."""
+        """The factor of K + beta I. Raises ConfigError if that is not positive definite."""
         factor = factorise(self.H, beta, engine.local, events)
         if not self.Z.shape[1]:
             return ShiftedKernel(factor, self.Z, np.empty((0, 0)))

@@ -95,7 +95,7 @@ class SpreadKernel:
         return _applied(self.engine, self.top, self.subtrees, V, lambda sums: -sums)
 
     def shifted(self, beta: float, engine: Engine, events: Events = ignore) -> SpreadInverse:
-        """The factor of K + beta I. Raises ConfigError where that is not positive definite."""
+        """The factor of K + beta I. Raises ConfigError if that is not positive definite."""
         factors = engine.hold(_factorised, self.subtrees, shared=(beta,))
         told = list(engine.map(_of_factor, factors, phase="factorise", events=events))
         R = {root: R for root, (R, _) in zip(self.tree.roots, told, strict=True)}
@@ -224,7 +224,7 @@ def _down(top: Swept, ups: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def require_workers(tree: ClusterTree, row_bytes: float, options: HSSOptions, engine: Engine) -> None:
-    """Raises MemoryLimitError where workers have too little memory, whatever the ranks."""
+    """Raises MemoryLimitError if workers have too little memory, whatever the ranks."""
     Budget(tree.n // len(tree.roots), options, _subtree_bytes(tree, row_bytes, engine), of_worker=True)
 
 

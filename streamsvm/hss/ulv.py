@@ -83,7 +83,7 @@ class ULVFactor(Weighed):
 
 
 def factorise(matrix: HSSMatrix, beta: float, engine: Engine, events: Events = ignore) -> ULVFactor:
-    """The factor of matrix + beta I. Raises ConfigError where that is not positive definite."""
+    """The factor of matrix + beta I. Raises ConfigError if that is not positive definite."""
     return factorise_nodes(matrix, beta, matrix.tree.levels(), {}, engine, events)
 
 

@@ -29,7 +29,7 @@ class _Halves:
         self._n_parts = 0
 
     def divide(self, rows: Rows, n_parts: int, rng: np.random.Generator) -> int:
-        """What stands for these rows among the children of a node: a part, or ~ a node with two sides."""
+        """What stands for these rows among the children of a node: a partition, or ~ a node with two sides."""
         found = _halved(rows, n_parts, rng) if n_parts > 1 else None
         if found is None:
             self._n_parts += 1

@@ -1,4 +1,4 @@
-"""What a kernel is: values in float32 tiles and in float64, the diagonal, a gradient, and what exporters say of it."""
+"""The base of kernels: values in float32 tiles and in float64, the diagonal, a gradient, and forms for exporters."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Kernel(ABC):
         """sum_j coef_j dK(a_i, b_j) / da_i for coef (q,): (m, d) float64; for small blocks."""
 
     def block(self, a: Rows, b: Rows, threads: int = 1, out: np.ndarray | None = None) -> np.ndarray:
-        """K(a, b), (m, q) float32, written into `out` where it is given."""
+        """K(a, b), (m, q) float32, written into `out` if it is given."""
         out = np.empty((len(a), len(b)), np.float32) if out is None else out
         tile = self.tiles(b)
 
@@ -71,7 +71,7 @@ class Kernel(ABC):
     ) -> np.ndarray:
         """K(a, b) @ coef for coef (q,) or (q, k): (m,) or (m, k) float64; the block is never formed.
 
-        keep is shown each tile of it that is made: keep(columns, first row, tile). Raises ConfigError where values
+        keep is shown each tile of it that is made: keep(columns, first row, tile). Raises ConfigError if values
         are beyond float32.
         """
         out = np.zeros((len(a), *coef.shape[1:]))
@@ -128,7 +128,7 @@ class Kernel(ABC):
             )
 
     def support(self, rows: Rows, ids: np.ndarray) -> Rows:
-        """What models keep of the rows with these positions among all training rows."""
+        """The rows that models keep for these positions among all training rows."""
         return rows.take(ids)
 
     @classmethod
@@ -140,7 +140,7 @@ class Kernel(ABC):
         return 1.0 / variance
 
     def rounding(self, sq_norm: float) -> float:
-        """Error of values at rows with squared norms this large that a shift to the origin would mend."""
+        """Error of values at rows with squared norms this large that a shift to the origin would avoid."""
         return 0.0
 
     def shortfall(self, differences: np.ndarray) -> np.ndarray:
@@ -157,7 +157,7 @@ class Kernel(ABC):
     def onnx(self, graph: Any, x: str, rows: str) -> str:
         """K(x, rows), (N, s), of float64 x (N, d) and rows (s, d), as operators of `exchange.graph.Graph`.
 
-        Raises ModelError where it takes more than a few.
+        Raises ModelError if it takes more than a few.
         """
         raise ModelError(
             f"the {self.name} kernel has no ONNX graph: its operators know inner products, and this kernel none; "
@@ -205,7 +205,7 @@ class Stationary(Kernel):
 
 
 def _difference(a: Rows, b: Rows) -> tuple[Rows, Rows]:
-    """A row less another one and the origin, which are as far apart: dense, and without columns that say nothing."""
+    """A row less another one and the origin, which are as far apart: dense, and without empty columns."""
     difference = a.astype(np.float64).dense() - b.astype(np.float64).dense()
     kept = difference[:, difference[0] != 0]
     return Rows(kept), Rows(np.zeros_like(kept))
@@ -218,7 +218,7 @@ def inner_products(a: Rows, b: Rows, dtype: type) -> np.ndarray:
 
 
 def kernel_class(name: str) -> type[Kernel]:
-    """The class of the kernel with this name. Raises ValueError where there is none."""
+    """The class of the kernel with this name. Raises ValueError if there is none."""
     return imported(kernel_row(name).where)
 
 

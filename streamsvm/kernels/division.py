@@ -92,7 +92,7 @@ def most_rounds(n: int, wanted: Cuts) -> int:
 
 
 class Growth(Weighed):
-    """What leads `partition`, from round to round: the tree so far, the rows of its leaves, what is drawn next. It is
+    """Leads `partition` from round to round. It holds the tree so far, the rows of its leaves, and the next draw. It is
     small, and reads no rows: these come as receipts. A round is `samples`, `jobs`, `split` and `note`."""
 
     def __init__(self, n: int, wanted: Cuts, rng: np.random.Generator) -> None:

@@ -1,4 +1,4 @@
-"""Kernels of inner products: linear, polynomial, sigmoid, and values that were computed before."""
+"""Kernels of inner products: linear, polynomial, sigmoid, and precomputed values."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Linear(InnerProducts):
 
 @dataclass(frozen=True)
 class Precomputed(Linear):
-    """Values that were computed before: a row holds those with all training rows, a support row is a unit vector.
+    """Precomputed values: a row holds those with all training rows, a support row is a unit vector.
 
     So K(a, b) = a'b. While it is trained, `problems.dual.MatrixDual` reads the matrix itself.
     """

@@ -151,7 +151,7 @@ class Partition(Weighed):
     children: tuple[tuple[int, ...], ...]
 
     def assign(self, rows: Rows) -> np.ndarray:
-        """(n,) int32: the part of each row."""
+        """(n,) int32: the partition of each row."""
         parts = np.zeros(len(rows), np.int32)
         if self.nodes:
             self._descend(0, rows, np.arange(len(rows)), parts)
@@ -166,7 +166,8 @@ class Partition(Weighed):
         return depths[0] if depths else 0
 
     def nearest(self, rows: Rows, m: int) -> np.ndarray:
-        """(n, m) int32: the part of each row, then those with the nearest centres, all centres being in input space.
+        """(n, m) int32: the partition of each row, then those with the nearest centres, all centres being in input
+        space.
 
         Fewer columns if there are fewer partitions.
         """
@@ -200,7 +201,8 @@ class Partition(Weighed):
 
 
 def by_their_part(parts: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Each part that rows have, (n,) or (n, m) of `Partition`, rising; and the numbers of its rows, rising."""
+    """Each partition that rows fall into, (n,) or (n, m) of `Partition`, rising, and the numbers of its rows,
+    rising."""
     order, bounds = by_part(parts.ravel())
     for part in np.flatnonzero(np.diff(bounds)).tolist():
         yield part, order[bounds[part] : bounds[part + 1]] // (parts.size // len(parts))

@@ -50,7 +50,7 @@ KERNELS = {
 
 
 def kernel_row(name: str) -> Row:
-    """The row of the kernel with this name. Raises ValueError where there is none."""
+    """The row of the kernel with this name. Raises ValueError if there is none."""
     if name not in KERNELS:
         raise ValueError(f"found kernel {name!r}, expected one of {', '.join(kernel_names())}")
     return KERNELS[name]

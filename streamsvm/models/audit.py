@@ -1,4 +1,4 @@
-"""What a model file holds, and that none of it is code: every file is known, every byte is read."""
+"""Checks what a model file holds, and that it contains no code: every file is known, every byte is read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHUNK = re.compile(r"([\w.-]+)/c(/\d+)+")
 
 
 def audit(path: str | Place) -> dict[str, Any]:
-    """What the model at `path`, a folder or URL, holds; all of it is read, and compared with its checksums.
+    """The contents of the model at `path`, a folder or URL, read completely and compared with the checksums.
 
     A model is one file of JSON, and arrays of numbers, each with a JSON file; `kind` picks a class from a closed list,
     and nothing in it is run. The answer has `model`, `kind`, `version`, `attributes`, the names in the JSON, `files`,
@@ -74,7 +74,7 @@ def _files(home: Place) -> Iterator[str]:
 
 
 def _require_part(home: Place, name: str, files: list[str]) -> None:
-    """Raises ModelError unless a model has such a file."""
+    """Raises ModelError unless such a file belongs to a model."""
     chunk = _CHUNK.fullmatch(name)
     if name == "zarr.json" or _ARRAY.fullmatch(name) or (chunk and f"{chunk[1]}/zarr.json" in files):
         return
@@ -82,7 +82,7 @@ def _require_part(home: Place, name: str, files: list[str]) -> None:
 
 
 def _array(home: Place, name: str) -> dict[str, Any]:
-    """What the metadata of an array says. Raises ModelError where it does not hold plain numbers."""
+    """What the metadata of an array says. Raises ModelError if it does not hold plain numbers."""
     where = f"{home}/{name}/zarr.json"
     try:
         said = json.loads((home / name / "zarr.json").read_text(encoding="utf-8"))
@@ -98,6 +98,6 @@ def _array(home: Place, name: str) -> dict[str, Any]:
 
 
 def _read(array: Any) -> int:
-    """Bytes of an array, all of which is read, in stretches. Raises CorruptDataError."""
+    """Bytes of an array, all of which is read, block by block. Raises CorruptDataError."""
     step = max(1, KEEP_BYTES // max(1, array.dtype.itemsize * math.prod(array.shape[1:])))
     return sum(array[start : start + step].nbytes for start in range(0, len(array), step))

@@ -1,4 +1,4 @@
-"""What every model knows, and what follows from it and the decision values of binary problems."""
+"""The base of all models: a header, and what follows from it and the decision values of binary problems."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from streamsvm.tasks.pairs import joined
 
 @dataclass(frozen=True)
 class Header(Weighed):
-    """What every model knows: kernel, scaling, classes, where it comes from, and what makes its probabilities
-    and intervals."""
+    """What every model has: kernel, scaling, classes, its origin, and the data for probabilities and
+    intervals."""
 
     kernel: Kernel
     scaling: Scaling
@@ -117,12 +117,12 @@ class Model(Named, Weighed, ABC):
 
     @property
     def is_pairwise(self) -> bool:
-        """Whether there is a problem for each pair of classes; else for each class against the rest."""
+        """Whether problems are pairs of classes; else they are classes against the rest."""
         return False
 
     @property
     def learned(self) -> Task:
-        """The task, which knows what decision values mean."""
+        """The task, which defines the meaning of decision values."""
         return task_of(self.task)
 
     @property
@@ -137,7 +137,7 @@ class Model(Named, Weighed, ABC):
 
     @property
     def feature_names(self) -> Names | None:
-        """(d,) of the columns of raw rows, where the training rows had any."""
+        """(d,) names of the columns of raw rows, if the training rows had any."""
         return self.header.feature_names
 
     @property
@@ -157,7 +157,7 @@ class Model(Named, Weighed, ABC):
         return self.header.classes
 
     def labels(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray:
-        """The label of each row from what `answers` gives; the values themselves where the task has no classes."""
+        """The label of each row from what `answers` gives; the values themselves if the task has no classes."""
         if not self.learned.has_labels:
             return decision
         return self.learned.labels(self.classes, self.codes_of(decision, proba))
@@ -181,17 +181,17 @@ class Model(Named, Weighed, ABC):
         return self.learned.codes(decision, self.thresholds)
 
     def predict(self, X: Any) -> np.ndarray:
-        """(m,) labels of raw rows: `Rows`, an array or a data frame, the names of whose columns are compared."""
+        """(m,) labels of raw rows: `Rows`, an array or a data frame whose column names are checked."""
         return self.labels(*self.answers(self._rows(X)))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(m, k) probabilities of raw rows. Raises ModelError where the model has none."""
+        """(m, k) probabilities of raw rows. Raises ModelError if the model has none."""
         self.require_probabilities()
         rows = self._rows(X)
         return self._probabilities(self.binary_decisions(rows), rows)
 
     def require_probabilities(self) -> None:
-        """Raises ModelError where the model is not calibrated."""
+        """Raises ModelError if the model is not calibrated."""
         if self.header.calibration is None:
             raise ModelError(
                 "the model has no probabilities: `streamsvm calibrate --model M --store HELDOUT` adds them, "
@@ -199,13 +199,13 @@ class Model(Named, Weighed, ABC):
             )
 
     def predict_interval(self, X: Any, level: float | None = None) -> np.ndarray:
-        """(m, 2) lower and upper ends of intervals that labels of raw rows are in with a chance of at least `level`,
-        else of the level of the fit, see `Intervals`. Raises ModelError where the model has none, or none so wide.
+        """(m, 2) lower and upper ends of intervals that contain the labels of raw rows with a probability of at least
+        `level`, by default that of the fit, see `Intervals`. Raises ModelError if the model has none, or none so wide.
         """
         return self.require_intervals().around(self.decision_function(X), level)
 
     def require_intervals(self) -> Intervals:
-        """Raises ModelError where it has none."""
+        """Raises ModelError if it has none."""
         if self.intervals is None:
             raise ModelError(
                 "the model has no intervals: `streamsvm fit --task regress --interval 0.9` makes them"
@@ -221,7 +221,7 @@ class Model(Named, Weighed, ABC):
         return replace(self, header=replace(self.header, intervals=replace(intervals, level=level)))
 
     def answers(self, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]:
-        """Decision values as `decision_function` gives them, and (m, k) probabilities where the model is calibrated."""
+        """Decision values as `decision_function` gives them, and (m, k) probabilities if the model is calibrated."""
         return self.answers_from(self.binary_decisions(rows), rows)
 
     def answers_from(self, binary: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]:
@@ -248,7 +248,7 @@ class Model(Named, Weighed, ABC):
 
     @abstractmethod
     def as_expansion(self) -> Expansion:
-        """The sums of kernel values behind its decision values. Raises ModelError where there are none."""
+        """The sums of kernel values behind its decision values. Raises ModelError if there are none."""
 
     def as_routes(self) -> Routes | None:
         """The partitions of a model that each decide for their own rows. Raises ModelError if all decide."""
@@ -256,11 +256,11 @@ class Model(Named, Weighed, ABC):
 
     @property
     def n_parts(self) -> int:
-        """Parts each of which decides for its own rows; 1 where all rows are decided alike."""
+        """Partitions that each decide for their own rows; 1 if the same function decides all rows."""
         return 1
 
     def parts_of(self, rows: Rows) -> np.ndarray:
-        """(m,) the part that each raw row falls into."""
+        """(m,) the partition that each raw row falls into."""
         return np.zeros(len(rows), np.intp)
 
     def encode_labels(self, y: np.ndarray) -> np.ndarray:
@@ -285,7 +285,7 @@ class Model(Named, Weighed, ABC):
 
 
 def known_task(name: Any) -> str:
-    """The task that a file names. Raises ValueError where there is none of that name."""
+    """The task that a file names. Raises ValueError if there is none of that name."""
     if name not in task_names():
         raise ValueError(f"found task {name!r}, expected one of {', '.join(task_names())}")
     return str(name)

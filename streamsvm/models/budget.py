@@ -21,7 +21,7 @@ from streamsvm.models.shapes import Expansion
 class BudgetModel(Model):
     """f_c(x) = sum_j coef_jc K(x, s_j) + bias_c, one column for two classes, else one for each class against the rest.
 
-    Of regression the one column is the answer; of one class it is below 0 of outliers.
+    For regression the one column is the answer; for one class it is below 0 for outliers.
 
     It holds the learner's whole state, so that learning can continue from a saved model.
     """
@@ -62,7 +62,8 @@ class BudgetModel(Model):
 
     @property
     def feature_names(self) -> Names | None:
-        """Of a stream those it has met, in the order of their columns; there may be more columns, for those to come."""
+        """For a stream, the features seen so far, in the order of their columns; there may be spare columns for new
+        ones."""
         return self.header.feature_names if self.stream is None else tuple(map(str, self.stream["features"]))
 
     def learner(self) -> BudgetLearner:

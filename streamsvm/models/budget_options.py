@@ -52,7 +52,7 @@ class BudgetOptions:
 
 @dataclass
 class BudgetStats:
-    """What a learner has seen and done."""
+    """Counters of a learner's work."""
 
     steps: int
     supports: int
@@ -63,7 +63,7 @@ class BudgetStats:
 
 
 def together(every: Sequence[BudgetStats]) -> BudgetStats:
-    """Of several learners as of one."""
+    """Counters of several learners, added up."""
     sums = {name: sum(getattr(stats, name) for stats in every) for name in BudgetStats.__dataclass_fields__}
     errors = sum(stats.mean_gradient_error * stats.steps for stats in every)
     return BudgetStats(**sums | {"mean_gradient_error": errors / max(sums["steps"], 1)})

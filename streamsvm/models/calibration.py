@@ -1,7 +1,7 @@
-"""Probabilities from decision values: a map for each binary problem, joined where there are more than two classes.
+"""Probabilities from decision values: a map for each binary problem, combined if there are more than two classes.
 
 The map is Platt's sigmoid (1999), found as Lin, Lin and Weng (2007) do, or an isotonic one (Zadrozny and Elkan 2002).
-A learner of streams brings one of its own (see `online.calibration`).
+A learner of streams has its own map (see `online.calibration`).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Calibration(Weighed):
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: Mapping[str, Any]) -> Calibration | None:
-        """None where a model has none. Raises ValueError for what `to_state` did not make."""
+        """None if a model has none. Raises ValueError for what `to_state` did not make."""
         method = attrs.get("calibration")
         if method is None:
             return None
@@ -121,7 +121,7 @@ class Calibration(Weighed):
 
 
 def are_odds(loss: str | None) -> bool:
-    """Whether decisions learned with this loss are logarithms of odds, and so have probabilities by themselves."""
+    """Whether decisions learned with this loss are logarithms of odds, and so give probabilities directly."""
     return loss == "logistic"
 
 
@@ -145,7 +145,7 @@ def against_rest(p: np.ndarray) -> np.ndarray:
 def with_decisions(p: np.ndarray, f: np.ndarray) -> np.ndarray:
     """p (m, k), changed so that none is above the class that wins by decision values f (m, columns).
 
-    Those that were above it share evenly with it, as a fit under that constraint would have it.
+    Those that were above it share evenly with it, as in a fit under that constraint.
     """
     winners = (f[:, 0] > 0).astype(np.intp) if f.shape[1] == 1 else np.argmax(f, axis=1)
     for row in np.flatnonzero(np.argmax(p, axis=1) != winners):
@@ -186,9 +186,9 @@ def _coupled(p: np.ndarray, k: int) -> np.ndarray:
 
 
 def own_problems(decisions: np.ndarray, codes: np.ndarray, k: int, *, pairwise: bool) -> np.ndarray:
-    """Of the decision values (n, problems) those that calibrating reads: of pairs the k - 1 of a row's own class.
+    """The decision values (n, problems) that calibration reads: for pairs, the k - 1 of a row's own class.
 
-    They stand as coefficients do, see `tasks.pairs`; codes (n,) in 0..k-1.
+    They are laid out like coefficients, see `tasks.pairs`; codes (n,) in 0..k-1.
     """
     if not pairwise or k == 2:
         return decisions
@@ -207,10 +207,10 @@ def calibrate(
     pairwise: bool,
     weight: np.ndarray | None = None,
 ) -> Calibration:
-    """The maps that fit the decision values of rows that no model of them was trained on.
+    """The maps fitted to decision values of rows that the model behind them was not trained on.
 
     decisions: (n, own problems), see `own_problems`; codes (n,) in 0..k-1; weight (n,), of which the
-    mean counts as one row. Raises DataError where a class has no rows.
+    mean counts as one row. Raises DataError if a class has no rows.
     """
     weight = np.ones(len(codes)) if weight is None else weight
     used = weight > 0

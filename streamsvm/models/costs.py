@@ -10,7 +10,7 @@ from streamsvm.options.costs import Costs
 
 
 def cost_matrix(costs: Costs, classes: np.ndarray) -> np.ndarray:
-    """C (k, k), what label j costs where i is true: 0 on the diagonal, and 1 where no cost is named.
+    """C (k, k), what label j costs if i is true: 0 on the diagonal, and 1 if no cost is given.
 
     Raises ConfigError for a label that is none of the classes.
     """
@@ -29,8 +29,8 @@ def cost_matrix(costs: Costs, classes: np.ndarray) -> np.ndarray:
 
 
 def cheapest(p: np.ndarray, C: np.ndarray) -> np.ndarray:
-    """(m,) argmin_j sum_i p_i C_ij of probabilities p (m, k); of equal ones the first.
+    """(m,) argmin_j sum_i p_i C_ij of probabilities p (m, k); the first of equal ones.
 
-    Row by row the same to the last bit, however many there are, as products of matrices are not.
+    Each row's result is the same to the last bit for any number of rows, unlike with matrix products.
     """
     return np.argmin(sum(p[:, [i]] * own for i, own in enumerate(C)), axis=1)

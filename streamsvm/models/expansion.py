@@ -17,7 +17,7 @@ from streamsvm.models.shapes import Expansion
 class ExpansionModel(Model):
     """f_c(x) = sum_i coef_ic K(x_i, x) + b_c, one column for two classes, else one for each class against the rest.
 
-    Of a task without labels: one column, and its value is the answer.
+    For a task without labels: one column, whose value is the answer.
     """
 
     kind: ClassVar[str] = "expansion"

@@ -1,8 +1,8 @@
-"""Learners side by side, pooled: no parameter of any of them has to be known before a stream begins.
+"""A pool of parallel learners: none of their parameters has to be known before a stream begins.
 
 Rows are standardised as they come. Additive functions of the columns with three step sizes, and budgeted kernel
-expansions of several widths and lambdas, learn each row by the logistic loss, each on its own; a pool weighs what they
-say by how right it was. Of the kernels the least right ones are left out when the stream has shown which these are.
+expansions of several widths and lambdas, learn each row by the logistic loss, each separately. A pool weights their
+outputs by how right they were. The worst kernels are dropped once the stream has shown which these are.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class ExpertsLearner:
         return min(steps)
 
     def _passed(self, rows: int) -> None:
-        """After steps."""
+        """Called after steps."""
         self.counts[ROWS] += rows
         self._left -= rows
         if self._left > 0:
@@ -133,7 +133,7 @@ class ExpertsLearner:
         self._left = self._to_next(BEAT)
 
     def _watch(self) -> None:
-        """Begins a second pool where the first one's errors rise; lets it take over, or go."""
+        """Begins a second pool if the first one's errors rise; later it replaces the first, or is dropped."""
         if self.second is None:
             if self.first.pool.is_alarmed:
                 self.counts[ALARMS] += 1

@@ -1,7 +1,7 @@
 """Models as files: a zarr group of arrays with JSON attributes. No pickle, no code on load, a closed list of kinds.
 
 A model class has `kind`, `to_state() -> (arrays, attrs)` and `from_state(arrays, attrs)`. `arrays` maps names to
-NumPy arrays; loaded ones are read from disk when sliced or converted, so a large model can be read part by part.
+NumPy arrays; loaded ones are read from disk when sliced or converted, so a large model can be read piece by piece.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _RESERVED = ("format", "version", "kind", "strings", AT)
 
 
 class Model(Protocol):
-    """What persistence asks of a model."""
+    """The interface that saving and loading need."""
 
     kind: ClassVar[str]
 
@@ -57,9 +57,9 @@ class Model(Protocol):
 
 
 def save_model(model: Model, path: str | Place) -> None:
-    """Writes the model whole or not at all; an older model at `path` is replaced. Raises StorageError.
+    """Writes the model completely or not at all, and replaces an older model at `path`. Raises StorageError.
 
-    Arrays that are on disk, even at `path`, are copied in stretches.
+    Arrays that are on disk, even at `path`, are copied block by block.
     """
     arrays, attrs = model.to_state()
     with ModelWriter(path, model.kind) as writer:
@@ -103,7 +103,7 @@ def stored_arrays(path: Place, attrs: dict[str, Any]) -> Mapping[str, Any]:
 
 
 def read_attrs(path: Place) -> dict[str, Any]:
-    """A model's attributes, its format and version checked, no array touched."""
+    """A model's attributes, after a check of format and version; reads no array."""
     attrs = _group_attrs(path)
     if STORE_MARK in attrs:
         raise ModelError(f"{path}: found a store of data, expected a model; a store is given by --store")

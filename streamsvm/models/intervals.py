@@ -17,14 +17,14 @@ ROUNDING = 1e-12  # of a level times a number of rows, relative
 
 @dataclass(frozen=True)
 class Intervals(Weighed):
-    """f(x) - q to f(x) + q, which a new row's label is in with a chance of at least `level`.
+    """f(x) - q to f(x) + q, which contains a new row's label with a probability of at least `level`.
 
     q is the smallest but k - 1 of the absolute errors of f on m rows that it was not trained on, k = ceil((m + 1)
     level) (Vovk, Gammerman and Shafer 2005; Lei, G'Sell, Rinaldo, Tibshirani and Wasserman 2018, algorithm 2). It holds
-    for any f and any law of the rows, on average over these m rows, where they and the new one are exchangeable. Given
-    them, the chance is of a Beta law (k, m + 1 - k).
+    for any f and any distribution of the rows, on average over these m rows, if they and the new one are exchangeable.
+    Given them, the probability has a distribution Beta(k, m + 1 - k).
 
-    level: of those who name none, in (0, 1). errors (m,): rising.
+    level: the default, in (0, 1). errors (m,): rising.
     """
 
     level: float
@@ -64,7 +64,7 @@ class Intervals(Weighed):
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, Any], attrs: Mapping[str, Any]) -> Intervals | None:
-        """None where a model has none. Raises ValueError for what `to_state` did not make."""
+        """None if a model has none. Raises ValueError for what `to_state` did not make."""
         level = attrs.get("interval")
         if level is None:
             return None

@@ -6,7 +6,7 @@ Minimises, for each column c of labels,
 
 one row at a time with step 1 / (lambda t). Coefficients are kept times lambda t: a step adds y to them, and the
 shrinking of w costs nothing. A bias is the weight of a constant feature, regularised like the others. Other losses are
-those of `solvers.budget.losses`: of targets, as they are under `set_units`, or of rows alone, where the bias is -rho.
+those of `solvers.budget.losses`: of targets, in the units of `set_units`, or of rows alone, where the bias is -rho.
 All columns share one support set of at most `budget` points, so that kernel work is paid once.
 """
 
@@ -55,7 +55,7 @@ class BudgetLearner:
     """The state of the descent: supports, their mutual values, coefficients, counters. It learns in place.
 
     The state is arrays (`to_state`), and learning from a restored state is bitwise the same as never having stopped,
-    where the rows come in the same blocks; in other blocks it is the same to rounding.
+    if the rows come in the same blocks; in other blocks it is the same up to rounding.
     """
 
     def __init__(
@@ -226,7 +226,8 @@ class BudgetLearner:
         self._steps((x[None], W, _FIRST, V, F, Y, np.array([weight]), decisions))
 
     def set_gamma(self, gamma: float) -> None:
-        """Goes on with another gamma: supports and coefficients stay, the values between supports become its own."""
+        """Continues with another gamma: supports and coefficients stay, the values between supports become
+        those of that gamma."""
         before, n = self.gamma, self.n_support
         self._take_kernel(replace(self.kernel, **{"gamma": gamma}))
         if self.is_rbf:
@@ -356,7 +357,7 @@ class BudgetLearner:
         return np.where(later, self.values[:n, :n], self.values[:n, :n].T)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Takes up a state that `to_state` gave."""
+        """Restores a state that `to_state` gave."""
         n = int(np.asarray(state["counts"])[SUPPORTS])
         for name in ("X", "norms", "born", "A", "U"):
             getattr(self, name)[:n] = np.asarray(state[name])

@@ -75,7 +75,7 @@ class LocalModel(Model):
         return rows, pair_coefficients(alpha, codes, len(self.classes)) if self.is_pairwise else alpha
 
     def says(self, p: int, rows: Rows) -> np.ndarray:
-        """(m, columns) what a part's support rows say of scaled rows; of a committee by the certainty of it."""
+        """(m, columns) what a partition's support rows decide for scaled rows; weighted by certainty in a committee."""
         support, coefficients = self.part(p)
         said = self.header.kernel.apply(self._weighed(p, rows), self._weighed(p, support), coefficients)
         return (

@@ -1,6 +1,6 @@
-"""Rows past all experts of a pool, compiled as a whole: what calls cost is most of what an event costs.
+"""One row through all experts of a pool, compiled as a whole: calls are most of the cost of an event.
 
-What is read and changed goes to compiled code as one object, `Bound`, made once: to unpack its 44 arrays at each call
+What is read and changed goes to compiled code as one object, `Bound`, made once: unpacking its 44 arrays at each call
 would take ten times as long as the call.
 """
 
@@ -66,7 +66,7 @@ def room_for(d: int, experts: int, columns: int) -> tuple[np.ndarray, ...]:
 @stale_with(running, additive, pooling, losses, state, values, steps_of)
 @nb.njit(nogil=True, cache=True)
 def meet(x, bound, out):
-    """Fills out (1, columns) with what all say together of row x (d,)."""
+    """Fills out (1, columns) with the pooled decision for row x (d,)."""
     _meet(x, bound)
     pooling.decide(bound.room[1], len(bound.coefficients[0]), bound.pool[0], out)
 

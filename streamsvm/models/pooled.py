@@ -1,4 +1,4 @@
-"""Experts and what they say together: additive functions of the columns, budgeted kernel expansions, and their pool."""
+"""Experts and their pooled decision: additive functions of the columns, budgeted kernel expansions, and the pool."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Expert:
 def side_by_side(
     kernel: Kernel, options: BudgetOptions, lam: float | None, gamma: float | str | None, *, has_gamma: bool
 ) -> list[Expert]:
-    """Experts of several widths and lambdas; those that are given are fixed. gamma: a number, or text where it follows
+    """Experts of several widths and lambdas; given ones are fixed. gamma: a number, or text if it follows
     the columns' variances."""
     lambdas = LAMBDAS if lam is None else (lam,) * len(WIDTHS)
     fixed = None if isinstance(gamma, float | int) or not has_gamma else 1.0
@@ -59,7 +59,7 @@ def side_by_side(
 
 
 class Pooled:
-    """Experts and their pool. They learn in place; rows are raw, NaN where a column is absent."""
+    """Experts and their pool. They learn in place; rows are raw, NaN if a column is absent."""
 
     def __init__(self, experts: Sequence[Expert], d: int, columns: int) -> None:
         self.experts = list(experts)
@@ -169,12 +169,12 @@ class Pooled:
             learner.add_column()
 
     def now(self) -> tuple[Expert, ...]:
-        """The experts, with the gammas that they have come to."""
+        """The experts, with their present gammas."""
         kernels = (learner.kernel for learner in self.kernels)
         return tuple(replace(e, kernel=kernel) for e, kernel in zip(self.experts, kernels, strict=True))
 
     def to_state(self) -> dict[str, np.ndarray]:
-        """Arrays that `restore` takes up."""
+        """Arrays that `restore` reads."""
         parts: dict[str, Any] = {"scaling": self.scaling, "additive": self.additive, "pool": self.pool}
         parts |= {f"kernel{i}": learner for i, learner in enumerate(self.kernels)}
         return {
@@ -182,7 +182,7 @@ class Pooled:
         }
 
     def restore(self, state: Mapping[str, Any]) -> Self:
-        """Takes up a state that `to_state` gave."""
+        """Restores a state that `to_state` gave."""
         for i, learner in enumerate(self.kernels):
             learner.restore(part_of(f"kernel{i}", state))
         self.scaling.restore(part_of("scaling", state))

@@ -1,4 +1,5 @@
-"""What exporters ask a model for: sums of kernel values over support rows, or partitions that rows are sent to."""
+"""The forms of a model that exporters need: sums of kernel values over support rows, or partitions that rows are sent
+to."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class Expansion:
     """g_c(x) = sum_j coef[j, c] K(x', s_j) + intercept[c], x' the scaled row.
 
     A column is a pair of classes, a class against the rest, or the one score of a task that has no more. of_rows: the
-    support rows are rows of data; else weights, which no row stands for.
+    support rows are rows of data; else weights, which correspond to no row.
     """
 
     kernel: Kernel
@@ -45,8 +46,8 @@ class Expansion:
     def unmixed(self) -> Expansion:
         """The same function under a scaling without a metric, whose support rows have all columns. Raises ModelError.
 
-        A diagonal metric is more scale, its columns of 0 are 0 in support rows. Of a full one with an inner product
-        s'L'x = (L s)'x; distances have no such form.
+        A diagonal metric is an extra scale; its columns of 0 are 0 in support rows. For a full one with an inner
+        product s'L'x = (L s)'x; distances have no such form.
         """
         metric, scaling = self.scaling.metric, self.scaling
         if metric is None:
@@ -65,7 +66,7 @@ class Expansion:
         return replace(self, scaling=replace(scaling, metric=None), support=Rows(X @ metric.factor.T))
 
     def folded(self) -> Expansion:
-        """The same function with offset and scale in the support rows, where K allows that; else itself.
+        """The same function with offset and scale in the support rows, if K allows that; else itself.
 
         With z = scale * s the linear kernel is x's' = x'z - offset'z; under a scaling that only multiplies, the
         inner product of poly and sigmoid is x'z.
@@ -103,7 +104,7 @@ class Routes:
     weights: np.ndarray | None = None
 
     def expansion(self, p: int) -> Expansion:
-        """What a part says of a row, under the scaling that is its own."""
+        """What a partition decides for a row, under the partition's scaling."""
         rows, coef = self.part(p)
         if self.weights is None:
             return Expansion(self.kernel, self.scaling, rows, coef, self.intercept[p])

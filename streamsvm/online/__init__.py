@@ -1,4 +1,4 @@
-"""river's doors to budgeted SGD."""
+"""Budgeted SGD with river's interface."""
 
 from streamsvm.online.classifier import BSGDClassifier
 from streamsvm.online.oneclass import BSGDOneClass

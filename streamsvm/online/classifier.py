@@ -1,4 +1,4 @@
-"""river's door to budgeted SGD: dicts in, labels and probabilities out, one event at a time."""
+"""Budgeted SGD with river's interface: dicts in, labels and probabilities out, one event at a time."""
 
 from __future__ import annotations
 
@@ -133,13 +133,13 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
 
     @property
     def tunes_itself(self) -> bool:
-        """Whether it finds out lambda or gamma: then it standardises the columns, too."""
+        """Whether it tunes lambda or gamma. If so, it standardises the columns, too."""
         return self.lam is None or (self.gamma is None and self._has_gamma)
 
     @property
     def drifts(self) -> dict[str, int]:
-        """alarms: how often errors rose, so that a second learner began; switches: how often it took over. Of one that
-        tunes itself; else nothing."""
+        """alarms: how often errors rose, so that a second learner began. switches: how often it took over. Empty unless
+        it tunes itself."""
         return self._learner.drifts if self.tunes_itself else {}
 
     def _new_learner(
@@ -158,7 +158,8 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         yield {"lam": 1e-3, "budget": 20}
 
     def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
-        """One step for the event x with label y. Raises DataError, a ValueError, and learns nothing, for a bad one."""
+        """One step for the event x with label y. For a bad event it raises DataError, a ValueError, and learns
+        nothing."""
         self._labels.require([y])
         row = self._row(x, grow=True)
         code = self._code(y)
@@ -185,7 +186,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         return self._meet(self._row(x, grow=False))[0].copy()
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
-        """One step for each row, in order: the same model as `learn_one` row by row, to rounding."""
+        """One step for each row, in order: the same model as `learn_one` row by row, up to rounding."""
         labels = y.tolist()
         if len(labels) != len(X):
             raise DataError(f"found {len(labels)} labels, expected one for each of {len(X)} rows")
@@ -226,7 +227,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
 
     @property
     def labels(self) -> list[Any]:
-        """In the order in which they came."""
+        """In the order of their arrival."""
         return list(self._labels)
 
     @property
@@ -234,7 +235,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         return len(self._labels)
 
     def allow(self, max_features: int | None = None, max_classes: int | None = None) -> None:
-        """Other bounds from here on; None leaves one as it is."""
+        """Changes the bounds from here on; None leaves one as it is."""
         self.max_features = self._columns.most = max_features or self.max_features
         self.max_classes = self._labels.most = max_classes or self.max_classes
 
@@ -295,7 +296,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         return learner
 
     def _learn_rows(self, rows: Rows, codes: np.ndarray) -> None:
-        """Rows between which nothing but the descent changes."""
+        """Ends of blocks of rows in which nothing but the descent changes."""
         Y = self._labels.targets[codes]
         if self.average:
             decisions, met = self._learner.decide_one(rows.dense()[0])
@@ -336,12 +337,12 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
 
 
 def _text(label: Any) -> str:
-    """A label as configurations name it: whole floats as integers are written."""
+    """A label as configurations write it: whole floats look like integers."""
     return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
 
 
 def _by_text(weights: Any, classes: list[Any] | None) -> dict[str, float]:
-    """Weights by the text of labels. Raises ConfigError; that they are above 0, the configuration says."""
+    """Weights by the text of labels. Raises ConfigError. The configuration checks that they are above 0."""
     if weights is None or weights == "balanced":
         return {}
     if not isinstance(weights, Mapping):

@@ -28,9 +28,9 @@ LANES = (
 
 
 class Columns:
-    """A column for each feature, in the order in which they came; at most `most`, later ones are left out.
+    """A column for each feature, in order of arrival; at most `most`, later ones are left out.
 
-    width: columns of rows, some of them for features to come. Its room is doubled, so that it is rarely made.
+    width: columns of rows, some of them for features to come. It is doubled when full, so that it rarely grows.
     absent: the value in columns that an event lacks. tables: features may be texts, each text a column of ones. They
     may be times, which become days since 1970, hours and days of the week, or None, which is absent.
     """
@@ -78,7 +78,7 @@ class Columns:
         numbers(self._plain(x))
 
     def _plain(self, x: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        """The features as numbers. Raises DataError for text where numbers were before."""
+        """The features as numbers. Raises DataError for text in a column of numbers."""
         if not self._tables or _NUMBERS.issuperset(map(type, x.values())):
             return x
         found: dict[Any, Any] = {}
@@ -186,7 +186,7 @@ def _times(name: Any, value: date) -> dict[str, float]:
 
 
 def numbers(x: Mapping[Any, Any]) -> np.ndarray:
-    """The values of an event, finite float64. Raises DataError naming the feature that is none."""
+    """The values of an event, finite float64. Raises DataError naming the feature that is not one."""
     if not _NUMBERS.issuperset(map(type, x.values())):
         for name, value in x.items():
             if not isinstance(value, Real | Decimal | np.number | np.bool_):
@@ -203,7 +203,7 @@ def numbers(x: Mapping[Any, Any]) -> np.ndarray:
 
 
 def _vector(values: list[Any]) -> np.ndarray:
-    """float64 of numbers; one too large is infinite."""
+    """Numbers as float64; infinite if too large."""
     try:
         return np.array(values, np.float64)
     except OverflowError:  # an integer beyond float64
@@ -212,7 +212,7 @@ def _vector(values: list[Any]) -> np.ndarray:
 
 @nb.njit(nogil=True, cache=True)
 def are_small(values):
-    """Whether all are below LARGEST, as NaN is not."""
+    """Whether all are below LARGEST; NaN is not."""
     for value in values:
         if not abs(value) < LARGEST:
             return False
@@ -221,7 +221,7 @@ def are_small(values):
 
 @nb.njit(nogil=True, cache=True)
 def place(values, columns, absent, row):
-    """Fills the row; whether all values are below LARGEST, as NaN is not: else what it holds is not to be used."""
+    """Fills the row; returns whether all values are below LARGEST (NaN is not), else the row must not be used."""
     row[:] = absent
     for i in range(len(columns)):
         if not abs(values[i]) < LARGEST:

@@ -1,4 +1,4 @@
-"""What river's doors share: dicts become rows, gamma is measured as the stream goes, and models are kept."""
+"""Common base of the river estimators: dicts become rows, gamma is measured during the stream, models are saved."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class BudgetDoor:
 
     @property
     def tunes_itself(self) -> bool:
-        """Whether it finds out lambda or gamma: then it standardises the columns, too."""
+        """Whether it tunes lambda or gamma. If so, it standardises the columns, too."""
         return False
 
     @property
     def drifts(self) -> dict[str, int]:
-        """alarms: how often errors rose, so that a second learner began; switches: how often it took over. Of one that
-        tunes itself; else nothing."""
+        """alarms: how often errors rose, so that a second learner began. switches: how often it took over. Empty unless
+        it tunes itself."""
         return {}
 
     @property
@@ -131,7 +131,7 @@ class BudgetDoor:
         return self._config
 
     def allow(self, max_features: int | None = None) -> None:
-        """Another bound from here on; None leaves it as it is."""
+        """Changes the bound from here on; None leaves it as it is."""
         self.max_features = self._columns.most = max_features or self.max_features
 
     def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
@@ -199,7 +199,7 @@ class BudgetDoor:
         return learner, stream
 
     def _meet(self, row: np.ndarray) -> tuple[np.ndarray, Any]:
-        """Decisions of a row, and what learning it needs; those of `predict_one` serve the `learn_one` after it."""
+        """Decisions of a row, and what learning it needs; `learn_one` reuses those of the `predict_one` before it."""
         if self._met is None or self._met[0] is not row:
             self._met = (row, *self._learner.decide_one(row))
         return self._met[1], self._met[2]
@@ -210,13 +210,13 @@ class BudgetDoor:
         return row
 
     def _make_room(self) -> None:
-        """For features that were taken up."""
+        """Called after new features were added."""
         if self._columns.width > self.n_columns:
             self._learner.widen(self._columns.width)
             self._met = None
 
     def _learnt(self, rows: np.ndarray) -> None:
-        """What follows the steps of rows (m, d): gamma, and what is to be said."""
+        """After the steps of rows (m, d): gamma, and warnings."""
         self._met = None
         if self.tunes_itself:
             return
@@ -235,7 +235,7 @@ class BudgetDoor:
         return kernel.gamma
 
     def _look_for_vanished(self) -> None:
-        """Warns once where support vectors are so far apart that each stands alone: any answer is then the bias."""
+        """Warns once if support vectors are so far apart that each one is isolated: then any answer is the bias."""
         apart = self._learner.nearest()
         if len(apart) and np.median(apart) > VANISHED:
             self._vanished = True

@@ -49,7 +49,7 @@ class Judge(ABC):
         return {name: value for name, value in vars(self).items() if name not in NOT_KEPT}
 
     def right(self) -> int | None:
-        """Predictions that were right; None where there are no classes."""
+        """Correct predictions; None if there are no classes."""
         return None
 
 
@@ -65,9 +65,10 @@ class OfClasses(Judge):
         super().__init__(learner, state)
 
     def is_worth(self, probabilities: Mapping[Any, float], share: float) -> bool:
-        """Whether the label of an event is worth having, where so many are paid for: those of the least sure events.
+        """Whether to ask for the label of an event, if only this share of labels can be paid for: the least sure
+        events.
 
-        Their threshold falls where it asks and rises where it does not, so that it asks as often as it may, however
+        The threshold falls when it asks and rises when it does not, so that it asks as often as it may, however
         sure the learner has become (as in Zliobaite, Bifet, Pfahringer and Holmes 2014).
         """
         is_unsure = len(probabilities) < 2 or max(probabilities.values()) < self.threshold
@@ -77,7 +78,8 @@ class OfClasses(Judge):
         return asks
 
     def label(self, name: str, y: Any) -> Any:
-        """A label that a model can keep; whole numbers are integers: pandas writes 1.0 for 1 where some are missing."""
+        """A label that a model can keep; whole numbers become integers, as pandas writes 1.0 for 1 if some are
+        missing."""
         if isinstance(y, float) and y.is_integer():
             y = int(y)
         if y is not None and not isinstance(y, bool | int | str):
@@ -228,7 +230,7 @@ JUDGES: dict[str, type[Judge]] = {judge.task: judge for judge in (OfClasses, OfV
 
 
 def scores_of(task: str, stream: Mapping[str, Any]) -> dict[str, float | None]:
-    """The scores of a stream by what its model has kept of it; none where no judge was."""
+    """The scores of a stream, from what its model has saved of it; empty if it had no judge."""
     if not stream.get("judge"):
         return {}
     judge = JUDGES[task](None, stream["judge"])

@@ -1,4 +1,4 @@
-"""Labels of a stream, taken up as they come."""
+"""Labels of a stream, added as they come."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from streamsvm.tasks.pairs import signs
 
 
 class Labels(list[Any]):
-    """In the order in which they came; a label's code is its place. Others come until there are `most`, or never.
+    """In order of arrival; a label's code is its place. New ones are added until there are `most`, or never.
 
-    targets (labels, columns): what each asks of the columns, -1 or +1.
+    targets (labels, columns): the target of each in the columns, -1 or +1.
     """
 
     def __init__(self, labels: Iterable[Any], most: int, *, closed: bool) -> None:
@@ -23,7 +23,7 @@ class Labels(list[Any]):
         self.targets = _targets(len(self))
 
     def require(self, labels: list[Any]) -> None:
-        """Raises DataError for labels that cannot be taken up."""
+        """Raises DataError for labels that cannot be added."""
         new: list[Any] = []
         for y in labels:
             if y != y:  # each NaN would be a separate class
@@ -40,7 +40,7 @@ class Labels(list[Any]):
             new.append(y)
 
     def code(self, y: Any) -> int:
-        """The label's number; a new one is taken up."""
+        """The label's number; a new one is added."""
         for code, label in enumerate(self):
             if label == y:
                 return code

@@ -1,4 +1,4 @@
-"""river's door to outliers on a budget."""
+"""Outlier detection on a budget with river's interface."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class BSGDOneClass(BudgetDoor, AnomalyDetector):
         yield {"nu": 0.1, "budget": 20}
 
     def learn_one(self, x: Mapping[Any, Any]) -> None:
-        """One step for the event x. Raises DataError, a ValueError, and learns nothing, for a bad one."""
+        """One step for the event x. For a bad event it raises DataError, a ValueError, and learns nothing."""
         row = self._row(x, grow=True)
         self._learner.learn_one(row, self._meet(row)[1], _INLIER)
         self._learnt(row[None])

@@ -70,9 +70,9 @@ class Recent:
 
 @dataclass
 class Stream:
-    """A learner, what judges it, its scaler, and how many events it has seen; `answer` takes the next one.
+    """A learner, its judge, its scaler, and the number of events it has seen; `answer` takes the next one.
 
-    label: the field that holds the label; without it an event is predicted only, unless the task reads none.
+    label: the field that holds the label; without it an event is only predicted, unless the task needs no labels.
     """
 
     path: Place
@@ -165,7 +165,7 @@ class Stream:
 
     @property
     def right(self) -> int | None:
-        """Predictions that were right; None where there are no classes."""
+        """Correct predictions; None if there are no classes."""
         return self.judge.right()
 
     def decide(self, events: Sequence[Mapping[str, Any]]) -> np.ndarray:
@@ -220,7 +220,7 @@ class Stream:
         }
 
     def _scaling(self) -> Scaling | None:
-        """The running standardisation as a model's own, so that the snapshot predicts raw rows."""
+        """The running standardisation as the model's scaling, so that the snapshot predicts raw rows."""
         if self.scaler is None:
             return None
         scaling = Scaling.none(self.learner.n_columns)
@@ -234,7 +234,7 @@ class Stream:
 class Teller:
     """Reports on a stream: progress a few times a second, and a `stretch` record every so many events learned.
 
-    A stretch has its own accuracy, of predictions before they were learned, and what the learner has come to.
+    A stretch has its own accuracy, of predictions before they were learned, and the state of the learner.
     """
 
     def __init__(self, stream: Stream, tell: Events) -> None:
@@ -291,9 +291,9 @@ class Teller:
 
 @dataclass
 class Lines:
-    """Lines of a file descriptor, as they come; before it waits for more, `before_waiting` is called.
+    """Lines of a file descriptor, as they come. It calls `before_waiting` before it waits for more.
 
-    Held back are at most one buffer and one line, so a slow reader of the answers slows the writer of the events.
+    It holds at most one buffer and one line, so a slow reader of the answers slows the writer of the events.
     """
 
     source: int
@@ -303,7 +303,7 @@ class Lines:
 
     @property
     def share(self) -> float | None:
-        """Of the file that was read; None where its end is not known."""
+        """The share of the file that was read; None if its end is not known."""
         size = self._size
         return min(self.read_bytes / size, 0.999) if size else None
 
@@ -384,7 +384,7 @@ def _header(line: str) -> list[str]:
 
 
 def features_of(event: Mapping[str, Any], label: str) -> tuple[dict[str, Any], Any]:
-    """(features, label or None): `{"x": {...}, "y": ...}`, or features and the label side by side."""
+    """(features, label or None): `{"x": {...}, "y": ...}`, or features and the label together."""
     if isinstance(event.get("x"), dict):
         return event["x"], event.get(label)
     return {name: value for name, value in event.items() if name != label}, event.get(label)

@@ -1,4 +1,4 @@
-"""river's door to regression on a budget."""
+"""Regression on a budget with river's interface."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         yield {"budget": 20}
 
     def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
-        """One step for the event x with target y. Raises DataError, a ValueError, and learns nothing, for a bad one."""
+        """One step for the event x with target y. For a bad event it raises DataError, a ValueError, and learns
+        nothing."""
         target = np.array([number(y)])
         row = self._row(x, grow=True)
         self._see(target)
@@ -93,7 +94,7 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         return float(self._meet(self._row(x, grow=False))[0][0])
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
-        """One step for each row, in order: the same model as `learn_one` row by row, to rounding."""
+        """One step for each row, in order: the same model as `learn_one` row by row, up to rounding."""
         targets = np.array([number(value) for value in y.tolist()])
         if len(targets) != len(X):
             raise DataError(f"found {len(targets)} targets, expected one for each of {len(X)} rows")
@@ -111,7 +112,7 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
             self._learnt(rows.take(here).dense())
 
     def predict_many(self, X: pd.DataFrame) -> pd.Series:
-        """Values of the rows, those of `predict_one`: columns may be far from 0, where products of blocks cancel."""
+        """Values of the rows, by `predict_one`: in columns far from 0, products of blocks would cancel."""
         import pandas as pd
 
         rows = self._columns.matrix(X, grow=False).dense()
@@ -138,7 +139,7 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         return learner
 
     def _see(self, targets: np.ndarray) -> None:
-        """Targets that are about to be learned: units are measured by the first of them, too."""
+        """Targets that are about to be learned: units are measured with the first of them, too."""
         first, *more = targets.tolist()
         had_none = not self._targets.squares
         self._targets.see(first)

@@ -1,4 +1,4 @@
-"""Values on the workers of a cluster, and how results come from there: in order, small ones many at a time."""
+"""Values on the workers of a cluster, and how their results arrive: in order, many small ones at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST = 4  # results at once before the size of one is known
 
 
 class Remote:
-    """A value on the workers, and how to make it (again, where it was lost)."""
+    """A value on the workers, and how to make it (again, if it was lost)."""
 
     def __init__(self, make: Callable[[], Any], future: Any = None) -> None:
         self._make, self._future = make, future
@@ -31,7 +31,7 @@ class Remote:
 
     @property
     def pending(self) -> Any:
-        """The future of what is not made yet; None where there is nothing to wait for."""
+        """The future of what is not made yet; None if there is nothing to wait for."""
         return self._future if self._future is not None and self._future.status == "pending" else None
 
     @property
@@ -40,7 +40,7 @@ class Remote:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it was made, and that raised an error."""
+        """Whether making it has raised an error."""
         return self._future is not None and self._future.status == "error"
 
     def forget(self) -> None:
@@ -81,7 +81,7 @@ class Arrivals:
         return found
 
     def _wait(self, last: int) -> None:
-        """Until the next result is there, and for those up to `last` a little longer."""
+        """Waits for the next result, and a little longer for those up to `last`."""
         self._wait_for(self._begun[last], EVERY_S)
         while self._begun[0].pending is not None:
             self._wait_for(self._begun[0], EVERY_S)

@@ -1,4 +1,4 @@
-"""Clients of clusters: of one that runs, or of processes on this machine; and dask's page of what they did."""
+"""Clients of a running cluster or of processes on this machine, and dask's performance report."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def warnings_alone() -> None:
 def connected(scheduler: str, security: Security | None = None, timeout_s: float | None = None) -> Client:
     """A client of the scheduler at this address (see `address_now`); security: None is that of dask's configuration.
 
-    Raises ClusterError where none answers within timeout_s (None: CONNECT_S).
+    Raises ClusterError if none answers within timeout_s (None: CONNECT_S).
     """
     options: dict[str, Any] = {} if security is None else {"security": security}
     try:
@@ -55,7 +55,8 @@ def connected(scheduler: str, security: Security | None = None, timeout_s: float
 
 
 def address_now(scheduler: str) -> str:
-    """What this says, or the file that it names as file:PATH: `dask scheduler --scheduler-file PATH` writes one."""
+    """This address, or that in the file that it names as file:PATH, which `dask scheduler --scheduler-file PATH`
+    writes."""
     if not scheduler.startswith("file:"):
         return scheduler
     return str(json.loads(Path(scheduler.removeprefix("file:")).read_text(encoding="utf-8"))["address"])
@@ -72,7 +73,7 @@ def first_client(scheduler: str, next_client: Callable[[str], Client] | None) ->
 
 
 def awaited(scheduler: str, wait_s: float, events: Events, why: str) -> Client:
-    """A client of the scheduler that answers at this address within so long; why: there is none now.
+    """A client of the scheduler that answers at this address within wait_s; why: the reason that there is none now.
 
     Raises ClusterError.
     """

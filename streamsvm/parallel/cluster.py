@@ -1,8 +1,9 @@
 """A dask.distributed cluster as the engine of a fit: its workers run the tasks, this process only leads.
 
 Values above INLINE_BYTES go from here to the workers and back directly, not through the scheduler, unless it alone
-reaches the workers. What a lost worker held is made again: results by dask, values that came from here by `Remote`; and
-all that a lost scheduler knew of by `Remote`, where another one is waited for (see `Contact`).
+reaches the workers. If a worker is lost, its values are made again: results by dask, values that came from here by
+`Remote`. If a scheduler is lost, `Remote` makes all of them again, given that another one is waited for (see
+`Contact`).
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ def open_cluster(
 ) -> ClusterEngine:
     """The engine of a running cluster at address `scheduler`, or of `workers` new processes on this machine.
 
-    memory_limit: bytes for all processes on this machine together. performance_report: where dask's page of what
-    happened goes at the end. wait_s: for how long a scheduler is waited for that is not there, or no longer. Raises
-    ClusterError where no scheduler answers, ConfigError.
+    memory_limit: bytes for all processes on this machine together. performance_report: the file for dask's report at
+    the end. wait_s: for how long to wait for a scheduler that does not answer, or no longer does. Raises ClusterError
+    if no scheduler answers, and ConfigError.
     """
     if scheduler is not None and workers is not None:
         raise ConfigError(
@@ -91,9 +92,9 @@ def open_cluster(
 
 
 def joined_cluster(client: Client, events: Events = ignore) -> ClusterEngine:
-    """The engine of the cluster of another client, which is left as it is: it may wait, or be used meanwhile.
+    """The engine of the cluster of another client, which is left as it is and may be used meanwhile.
 
-    Raises ClusterError where its scheduler does not answer.
+    Raises ClusterError if its scheduler does not answer.
     """
     with ExitStack() as opened:
         own = connected(address_of(client), client.security)
@@ -157,7 +158,7 @@ class ClusterEngine(Engine):
         return list(self._contact.workers().values())
 
     def _memory_limits(self) -> list[int]:
-        """Bytes of each worker, 0 where it has no limit."""
+        """Bytes of each worker, 0 if it has no limit."""
         known = self._contact.ask(lambda client: client.scheduler_info(n_workers=-1))
         return [int(worker["memory_limit"] or 0) for worker in known["workers"].values()]
 
@@ -216,7 +217,7 @@ class ClusterEngine(Engine):
 
     def _in_one(self, jobs: Sequence[tuple[Any, ...]]) -> int:
         """How many neighbours of a reduction one task has: a power of two, so that the tree stays as it is. One by one
-        where workers hold what jobs are given, as neighbours may be apart."""
+        if workers hold the data of jobs, as neighbours may be apart."""
         if not jobs or any(isinstance(arg, Remote | Later) for arg in jobs[0]):
             return 1
         most = len(jobs) // (REDUCED_A_SLOT * self.slots)
@@ -278,7 +279,7 @@ class ClusterEngine(Engine):
         ]
 
     def _consumed(self, fn: Callable[..., Any], jobs: Sequence[tuple[Remote, ...]]) -> list[Remote]:
-        """As `_tasks`, of values that nothing else takes: workers let go of them as soon as these are made."""
+        """As `_tasks`, of values that nothing else takes: workers drop them as soon as these are made."""
         tasks = self._tasks(fn, jobs)
         for arg in chain.from_iterable(jobs):
             arg.forget()
@@ -312,7 +313,7 @@ class ClusterEngine(Engine):
         return self._persist(lambda: self._contact.result([task.future for task in begun][0]), begun[0])
 
     def _persist(self, ask: Callable[[], T], task: Remote | None = None) -> T:
-        """ask(), again where workers or the scheduler were lost; the task's own errors are raised as they are."""
+        """ask(), again if workers or the scheduler were lost; the task's own errors are raised as they are."""
         for tries in range(1, TRIES + 1):
             client = self._contact.current()
             try:
@@ -343,7 +344,7 @@ class ClusterEngine(Engine):
 
 @contextmanager
 def _probe(folder: Place) -> Iterator[Place]:
-    """A file in a folder, for a moment."""
+    """A temporary file in a folder."""
     probe = folder / f".{uuid4().hex}"
     if isinstance(probe, URLPath):
         probe.write_bytes(b"")
@@ -356,7 +357,7 @@ def _probe(folder: Place) -> Iterator[Place]:
 
 
 def _sees(probe: Place) -> bool:
-    """Whether a worker reaches what this process does."""
+    """Whether a worker reaches the same storage as this process."""
     try:
         return probe.exists()
     except StreamSVMError:  # it has not the package, or may not

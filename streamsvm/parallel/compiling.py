@@ -15,7 +15,7 @@ PHASE = "compiling, first time only"
 
 
 class _Listener(event.Listener):
-    """Hears of each function that numba compiles, one at a time: it does so under a lock.
+    """Records each function that numba compiles, one at a time: numba compiles under a lock.
 
     wall_s, cpu_s: of all of them. Functions that a function calls are compiled inside it.
     """
@@ -51,7 +51,7 @@ def compiled_s() -> tuple[float, float]:
 
 @contextmanager
 def compiling_told(events: Events) -> Iterator[None]:
-    """Passes on what is compiled, as progress; inside another one, to that one's events."""
+    """Reports compilations as progress; a nested one reports to the events of the outer one."""
     if _listener.events is not ignore:
         yield
         return

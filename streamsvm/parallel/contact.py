@@ -1,7 +1,7 @@
-"""How the leading process reaches a scheduler and its workers, and what it does where one of them is silent.
+"""How the leading process reaches a scheduler and its workers, and what it does if one of them does not answer.
 
-Raises ClusterError, in one line, where the scheduler is gone and no other one comes that is waited for, and OSError
-where a worker is, so that the caller tries again.
+Raises ClusterError, in one line, if the scheduler is gone and no other one that it waits for comes, and OSError if a
+worker is gone, so that the caller tries again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOADED = "import streamsvm.kernels.tiles, streamsvm.data.regroup"  # numba, scip
 
 
 class Contact:
-    """To a cluster, by a client. Data goes to workers directly, unless the scheduler alone reaches them.
+    """The connection to a cluster, by a client. Data goes to workers directly, unless the scheduler alone reaches them.
 
     next_client: waits for another scheduler, given the reason, if that is wanted. The new one knows nothing: the
     futures of the client before it are cancelled, so that each `Remote` is made again when it is asked for.
@@ -57,7 +57,7 @@ class Contact:
         self._events(Joined(self.address, self.client.dashboard_link, self.facts()))
 
     def renew(self) -> None:
-        """Waits for a worker, and finds out how to reach them. Raises ClusterError where one lacks a package."""
+        """Waits for a worker, and finds out how to reach them. Raises ClusterError if one lacks a package."""
         self.wait_for_workers()
         self._require_package()
         self._choose_way()
@@ -72,7 +72,7 @@ class Contact:
         return self.client
 
     def _replace(self, why: str = "") -> None:
-        """Another client in the place of this one. Raises ClusterError."""
+        """Replaces this client by another one. Raises ClusterError."""
         gone, wait_for_another = f"the scheduler at {self.address} is gone{why}", self._next_client
         if wait_for_another is None:
             raise ClusterError(gone) from None
@@ -87,7 +87,7 @@ class Contact:
         self._tell()
 
     def ask(self, question: Callable[[Client], T]) -> T:
-        """What the scheduler answers; whatever the client raises where there is none is a ClusterError."""
+        """The scheduler's answer; whatever the client raises without a scheduler becomes a ClusterError."""
         while True:
             client = self.current()
             try:
@@ -111,7 +111,7 @@ class Contact:
                 return found
 
     def wait_for_workers(self) -> None:
-        """Until there is one. A task waits too: a cluster that starts workers on demand starts one for it."""
+        """Waits for the first worker. A task waits too: a cluster that starts workers on demand starts one for it."""
         if self.workers():
             return
         demand = self.ask(lambda client: client.submit(int, key=f"demand-{uuid4().hex}"))
@@ -145,7 +145,7 @@ class Contact:
             raise ConnectionError(f"{who} took no data for {seconds:.0f} s") from None
 
     def wait(self, future: Any, seconds: float) -> None:
-        """Until it is done or cancelled, but no longer than so. Raises ClusterError where the scheduler is gone."""
+        """Waits until it is done or cancelled, at most that long. Raises ClusterError if the scheduler is gone."""
         wait(self.client, future, seconds)
         self.current()
 
@@ -168,13 +168,13 @@ class Contact:
                 patience *= 2
 
     def _require_awake(self, future: Any) -> None:
-        """Raises ConnectionError where none that has a result answers."""
+        """Raises ConnectionError if none that has a result answers."""
         holders = self.ask(lambda client: client.who_has([future])).get(future.key, ())
         if len(self._silent(holders)) == len(holders):
             raise ConnectionError(f"{', '.join(holders) or 'the worker'} does not answer")
 
     def _require_package(self) -> None:
-        """Raises ClusterError where the scheduler or a worker cannot load what tasks are made of."""
+        """Raises ClusterError if the scheduler or a worker cannot load what tasks are made of."""
         try:
             self.ask(lambda client: client.run_on_scheduler(exec, LOADED, {}))
         except ImportError as error:
@@ -186,7 +186,7 @@ class Contact:
                     raise lacking(f"the worker at {address}", answer)
 
     def _choose_way(self) -> None:
-        """Through the scheduler from now on, where it reaches a worker that this process does not."""
+        """Sends all data through the scheduler from now on, if it reaches a worker that this process does not."""
         for address in islice(self._silent(self.workers()) if self._direct else (), FEW):
             if self._is_reached_by_scheduler(address):
                 self._direct = self.client.direct_to_workers = False

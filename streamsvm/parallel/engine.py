@@ -1,7 +1,7 @@
 """Map and reduce over row blocks and partitions: the only builder of dask graphs.
 
-`Engine` runs tasks on the threads of this machine, `parallel.cluster.ClusterEngine` on the workers of a cluster; what
-calls them does not know which. Functions that are mapped are plain ones: all they need is in their arguments.
+`Engine` runs tasks on the threads of this machine, `parallel.cluster.ClusterEngine` on the workers of a cluster;
+callers do not know which. Mapped functions are plain ones: all they need is in their arguments.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Engine:
         phase: str = "map",
         events: Events = ignore,
     ) -> tuple[list[T], Any]:
-        """For fn, as of `map`, that returns (own, part): every own in order, and all part merged in a fixed tree.
+        """For fn, as of `map`, that returns (own, part): every own in order, and all `part` merged in a fixed tree.
 
         The tree follows from the number of items alone, so the result does not depend on who computes it.
         """
@@ -134,17 +134,17 @@ class Engine:
         return 1
 
     def worker_memory(self) -> tuple[int | None, int]:
-        """(memory limit of the process that runs tasks in bytes, None where it has none; its threads)."""
+        """(memory limit of the process that runs tasks in bytes, None if it has none; its threads)."""
         return None, self.threads
 
     def require_folder(self, folder: Place) -> None:
-        """Raises ConfigError where tasks would not see a folder of this process."""
+        """Raises ConfigError if tasks would not see a folder of this process."""
 
     def close(self) -> None:
-        """Lets go of what the engine started."""
+        """Stops what the engine started."""
 
     def facts(self) -> dict[str, Any]:
-        """What computed, for reports."""
+        """A description of the engine, for reports."""
         return {"threads": self.threads}
 
     def serial_blas(self) -> Any:
@@ -198,7 +198,7 @@ def _pools(modules: int) -> ThreadpoolController:
 
 
 def _get(graph: dict[str, Any], keys: list[str], num_workers: int) -> Any:
-    """dask's scheduler of threads, loaded where there is a graph: models and estimators come without it."""
+    """dask's threaded scheduler, loaded on first use: models and estimators do not need it."""
     with uncollected():
         from dask.threaded import get
     return get(graph, keys, num_workers=num_workers)
@@ -209,7 +209,7 @@ def call(fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def name_of(fn: Any) -> str:
-    """What a task does, as dashboards show it."""
+    """The name of a task in dashboards."""
     if isinstance(fn, partial):
         return name_of(fn.func)
     return str(getattr(fn, "__name__", type(fn).__name__)).strip("_<>")

@@ -1,4 +1,4 @@
-"""What the C library does with memory that this process lets go of; elsewhere than on Linux nothing is changed."""
+"""How the C library handles memory that this process frees. It changes nothing on systems other than Linux."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NANNYS_TRIM = "65536"  # distributed's default of MALLOC_TRIM_THRESHOLD_
 
 
 def few_heaps() -> None:
-    """One heap of the C library for each core: it would make eight, of which each keeps what its threads let go of."""
+    """One heap of the C library for each core: it would make eight, each of which keeps what its threads free."""
     _mallopt(_M_ARENA_MAX, os.cpu_count() or 1)
 
 

@@ -1,4 +1,4 @@
-"""Imports that are made when they are used."""
+"""Imports on first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from streamsvm.errors import ConfigError
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Modules make objects by the hundred thousand and no garbage: to look for some takes 0.1 s of a fit."""
+    """Without garbage collection: modules make many objects and no garbage, and looking for some takes 0.1 s of a
+    fit."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -24,16 +25,16 @@ def uncollected() -> Iterator[None]:
 
 
 def imported(place: str) -> Any:
-    """What `module:name` says."""
+    """The object at `module:name`."""
     module, _, name = place.partition(":")
     with uncollected():
         return getattr(import_module(module), name)
 
 
 def whole_class(place: str, what: str) -> Any:
-    """The class that `module:name` says, which is a solver's or kernel's `what`.
+    """The class at `module:name`; what: its role, for the error.
 
-    Raises ConfigError where it is not there, or does not say all that it has to.
+    Raises ConfigError if it does not exist, or lacks something that it must define.
     """
     try:
         found = imported(place)

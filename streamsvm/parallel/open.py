@@ -34,9 +34,9 @@ def open_engine(
     performance_report: Path | None = None,
     wait_s: float | None = None,
 ) -> Engine:
-    """The engine that options ask for: a cluster where a scheduler, workers or a client are given, else threads.
+    """The engine that options ask for: a cluster if a scheduler, workers or a client are given, else threads.
 
-    wait_s: for how long a scheduler is waited for that is not there, or no longer.
+    wait_s: for how long to wait for a scheduler that does not answer, or no longer does.
     """
     client = _client.get()
     if scheduler is None and workers is None and client is None:

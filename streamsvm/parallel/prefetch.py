@@ -17,7 +17,7 @@ R = TypeVar("R")
 def ahead(
     work: Callable[[T], R], items: Iterable[T], threads: int = 1, most: int | None = None
 ) -> Iterator[R]:
-    """work(item) for each item, in order, made on threads of its own while the last one is used.
+    """work(item) for each item, in order, made on separate threads while the last one is used.
 
     Begun and not yet taken are at most `most` (default: one a thread). Ctrl-C does not wait for them.
     """

@@ -26,7 +26,7 @@ def has_key(node: zarr.Array | zarr.Group, key: str) -> bool:
 
 
 def fetch(array: zarr.Array, key: str, last_bytes: int | None = None) -> bytes | None:
-    """The bytes under a key as they are, all or the last ones; None where there are none."""
+    """The bytes under a key as they are, all or the last ones; None if there are none."""
     wanted = None if last_bytes is None else SuffixByteRequest(last_bytes)
     stored = sync((array.store_path / key).get(default_buffer_prototype(), byte_range=wanted))
     return None if stored is None else stored.to_bytes()

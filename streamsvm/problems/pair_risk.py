@@ -128,7 +128,7 @@ class _Pairs:
         return float(np.sum(np.bincount(self._groups, self._weight) ** 2) - squares.sum()) / 2
 
     def sample(self, n: int) -> _Pairs | None:
-        """About n rows, of whole groups where there are many; None where there are no more, or no pairs among them."""
+        """About n rows, of whole groups where there are many; None if there are no more, or no pairs among them."""
         if len(self._ranks) <= 2 * n:
             return None
         rng = np.random.default_rng(0)

@@ -15,7 +15,7 @@ from streamsvm.kernels.base import Kernel
 from streamsvm.parallel.engine import Engine
 from streamsvm.problems.dual import BoundedGap, signed
 
-COPIES = 3  # of rows that tasks keep: by part, the problem's, and its active ones
+COPIES = 3  # of rows that tasks keep: by partition, the problem's, and its active ones
 NEAR_BYTES = 32 << 20  # of rows kept here: to fetch one takes as long as to make a block's matrix
 BATCHES = 64  # of rows near; then they become one
 
@@ -28,7 +28,7 @@ class Held(NamedTuple):
 
 
 class StreamedDual(BoundedGap):
-    """The dual of one binary problem whose rows are read part by part, once for each product.
+    """The dual of one binary problem whose rows are read partition by partition, once for each product.
 
     ids (n,): the problem's rows among those of `groups`; y and upper (n,) follow their order. On a cluster workers keep
     the rows, with separate copies of those of the active set, so that a round sends a working set there, and products

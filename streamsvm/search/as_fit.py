@@ -30,7 +30,7 @@ def tune_as_fit(
     resume: bool = False,
     events: Events = heard,
 ) -> dict[str, Any]:
-    """What `search.tune` returns, of the options that a fit of `config` chooses: `results` has a record for each step.
+    """The result of `search.tune` for the options that a fit of `config` chooses; `results` has a record for each step.
 
     With model_path the model is that of the fit. Raises StreamSVMError.
     """

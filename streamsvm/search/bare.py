@@ -1,4 +1,4 @@
-"""The configuration of `fit` where options are left out: they are chosen from the data, where something can."""
+"""The configuration of `fit` if options are left out: they are chosen from the data, if possible."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from streamsvm.unread import require_read
 def completed(layers: list[Layer], *, searches: bool = True) -> FitConfig:
     """The configuration of these layers, with a search for what they leave out.
 
-    A model gives all of its options, and a table [search] says itself what is chosen. Raises ConfigError, for options
-    that nothing reads, too.
+    A model gives all of its options, and a table [search] defines itself what is chosen. Raises ConfigError, also for
+    options that nothing reads.
     """
     layers = [*layers, *_solver(merged(*layers))]
     values = merged(*layers)
@@ -33,7 +33,7 @@ def completed(layers: list[Layer], *, searches: bool = True) -> FitConfig:
 
 
 def _require_no_budget(values: Mapping[str, Any], config: FitConfig) -> None:
-    """Raises ConfigError for what a search alone reads; a metric that is asked for brings one along."""
+    """Raises ConfigError for options that only a search reads; a requested metric implies a search."""
     names = [f"search.{name}" for name in values.get("search") or {} if name != "options"]
     if names and not config.search.chosen:
         raise ConfigError(
@@ -42,7 +42,7 @@ def _require_no_budget(values: Mapping[str, Any], config: FitConfig) -> None:
 
 
 def _solver(values: Mapping[str, Any]) -> list[Layer]:
-    """A solver that takes the task, where one is named and no solver is."""
+    """A solver that supports the task, if a task is named and no solver is."""
     takes = takers(str(values.get("task", "classify")))
     if "solver" in values or not takes or DEFAULT_SOLVER in takes:
         return []

@@ -1,4 +1,4 @@
-"""A fit for every point and fold, by `train`, on the fold's rows of the store."""
+"""One fit by `train` for every point and fold, on the fold's rows of the store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Score = Callable[[dict], float]  # of what `predict.evaluate` says
 def one_by_one(
     store: Store, folds: Folds, jobs: list[Job], score: Score, events: Events
 ) -> Iterator[Outcome]:
-    """All jobs; small ones side by side, each on one thread."""
+    """All jobs; small ones in parallel, each on one thread."""
     with _cluster(jobs[0].config, events) as scheduler:
         slots = 1 if scheduler else slots_of(store, jobs[0].config)
         work = partial(_outcome, store, folds, score, scheduler, slots)
@@ -85,6 +85,6 @@ def _cluster(config: FitConfig, events: Events) -> Iterator[str | None]:
 
 
 def slots_of(store: Store, config: FitConfig) -> int:
-    """Fits at a time: one for each thread where rows take little of the memory."""
+    """Fits at a time: one for each thread if rows take little of the memory."""
     small = 4 * store.nbytes < SMALL * (config.memory_limit or free_bytes())
     return config.threads or Engine().threads if small else 1

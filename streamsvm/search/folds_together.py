@@ -1,6 +1,6 @@
-"""Points that differ in C alone, on all folds as one problem: a fold is a bound of 0 on its held-out rows.
+"""Points that differ only in C, on all folds as one problem: held-out rows of a fold get the upper bound C_i = 0.
 
-dcsvm (exact) and alfpgm: all folds side by side over the same kernel values, from the solution of the C before.
+dcsvm (exact) and alfpgm: all folds in parallel over the same kernel values, from the solution of the C before.
 admm-hss: one factorisation for all C and folds. Scaling, gamma = 'scale' and balanced weights are those of all rows.
 """
 
@@ -52,12 +52,12 @@ def can_share(store: Store, config: FitConfig, folds: int) -> bool:
 
 
 def has_own_way(fit: type[Fit]) -> bool:
-    """Whether a fit decides all folds itself; else its duals are solved side by side here."""
+    """Whether a fit decides all folds itself; else its duals are solved in parallel here."""
     return fit.folds is not Fit.folds
 
 
 def _fit_at_a_time(store: Store, config: FitConfig, folds: int) -> int:
-    """Groups whose rows, vectors and kernel values fit in memory side by side."""
+    """Groups whose rows, vectors and kernel values fit in memory together."""
     task = task_for(config)
     k = 2 if config.positive else len(task.classes_of(store.classes.values))
     columns = task.coefficients(k)
@@ -106,7 +106,7 @@ def along_C(
     events: Events,
     until: float | None = None,
 ) -> Iterator[Outcome]:
-    """Jobs of points that differ in C alone, on all folds; C rises. until: time.time() after which no more begin."""
+    """Jobs of points that differ only in C, on all folds; C rises. until: time.time() after which no more begin."""
     if is_late(until):
         return
     jobs = sorted(jobs, key=lambda job: job.config.C)

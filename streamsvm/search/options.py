@@ -1,4 +1,4 @@
-"""What is tried, and how it is compared: the `[tune]` table of a configuration whose other options all points share."""
+"""The `[tune]` table: the options to try and how to compare them. All points share the other options."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class TuneConfig(Options):
 
 
 def search_of(layers: list[Layer]) -> tuple[TuneConfig, list[tuple[Point, FitConfig]]]:
-    """What is tried, and every point with its configuration, of layers of which one has a table [tune].
+    """The search options, and every point with its configuration, from layers of which one has a table [tune].
 
     Raises ConfigError.
     """

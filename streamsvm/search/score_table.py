@@ -1,4 +1,4 @@
-"""Scores of points and folds, kept in the run directory as they come; the table of a search as a file."""
+"""Scores of points and folds, saved in the run directory as they come, and the table of a search as a file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def has_scores(run_dir: Place) -> bool:
 class Kept:
     """scores: outcomes by (point, fold, share of the rows). In a run directory each is a line as soon as it is known.
 
-    Raises ConfigError where the directory holds scores of another store or search.
+    Raises ConfigError if the directory holds scores of another store or search.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Kept:
 
 
 def _lines(path: Place) -> list[dict[str, Any]]:
-    """The whole lines of a file; a last one that a kill has torn is not one."""
+    """The whole lines of a file; a last one that a kill has cut short does not count."""
     found = []
     for line in lines_of(path):
         with suppress(ValueError):
@@ -102,14 +102,14 @@ def write_records(records: Sequence[dict[str, Any]], out: Place) -> None:
 
 
 def require_suffix(option: str, path: Place, *suffixes: str) -> None:
-    """Raises ConfigError where the name ends in none of these."""
+    """Raises ConfigError if the name ends in none of these."""
     if path.suffix not in suffixes:
         expected = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]]) if len(suffixes) > 1 else suffixes[0]
         raise ConfigError(f"{option} {path}: expected a name ending in {expected}")
 
 
 def require_free(option: str, path: Place) -> None:
-    """Raises StorageError where a table or picture would take the place of a folder; files are replaced."""
+    """Raises StorageError if a table or picture would replace a folder; files are replaced."""
     if path.is_dir():
         raise StorageError(f"{option} {path}: found a folder, which is not replaced; take another {option}")
 

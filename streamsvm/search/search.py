@@ -1,4 +1,4 @@
-"""The search: points and folds, scored one way or the other, kept as they come, ranked at the end."""
+"""The search: points and folds are scored, saved as they come, and ranked at the end."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _compared(store: Store, options: TuneConfig, seed: int, events: Events) -> S
 
 
 def _advise(store: Store, configs: list[FitConfig], events: Events) -> None:
-    """Warns of columns that some points would not scale; that a gamma is too large, the search finds out."""
+    """Warns of columns that some points would not scale. The search itself finds out if a gamma is too large."""
     if any(config.kernel.name == "rbf" and config.scale == "none" for config in configs):
         message = uneven_columns(first_rows(store), store.feature_names)
         if message:
@@ -103,7 +103,7 @@ def _advise(store: Store, configs: list[FitConfig], events: Events) -> None:
 
 
 def _result(found: dict[str, Any], config: FitConfig, start_s: float) -> dict[str, Any]:
-    """What a search came to as the result of a run: of the model on all rows, where there is one, and the time."""
+    """The result of a search as that of a run: of the model on all rows, if there is one, and the time."""
     refit = found.get("refit", {})
     seconds = {"start": start_s, "search": found["seconds_search"]}
     if refit:
@@ -218,7 +218,7 @@ class _Search:
 
 
 def score_of(scoring: str, found: dict[str, Any]) -> float:
-    """A score, larger is better, from what `evaluate` says. Raises ConfigError where that has none."""
+    """A score, larger is better, from the result of `evaluate`. Raises ConfigError if that lacks it."""
     if scoring == "f1_macro" and "per_class" in found:
         return float(np.mean([row["f1"] for row in found["per_class"]]))
     name, sign = (scoring[4:], -1.0) if scoring.startswith("neg_") else (scoring, 1.0)

@@ -8,7 +8,7 @@ h piecewise linear on grids of 5, 17 and 65 knots in -3..3: what an additive ker
 2013), at a cost that does not depend on support vectors. Each coefficient has its own step, rate / sqrt(sum of its
 squared gradients) (AdaGrad: Duchi, Hazan and Singer 2011). An entry that is 0 moves nothing.
 
-All is float32: a step's root and quotient are most of what a row costs.
+All is float32: a step's root and quotient are most of the cost of a row.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CURVED = sum(is_curved for _, is_curved in TRACKS)
 
 
 class Row(NamedTuple):
-    """What a row meets, filled by `decide_row` for `learn_row`; compiled code takes it as a plain tuple."""
+    """Intermediate values of a row, filled by `decide_row` for `learn_row`; compiled code takes it as a plain tuple."""
 
     x: np.ndarray  # (1 + d,) a constant, and the entries
     at: np.ndarray  # knots that its entries are next to: rows of V
@@ -100,7 +100,7 @@ class AdditiveLearner(InArrays):
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")
 def decide_row(z, coefficients, row):
-    """What the tracks say of z (d,) float32, row.f. coefficients: W, G, V and Q."""
+    """The decisions row.f of the tracks for z (d,) float32. coefficients: W, G, V and Q."""
     W, _, V, _ = coefficients
     r, largest = Row(*row), np.float32(LARGEST)
     for j in range(len(z)):

@@ -73,7 +73,7 @@ class ADMMState:
 class ADMM:
     """Algorithm 2: x by one solve, z by projection, then the multipliers.
 
-    beta balances how far x and z are apart against how far z moves; balance_every > 0 mends it every so many steps
+    beta balances the distance of x and z against the movement of z; balance_every > 0 adapts it every so many steps
     by the residuals (Stellato et al. 2020, section 5.2), which costs a factorisation.
     """
 
@@ -119,7 +119,7 @@ class ADMM:
 
 
 def paper_beta(n: int) -> float:
-    """The paper's rule: 1e2 up to 1e5 rows, 1e3 up to 1e6, 1e4 above; and 10 below 1e4, where it says nothing."""
+    """The paper's rule: 1e2 up to 1e5 rows, 1e3 up to 1e6, 1e4 above; and 10 below 1e4, which it does not cover."""
     return 1e1 if n < 10**4 else 1e2 if n <= 10**5 else 1e3 if n <= 10**6 else 1e4
 
 
@@ -170,7 +170,7 @@ def certificate(columns: Columns, z: np.ndarray, f: np.ndarray, bias: np.ndarray
 
 
 def without_negligible(coef: np.ndarray, diagonal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The coefficients without the smallest of each column, and a bound on how that moves its decision values.
+    """The coefficients without the smallest of each column, and a bound on the change in its decision values.
 
     |K(x_i, x)| is at most sqrt(K_ii) sqrt(K(x, x)): the bound is for x of the largest norm among the rows.
     """

@@ -2,9 +2,9 @@
 
 Each round takes a working set B of p pairs (pWSS) and solves the dual restricted to B, with Q_BB in float64, by an
 augmented Lagrangian whose minimisations over the box are fast projected gradient steps; or, which is faster here, by
-the two-variable steps of `blockws`. What does not come from B (gradient, shrinking, certificate) is that solver's.
+the two-variable steps of `blockws`. All that does not depend on B (gradient, shrinking, certificate) is that solver's.
 
-Added to the paper: free support vectors of the block before, as many as there are new rows, join the next one. On
+Addition to the paper: free support vectors of the block before, as many as there are new rows, join the next one. On
 magic04 at C = 100 that divides the rounds of 50 pairs by 5.
 """
 
@@ -154,7 +154,7 @@ class ALFPGM(BlockSolver):
 
 
 class Piece(NamedTuple):
-    """The dual restricted to q rows, and what its solution takes."""
+    """The dual restricted to q rows, and the options of its solution."""
 
     Q: np.ndarray  # (q, q)
     upper: np.ndarray  # (q,)
@@ -204,7 +204,7 @@ def _least(ids: np.ndarray, key: np.ndarray, count: int | None) -> np.ndarray:
 
 @nb.njit(nogil=True, cache=True)
 def _partners(K, diag_i, diag_j, level_i, level_j):
-    """For each i in turn the j, not yet taken, of the largest gain (15); -1 where none gains."""
+    """For each i in turn the j, not yet taken, of the largest gain (15); -1 if none gains."""
     partners = np.full(len(K), -1)
     taken = np.zeros(len(level_j), np.bool_)
     for i in range(len(K)):

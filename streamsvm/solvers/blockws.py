@@ -63,7 +63,7 @@ class BlockState:
     given: np.ndarray | None = None
 
     def to_arrays(self) -> dict[str, Any]:
-        """All of it under names, for a checkpoint."""
+        """All fields as named arrays, for a checkpoint."""
         arrays = {name: value for name, value in vars(self).items() if name in _SAVED and value is not None}
         for number, group in enumerate(self.shrunk):
             arrays |= {f"shrunk{number}_ids": group.ids, f"shrunk{number}_alpha": group.alpha}
@@ -88,13 +88,13 @@ def objective(problem: DualQP, state: BlockState) -> float:
 
 
 def duality_gap(problem: DualQP, state: BlockState) -> float:
-    """Primal minus dual objective; exact where nothing is shrunk."""
+    """Primal minus dual objective; exact if nothing is shrunk."""
     gap = problem.gap(state.alpha, _shifted(problem, state, slice(None)))
     return gap / _told_over(problem, state) ** 2
 
 
 def _told_over(problem: DualQP, state: BlockState) -> float:
-    """What f is divided by at the end."""
+    """The divisor of f at the end."""
     return state.margin if problem.over_margin and state.margin > 0 else 1.0
 
 
@@ -116,7 +116,7 @@ def solve(
 ) -> BlockState:
     """The dual solved to a largest KKT violation of at most tol, from alpha or from zero.
 
-    bias: with the constraint y'a = 0; tol then bounds m - M, as LIBSVM's does. Raises ConfigError where tol is
+    bias: with the constraint y'a = 0; tol then bounds m - M, as LIBSVM's does. Raises ConfigError if tol is
     finer than float32 kernel values can reach.
     """
     solver = BlockSolver(tol, bias=bias)
@@ -132,7 +132,7 @@ class BlockSolver:
 
     @property
     def row_tol(self) -> float:
-        """What tol lets a row violate its condition by: with the best b, m - M is twice the largest violation."""
+        """The violation of a row that tol allows: with the best b, m - M is twice the largest violation."""
         return 0.5 * self.tol if self.bias else self.tol
 
     def solve(
@@ -215,7 +215,7 @@ class BlockSolver:
         return slice(None) if state.active is None else state.active
 
     def _moved(self, problem: DualQP, before: BlockState, after: BlockState) -> BlockState:
-        """What a solver notes of a block that has moved."""
+        """Called after a block has moved."""
         return after
 
     def measured(self, problem: Bounds, state: BlockState) -> BlockState:
@@ -351,7 +351,7 @@ def active_rows(state: BlockState) -> np.ndarray:
 def shrunk(
     states: Sequence[BlockState], block_rows: int, held: Callable[[np.ndarray], np.ndarray]
 ) -> list[BlockState]:
-    """States of the same active rows without those that are held, where to leave them out pays."""
+    """States of the same active rows without those that are held at a bound, if leaving them out pays."""
     first, active = states[0], active_rows(states[0])
     if first.rounds < 3 or len(active) <= 2 * block_rows:
         return list(states)

@@ -1,4 +1,4 @@
-"""The solvers there are, a row each: what is known of them before any is loaded.
+"""The catalogue of solvers: one row each, with all that must be known before loading one.
 
 A new solver is an algorithm, a fit, a section of options and a row here; configuration, command line, cost model,
 search, reports, estimators and documentation read it. Names alone, for help and configurations, need no NumPy.
@@ -97,7 +97,7 @@ def solver_names() -> tuple[str, ...]:
 
 
 def solver_row(name: str) -> Row:
-    """The row of the solver with this name. Raises ConfigError where there is none."""
+    """The row of the solver with this name. Raises ConfigError if there is none."""
     if name not in SOLVERS:
         raise ConfigError(f"found solver {name!r}, expected one of {', '.join(SOLVERS)}")
     return SOLVERS[name]
@@ -119,7 +119,7 @@ def takers(task: str) -> list[str]:
 
 
 def made_for(kernel: str, task: str) -> str | None:
-    """The name of the solver that takes this kernel alone, and this task; None where there is none."""
+    """The name of the solver that takes this kernel alone, and this task; None if there is none."""
     own = f"kernel.name={kernel}"
     return next((name for name, row in SOLVERS.items() if own in row.needs and task in row.tasks), None)
 

@@ -40,7 +40,7 @@ ARRAYS = ("w", "f", "target", "A", "r", "b", "H", "alpha", "idle")
 
 @dataclass
 class Bundle:
-    """What is known of one column. A (T, d) float32 and b (T,): its planes. alpha (T,): their multipliers.
+    """The state of one column. A (T, d) float32 and b (T,): its planes. alpha (T,): their multipliers.
 
     r (T,): their slopes of a free last entry. w (d,) is the best point, f what the risk has to know of it again; target
     (d,) the minimiser of the small problem. Planes are tight where they were taken, whatever A rounds.
@@ -80,7 +80,7 @@ class Bundle:
         )
 
     def cost(self, w: np.ndarray) -> float:
-        """Of w without R."""
+        """The objective of w without R."""
         own, rho = self.split(w)
         return 0.5 * float(own @ own) - self.reward * rho
 
@@ -89,7 +89,7 @@ class Bundle:
         return (w[:-1], float(w[-1])) if self.reward else (w, 0.0)
 
     def add(self, q: np.ndarray, value: float, slope: np.ndarray) -> None:
-        """Takes in the plane of R at q."""
+        """Adds the plane of R at q."""
         a, r = slope.astype(np.float32), 0.0
         if self.reward:
             a[-1], r = 0.0, float(slope[-1])
@@ -106,14 +106,14 @@ class Bundle:
         self.idle = np.append(self.idle, 0)
 
     def _aim(self, found: float) -> None:
-        """Sets how far beyond the best point planes are taken, from what the new one says of R at the target."""
+        """Sets how far beyond the best point planes are taken, from what the new one implies for R at the target."""
         rho = self.split(self.target)[1]
         known = max(0.0, float(np.max(self.b - self.H @ self.alpha + self.r * rho)))  # A w = -H alpha there
         is_shallow = found - known < DEEP * self.gap
         self.beyond = min(1.3 * self.beyond, FARTHEST) if is_shallow else max(0.8 * self.beyond, NEAREST)
 
     def solve(self, most_idle: int) -> None:
-        """The small problem: multipliers, lower bound; planes that were idle for longer go."""
+        """The small problem: multipliers, lower bound; planes that were idle for longer are dropped."""
         if self.reward:
             self.alpha, rho = kept_sum_qp(self.H, self.b, self.r, self.reward, self.alpha)
         else:
@@ -149,7 +149,7 @@ class BundleState:
 
     @property
     def points(self) -> tuple[np.ndarray, list[np.ndarray]]:
-        """The best ones, (d, columns), and what the risk knows of each."""
+        """The best w, (d, columns), and the risk's data for each."""
         return np.stack([c.w for c in self.columns], axis=1), [c.f for c in self.columns]
 
     @property

@@ -62,9 +62,9 @@ class Division:
 
 @dataclass(frozen=True)
 class PartSolution(Weighed):
-    """A part's n_support support rows: ids, coefficients alpha (s, columns), none of both where the oracle keeps them
-    for a model; objective and duality gap of its subproblems. late: ended before it was solved. is_capped: nu is less
-    than was asked for in a part of a model, whose classes allow no more.
+    """A partition's n_support support rows: ids, coefficients alpha (s, columns), none of both where the oracle keeps
+    them for a model; objective and duality gap of its subproblems. late: ended before it was solved. is_capped: nu is
+    less than was asked for in a partition of a model, whose classes allow no more.
     """
 
     ids: np.ndarray
@@ -102,7 +102,7 @@ class Divisible(Protocol):
         """(count,) y'a of each subproblem, and how many of its variables are not 0."""
 
     def among(self, ids: np.ndarray) -> Duals | None:
-        """The subproblems over these rows; None where they do not fit in memory."""
+        """The subproblems over these rows; None if they do not fit in memory."""
 
     def whole(self, division: Division | None) -> Duals:
         """The subproblems over all rows, which were divided like this last, if at all."""
@@ -120,7 +120,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True)
 class DCSVMState:
-    """What is under way, and what it began with: coefficients start (n, columns), None: 0; at the end, the solution.
+    """The state of the solver. start: coefficients (n, columns) that it began with, None: 0; at the end, the solution.
 
     level: whose partitions are solved. division: the latest. solutions: of its first partitions. turns: of the last two
     stages. support: rows of the refinement, which follow from its start. found: support vectors of each level, as bits.
@@ -166,7 +166,7 @@ class DCSVMState:
         return sum(part.objective for part in self.solutions), sum(part.gap for part in self.solutions)
 
     def to_arrays(self) -> dict[str, Any]:
-        """All of it under names, for a checkpoint."""
+        """All fields as named arrays, for a checkpoint."""
         own: dict[str, Any] = {
             "stage": self.stage.value,
             "level": self.level,

@@ -1,4 +1,4 @@
-"""Descent on one working set, compiled: what `blockws` solves a block by, over sub-blocks that fit in L1 and L2.
+"""Descent on one working set, compiled: `blockws` solves a block with it, over sub-blocks that fit in L1 and L2.
 
 Without labels one coordinate at a time, greedily. With them two at a time, which keeps y'a; or, if the signs are
 apart, two of the same sign, which keeps the sum of each. All of it is one file, as compiled functions that are cached

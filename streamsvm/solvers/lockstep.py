@@ -112,7 +112,7 @@ class Lockstep:
         return self._measured(problem, columns)
 
     def solve(self, problem: ColumnsQP, state: LockstepState) -> LockstepState:
-        """Steps from `state` until all columns are solved. Raises ConfigError where tol is out of reach."""
+        """Steps from `state` until all columns are solved. Raises ConfigError if tol is out of reach."""
 
         def stop(state: LockstepState) -> bool:
             return self.is_solved(state) or self.solver.out_of_rounds(state.first, MOST_ROUNDS)

@@ -22,6 +22,6 @@ class InArrays:
         return {name: getattr(self, name) for name in self.ARRAYS}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Takes up a state that `to_state` gave."""
+        """Restores a state that `to_state` gave."""
         for name in self.ARRAYS:
             getattr(self, name)[:] = np.asarray(state[name])

@@ -37,7 +37,7 @@ PARTIAL = (
 
 @contextmanager
 def storage_errors(url: str) -> Iterator[None]:
-    """Turns what the operating system says about writing to url into a StorageError of one line."""
+    """Turns errors of the operating system in writing to url into a StorageError of one line."""
     try:
         yield
     except StreamSVMError:
@@ -52,7 +52,7 @@ def storage_errors(url: str) -> Iterator[None]:
 def whole_file(path: Place) -> Iterator[IO[bytes]]:
     """A binary file that takes the name `path` on a clean exit and is removed on an exception.
 
-    One of an object store is written here, and put there whole.
+    For an object store it is written here, and uploaded when complete.
     """
     if isinstance(path, URLPath):
         with storage_errors(str(path)), _put(path) as written:
@@ -82,7 +82,7 @@ def _put(path: URLPath) -> Iterator[IO[bytes]]:
 
 
 class Target:
-    """A zarr group on its way to `url`: begin, then commit or discard.
+    """A zarr group that is being written to `url`: begin, then commit or discard.
 
     Local stores are renamed in one step. On other file systems the group's own metadata is moved last, so that
     nothing there opens as a group before all else is in place.
@@ -100,14 +100,14 @@ class Target:
 
     @property
     def folder(self) -> str | None:
-        """A local folder on the target's disk for temporary files, None where the target is not local."""
+        """A local folder on the target's disk for temporary files, None if the target is not local."""
         return None if self._path is None else str(self._path.parent)
 
     def errors(self) -> Any:
         return storage_errors(self.url)
 
     def begin(self) -> zarr.Group:
-        """The empty group under its temporary name. Raises StorageError where the target exists."""
+        """The empty group under its temporary name. Raises StorageError if the target exists."""
         if not self._overwrite and self._exists():
             raise StorageError(f"{self.url} already exists; remove it or choose another name")
         if self._path is not None:
@@ -168,7 +168,7 @@ class Target:
 
 
 def _exchange(a: str, b: str) -> bool:
-    """Swaps two paths in one step, so that a kill leaves one of them whole; False where the system cannot."""
+    """Swaps two paths in one step, so that a kill leaves one of them intact; False if the system cannot."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     return rename is not None and rename(_HERE, os.fsencode(a), _HERE, os.fsencode(b), _EXCHANGE) == 0
 

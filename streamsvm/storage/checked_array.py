@@ -27,9 +27,9 @@ _ABSENT = np.uint64(2**64 - 1)  # a shard index holds this for a chunk that was 
 
 
 class CheckedArray:
-    """A zarr array, chunked along its first axis only, whose every chunk must be there and intact.
+    """A zarr array, chunked along its first axis only, whose every chunk must exist and be intact.
 
-    zarr reads a chunk that is not there as the fill value. Here that raises CorruptDataError, for
+    A chunk that does not exist reads as the fill value in zarr. Here it raises CorruptDataError, for
     arrays of any writer, sharded ones included; so does a chunk that fails its checksum or codec.
     Arrays chunked along a second axis raise DataError. With `may_lack` chunks need not be there: those of the fill
     value alone, which zarr does not write, as of a mask that masks nothing.
@@ -74,7 +74,7 @@ class CheckedArray:
         ) from last
 
     def _require_room(self, rows: int, what: str) -> None:
-        """Raises CorruptDataError for sizes that nobody means; metadata can claim any."""
+        """Raises CorruptDataError for impossible sizes; metadata can claim any."""
         if rows * self._row_bytes > MEMORY_BYTES:
             raise CorruptDataError(
                 f"array {self.name!r}: {what} of {rows} entries would take {rows * self._row_bytes:,} bytes, more than "

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def jsonable(value: Any) -> Any:
-    """NumPy scalars and arrays as numbers and lists; a float that is not finite as None, which JSON can say.
+    """NumPy scalars and arrays as numbers and lists; a float that is not finite as None, which JSON supports.
 
     Finite floats keep every bit through `json.dumps` and back.
     """

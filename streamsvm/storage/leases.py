@@ -50,7 +50,7 @@ def leased(lock: URLPath, tell: Tell) -> Iterator[None]:
 
 
 def require_held(lock: URLPath) -> None:
-    """Raises StorageError where this process held a lock, and was away for so long that another took it over."""
+    """Raises StorageError if this process held a lock, and was away for so long that another took it over."""
     own = _held.get(lock)
     if own is not None and not own.exists():
         raise StorageError(f"{lock.parent} was taken over by another process while this one was away")
@@ -124,7 +124,7 @@ def _text(body: dict[str, Any]) -> bytes:
 
 
 def _read(place: URLPath) -> dict[str, Any]:
-    """What an object says; nothing of one that is gone or damaged."""
+    """The contents of an object; empty if it is gone or damaged."""
     try:
         found = json.loads(place.read_bytes())
     except (FileNotFoundError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Locks, and names that are on the disk: the same on every system."""
+"""Locks, and flushing names to disk: the same on every system."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ WAIT_S = 0.2  # for a lock: who looks whether it is held holds it for a moment
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this machine is there."""
+    """Whether a process of this machine exists."""
     return psutil.pid_exists(pid)
 
 
 def sync_folder(folder: Path) -> None:
-    """Waits until a folder's names are on the disk, where the system lets one."""
+    """Waits until a folder's names are on disk, if the system supports it."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except PermissionError:  # Windows opens no folders
@@ -41,7 +41,7 @@ def _nobody(message: str) -> None:
 
 @contextmanager
 def locked(path: Place, tell: Tell = _nobody) -> Iterator[None]:
-    """Holds the lock file `path`, which a killed process lets go of. Raises InUse, OSError.
+    """Holds the lock file `path`, which a killed process releases. Raises InUse, OSError.
 
     The holder is written next to it: on Windows nobody else can read a locked file. In an object store it is a `lease`,
     which may call `tell` with a warning.

@@ -37,7 +37,7 @@ def is_remote_failure(error: BaseException) -> bool:
 
 
 def filesystem(url: str) -> tuple[Any, str]:
-    """The file system of a url, and its path there. Raises ConfigError where its package is missing."""
+    """The file system of a url, and its path there. Raises ConfigError if its package is missing."""
     import fsspec
 
     try:
@@ -53,8 +53,8 @@ def filesystem(url: str) -> tuple[Any, str]:
 class URLPath:
     """A file or folder of an object store; what it does has the names that `pathlib.Path` has for it.
 
-    A file appears whole, by one put. A folder is there where something is in it, and needs no making. What the service
-    does not answer is asked for again, then StorageError is raised; what is not there is a FileNotFoundError.
+    A file appears complete, by one put. A folder exists if something is in it, and needs no making. Requests that the
+    service does not answer are repeated, then StorageError is raised; a missing file is a FileNotFoundError.
     """
 
     url: str
@@ -115,7 +115,7 @@ class URLPath:
             return ""
 
     def iterdir(self) -> Iterator[URLPath]:
-        """What is in a folder, in order; nothing where there is none."""
+        """What is in a folder, in order; empty if there is none."""
         try:
             found = self._asked(lambda fs, path: (path, fs.ls(path, detail=False)))
         except (FileNotFoundError, NotADirectoryError):
@@ -148,7 +148,7 @@ class URLPath:
         return self.read_bytes().decode(encoding)
 
     def read_ranges(self, ranges: list[tuple[URLPath, int, int]]) -> list[bytes]:
-        """Bytes (from, to) of several files of this file system, fetched side by side."""
+        """Bytes (from, to) of several files of this file system, fetched in parallel."""
 
         def fetched(fs: Any, path: str) -> list[bytes]:
             paths = [filesystem(place.url)[1] for place, _, _ in ranges]
@@ -165,11 +165,11 @@ class URLPath:
         return len(data)
 
     def put(self, source: str) -> None:
-        """A local file goes here, whole."""
+        """Uploads a local file here, as a whole."""
         self._written(lambda fs, path: fs.put_file(source, path))
 
     def fetch(self, folder: str) -> None:
-        """What is in this folder goes to one of this machine, which is made."""
+        """Downloads the contents of this folder to a new one on this machine."""
         self._asked(lambda fs, path: fs.get(path, folder, recursive=True))
 
     def unlink(self, *, missing_ok: bool = False) -> None:
@@ -204,7 +204,7 @@ def was_url(path: Path) -> bool:
 
 
 def place_of(place: str | os.PathLike[str]) -> Place:
-    """A path of this machine, or of an object store where the text is a URL."""
+    """A path of this machine, or of an object store if the text is a URL."""
     if isinstance(place, Path) and was_url(place):
         raise ConfigError(f"{place}: a URL is given as text, not as a Path")
     if isinstance(place, Path | URLPath):
@@ -214,7 +214,7 @@ def place_of(place: str | os.PathLike[str]) -> Place:
 
 
 def again(url: str, act: Callable[[], T]) -> T:
-    """What act returns, after some tries where the service does not answer. Raises StorageError.
+    """What act returns, with some retries if the service does not answer. Raises StorageError.
 
     What comes within a minute of such an error, as the end of the run that it ends, is not tried again.
     """
@@ -238,13 +238,13 @@ def again(url: str, act: Callable[[], T]) -> T:
 
 
 def brief(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """The message of an error, in one line."""
     text = getattr(error, "strerror", None) or str(error)
     return " ".join(str(text).split()) or type(error).__name__
 
 
 def remove_tree(place: Place) -> None:
-    """Removes a folder and what is in it, as far as that can be done; nothing where there is none."""
+    """Removes a folder and what is in it, as far as possible; does nothing if there is none."""
     if isinstance(place, Path):
         shutil.rmtree(place, ignore_errors=True)
         return

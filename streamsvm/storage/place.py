@@ -1,4 +1,4 @@
-"""The place where a model or a store is to go: what took long to make is not lost in silence."""
+"""The place for a model or a store: what took long to make is not silently lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_version(place: Place) -> bool:
 
 
 def found_at(url: str | os.PathLike[str]) -> str | None:
-    """What is there, in words: `a model`, `a store`, or what else; None: nothing. Raises StorageError."""
+    """What exists there, in words: `a model`, `a store`, or something else; None: nothing. Raises StorageError."""
     path = place_of(url)
     if isinstance(path, URLPath):
         return _found_remote(path)
@@ -52,7 +52,7 @@ def require_place(option: str, url: str | os.PathLike[str], kind: str, *, force:
 
 
 def _require_writable(option: str, url: str | os.PathLike[str]) -> None:
-    """The folder, or bucket, that exists already must take new entries: an hour's work ends there."""
+    """The folder or bucket must be writable: an hour's work will end there."""
     path = place_of(url)
     if isinstance(path, URLPath):
         probe = path.with_name(f".{path.name}.{secrets.token_hex(4)}.probe")
@@ -78,7 +78,7 @@ def _kind(metadata: Path) -> str | None:
 
 
 def _kind_of(metadata: bytes) -> str:
-    """What a zarr.json says."""
+    """What a zarr.json describes."""
     try:
         attributes: Any = json.loads(metadata)["attributes"]
     except (ValueError, TypeError, KeyError, RecursionError):

@@ -49,7 +49,7 @@ class Version:
         return storage_errors(self.url)
 
     def begin(self) -> zarr.Group:
-        """The empty group of the version. Raises StorageError where there is a group already."""
+        """The empty group of the version. Raises StorageError if there is a group already."""
         root = self._place / "zarr.json"
         if not self._overwrite and root.exists():
             raise StorageError(f"{self.url} already exists; remove it or choose another name")
@@ -62,11 +62,11 @@ class Version:
         return self._own
 
     def adopt(self, name: str, array: Place) -> None:
-        """It is there already."""
+        """It exists already."""
         assert array == self._own / name
 
     def commit(self) -> None:
-        """One put: who reads the group has the old version or this one."""
+        """One put: readers of the group get the old version or this one."""
         metadata = json.loads((self._own / "zarr.json").read_bytes())
         metadata["attributes"][AT] = self._own.name
         (self._place / "zarr.json").write_bytes(json.dumps(metadata).encode())
@@ -78,7 +78,7 @@ class Version:
             remove_tree(self._own)
 
     def _remove_others(self) -> None:
-        """Versions that were replaced, and what writers that were killed have left."""
+        """Versions that were replaced, and leftovers of killed writers."""
         current = _attributes(self._place).get(AT)
         for version in filter(is_version, list(self._place.iterdir())):
             if version.name != current and _is_left(version):
@@ -86,7 +86,7 @@ class Version:
 
 
 def _attributes(group: URLPath) -> dict[str, Any]:
-    """None where there are none, or they are damaged."""
+    """None if there are none, or they are damaged."""
     try:
         return dict(json.loads((group / "zarr.json").read_bytes())["attributes"])
     except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):

@@ -1,7 +1,7 @@
-"""What is learned: a class for each task, which says all that is true of it alone.
+"""Tasks: a class for each, which defines all that is specific to it.
 
 Configurations, fits, models, scores and exports ask the task; none of them compares names. A task is one file and one
-line here. It is loaded when it is first asked for: the lines alone, for help and configurations, need no NumPy.
+line here. It is loaded on first use: help and configurations need only the lines, without NumPy.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def task_unread(name: str) -> tuple[str, ...]:
 
 
 def task_of(name: str) -> Task:
-    """The task of this name. Raises ConfigError where there is none."""
+    """The task of this name. Raises ConfigError if there is none."""
     if name not in _TASKS:
         raise ConfigError(f"found task {name!r}, expected one of {', '.join(_TASKS)}")
     row = _TASKS[name]
@@ -75,7 +75,7 @@ def task_of(name: str) -> Task:
 
 
 def task_for(config: Any) -> Task:
-    """The task of a configuration, as it is learned there. Raises ConfigError where there is none."""
+    """The task of a configuration, as it is learned there. Raises ConfigError if there is none."""
     return task_of(config.task or default_task(config.solver, has_queries=False)).by(config.multiclass)
 
 
@@ -95,7 +95,7 @@ def register(task: Task, options: tuple[str, ...] = ()) -> None:
 
 
 def default_task(solver: str, *, has_queries: bool) -> str:
-    """What a solver learns where nobody says: from queries, where rows have them and it can, else classes."""
+    """The default task of a solver: ranking if rows have queries and it supports that, else classification."""
     from_queries = (
         task for task in map(task_of, task_names()) if task.needs_queries and task.goes_with(solver)
     )

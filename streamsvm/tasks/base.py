@@ -1,4 +1,4 @@
-"""What a task says, and what solvers are given of it: targets of a store, and the binary duals they are made of."""
+"""The interface of a task, and what solvers get from it: targets of a store, and the binary duals of the task."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Targets(Weighed):
 
     classes (k,) labels and codes (n,) positions in them; without classes all codes are 0. linear (n, c): the linear
     terms of each row's variables; None: one variable a row, of -1. groups (n,): rows are compared in pairs within
-    these; None where they are not. nu: share of the bounds that variables add up to, of duals that keep their sum.
+    these; None if they are not. nu: share of the bounds that variables add up to, of duals that keep their sum.
     units: of what linear terms are made of, and decision values are learned in. sets (l, k) bool: where rows have any
-    number of the classes, which of them each code stands for; None where it is one.
+    number of the classes, which of them each code stands for; None if it is one.
     """
 
     classes: np.ndarray
@@ -69,7 +69,7 @@ class Targets(Weighed):
 
 
 class Coder(Protocol):
-    """What says by a label alone what its row is learned by.
+    """Computes the targets of a row from its label alone.
 
     classes: of targets. counts: rows of each code, (k,) of classes, (1,) without.
     """
@@ -149,7 +149,7 @@ class Subproblem(Weighed):
 
 
 class Task(ABC):
-    """What differs between tasks. It holds no state: all that it is about is given to it."""
+    """What differs between tasks. It holds no state: its methods get all their data as arguments."""
 
     name: ClassVar[str]
     solvers: ClassVar[tuple[str, ...]] = ()  # that take it, besides those whose rows in the catalogue name it
@@ -188,7 +188,7 @@ class Task(ABC):
             raise ConfigError(f"task is {self.name!r}, which has no classes; found positive or class_weight")
 
     def require_alone(self, config: Any) -> None:
-        """Raises ConfigError where nu, which is given, goes with what it takes the place of, or with what is chosen by
+        """Raises ConfigError if nu, which is given, is combined with options that it replaces, or with a choice by
         duals without it."""
         if not self.has_choice_of_nu:
             return
@@ -221,7 +221,7 @@ class Task(ABC):
         return 1.0
 
     def margin_facts(self, margin: np.ndarray) -> dict[str, float]:
-        """What a report says of the margins (subproblems,) of duals that keep the sum of each sign."""
+        """Report entries for the margins (subproblems,) of duals that keep the sum of each sign."""
         return {}
 
     @abstractmethod
@@ -283,11 +283,11 @@ class Task(ABC):
         return (decision > 0).astype(np.intp) if decision.ndim == 1 else np.argmax(decision, axis=1)
 
     def truth(self, targets: Targets) -> np.ndarray:
-        """What `codes` should say."""
+        """The correct values of `codes`."""
         return targets.codes
 
     def labels(self, classes: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """(m,) what `codes` stand for."""
+        """(m,) labels of `codes`."""
         return classes[codes]
 
     def cuts(self, thresholds: np.ndarray) -> np.ndarray:
@@ -302,12 +302,12 @@ class Task(ABC):
 
     @abstractmethod
     def scores(self, judge: Judge, store: Store) -> Scores:
-        """How good decision values on a store's rows are, gathered block by block."""
+        """The scores of decision values on a store's rows, gathered block by block."""
 
     def learnable(self, targets: Targets) -> np.ndarray:
         """(n, columns) what learners on a budget learn of each row: -1 or +1, or labels. Of a task that has such."""
         raise NotImplementedError(f"task {self.name} is not learned row by row")
 
     def facts(self, targets: Targets) -> dict[str, int]:
-        """What a report says of the targets."""
+        """Report entries for the targets."""
         return {}

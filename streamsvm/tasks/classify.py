@@ -1,4 +1,4 @@
-"""Which class a row is of: one dual for each pair of classes, or one column for each class against the rest."""
+"""Classification: one dual for each pair of classes, or one column for each class against the rest."""
 
 from __future__ import annotations
 

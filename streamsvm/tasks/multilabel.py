@@ -1,4 +1,4 @@
-"""Which labels a row has, any number of them: each label against the rest, all in one fit."""
+"""Multilabel classification, any number of labels a row: each label against the rest, all in one fit."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class _SetCoder(Weighed):
 class _SetScores:
     """Scores of scikit-learn for indicators of labels, 0 where nothing is divided by nothing.
 
-    Labels of the store that the model does not know are columns, too, which it never answers.
+    Labels of the store that the model does not know are columns, too, which it never predicts.
     """
 
     def __init__(self, judge: Judge, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Which rows are unlike the others: the support of a distribution (Schoelkopf et al. 2001)."""
+"""Outlier detection: the support of a distribution (Schoelkopf et al. 2001)."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class OneClass(Task):
 class _OutlierScores:
     """The share of rows that are predicted outliers; and, if a store has two labels, how well they are found.
 
-    Outliers are those of label -1 where the other one is +1, else of the rarer label; of equally many the smaller one.
-    With curves: a histogram of decision values, of evenly spread rows, one of which ends of bins is 0.
+    Outliers are those of label -1 if the other one is +1, else of the rarer label, of equally many the smaller one.
+    With curves: a histogram of decision values of evenly spread rows; one of the ends of its bins is 0.
     """
 
     def __init__(self, store: Store) -> None:

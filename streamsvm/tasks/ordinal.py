@@ -1,4 +1,4 @@
-"""Which rank a row has: one score for all rows, and thresholds on it."""
+"""Ordinal regression: one score for all rows, and thresholds on it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Ordinal(Task):
 
 
 class _RankScores(LabelScores):
-    """Of labels that have an order."""
+    """Thresholds for labels that have an order."""
 
     def more(self) -> dict[str, Any]:
         return {"mean_absolute_error": mean_absolute_error(self.counts)}

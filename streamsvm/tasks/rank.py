@@ -1,4 +1,4 @@
-"""Which rows of a query stand above others: one score for all rows, whose order within queries counts alone."""
+"""Ranking rows within a query: one score for all rows, of which only the order within queries counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which number goes with a row: epsilon regression (Smola and Schoelkopf 2004)."""
+"""Regression with the epsilon-insensitive loss (Smola and Schoelkopf 2004)."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ class _NumberCoder(Weighed):
 
 
 def _units(store: Store) -> Units:
-    """In which the labels of a store have mean 0 and deviation 1; the same to the last bit in whatever blocks.
+    """In which the labels of a store have mean 0 and deviation 1; the same to the last bit for all block sizes.
 
-    Raises DataError where all are equal, or too large for this.
+    Raises DataError if all are equal, or too large for this.
     """
 
     def total(of: Callable[[np.ndarray], np.ndarray]) -> float:
@@ -113,7 +113,7 @@ def _units(store: Store) -> Units:
 
 
 class _ErrorScores:
-    """How far answers are from the labels of a store; and how often these are inside the intervals of a model.
+    """How far answers are from the labels of a store, and how often these are inside the intervals of a model.
 
     With curves: points, [label, answer] of evenly spread rows, and the coverages of several levels.
     """
@@ -142,7 +142,7 @@ class _ErrorScores:
 
 
 def _numbers(url: str | None, labels: np.ndarray) -> np.ndarray:
-    """Labels as float64. Raises DataError where they are text."""
+    """Labels as float64. Raises DataError if they are text."""
     if labels.dtype.kind not in "iuf":
         raise DataError(f"{url or 'y'} holds text, expected numbers to regress on")
     return labels.astype(np.float64)

@@ -1,4 +1,4 @@
-"""How good answers are, gathered block by block: of labels by counts, of numbers by all of them."""
+"""Scores of answers, gathered block by block: from counts of labels, from all numbers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Judge(Protocol):
 
 
 class Scores(Protocol):
-    """How good a model is on a store with labels."""
+    """The scores of a model on a store with labels."""
 
     def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
         """Decision values of rows start to stop, and probabilities (m, k) of a calibrated model."""
@@ -52,7 +52,7 @@ class Scores(Protocol):
 
 
 class ValueScores:
-    """Of a task whose answers are numbers. measure: scores by name, of a store and the answers (n,) to its rows."""
+    """For a task whose answers are numbers. measure: scores by name, of a store and the answers (n,) to its rows."""
 
     def __init__(self, store: Store, measure: Callable[[Store, np.ndarray], dict[str, Any]]) -> None:
         self._store, self._measure, self._values = store, measure, np.empty(store.n)
@@ -65,7 +65,7 @@ class ValueScores:
 
 
 class LabelScores:
-    """Of a task whose answers are labels. Rows whose label the model never saw are wrong."""
+    """For a task whose answers are labels. Rows whose label the model never saw count as wrong."""
 
     def __init__(self, judge: Judge, store: Store, *, orders_rows: bool) -> None:
         """orders_rows: the order of the decision values, one column, is scored, too."""
@@ -155,7 +155,7 @@ def codes_of_labels(judge: Judge, store: Store) -> np.ndarray:
 
 
 def ranked(store: Store, values: np.ndarray) -> dict[str, Any]:
-    """How values (n,) order the rows of each query; of all rows where there are none."""
+    """How values (n,) order the rows of each query; of all rows if there are none."""
     groups = (
         np.zeros(store.n, np.int64) if store.qid is None else np.unique(store.qid, return_inverse=True)[1]
     )

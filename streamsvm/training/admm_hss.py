@@ -1,4 +1,4 @@
-"""ADMM on a compressed kernel matrix: compress and factorise once, then every class and every C together."""
+"""ADMM on a compressed kernel matrix: compress and factorise once, then solve every class and every C together."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ class _Problem:
 
 
 class ADMMHSSFit(PathFit):
-    """One factorisation for all columns: for each value of C one, of more than two classes each against the rest."""
+    """One factorisation for all columns: one for each value of C, and for more than two classes each against the
+    rest."""
 
     growth = HSSGrowth(1.5, ("compress", "factorise", "admm"), chooses_rows=True)
 
@@ -118,7 +119,7 @@ class ADMMHSSFit(PathFit):
         )
 
     def path(self, Cs: Sequence[float]) -> list[Solution]:
-        """A solution for each C; what was shared is among the facts of every one."""
+        """A solution for each C; shared work is among the facts of each."""
         self._require_columns(Cs, 1)
         with self.phase("read"):
             rows = self.samples.load().rows
@@ -176,7 +177,7 @@ class ADMMHSSFit(PathFit):
         return targets.units.labels(out).reshape(len(rows), len(Cs), self.columns)
 
     def _require_columns(self, Cs: Sequence[float], folds: int) -> None:
-        """Raises MemoryLimitError where vectors of so many columns do not fit."""
+        """Raises MemoryLimitError if vectors of so many columns do not fit."""
         vectors = self.bytes["vector_bytes"] * (len(Cs) * folds - 1)
         require_memory(self.limit_bytes, sum(self.bytes.values()) + vectors, f"{len(Cs)} values of C")
 
@@ -195,7 +196,7 @@ class ADMMHSSFit(PathFit):
             return state, z, coef, dropped, bias
 
     def _factorised(self, rows: Rows) -> Factorisation:
-        """From the run directory where it is there, else made, and kept there if it has room: as states are."""
+        """From the run directory if it exists there, else made, and saved there if it has room, as checkpoints are."""
         path = self.checkpoints.run_dir and self.checkpoints.run_dir / "factor.zarr"
         key = json.dumps(self.checkpoints.identity)
         if path and self.checkpoints.resume and (found := kept(path, key, self.engine)):
@@ -213,7 +214,7 @@ class ADMMHSSFit(PathFit):
         return made
 
     def _in_time(self, rows: Rows) -> np.ndarray:
-        """Which rows there is time to compress, by what few of them take: nothing ends it once it has begun."""
+        """The rows that there is time to compress, estimated from a few: compression cannot be stopped once begun."""
         n, few = len(rows), max(FEW_ROWS, len(rows) // 32)
         if self.until is None or n < 4 * few:
             return np.arange(n)
@@ -226,7 +227,7 @@ class ADMMHSSFit(PathFit):
         return np.sort(drawn[:count])
 
     def _made(self, rows: Rows, options: HSSOptions) -> tuple[np.ndarray, AnyKernel, AnyInverse]:
-        """Order, matrix and factor; once more with definite bases where others were tried and are not enough."""
+        """Order, matrix and factor; again with definite bases if others were tried and are not enough."""
         with self.phase("compress"):
             order, matrix = approximate(
                 self.kernel, rows, options, self.engine, self.limit_bytes, self.events

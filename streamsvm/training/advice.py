@@ -1,4 +1,4 @@
-"""What the first rows of a store say of a fit by a stationary kernel that is likely to learn little."""
+"""Warnings from the first rows of a store, if a fit with a stationary kernel is likely to learn little."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAMPLE, FEWEST = 256, 20
 
 
 def advice(kernel: Stationary, scaling: Scaling, first: Rows, names: Names | None) -> str | None:
-    """What is wrong with unscaled features, or with a kernel that is too narrow; None where nothing is."""
+    """What is wrong with unscaled features, or with a kernel that is too narrow; None if nothing is."""
     unscaled = scaling.kind in ("none", "centre") and uneven_columns(
         scaling.filled(first), names, kernel.name
     )
@@ -26,7 +26,7 @@ def advice(kernel: Stationary, scaling: Scaling, first: Rows, names: Names | Non
 
 
 def uneven_columns(rows: Rows, names: Names | None = None, kernel: str = "rbf") -> str | None:
-    """What is wrong where a few columns make up all distances."""
+    """What is wrong if a few columns dominate all distances."""
     moments = moments_of(rows)
     ranges = moments.high - moments.low
     varied = np.flatnonzero(ranges)
@@ -44,7 +44,7 @@ def uneven_columns(rows: Rows, names: Names | None = None, kernel: str = "rbf") 
 
 
 def vanishing_values(kernel: Stationary, rows: Rows) -> str | None:
-    """What is wrong where hardly a row is near another one. rows: scaled."""
+    """What is wrong if hardly any row is near another one. rows: scaled."""
     if len(rows) < FEWEST:
         return None
     some = rows.take(np.linspace(0, len(rows) - 1, min(len(rows), SAMPLE)).astype(int))

@@ -1,6 +1,6 @@
 """ALFPGM over a store: LIBSVM's problem of each pair of classes, or epsilon regression.
 
-Rows are in memory where they fit; else products are made where tasks keep or read them.
+Rows are in memory if they fit; else the tasks that keep or read them compute the products.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Growth(Growth):
 
 
 class ALFPGMFit(Fit):
-    """The subproblems of its task, side by side or one after the other."""
+    """The subproblems of its task, in parallel or one after the other."""
 
     growth = _Growth(spread=("solve",))
 
@@ -202,7 +202,7 @@ class ALFPGMFit(Fit):
         running: dict[str, np.ndarray],
         keep: Callable[..., None],
     ) -> Iterator[tuple[np.ndarray, Facts]]:
-        """Few problems one after the other, each on all threads; many side by side, where rows are in memory."""
+        """Few problems one after the other, each on all threads; many in parallel, if rows are in memory."""
         slots = self.engine.slots
         solve = _Solve(self.solver, self.config.alfpgm.max_iter or math.inf, self.until)
         if isinstance(source, _InMemory) and len(duals) >= 4 * slots and not running:
@@ -286,7 +286,7 @@ _Source = _InMemory | _Streamed
 
 @dataclass(frozen=True)
 class _Solve:
-    """How each problem is solved: by few of its rows where time is up before it is begun."""
+    """How each problem is solved: from few of its rows if time is up before it begins."""
 
     solver: ALFPGM
     most_rounds: float
@@ -299,7 +299,7 @@ class _Solve:
         start: ALFPGMState | None = None,
         on_step: OnStep = lambda state, problem: None,
     ) -> tuple[np.ndarray, Facts]:
-        """Its variables and facts; start: where another run has left it."""
+        """Its variables and facts; start: the state that another run has reached."""
         if start is not None or not is_late(self.until):
             return self._solved(source(dual), start, on_step)
         few = dual.few(HASTY_ROWS)

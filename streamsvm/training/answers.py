@@ -1,4 +1,4 @@
-"""What the rows of a fit are learned by: of a few of them, a block or all, in memory or read from the store."""
+"""The targets and bounds of the rows of a fit: of a few, a block or all, in memory or read from the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamsvm.training.weights import class_factors
 
 
 class Answers(Protocol):
-    """What is asked of n rows. classes (k,). nbytes: that it holds in memory."""
+    """The targets and bounds of n rows. classes (k,). nbytes: its size in memory."""
 
     @property
     def classes(self) -> np.ndarray: ...
@@ -75,7 +75,7 @@ class HeldAnswers(Weighed):
 
 @dataclass(frozen=True)
 class StoredAnswers(Weighed):
-    """Of rows in a store, whose labels and weights are read where they are asked for: nothing is held of each row.
+    """Of rows in a store, whose labels and weights are read when they are needed: it holds nothing per row.
 
     factors: by class, (k,) each. The bound of a row is the product of its class's, in their order, with its weight
     behind the first one: the same to the last bit in whatever block it is read. kept_out (h,): rising ids of rows with
@@ -126,7 +126,7 @@ class StoredAnswers(Weighed):
         return replace(self, kept_out=np.union1d(self.kept_out, ids))
 
     def _asked(self, labels: np.ndarray, weight: np.ndarray | None, out: np.ndarray) -> Asked:
-        """out: places of those that are kept out."""
+        """out: places of the held-out rows."""
         targets = self.coder.targets(labels)
         codes, (first, *more) = targets.codes, self.factors
         upper = first[codes]
@@ -139,14 +139,14 @@ class StoredAnswers(Weighed):
 
 
 def asked_of(task: Task, targets: Targets, upper: np.ndarray) -> Asked:
-    """What is asked of rows none of which is known to be close to another."""
+    """The targets and bounds of rows none of which is known to be close to another."""
     return Asked(task, targets, upper, np.zeros(len(upper), np.int8))
 
 
 def answers_of(
     store: Store, config: FitConfig, task: Task, targets: Targets | None = None
 ) -> tuple[Answers, np.ndarray]:
-    """What all rows of a store are learned by, and how many of them are of each class, (k,) or (1,) without classes.
+    """The targets of all rows of a store, and how many rows each class has, (k,) or (1,) without classes.
 
     targets: as `prepare` has them. Raises ConfigError, DataError.
     """

@@ -1,4 +1,4 @@
-"""What every fit is: a plan, and a solution that is certified; made of data that is ready, in a place to work."""
+"""The base of all fits: a plan and a certified solution, from prepared data, in a context to work in."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Report = dict[str, Any]  # what `fit --json` prints
 
 
 class Learned(files.Model, Protocol):
-    """A model as fits make it."""
+    """A model that a fit makes."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -70,7 +70,7 @@ class Learned(files.Model, Protocol):
 class Context:
     """What a fit works with: who computes, what is saved to resume from, who receives events, and the time spent.
 
-    until: time.time() at which it has to end; None: when it is done.
+    until: time.time() at which it must end; None: no limit.
     """
 
     engine: Engine
@@ -81,9 +81,9 @@ class Context:
 
     @cached_property
     def scratch(self) -> Place:
-        """A folder for files that the fit needs while it runs, in the run directory where there is one.
+        """A folder for files that the fit needs while it runs, in the run directory if there is one.
 
-        This process leaves alone what is far away: where it computes by itself, they are on a disk of this machine.
+        If this process computes by itself, they are on a disk of this machine, not far away.
         """
         run_dir = self.checkpoints.run_dir
         if isinstance(run_dir, URLPath) and not self.engine.is_local:
@@ -92,7 +92,7 @@ class Context:
 
     @property
     def folder(self) -> Place:
-        """For what there is of each row, until the model is there: in the run directory, where there is one."""
+        """For the data of each row, until the model exists: in the run directory, if there is one."""
         run_dir = self.checkpoints.run_dir
         if run_dir is None:
             return self.scratch
@@ -101,11 +101,11 @@ class Context:
         return run_dir / ROWS
 
     def left(self) -> float:
-        """Seconds until it has to end; infinite where nobody said."""
+        """Seconds until it must end; infinite without a limit."""
         return math.inf if self.until is None else self.until - time.time()
 
     def clear(self) -> None:
-        """Has tasks remove the fit's files, which are many and large where there are many rows."""
+        """Has tasks remove the fit's files, which are many and large for many rows."""
         run_dir = self.checkpoints.run_dir
         own = [self.scratch] if "scratch" in self.__dict__ else []
         own += [run_dir / ROWS] if run_dir is not None else []
@@ -118,7 +118,7 @@ class Context:
                 pass
 
     def close(self) -> None:
-        """Ends what computed, and removes scratch files."""
+        """Stops the engine, and removes scratch files."""
         self.engine.close()
         if "scratch" in self.__dict__:
             remove_tree(self.scratch)
@@ -132,7 +132,7 @@ def _remove(files: tuple[str, Sequence[str]]) -> None:
 
 @dataclass(frozen=True)
 class Solution:
-    """What a solver came to: a model that lacks its certificate alone, and what is known of it.
+    """The result of a solver: a model without its certificate, and what is known of it.
 
     exact: the problem was neither divided nor approximated. converged: None for a solver that makes passes; if False,
     advice says what to do. facts: of this solver, for its report. decided (h, pairs): decision values of the held-out
@@ -152,7 +152,7 @@ class Solution:
 
 
 class Fit(ABC):
-    """One fit of prepared data. Making one plans its memory, and reads nothing. Raises MemoryLimitError."""
+    """One fit of prepared data. Creating one plans its memory and reads nothing. Raises MemoryLimitError."""
 
     growth: ClassVar[Growth] = Growth()
     has_budget: ClassVar[bool] = (
@@ -190,20 +190,20 @@ class Fit(ABC):
 
     @property
     def until(self) -> float | None:
-        """time.time() from which on problems end as they are, so that the model is there in time."""
+        """time.time() from which on problems end as they are, so that the model is ready in time."""
         return None if self.context.until is None else self.context.until - END_S
 
     def require_no_choice_of_nu(self) -> None:
-        """Raises ConfigError for nu of a task that goes without: of a solver that knows one class alone."""
+        """Raises ConfigError for nu of a classification or regression, if the solver supports one class only."""
         if self.config.nu is not None and self.task.has_choice_of_nu:
             raise ConfigError(
                 f"nu is {self.config.nu:g}, which solver {self.config.solver} supports for one class only; leave it out"
             )
 
     def odds(self, loss: str) -> Calibration | None:
-        """Probabilities of decisions that are logarithms of odds, as those of a logistic loss are; None of another.
+        """Probabilities of decisions that are logarithms of odds, as with a logistic loss; None for another loss.
 
-        Raises ConfigError where the task has none.
+        Raises ConfigError if the task has none.
         """
         if not are_odds(loss):
             return None
@@ -220,13 +220,13 @@ class Fit(ABC):
 
     @abstractmethod
     def solve(self, draft: Draft) -> Solution:
-        """Trains. draft: takes those arrays of a large model that come part by part."""
+        """Trains. draft: takes those arrays of a large model that come partition by partition."""
 
     def ended(self) -> None:  # noqa: B027  most keep nothing
         """Called once the model is in its place: deletes what an interrupted run would have resumed from."""
 
     def certified(self, solution: Solution, by_folds: Decided | None = None) -> tuple[Learned, Report]:
-        """The model with what is known of it, and the report. Warns where the solver ended before it converged, and of
+        """The model with what is known of it, and the report. Warns if the solver ended before it converged, and of
         a threshold that is not what was asked for.
 
         by_folds: what the rows of folds gave.
@@ -266,8 +266,8 @@ class Fit(ABC):
 
     @classmethod
     def shares_folds(cls, n: int, config: FitConfig) -> bool:
-        """Whether a search may decide n rows, each without its fold, as one problem: by `folds`, or of pairs of classes
-        with the duals of all folds side by side, where solving them is all that a fit does."""
+        """Whether a search may decide n rows, each without its fold, as one problem: by `folds`, or for pairs of
+        classes with the duals of all folds in parallel, if solving them is all that a fit does."""
         return False
 
     def folds(self, Cs: Sequence[float], fold_of: np.ndarray, count: int) -> np.ndarray:
@@ -275,7 +275,7 @@ class Fit(ABC):
         raise ConfigError(f"solver {self.config.solver} does not share its work among folds")
 
     def judge(self) -> Judge:
-        """A model without support vectors: it knows what the decision values of `folds`, or of pairs, mean."""
+        """A model without support vectors: it interprets the decision values of `folds`, or of pairs."""
         none, no_rows = np.empty(0), Rows(np.empty((0, self.scaling.width), np.float32))
         header = Header(self.kernel, self.scaling, self.classes, self.config.positive)
         if self.task.in_pairs:
@@ -289,7 +289,7 @@ class Fit(ABC):
 
 
 def with_certificate(prepared: Prepared, solution: Solution, by_folds: Decided | None = None) -> Learned:
-    """The model with what is known of it, and of its decisions on rows that were kept out, or else of folds."""
+    """The model with what is known of it, and of its decisions on held-out rows, or else of folds."""
     solution = _asked(prepared, solution)
     certificate: dict[str, Any] = {
         "objective": solution.objective,
@@ -326,7 +326,7 @@ def with_certificate(prepared: Prepared, solution: Solution, by_folds: Decided |
 def _answers(
     prepared: Prepared, model: Learned, decided: np.ndarray | None
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """What the model answers to rows of classes that were kept out; None where there are none."""
+    """The model's answers to the held-out rows of a classification; None if there are none."""
     kept = prepared.kept_out
     if kept is None or not prepared.task.has_classes:
         return None, None
@@ -334,7 +334,7 @@ def _answers(
 
 
 def _threshold(prepared: Prepared, f: np.ndarray) -> Told | None:
-    """That of the rows that were kept out, where one is asked for; f: their decision values."""
+    """The threshold chosen on the held-out rows, if one is requested; f: their decision values."""
     wish, kept = prepared.config.probability.threshold, prepared.kept_out
     if wish is None or kept is None:
         return None
@@ -343,7 +343,7 @@ def _threshold(prepared: Prepared, f: np.ndarray) -> Told | None:
 
 
 def _asked(prepared: Prepared, solution: Solution) -> Solution:
-    """With a regression's answers to the held-out rows, unless the solver has given them already."""
+    """The solution with a regression's answers to the held-out rows, unless the solver has given them already."""
     kept = prepared.kept_out
     if kept is None or not prepared.task.has_intervals or solution.decided is not None:
         return solution
@@ -360,7 +360,7 @@ def _intervals(prepared: Prepared, solution: Solution) -> Intervals | None:
 
 
 def _of_held_out(prepared: Prepared, solution: Solution, intervals: Intervals | None) -> HeldOut | None:
-    """What a report draws: of the rows that a regression kept out some."""
+    """Points for a report: some of a regression's held-out rows."""
     kept, decided = prepared.kept_out, solution.decided
     if kept is None or decided is None or not prepared.task.has_intervals:
         return None
@@ -369,7 +369,7 @@ def _of_held_out(prepared: Prepared, solution: Solution, intervals: Intervals | 
 
 
 def _expected(prepared: Prepared, codes: np.ndarray | None, decided: np.ndarray | None) -> Expected | None:
-    """What new rows will score: by those that were kept out, codes their classes by the model, else as the search says.
+    """The score to expect on new rows: from the held-out rows (codes: their predicted classes), else from a search.
 
     decided: see `_asked`.
     """
@@ -393,7 +393,7 @@ class PathFit(Fit):
 
     @abstractmethod
     def path(self, Cs: Sequence[float]) -> list[Solution]:
-        """A solution for each C; what was shared is among the facts of every one."""
+        """A solution for each C; shared work is among the facts of each."""
 
     def solve(self, draft: Draft) -> Solution:
         return self.path([self.config.C])[0]

@@ -1,7 +1,7 @@
 """Budgeted SGD over a store: epochs of shuffled windows of rows, the next one is read while this one is learned.
 
 Windows do not follow the store's chunks, so the model does not depend on them: they are several chunks long, and
-rows are shuffled inside. Rows in an order of classes over more than a window want `ingest --shuffle`.
+rows are shuffled inside. Rows sorted by class over more than a window need `ingest --shuffle`.
 
 With several regions, each has its own learner, which sees no other rows: a turn is a window of each, in parallel.
 """
@@ -108,7 +108,7 @@ class BSGDFit(Fit):
         return Units.of(self.task.learnable(self.prepared.targets)), False
 
     def plan(self) -> dict[str, Any]:
-        """Memory, and the rows and kernel values that are to come."""
+        """Memory, and the numbers of rows and kernel values to compute."""
         rows = self.store.n * self.config.bsgd.epochs
         facts = {"n": self.store.n, "d": self.store.d, "classes": self.classes.tolist()}
         return self.bytes | facts | {"steps": rows, "kernel_values": rows * self.config.bsgd.budget}
@@ -154,7 +154,8 @@ class BSGDFit(Fit):
         return {"regions": len(sizes), "max_region_rows": int(sizes.max()), "supports_a_decision": asked}
 
     def _learn(self) -> float:
-        """All epochs, or those that a saved state has left; accuracy in the last one, of each row before its step."""
+        """All epochs, or those that remain after a checkpoint; accuracy in the last one, of each row before its
+        step."""
         first_epoch, first_block, counted = self._resumed()
         for epoch in range(first_epoch, self.config.bsgd.epochs):
             order = np.random.default_rng([self.config.seed, SHUFFLE, epoch]).permutation(self.n_turns)
@@ -201,7 +202,7 @@ class BSGDFit(Fit):
         return {"accuracy": n_right / rows} if self.task.has_classes else {"loss": loss / rows}
 
     def _accuracy(self, counted: np.ndarray) -> float | None:
-        """Of the rows counted; None where there are no classes."""
+        """Of the rows counted; None if there are no classes."""
         return float(counted[0] / counted[2]) if self.task.has_classes else None
 
     def _alone(self, epoch: int, order: np.ndarray) -> Iterator[np.ndarray]:
@@ -210,7 +211,7 @@ class BSGDFit(Fit):
             yield self._learnt(*window)
 
     def _learnt(self, rows: Rows, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """The score of a window's rows, of those that there is time for."""
+        """The score of a window's rows, as far as there is time."""
         [learner] = self.learners
         score, step = np.zeros(3), BLOCKS * learner.block_rows
         for start in range(0, len(rows), step):
@@ -222,7 +223,7 @@ class BSGDFit(Fit):
         return score
 
     def _is_over(self) -> bool:
-        """Whether time is up; asked where rows are left."""
+        """Whether time is up; asked while rows remain."""
         self.late = self.late or is_late(self.until)
         return self.late
 

@@ -1,4 +1,4 @@
-"""The rows of a store regrouped by regions of input space, for learners on a budget that stand side by side.
+"""The rows of a store regrouped by regions of input space, for parallel learners on a budget.
 
 Regions come from a sample; then one pass sends every row to its region, and writes it to scratch files sorted by region
 with its label and weight. From there each learner streams its own rows.

@@ -43,7 +43,7 @@ SHOWN = 20  # columns in a report
 
 
 def with_choices(prepared: Prepared, context: Context) -> Prepared:
-    """The data and their configuration with what its options ask to be chosen: what decides best on held-out rows.
+    """The data and their configuration with the chosen options: those that predict held-out rows best.
 
     Raises ConfigError, DataError.
     """
@@ -86,7 +86,7 @@ def with_choices(prepared: Prepared, context: Context) -> Prepared:
 
 
 def _with_expected(prepared: Prepared, state: MetricState, best: Fitted, trials: SampleTrials) -> Prepared:
-    """What a search that has seen all rows says of new ones."""
+    """The score on new rows to expect from a search that has seen all rows."""
     steps, pool = [(row["rows"], row["score"]) for row in facts(state)], state.pool or (best.losses,)
     if state.n < trials.n:  # it ended on fewer rows than there are: a fit on all of them says more
         [found] = trials.tried(trials.n, best.factor, [best.trial], None)
@@ -98,7 +98,7 @@ def _with_expected(prepared: Prepared, state: MetricState, best: Fitted, trials:
 def _search(
     config: FitConfig, base: Scaling, starts: Mapping[str, Start], samples: Sequence[Sample]
 ) -> MetricSearch:
-    """What is tried on samples: with a metric, where one is asked for and rows are not too wide."""
+    """Trials on samples: with a metric, if one is requested and rows are not too wide."""
     along, count, first = config.search.chosen, len(samples), samples[0]
     learns = config.metric.is_learned and first.rows.d * first.asked.shape[1] <= MOST_GRADIENTS
     sq_norm = float(first.rows.take(slice(TYPICAL_ROWS)).sq_norms.mean())
@@ -129,7 +129,7 @@ def _in_regions(
 
 
 def require_metric(config: FitConfig, task: Task, *, is_sparse: bool) -> None:
-    """Raises ConfigError where a metric cannot be learned of such rows, for this task."""
+    """Raises ConfigError if a metric cannot be learned of such rows, for this task."""
     kind = config.metric.kind
     if not task.has_metric:
         raise ConfigError(
@@ -170,7 +170,7 @@ def _searched(
 
 
 def _trials(config: FitConfig, sq_norm: float) -> list[Trial]:
-    """What tracks begin with: a trial for each kernel that is tried. sq_norm: of rows, the unit of a linear one's C."""
+    """Starting points of tracks: a trial for each kernel to try. sq_norm: of rows, the unit of a linear one's C."""
     along = config.search.chosen
     names = [config.kernel.name]
     if "kernel" in along:
@@ -203,7 +203,7 @@ def _under(
     learner: Learner,
     found: dict[str, Any],
 ) -> Prepared:
-    """The data as the best fit had it, a configuration that says so, and what a report says of it."""
+    """The data as the best fit had it, its configuration, and report entries on it."""
     config, C, along = prepared.config, best.trial.C, prepared.config.search.chosen
     if best.learned:
         metric = Metric(np.sqrt(np.mean(best.factor**2, axis=0)) if best.factor.ndim == 2 else best.factor[0])
@@ -249,7 +249,7 @@ def _tuples(factor: np.ndarray) -> tuple[Any, ...]:
 
 
 def _chose(prepared: Prepared, best: Fitted, kernel: Kernel, scaling: Scaling) -> dict[str, Any]:
-    """What a report says of what was chosen."""
+    """Report entries on the choice."""
     found: dict[str, Any] = {"kind": prepared.config.metric.kind if best.learned else "none"}
     if prepared.config.metric.is_learned and not best.learned:
         found["reason"] = "held-out rows are predicted equally well without one"
@@ -265,7 +265,7 @@ def _chose(prepared: Prepared, best: Fitted, kernel: Kernel, scaling: Scaling) -
 
 
 def _facts(prepared: Prepared, state: MetricState) -> dict[str, Any]:
-    """How well held-out rows are decided: as chosen, by the best without a metric, and as given; and each step."""
+    """Scores on held-out rows: as chosen, by the best without a metric, and as given; and each step."""
     found = {"score": chosen(state).score}
     if state.plain:
         plain = [fitted.score for fitted in state.plain]

@@ -1,5 +1,5 @@
-"""Cutting planes over a store: classes against the rest, numbers, ranks, or pairs within queries; a row is one read a
-pass."""
+"""Cutting planes over a store: classes against the rest, numbers, ranks, or pairs within queries; each pass reads a row
+once."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Beside(Weighed):
 
 
 class _Growth(Growth):
-    """Of each row nothing is sent, but of pairs: scores back from each pass, and slopes there, every other time."""
+    """Workers send nothing per row, except for pairs: scores back from each pass, and slopes there every other time."""
 
     def network_bytes(self, n: int, seen: Seen) -> float:
         return seen.grown(n, "rows_read") * 8 if seen.compares_rows else 0.0
@@ -258,7 +258,7 @@ class CuttingPlaneFit(Fit):
         return Passes(held, self.engine, RHO if is_one_class else self.options.bias, self.events)
 
     def _here(self) -> Path:
-        """For rows that this process reads again and again."""
+        """For rows that this process reads repeatedly."""
         assert isinstance(self.scratch, Path)  # as it computes by itself
         return self.scratch
 

@@ -83,7 +83,7 @@ class DCSVMFit(Fit):
             self.events(Warned(f"{store.n} rows are one partition: solved exactly, early or not"))
 
     def _require_nu(self) -> None:
-        """Raises DataError where the classes do not allow it."""
+        """Raises DataError if the classes do not allow it."""
         nu = self.task.nu(self.config)
         if nu is None or not self.task.has_classes:
             return
@@ -156,7 +156,7 @@ class DCSVMFit(Fit):
         }
 
     def part_rows(self, level: int) -> int:
-        """The bound on a part's rows at a level: from memory, and twice an even share at the bottom."""
+        """The bound on a partition's rows at a level: from memory, and twice an even share at the bottom."""
         options = self.config.dcsvm
         weighed = bool(options.part_metric) and level == self.solver.early  # one more copy of the rows
         most = self.memory.part_rows(COPIES + weighed)
@@ -215,7 +215,7 @@ class DCSVMFit(Fit):
             self.events(SupportCompared(number, round(precision, 5), round(recall, 5)))
 
     def _solved(self, problem: DividedProblem) -> DCSVMState:
-        """The solver's last state, from a checkpoint's on where there is one."""
+        """The solver's last state, resumed from a checkpoint if there is one."""
         saved = self.checkpoints.load()
         with closing(problem):
             state = self.solver.init(problem)
@@ -227,7 +227,7 @@ class DCSVMFit(Fit):
         return state
 
     def _phase(self, state: DCSVMState) -> Phase:
-        """What reports call the stage that a state is at."""
+        """The name in reports of the stage that a state is at."""
         if state.stage is Stage.PARTS:
             return Phase("solve" if state.level == self.solver.early else "levels")
         return Phase.named(state.stage.value)

@@ -74,7 +74,7 @@ class DividedProblem:
         self.clustering_s, self.solving_since = 0.0, 0.0
 
     def close(self) -> None:
-        """Ends what is solved ahead."""
+        """Stops what is being solved ahead."""
         self._coming, self._due = iter(()), None
 
     @cached_property
@@ -91,7 +91,7 @@ class DividedProblem:
         return HeldAnswers(prepared.all_asked) if self._memory.in_memory else prepared.answers
 
     def _asked(self) -> Asked:
-        """What is asked of all rows."""
+        """The targets and bounds of all rows."""
         asked = self._fit.prepared.all_asked
         return asked if self._bottom is None else replace(asked, close=self._bottom[1].all())
 
@@ -102,7 +102,7 @@ class DividedProblem:
         return Vectors(self.samples.blocks(), self._folder(level))
 
     def _folder(self, level: int) -> Place:
-        """For what there is of each row, in the run directory where there is one."""
+        """For the data of each row, in the run directory if there is one."""
         return self._fit.context.folder / f"level-{level}"
 
     def divide(self, level: int, start: np.ndarray | None) -> Division:
@@ -254,7 +254,7 @@ class DividedProblem:
         return blockws.facts(self._duals.dual(turns.done), turns.running)
 
     def among(self, ids: np.ndarray) -> TaskDuals | None:
-        """The subproblems over these rows in memory; None where they do not fit."""
+        """The subproblems over these rows in memory; None if they do not fit."""
         memory = self._memory
         row = memory.rows_bytes / self._fit.store.n
         if len(ids) * row * 3 > 0.5 * (memory.limit_bytes - memory.process_bytes):

@@ -1,4 +1,4 @@
-"""How DC-SVM grows with its rows: they are divided, regrouped by part, and a level at a time is solved."""
+"""How DC-SVM grows with its rows: they are divided, regrouped by partition, and a level at a time is solved."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class DividedGrowth(Growth):
     """Rows in as many partitions as all rows have: partitions of the same regions, with fewer rows."""
 
     def network_bytes(self, n: int, seen: Seen) -> float:
-        """What is solved of partitions, and, for rounds of the top, the products of all rows. The other data of each
-        row goes through files."""
+        """The solutions of partitions and, for rounds of the top, the products of all rows. The other data of each row
+        goes through files."""
         support = seen.grown(n, "n_support") * (4 * seen.d + 12 + 8 * seen.columns)
         return support + 8 * seen.grown(n, "rows_of_rounds")
 

@@ -27,11 +27,11 @@ class Draft(Protocol):
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """What was appended, for the model; empty where it is in a file."""
+        """The appended arrays, for the model; empty if they are in a file."""
         ...
 
     def save(self, model: Model) -> None:
-        """What is left of a model, now that it is certified."""
+        """Stores the rest of a model, now that it is certified."""
         ...
 
 
@@ -63,7 +63,7 @@ class InMemory:
         return {name: np.concatenate(blocks) for name, blocks in self._blocks.items()}
 
     def save(self, model: Model) -> None:
-        """Nothing is left: a model holds its arrays."""
+        """Nothing to do: a model holds its arrays."""
 
 
 class InFile:

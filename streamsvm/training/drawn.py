@@ -1,4 +1,4 @@
-"""The sample of a store that options are chosen by."""
+"""The sample of a store for choosing options."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ MOST_SHARE = 0.25  # of what memory is left that the sample and its copies may t
 def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[Sample, ...] | str:
     """Random rows of a store, a fifth of them held out, and more if there are others; or why there is no sample.
 
-    Of few rows, as many samples as folds, so that each row is held out once. No sample learns from rows whose group has
-    some that it holds out. Raises DataError.
+    With few rows, there are as many samples as folds, so that each row is held out once. No sample learns from rows of
+    a group that also has held-out rows in it. Raises DataError.
     """
     store, config = prepared.store, prepared.config
     free, most = prepared.n_free, _most_rows(prepared, engine)
@@ -61,13 +61,13 @@ def drawn(prepared: Prepared, base: Scaling, engine: Engine) -> tuple[Sample, ..
 
 
 def weighed(prepared: Prepared, ids: np.ndarray) -> Asked:
-    """What is asked of these rows, with weights instead of upper bounds."""
+    """The targets of these rows, with weights instead of upper bounds."""
     asked = prepared.answers.take(ids)
     return replace(asked, upper=asked.upper / prepared.config.C)
 
 
 def class_weights(prepared: Prepared) -> ClassWeights:
-    """What classes count for in a search, by all rows of the store."""
+    """The weights of classes in a search, from all rows of the store."""
     config = prepared.config
     kind = "balanced" if "class_weight" in config.search.chosen else None
     factors = class_factors(prepared.class_rows, prepared.classes, kind)

@@ -64,7 +64,7 @@ class EarlyParts:
         self._decided = np.zeros((0 if kept is None else len(kept.y), columns))
 
     def add(self, division: Division, part: ModelPart | FiledPart) -> None:
-        """The next part."""
+        """The next partition."""
         if isinstance(part, ModelPart):
             self._log.add(len(self._present), part.to_arrays())
         self._take(division, part)
@@ -101,7 +101,7 @@ class EarlyParts:
             self._draft.append(name, own)
 
     def _asking(self, division: Division, number: int) -> np.ndarray:
-        """Numbers of the rows that were kept out, of those that a part is asked about."""
+        """Numbers of the held-out rows that fall into a partition."""
         assert self._kept is not None
         if self._asked is None and self._options.combine == "nearest":
             self._asked = self._partition_of(division).nearest(self._kept, self._options.neighbours)
@@ -110,7 +110,7 @@ class EarlyParts:
         return np.flatnonzero((self._asked == number).any(axis=1))
 
     def _partition_of(self, division: Division) -> Partition:
-        """Which part a row falls into."""
+        """Which partition a row falls into."""
         if self._partition is None:
             nodes, width = json.loads(str(division.routes["nodes"])), self._prepared.scaling.width
             self._partition = partition_from_state(division.routes, nodes, width)
@@ -148,14 +148,14 @@ class EarlyParts:
         )
 
     def decided(self, model: LocalModel) -> np.ndarray | None:
-        """(h, columns) what the model decides of the rows that were kept out; None where there are none."""
+        """(h, columns) what the model decides of the held-out rows; None if there are none."""
         if self._kept is None or self._asked is None:
             return None if self._kept is None else self._decided
         return self._decided / self._asked.shape[1] + model.intercept[self._asked].mean(axis=1)
 
 
 def _says(like: LocalModel, part: ModelPart, rows: Rows) -> np.ndarray:
-    """(m, subproblems) what a part of such a model says of scaled rows."""
+    """(m, subproblems) what a partition of such a model decides for scaled rows."""
     weights = None if part.weights is None else part.weights[None]
     bounds = np.array([0, part.n_support])
     return replace(like, bounds=bounds, arrays=part.support, weights=weights).says(0, rows)

@@ -33,10 +33,10 @@ class Expected:
 
 
 def of_candidates(scoring: str, pool: Sequence[np.ndarray], gain: float, seed: int) -> Expected:
-    """What the best of several candidates will score, of which each has its losses (h,) on the same held-out rows.
+    """The score to expect of the best of several candidates, each with losses (h,) on the same held-out rows.
 
     The best of many looks better than it is: so it is chosen in bootstrap samples of the rows, and judged on the rows
-    outside (Tsamardinos, Greasidou and Borboudakis 2018). gain: of the errors that more rows to train on will save.
+    outside (Tsamardinos, Greasidou and Borboudakis 2018). gain: the share of errors that more training rows will save.
     """
     losses = np.stack(pool).astype(np.float64)
     rng = np.random.default_rng([seed, 25])
@@ -52,15 +52,15 @@ def of_candidates(scoring: str, pool: Sequence[np.ndarray], gain: float, seed: i
 
 
 def of_model(scoring: str, losses: np.ndarray) -> Expected:
-    """What a model will score whose losses (h,) on rows that took no part are these."""
+    """The score to expect of a model with these losses (h,) on held-out rows."""
     mean = float(losses.mean())
     low, high = _interval(losses, mean)
     return Expected(scoring, 1 - mean, 1 - high, 1 - low, len(losses), model=True)
 
 
 def _interval(losses: np.ndarray, mean: float) -> tuple[float, float]:
-    """For the mean loss of as many new rows: by the standard error; of losses that are 0 or 1 the means m' with
-    (m' - m)^2 <= Z^2 p(1 - p) / h, p = (m + m') / 2 of both together, which hold where errors are few, too."""
+    """For the mean loss of as many new rows: by the standard error; for losses of 0 or 1, the means m' with
+    (m' - m)^2 <= Z^2 p(1 - p) / h, p = (m + m') / 2 of both together, which also holds for few errors."""
     h = len(losses)
     if not np.all((losses == 0) | (losses == 1)):
         error = Z * float(losses.std()) / h**0.5
@@ -72,7 +72,8 @@ def _interval(losses: np.ndarray, mean: float) -> tuple[float, float]:
 
 
 def gain_of_rows(steps: Sequence[tuple[int, float]], m: int, n: int) -> float:
-    """The share of errors that n rows will save over m, the most of a search, by its scores at (rows, score)."""
+    """The share of errors that n rows will save over m, the maximum rows of a search, by its scores at (rows,
+    score)."""
     best: dict[int, float] = {}
     for rows, score in steps:
         best[rows] = max(score, best.get(rows, -np.inf))

@@ -13,7 +13,7 @@ from streamsvm.storage.paths import Place
 
 
 def keep(made: Factorisation, path: Place, engine: Engine) -> None:
-    """Writes it; workers write the subtrees that they hold. Raises StorageError, and ConfigError where workers do not
+    """Writes it; workers write the subtrees that they hold. Raises StorageError, and ConfigError if workers do not
     see the folder."""
     tree = made.matrix.tree
     if tree.cut:
@@ -27,7 +27,7 @@ def keep(made: Factorisation, path: Place, engine: Engine) -> None:
 
 
 def kept(path: Place, key: str, engine: Engine) -> Factorisation | None:
-    """What `keep` wrote for the same key, if it is there; its subtrees with the workers. Raises CorruptDataError."""
+    """What `keep` wrote for the same key, if it exists; its subtrees are on the workers. Raises CorruptDataError."""
     with suppress(NotFoundError):
         found = load_factorisation(path)
         if not isinstance(found, Factorisation) or found.key != key:

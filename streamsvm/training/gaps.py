@@ -21,7 +21,7 @@ REFUSE = "refuse"
 
 
 def are_filled(store: Store, config: FitConfig) -> bool:
-    """Whether missing values are filled: where that is asked for, and where the store is known to have some."""
+    """Whether missing values are filled: if requested, and if the store is known to have some."""
     return store.has_gaps or config.mark_gaps if config.gaps is None else config.gaps != REFUSE
 
 
@@ -42,7 +42,7 @@ def filled(moments: Moments, store: Store, config: FitConfig, events: Events) ->
 
 
 def _of_sample(rows: Rows, how: str, mean: np.ndarray) -> np.ndarray:
-    """(d,) the median, or the most frequent value, of each column; its mean where the sample has no value."""
+    """(d,) the median, or the most frequent value, of each column; its mean if the sample has no value."""
     X = rows.X if isinstance(rows.X, np.ndarray) else sparse.csc_array(rows.X)
     fill, columns = mean.copy(), np.arange(rows.d)
     if not isinstance(X, np.ndarray):
@@ -57,7 +57,7 @@ def _of_sample(rows: Rows, how: str, mean: np.ndarray) -> np.ndarray:
 
 
 def _most_frequent(values: np.ndarray) -> float:
-    """The lowest one of those that are as frequent."""
+    """The lowest of the most frequent values."""
     different, counts = np.unique(values, return_counts=True)
     return float(different[np.argmax(counts)])
 

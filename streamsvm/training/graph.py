@@ -1,7 +1,6 @@
 """An early fit as one lazy dask graph, whose keys are named after their phase.
 
-    plan -> (sample -> centres -> assign a block) a round -> number -> regroup a file -> partitions -> solve one ->
-    model
+    plan -> (sample -> centres -> assign a block) a round -> number -> regroup a file -> partitions -> solve -> model
 
 The data of each row is in files of a folder that all tasks see. Tasks pass on receipts, samples of rows, centres and
 the support rows of partitions. A task that runs again writes the same. The data decides how many rounds and partitions
@@ -267,7 +266,7 @@ def _numbered(plan: Plan, last: Round, receipts: list[np.ndarray | None]) -> Num
 
 @_task
 def _regrouped(plan: Plan, numbered: Numbered, number: int) -> tuple[SpoolFile, np.ndarray]:
-    """A file of rows by part; it takes its name when it is whole, as those of a task that is done again are read."""
+    """A file of rows by partition. It gets its name when complete, as files of a task that runs again are read."""
     folder, numbers = plan.folder / "parts", numbered.numbers
     given = plan.samples, numbers, Carried(plan.prepared.answers)
     if isinstance(folder, URLPath):  # objects are there when they are whole
@@ -289,7 +288,7 @@ def _parts(plan: Plan, files: list[tuple[SpoolFile, np.ndarray]]) -> Parts:
 
 @_task
 def _solved(plan: Plan, parts: Parts, number: int) -> list[SolvedPart]:
-    """The solutions of this part and of those that come so many slots after it: mostly one, or none."""
+    """The solutions of this partition and of those that come so many slots after it: mostly one, or none."""
     assert isinstance(parts.reader, Spool)
     mine = range(number, len(parts.reader.sizes), plan.spans.slots)
     return [plan.solver(parts, part) for part in mine]

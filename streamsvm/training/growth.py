@@ -1,4 +1,4 @@
-"""How what a fit takes grows with its rows: what `cost` asks a solver, to carry small fits on to large ones."""
+"""How the cost of a fit grows with its rows: the solver's answers for extrapolating small fits to large ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Seen(Protocol):
 
 @dataclass(frozen=True)
 class Growth:
-    """steepest: most power of n. spread: phases that the workers of a cluster share, next to `scale`. chooses_rows:
+    """steepest: largest power of n. spread: phases that the workers of a cluster share, next to `scale`. chooses_rows:
     whether the fit takes as many rows as it has time for."""
 
     steepest: float = 2.5
@@ -55,7 +55,7 @@ class Growth:
         return True
 
     def network_bytes(self, n: int, seen: Seen) -> float:
-        """Between the leading process and the workers: here the rows, there once as float32."""
+        """Bytes between the leading process and the workers: by default the rows, once, as float32."""
         return n * 4.0 * seen.d
 
     def least_bytes(self, n: int, seen: Seen) -> int:

@@ -35,9 +35,9 @@ class KeptOut(Weighed):
 
 
 def by_chance(store: Store, rows: int, seed: int) -> np.ndarray:
-    """Rising ids of rows to be kept out: of whole groups and queries where there are any, until these are as many.
+    """Rising ids of rows to hold out: of whole groups and queries if there are any, until there are enough.
 
-    Groups are passed over that could make it more than half of the rows. Raises ConfigError where rows are too many.
+    Skips groups that could make it more than half of the rows. Raises ConfigError if rows are too many.
     """
     require_holdout(store, rows)
     groups, rng = together(store), np.random.default_rng([seed, 26])
@@ -61,7 +61,7 @@ def kept_out(store: Store, ids: np.ndarray, codes: np.ndarray) -> KeptOut:
 
 
 def require_holdout(store: Store, rows: int) -> None:
-    """Raises ConfigError where so many rows cannot be kept out."""
+    """Raises ConfigError if so many rows cannot be held out."""
     if rows > store.n // 2:
         raise ConfigError(f"holdout is {rows}, expected at most half of the {store.n} rows")
 

@@ -1,4 +1,4 @@
-"""What ADMM is asked of a task: a column for each of its decision values and each value of C."""
+"""The columns of ADMM for a task: one for each of its decision values and each value of C."""
 
 from __future__ import annotations
 

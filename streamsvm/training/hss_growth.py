@@ -1,4 +1,4 @@
-"""How what ADMM on a compressed kernel matrix takes grows with its rows."""
+"""How the cost of ADMM on a compressed kernel matrix grows with its rows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ STEPS = 50  # of ADMM
 
 
 class HSSGrowth(Growth):
-    """Linear where ranks have settled, which those of small pilots have not."""
+    """Linear once ranks have settled, which those of small pilots have not."""
 
     def network_bytes(self, n: int, seen: Seen) -> float:
-        """Of several subtrees workers are sent a vector of every column in each step, and send one back."""
+        """With several subtrees, workers receive a vector of every column in each step, and send one back."""
         steps = STEPS if n > SUBTREE_ROWS else 0
         return super().network_bytes(n, seen) + 16.0 * n * seen.columns * steps

@@ -1,4 +1,4 @@
-"""What a limit of memory allows a fit: rows held or streamed, kernel rows kept, rows of a partition, threads."""
+"""What a memory limit allows a fit: rows held or streamed, kernel rows kept, rows of a partition, threads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from streamsvm.kernels.row_cache import WIDE
 from streamsvm.parallel.memory import MiB, free_bytes, process_bytes
 from streamsvm.storage.human import human_bytes
 
-TASK_BYTES = 48 * MiB  # a working set's Gram matrix, its tiles and vectors, whatever the part's size
-COPIES = 3  # that a part takes of its rows
+TASK_BYTES = 48 * MiB  # a working set's Gram matrix, its tiles and vectors, whatever the partition's size
+COPIES = 3  # that a partition takes of its rows
 ROW_BYTES = 160  # solver vectors of one row of a partition
 LEAST_ROWS = 1024  # rows of a partition below which dividing is pointless
 STREAMED_SHARE = 32  # rows of partitions beyond 1 / 32 of the limit are read again, not held
@@ -52,7 +52,7 @@ def plan_memory(
     """How a fit stays under the limit (None: 80 % of what is free now). Raises MemoryLimitError.
 
     columns: coefficients of a row.
-    cache_bytes: for kernel rows, less where memory is short.
+    cache_bytes: for kernel rows, less if memory is short.
     on_worker: the limit and threads are those of a cluster's worker, which sees partitions only. parts_alone: the fit
     solves partitions only, for which the data of each row may be in files.
     """

@@ -1,4 +1,4 @@
-"""What a search and a fit take, by the steps of the search; and what can be done in the time that is left."""
+"""The time of a search and a fit, from the steps of the search, and what fits into the time left."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Speed:
 
     @classmethod
     def of(cls, steps: Sequence[Step], prepared: Prepared, *, counted: bool = False) -> Speed:
-        """counted: as no clock decides."""
+        """Estimated from counts, so that no clock decides."""
         best = max(steps, key=lambda step: (step["rows"], step["score"]))
         own = [s for s in steps if s["kernel"] == best["kernel"] and s["rows"] <= best["rows"]]
         if counted:
@@ -59,7 +59,7 @@ class Speed:
 
     @property
     def _last_s(self) -> float:
-        """Of the last step: others may have compiled, or had the cores to share."""
+        """Of the last step: others may have compiled, or shared the cores."""
         last = self.steps[-1]
         return float(min(step["seconds"] for step in self.steps[-ALIKE:] if step["rows"] == last["rows"]))
 
@@ -71,8 +71,8 @@ class Speed:
     def fit_s(self, n: int, part_rows: int) -> float:
         """Of n rows in partitions of so many, or in one.
 
-        They go with the kernel values of all rows with the support vectors of their part: as dense as all rows are,
-        which have fewer of them than the sample.
+        They go with the kernel values of all rows with the support vectors of their partition: as dense as all rows
+        are, which have fewer of them than the sample.
         """
         last = self.steps[-1]
         before = [step for step in self.steps if step["rows"] < last["rows"]]
@@ -102,7 +102,7 @@ class Speed:
 
 
 def rows_in_time(prepared: Prepared, state: MetricState, ahead: Sequence[tuple[int, int]]) -> int:
-    """Rows for what is to come of a search that nobody gave a time, by counts: as many as it has, or fewer, so that it
+    """Rows for the rest of a search without a time budget, by counts: as many as it has, or fewer, so that it
     takes about as long as the fit. ahead: rows and trials of its phases to come."""
     steps, pairs = facts(state), prepared.task.n_subproblems(len(prepared.classes))
     speed = Speed.of(steps, prepared, counted=True)
@@ -121,12 +121,12 @@ def rows_in_time(prepared: Prepared, state: MetricState, ahead: Sequence[tuple[i
 
 
 def _columns(store: Store) -> float:
-    """That take as long as a row's entries."""
+    """Kernel values that take as long as a row's entries."""
     return SPARSE * store.row_entries if store.is_sparse else store.d
 
 
 class Clock:
-    """Tells when a search has to end, so that the fit after it ends in time."""
+    """Decides when a search must end, so that the fit after it ends in time."""
 
     def __init__(self, context: Context, prepared: Prepared) -> None:
         self._context, self._prepared = context, prepared
@@ -141,7 +141,7 @@ class Clock:
         self._began = now
 
     def is_late(self, state: MetricState, cost: float) -> bool:
-        """Whether the next step, of this cost, and the fit would take longer than what is left."""
+        """Whether the next step, of this cost, and the fit would take longer than the time left."""
         self._cost = cost
         if not state.told or math.isinf(self._context.left()):
             return False
@@ -154,7 +154,7 @@ def _least_fit_s(prepared: Prepared, speed: Speed, context: Context) -> float:
 
 
 def with_sample(prepared: Prepared, left_s: float) -> Prepared:
-    """A larger sample where there is time for one, and nobody said how large."""
+    """A larger sample if there is time for one and its size is not given."""
     search = prepared.config.search
     if math.isinf(left_s) or "sample" in search.model_fields_set:
         return prepared

@@ -1,7 +1,7 @@
-"""A metric of a part of the rows: weights of its columns from the gradients of what was learned there.
+"""A metric of a partition of the rows: weights of its columns from the gradients of what was learned there.
 
 The diagonal of the mean outer product of gradients, as of all rows (Radhakrishnan et al. 2024), in the coordinates of
-scaled rows; xRFM (2025) does so in the leaves of a tree. Rows that are held out decide whether a part keeps it.
+scaled rows; xRFM (2025) does so in the leaves of a tree. Held-out rows decide whether a partition keeps it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Solve(Protocol):
 
 @dataclass(frozen=True)
 class Trial:
-    """Weights of columns, what was learned under them, and how right it was about rows that were held out.
+    """Weights of columns, what was learned under them, and how well it predicts held-out rows.
 
-    alpha (n, columns): 0 for rows held out. right: y g(x), cut off at -1 and 1, of each subproblem and row of it that
-    was held out.
+    alpha (n, columns): 0 for held-out rows. right: y g(x), cut off at -1 and 1, of each subproblem and held-out row of
+    it.
     """
 
     weights: np.ndarray
@@ -46,7 +46,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class PartMetric:
-    """Learns a part's metric by so many refits."""
+    """Learns a partition's metric by so many refits."""
 
     kernel: Kernel
     refits: int

@@ -39,11 +39,12 @@ class _Problem:
         return fit_sigmoid(self.f, targets(self.positive, self.weight), self.weight)[0]
 
     def of_parts(self, all_rows: np.ndarray, n_parts: int) -> np.ndarray:
-        """(n_parts, 2): that of all rows, (2,), where a part has too few of one class, else the one that minimises
+        """(n_parts, 2): that of all rows, (2,), if a partition has too few of one class, else the one that minimises
 
             sum_i v_i H(y_i, p_i) + SHRINK / V sum_i v_i H(q_i, p_i)
 
-        over the rows of the part, H the cross entropy, p_i its probabilities, q_i those by all rows, V = sum_i v_i.
+        over the rows of the partition, H the cross entropy, p_i its probabilities, q_i those by all rows, V = sum_i
+        v_i.
         """
         found = np.tile(all_rows, (n_parts, 1))
         for part, here in by_their_part(self.parts):
@@ -65,8 +66,8 @@ def with_parts(
 ) -> Calibration:
     """The calibration that `calibrate` made, with sigmoids of partitions (n,) if these are surely better.
 
-    by: what it was made by, the decisions, codes, weight and, if any, groups of rows (n,), k and pairwise. That is
-    where the log loss of rows is lower by maps of the other rows, in five folds.
+    by: its data, the decisions, codes, weight and, if any, groups of rows (n,), k and pairwise. That is
+    if the log loss of rows is lower with maps of the other rows, in five folds.
     """
     decisions, codes, weight = (np.asarray(by[name]) for name in ("decisions", "codes", "weight"))
     used = weight > 0

@@ -41,7 +41,7 @@ ROUGH_TOL = 0.03  # of partitions that are solved to estimate a bias
 
 @dataclass(frozen=True)
 class Carried(Weighed):
-    """What goes with rows into their partitions: ids, what is asked of them, and what their solution begins with.
+    """The data that goes with rows into their partitions: ids, targets and bounds, and the start of their solution.
 
     close: partitions of the lowest level. start: coefficients (n, columns). Both are None at the lowest level itself.
     """
@@ -69,14 +69,14 @@ def _arrays(ids: np.ndarray, asked: Asked, close: np.ndarray | None, alpha: np.n
 
 @dataclass(frozen=True)
 class Parts(Weighed):
-    """Parts as tasks read them, with what `Carried` sent along. targets: of none of their rows."""
+    """Partitions as tasks read them, with what `Carried` sent along. targets: of none of their rows."""
 
     reader: PartReader
     task: Task
     targets: Targets
 
     def read(self, part: int) -> tuple[Rows, np.ndarray, Asked, np.ndarray]:
-        """Rows of a partition, their ids, what is asked of them, and coefficients to begin with."""
+        """Rows of a partition, their ids, targets and bounds, and coefficients to begin with."""
         rows, of = self.reader.rows(part), self.reader.beside(part)
         close = of.get("close", np.zeros(len(rows), np.int8))
         asked = Asked(self.task, self.targets.of(of), of["upper"], close)
@@ -124,7 +124,7 @@ class ModelPart(Weighed):
 
 @dataclass(frozen=True)
 class FiledPart(Weighed):
-    """What is known of a `ModelPart` that its task has left in a file; n_entries: nonzeros of its support rows, where
+    """The description of a `ModelPart` that its task has written to a file; n_entries: nonzeros of its support rows, if
     they are sparse."""
 
     n_support: int
@@ -140,9 +140,9 @@ class FiledPart(Weighed):
 
 @dataclass(frozen=True)
 class SolvedPart(PartSolution):
-    """A part's solution; kept: of one that is part of a model, which has its coefficients.
+    """A partition's solution; kept: of one in a model, which has its coefficients.
 
-    seconds: that it took, reading its rows included. centre: see `part_map.sketch`.
+    seconds: to read its rows and solve. centre: see `part_map.sketch`.
     """
 
     kept: ModelPart | FiledPart | None = None
@@ -229,7 +229,7 @@ class PartSolver:
         return SolvedPart(np.empty(0, np.int64), np.empty((0, alpha.shape[1])), *numbers, kept)
 
     def _trial(self, number: int, rows: Rows, asked: Asked, alpha: np.ndarray, tol: float) -> np.ndarray:
-        """Coefficients of one of the fits that come before the last one."""
+        """Coefficients of one of the fits before the last one."""
         share = 1.0 / ((self.refits or 0) + 2)
         return self._solved(rows, asked, alpha, max(tol, self.tol), (number * share, share)).solved
 

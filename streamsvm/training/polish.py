@@ -1,4 +1,4 @@
-"""The exact block solver from the point that an approximate one came to."""
+"""The exact block solver, started from an approximate solution."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""From a store and a configuration to what every solver is given: targets, weights, scaling, the kernel. Data alone.
+"""From a store and a configuration to the input of every solver: targets, weights, scaling, the kernel. Data only.
 
-All doors come in here: `train`, plans, folds, and the first batch of a `partial_fit`. It takes one pass over the rows
-where the scaling or gamma is to be measured; else the first rows alone are read.
+All entry points call it: `train`, plans, folds, and the first batch of a `partial_fit`. It makes one pass over the rows
+if the scaling or gamma must be measured; else it reads only the first rows.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ MOST_VALUE = 1e30  # of a kernel: float32 ends at 3e38, and sums of values times
 
 @dataclass(frozen=True)
 class Prepared(Weighed):
-    """A store as solvers meet it. answers: what its rows are learned by. kernel: its gamma is a number.
+    """A store as solvers see it. answers: targets and bounds of its rows. kernel: its gamma is a number.
 
-    class_rows (k,): how many rows of all are of each class, also where these are some of them.
-    moments: of all rows as stored, where scaling, gamma or a search asked for them. learned: what a report says of what
-    was chosen. kept_out: rows that are not learned from. whole: the store, where these are some of its rows. expected:
-    what a search says of new rows, where it kept none out. asked: the digest of the options before some were chosen.
+    class_rows (k,): the number of rows of each class in the whole store, also if this is a sample. moments: of all rows
+    as stored, if scaling, gamma or a search needed them. learned: report entries on the choice. kept_out: held-out
+    rows. whole: the store, if this is a sample of its rows. expected: the score that a search expects on new rows, if
+    it held none out. asked: the digest of the options before the choice.
     """
 
     store: Store
@@ -73,7 +73,7 @@ class Prepared(Weighed):
 
     @cached_property
     def all_asked(self) -> Asked:
-        """What is asked of all rows, in memory: for solvers that need it there."""
+        """The targets and bounds of all rows, in memory, for solvers that need them there."""
         return self.answers.all()
 
     @property
@@ -93,11 +93,11 @@ class Prepared(Weighed):
 
     @property
     def scoring(self) -> str:
-        """What held-out rows are scored by."""
+        """The targets that held-out rows are scored with."""
         return self.config.search.scoring or self.task.scoring
 
     def without(self, rows: int) -> Prepared:
-        """So many rows kept out, which the seed chooses. Raises ConfigError, DataError."""
+        """So many held-out rows, which the seed chooses. Raises ConfigError, DataError."""
         store = self.store
         ids = by_chance(store, rows, self.config.seed)
         if not self.task.reads_labels:
@@ -116,7 +116,7 @@ class Prepared(Weighed):
 
     @property
     def n_free(self) -> int:
-        """Rows that are not kept out."""
+        """Rows that are not held out."""
         return self.store.n - (0 if self.kept_out is None else len(self.kept_out.ids))
 
     def of_rows(self, rows: int) -> Prepared:
@@ -134,7 +134,7 @@ class Prepared(Weighed):
         return replace(self, store=store, whole=whole, config=config, answers=answers, kept_out=kept)
 
     def original_ids(self, ids: np.ndarray) -> np.ndarray:
-        """Of rows (m,) of the store those in all of it, where it is some of the rows."""
+        """Ids in the whole store of rows (m,) of this one, if it is a sample."""
         return ids if self.whole is None else self.store.original_ids(ids)
 
     def fingerprint(self) -> str:
@@ -144,7 +144,7 @@ class Prepared(Weighed):
     def header(
         self, certificate: Mapping[str, Any] | None = None, calibration: Calibration | None = None
     ) -> Header:
-        """What a model of this says of itself."""
+        """The header of a model of this data."""
         return Header(
             self.kernel,
             self.scaling,
@@ -168,9 +168,9 @@ def prepare(
     phase: Phases | None = None,
     targets: Targets | None = None,
 ) -> Prepared:
-    """Targets, scaling, kernel and weights of a store, and advice to the events where they promise little.
+    """Targets, scaling, kernel and weights of a store, with warnings as events if they promise little.
 
-    targets: of a caller who knows of classes that these rows may not have; else they are the task's. Raises
+    targets: from a caller that knows classes which these rows may lack; default: those of the task. Raises
     ConfigError, DataError.
     """
     task = task_for(config)
@@ -208,7 +208,7 @@ def _parted(store: Store, config: FitConfig, task: Task) -> tuple[Store, KeptOut
 
 
 def scaled(store: Store, config: FitConfig, kind: str, moments: Moments | None, engine: Engine) -> Scaling:
-    """The scaling of a kind. moments: of all rows, where the kind needs them. Raises ConfigError, DataError."""
+    """The scaling of a kind. moments: of all rows, if the kind needs them. Raises ConfigError, DataError."""
     if moments is None:
         assert kind == "none"  # of another a pass was made for them
         return Scaling.none(store.d)
@@ -232,7 +232,7 @@ def _measured(
     moments: Moments | None,
     events: Events,
 ) -> tuple[Scaling, Kernel]:
-    """The scaling under the metric that is given, and the kernel with its gamma as a number."""
+    """The scaling under the given metric, and the kernel with its gamma as a number."""
     factor = None if config.metric.kind == "none" else config.metric.factor
     total = None
     if moments is not None:
@@ -270,7 +270,7 @@ def first_rows(store: Store) -> Rows:
 def _looked_at(
     store: Store, config: FitConfig, engine: Engine, events: Events
 ) -> tuple[Rows, Moments | None]:
-    """The first rows; and the moments of all of them, of the same pass, where something asks for them."""
+    """The first rows, and the moments of all rows from the same pass, if something needs them."""
     asks = config.scale != "none" or needs_variance(config.kernel) or config.search.chosen
     if not (asks or are_filled(store, config)):
         first = first_rows(store)
@@ -297,7 +297,7 @@ def _moments(store: Store, gaps: bool, block: tuple[int, int]) -> tuple[Rows | N
 
 
 def _centred(scaling: Scaling, kernel: Stationary, first: Rows) -> Scaling:
-    """A shift to the origin where unscaled rows have squared norms so large that float32 would cancel."""
+    """A shift to the origin if unscaled rows have squared norms so large that float32 would cancel."""
     if scaling.kind != "none" or first.is_sparse:
         return scaling
     rows = scaling.completed(first).astype(np.float64)
@@ -308,7 +308,7 @@ def _centred(scaling: Scaling, kernel: Stationary, first: Rows) -> Scaling:
 
 
 def _require_range(scaling: Scaling, kernel: Kernel, first: Rows) -> None:
-    """Kernel values have to fit float32, as far as the first rows show. Raises ConfigError."""
+    """Kernel values must fit float32, as far as the first rows show. Raises ConfigError."""
     with np.errstate(over="ignore"):
         most = float(kernel.diag(scaling.apply(first)).max())
     if not most < MOST_VALUE:

@@ -1,6 +1,6 @@
 """Probabilities and thresholds, from decision values of rows that the model behind them was not trained on.
 
-Either of a held-out store, or of all training rows, cross-validated: each fold is predicted by a fit on the others.
+Either a held-out store, or all training rows, cross-validated: a fit on the other folds predicts each fold.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ Learn = Callable[[Store, Place], list[Any]]  # models of some rows; with a folde
 def held_out(
     model: Any, store: Store, asked: ProbabilityConfig, *, engine: Engine, events: Events = heard
 ) -> tuple[Any, int]:
-    """The model with what is asked for, from a store that it was not trained on, and how many rows it is based on.
+    """The model with what is requested, from a store that it was not trained on, and how many rows it is based on.
 
-    What is not asked for stays; costs alone need no rows. Rows with labels that it does not know are ignored. Raises
+    What is not requested stays; costs alone need no rows. Rows with labels that it does not know are ignored. Raises
     ConfigError, DataError.
     """
     require_asked(asked, model.task, len(model.classes))
@@ -71,7 +71,7 @@ def held_out(
 
 
 def require_asked(asked: ProbabilityConfig, task: str | None, n_classes: int) -> None:
-    """Raises ConfigError for what a task, or so many classes, do not have."""
+    """Raises ConfigError for what this task or number of classes does not support."""
     if asked.method is not None:
         require_classes(task)
     if asked.threshold is not None:
@@ -101,9 +101,9 @@ def by_parts(
     rows: np.ndarray | None = None,
     seed: int = 0,
 ) -> Decided:
-    """With a sigmoid for each part of the model, where held-out rows say that these are surely better.
+    """With a sigmoid for each partition of the model, if held-out rows show that these are surely better.
 
-    rows (n,): which of a store decided, else all; of folds by other models, whose partitions were others.
+    rows (n,): the rows of the store that decided, else all; of folds by other models, whose partitions were others.
     """
     calibration, by = decided.calibration, decided.by
     if calibration is None or by is None or calibration.method != "sigmoid" or model.n_parts == 1:
@@ -128,9 +128,9 @@ def cross_validated(
     resume: bool = False,
     events: Events = ignore,
 ) -> list[Decided]:
-    """What config.probability asks for, for each of the models that `learn` makes of the rows of a store.
+    """What config.probability requests, for each of the models that `learn` makes from the rows of a store.
 
-    Folds that are done are kept in the run directory. Raises what `learn` raises, and DataError where a class has one
+    Finished folds are saved in the run directory. Raises what `learn` raises, and DataError if a class has one
     row only.
     """
     with ExitStack() as stack:
@@ -196,7 +196,7 @@ def _begun(store: Store, config: FitConfig, folder: Place, checkpoints: Checkpoi
 
 
 def _weights(model: Any, codes: np.ndarray, sample_weight: np.ndarray | None) -> np.ndarray:
-    """(n,) what rows weigh: as in the fit of the model, or labels and decisions would not go together."""
+    """(n,) weights of rows, as in the fit of the model: else labels and decisions would not match."""
     class_weight = (model.header.config or {}).get("class_weight")
     return row_weights(codes, model.classes, class_weight, sample_weight)
 

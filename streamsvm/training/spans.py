@@ -1,4 +1,4 @@
-"""How the rows of an early fit are dealt out to the tasks of its graph."""
+"""How the rows of an early fit are distributed over the tasks of its graph."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ class Start:
 
 
 def starts_of(prepared: Prepared, engine: Engine) -> tuple[Scaling, dict[str, Start]]:
-    """The scaling of the sample, and those that tracks begin with; the given one is always there.
+    """The scaling of the sample, and those that tracks begin with, always including the given one.
 
     Of dense rows that nobody scaled, and a kernel of distances, the sample has columns of variance 1 about 0, whatever
-    their units; a metric over it shows what columns count for. Raises DataError where all rows are the same.
+    their units; a metric over it shows what columns count for. Raises DataError if all rows are the same.
     """
     given, config, moments = prepared.scaling, prepared.config, prepared.moments
     same = np.ones(given.width)

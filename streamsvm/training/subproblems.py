@@ -1,4 +1,4 @@
-"""The subproblems of a task over some rows, made one at a time, and the gradients of what they have learned."""
+"""The subproblems of a task over some rows, made one at a time, and the gradients of their solutions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streamsvm.tasks.base import Subproblem, Targets, Task
 
 @dataclass(frozen=True)
 class Asked(Weighed):
-    """What is asked of rows: the task and their targets, and bounds upper (n,) of their duals, C times the weights.
+    """The targets of rows, their task, and bounds upper (n,) of their duals, C times the weights.
 
     close (n,): a number that rows share which are close to each other. left_out (k,): bounds of rows that are not here,
     by their codes: sums that duals keep are those of all rows.

@@ -1,4 +1,4 @@
-"""A threshold on the decision values of two classes, chosen for a purpose by rows that no model of them learned from.
+"""A threshold on the decision values of two classes, chosen for a purpose on held-out rows.
 
 As in scikit-learn's TunedThresholdClassifierCV, but that the decision values of all folds are counted together, where
 it takes the mean of a score over the folds, and that every cut between two of them is tried.
@@ -30,7 +30,7 @@ Told = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Decided:
-    """What was made of decision values of held-out rows: probabilities, a threshold; None where nobody asks.
+    """Results from decision values of held-out rows: probabilities, a threshold; None if not requested.
 
     by: these rows, see `probabilities.by_parts`.
     """
@@ -41,7 +41,7 @@ class Decided:
 
 
 def chosen(wish: Wish, positive: np.ndarray, f: np.ndarray, weight: np.ndarray | None, seed: int) -> Told:
-    """The threshold that does best at what is wished for: rows whose decision value is above it are positive.
+    """The threshold that best meets the wish: rows whose decision value is above it are positive.
 
     positive, f (h,): of held-out rows, each of which counts as many as its weight. Returns `value`, the threshold.
     `met` is whether it reaches what was asked for, else it is the nearest to that. Also returns the scores there of
@@ -94,7 +94,7 @@ def _best(wish: Wish, hits: np.ndarray, falls: np.ndarray) -> int:
 def _expected(
     wish: Wish, positive: np.ndarray, f: np.ndarray, weight: np.ndarray, seed: int
 ) -> dict[str, dict[str, float]]:
-    """What new rows will score, and the ends of an interval for 19 of 20 tests of as many new rows.
+    """The scores to expect on new rows, and the ends of an interval for 19 of 20 tests of as many new rows.
 
     The best threshold of many looks better than it is: by as much, in the mean, as one that is chosen in a bootstrap
     sample scores higher there than on all rows (Efron 1983). Beyond MOST_ROWS rows, that many are drawn at random.

@@ -42,7 +42,7 @@ SMOOTHNESS = 0.5  # nu of a Matern kernel that nobody asked for: its gradients r
 
 @dataclass(frozen=True)
 class Sample(Weighed):
-    """Scaled rows to learn from, float32, in random order, with what is asked of them; and held-out ones.
+    """Scaled rows to learn from, float32, in random order, with their targets and bounds, and held-out ones.
 
     by_class (k,): factors on the bounds of rows, of trials with class weights.
     """
@@ -72,14 +72,14 @@ class Sample(Weighed):
 
 @dataclass(frozen=True)
 class ClassWeights:
-    """What classes count for. tried (k,): factors on C of trials with class weights. balanced: whether held-out rows of
+    """Weights of classes. tried (k,): factors on C of trials with class weights. balanced: whether held-out rows of
     each class count alike, all together."""
 
     tried: np.ndarray
     balanced: bool
 
     def scored(self, asked: Asked) -> Asked:
-        """What is asked of held-out rows, weighted as they are to be scored."""
+        """The targets of held-out rows, with the weights of their scores."""
         if not self.balanced:
             return asked
         return replace(
@@ -129,7 +129,7 @@ class Learner:
 
 @dataclass(frozen=True)
 class SampleTrials:
-    """The oracle of `solvers.metric`: trials on samples of as many rows, side by side, each on one thread.
+    """The oracle of `solvers.metric`: trials on samples of equal size, in parallel, each on one thread.
 
     A factor has a metric for each sample, or one for all.
     """
@@ -182,7 +182,8 @@ def _tried(
     item: tuple[Kernel, Metric, Trial, int],
     start: np.ndarray | None,
 ) -> Found:
-    """A kernel and C on the first rows of a sample, and the losses on the held-out ones; 1 each where it has no end."""
+    """A kernel and C on the first rows of a sample, and the losses on the held-out ones; 1 each if it does not
+    converge."""
     kernel, metric, trial, place = item
     sample = samples[place].first(count)
     rows, upper = metric.of_rows(sample.rows), sample.asked.upper * trial.C
@@ -217,7 +218,7 @@ def solution(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients of all subproblems, from those of a start, and their biases; without rows of one side, this side's.
 
-    Raises ConfigError where a fit does not end.
+    Raises ConfigError if a fit does not end.
     """
     alpha = np.zeros(asked.shape)
     if start is not None:

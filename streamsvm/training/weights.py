@@ -1,4 +1,4 @@
-"""What rows count for: class times sample weights, the factors on C."""
+"""Weights of rows: class times sample weights, the factors on C."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamsvm.errors import ConfigError
 def row_weights(
     codes: np.ndarray, classes: np.ndarray, class_weight: Any, sample_weight: np.ndarray | None
 ) -> np.ndarray:
-    """(n,) class times sample weights of rows with these codes. Raises ConfigError for a class that is not there."""
+    """(n,) class times sample weights of rows with these codes. Raises ConfigError for an unknown class."""
     counts = np.bincount(codes, minlength=len(classes))
     weights = class_factors(counts, classes, class_weight)[codes]
     return weights if sample_weight is None else weights * sample_weight
@@ -25,7 +25,7 @@ def balanced_weights(codes: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 
 def class_factors(counts: np.ndarray, classes: np.ndarray, class_weight: Any) -> np.ndarray:
-    """Factors on C by code, (k,) of classes, of so many rows of each. Raises ConfigError for one that is not there."""
+    """Factors on C by code, (k,) of classes, of so many rows of each. Raises ConfigError for an unknown class."""
     factors = np.ones(len(counts))
     if class_weight == "balanced":
         factors = counts.sum() / (len(classes) * np.maximum(counts, 1))

@@ -9,8 +9,8 @@ values along; for a merged point z = sum_i c_i s_i, sum_i c_i = 1,
 
 so no kernel is ever evaluated on vectors (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018).
 
-`steps` is the loop, `merge` and `project` what it does where the budget is full, `values` the kernel values.
+`steps` is the loop, `merge` and `project` what it does if the budget is full, `values` the kernel values.
 
-A first fit waits for the compiler. So what a strategy does not need is None, whose branches numba leaves out, and
-literal arguments have a type, np.int64(0): numba would compile a function again for a literal 0 or True.
+A first fit waits for the compiler. So arguments that a strategy does not need are None, whose branches numba leaves
+out, and literal arguments have a type, np.int64(0): numba would compile a function again for a literal 0 or True.
 """

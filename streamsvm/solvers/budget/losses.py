@@ -1,4 +1,4 @@
-"""What each loss asks of a step: how far a row pulls the function towards its target."""
+"""The step of each loss: how far a row pulls the function towards its target."""
 
 from __future__ import annotations
 

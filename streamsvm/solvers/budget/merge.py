@@ -1,4 +1,4 @@
-"""Supports that become one: which, where the point lies, and what that loses."""
+"""Merging supports: which ones, into which point, and at what loss."""
 
 from __future__ import annotations
 

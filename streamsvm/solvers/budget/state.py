@@ -1,4 +1,4 @@
-"""What the steps read and change, by name.
+"""The data that the steps read and change, by name.
 
 Compiled code has groups of arrays as NamedTuples, which cost nothing there. Its callers pass plain tuples in the same
 order: numba takes 1.8 us longer to see what a NamedTuple holds, and a cache that names a class of ours could not be
@@ -47,7 +47,7 @@ class Met(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What does not change from row to row."""
+    """Options that do not change from row to row."""
 
     lam: float
     merge: int

@@ -1,4 +1,4 @@
-"""The loop of budgeted SGD: rows one after the other, and supports brought back to the budget."""
+"""The loop of budgeted SGD: one row after the other, with maintenance of the budget."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from streamsvm.solvers.budget.values import add_scaled, add_to, copy, dot, expon
 def steps(supports, met, options, tables, together, projects):
     """One SGD step for each row of a block, in order. supports, met, options: Supports, Met, Options as plain tuples.
 
-    tables: `merge_tables` where supports are merged, else None. together: True where all merge at once, projects: where
+    tables: `merge_tables` if supports are merged, else None. together: True if all merge at once. projects: True if
     the weakest is projected on the others; else None. What is None is not compiled.
     """
     s, m, o = Supports(*supports), Met(*met), Options(*options)
