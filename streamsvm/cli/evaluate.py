@@ -25,7 +25,7 @@ from streamsvm.runs.phases import usage_so_far
 from streamsvm.storage.human import heading
 from streamsvm.storage.paths import place_of
 
-CURVES = ("roc", "precision_recall", "points", "coverages", "decisions")  # for reports, too long for people
+CURVES = ("roc", "precision_recall", "points", "coverages", "decisions")  # for reports, too long to print
 
 
 @reads(*LABELLED, "group")
@@ -37,13 +37,15 @@ def evaluate(
     ] = None,
     interval: Annotated[
         float | None,
-        typer.Option("--interval", help="Chance of intervals, else the fit's.", metavar="LEVEL"),
+        typer.Option(
+            "--interval", help="Coverage of prediction intervals. Default: the fit's.", metavar="LEVEL"
+        ),
     ] = None,
     sliced: Annotated[
         str | None,
         typer.Option(
             "--slice",
-            help="Score the rows of each value of a column, too; numbers and times by quartiles.",
+            help="Also score the rows of each value of a column, or of each quartile of numbers and times.",
             metavar="COL[,COL...]",
         ),
     ] = None,
@@ -59,13 +61,13 @@ def evaluate(
         typer.Option(
             "--run-dir",
             parser=place_of,
-            help="The run that made the model: its report shows the scores too.",
+            help="The run that made the model. Its report will show these scores.",
             metavar="DIR",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model: accuracy, precision and recall by class, confusion, ROC AUC; probabilities where it has any.
+    """Score a model: accuracy, precision and recall by class, confusion, ROC AUC, and probabilities if it has any.
 
     \b
     streamsvm evaluate --model model.zarr --store test.zarr
@@ -109,7 +111,7 @@ def evaluate(
         if not as_json:
             emit_table(f"By {column}", values)
     if not as_json and "reliability" in result:
-        emit_table("Reliability (how often what is said is true)", result["reliability"])
+        emit_table("Reliability (predicted and observed frequency)", result["reliability"])
 
 
 def _headline(result: dict[str, Any]) -> dict[str, Any]:
