@@ -94,16 +94,14 @@ class FitConfig(Options):
     mark_gaps: MarkGaps = False
     holdout: Annotated[
         Whole,
-        Field(ge=0, description="Random rows kept out of training, for calibration and the expected score"),
+        Field(ge=0, description="Random rows kept out of training, for thresholds and the expected score"),
     ] = 0
     epsilon: Annotated[
         Real, Field(ge=0, description="Error without loss of task regress, in units of scaled targets")
     ] = 0.1
     interval: Annotated[
         Annotated[Real, Field(gt=0, lt=1)] | None,
-        Field(
-            description="Coverage of prediction intervals, for example 0.9, calibrated on rows kept out of training"
-        ),
+        Field(description="Coverage of prediction intervals, for example 0.9, calibrated on held-out rows"),
     ] = None
     scale_targets: Annotated[
         bool,
@@ -112,23 +110,19 @@ class FitConfig(Options):
     nu: Annotated[
         Annotated[Real, Field(gt=0, le=1)] | None,
         Field(
-            description="Maximum share of rows beyond the margin: nu-SVC, nu-SVR; for oneclass, of outliers "
-            "(default: 0.5)"
+            description="Maximum share of rows beyond the margin (nu-SVC, nu-SVR), or of outliers (oneclass: 0.5)"
         ),
     ] = None
     rows: Annotated[Count, Field(description="Random rows to train on (default: all)")] = None
     seed: Annotated[Whole, Field(ge=0, le=2**32 - 1, description="Seed of every random choice")] = 0
     memory_limit: Annotated[
-        Bytes,
-        Field(description="Memory of the whole process, for example 2GiB (default: from the free memory)"),
+        Bytes, Field(description="Memory of the whole process, for example 2GiB (default: by free memory)")
     ] = None
     cache_size: Annotated[
         Size, Field(ge=0, description="Memory for cached kernel rows, for example 200MiB")
     ] = 200 << 20
     threads: Annotated[Count, Field(description="Threads of this process (default: every core)")] = None
-    workers: Annotated[
-        Count, Field(description="Worker processes on this machine (default: threads only)")
-    ] = None
+    workers: Annotated[Count, Field(description="Local worker processes (default: threads only)")] = None
     scheduler: Annotated[
         str | None,
         Field(
@@ -175,7 +169,7 @@ class FitConfig(Options):
             expected = " or ".join(solver for solver, row in SOLVERS.items() if row.takes_indefinite)
             raise ValueError(
                 f"kernel.name is {name!r}, which need not be positive semidefinite; found solver {self.solver}, "
-                f"expected {expected}, which converges with such kernels"
+                f"expected {expected}, which terminates with such kernels"
             )
         fills = self.mark_gaps or self.gaps not in (None, "refuse")
         of_features = fills or self.scale != "none" or self.metric.kind != "none"

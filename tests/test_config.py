@@ -108,7 +108,7 @@ def test_other_sizes_are_refused(text):
         (
             {"kernel": {"name": "sigmoid", "coef0": -1}},
             "kernel.name is 'sigmoid', which need not be positive semidefinite; found solver dcsvm, expected alfpgm, "
-            "which converges with such kernels",
+            "which terminates with such kernels",
         ),
         ({"kernel": "rbf"}, "kernel: found 'rbf', expected a table of options"),
         ({"C": 0}, "C: found 0, expected a number above 0"),

@@ -81,7 +81,7 @@ def test_columns_come_in_any_order_and_others_are_told(model, tmp_path, capsys):
     other = write(tmp_path / "b.csv", turned, ("size", "what", "colour"))
     assert answers("--model", model, other, "--decision", capsys=capsys) == plain
     assert run("predict", "--model", model, other, "--out", tmp_path / "o.csv") == 0
-    assert f"{other}: left out 'what': not among the columns to be like" in capsys.readouterr().err
+    assert f"{other}: left out 'what': not among the known columns" in capsys.readouterr().err
 
 
 def test_parquet_and_packed_and_piped_rows_have_the_same_answers(model, new, tmp_path, capsys, monkeypatch):
@@ -281,7 +281,7 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
         (["fit", "--store", "s", "--min-frequency", "4"], "--min-frequency applies to a file, found a store"),
         (
             ["fit", "sales.csv", "--min-frequency", "4", "--ignore", "id,colour"],
-            "sales.csv has no column of text that --min-frequency is for; leave it out",
+            "sales.csv has no text column for --min-frequency; leave it out",
         ),
         (
             ["fit", "sales.csv", "--min-frequency", "0"],
@@ -293,7 +293,10 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
         ),
         (["fit"], "found no rows, expected a FILE, or --store STORE"),
         (["fit", "--store", "s", "--label", "y"], "--label applies to a file, found a store; leave it out"),
-        (["fit", "-", "--label", "y"], "-: rows from stdin have no place beside them; give one with --store"),
+        (
+            ["fit", "-", "--label", "y"],
+            "-: rows from stdin have no path for their store; give one with --store",
+        ),
         (["fit", "no.csv", "--label", "y"], "no.csv does not exist; expected a data file"),
         (["fit", "sales.csv", "--label", "nope"], "sales.csv has no column 'nope' for the label"),
         (
