@@ -1,6 +1,6 @@
-"""Every option of a fit, its range and its default; read from TOML, flags and `--set`.
+"""Every option of a fit with its range and default, read from TOML, flags and `--set`.
 
-A configuration is built from layers, later ones winning, so that an error can say where its value came from.
+A configuration is built from layers. Later layers win, and an error can name the origin of a value.
 """
 
 from __future__ import annotations
@@ -65,21 +65,21 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Resolved(dict[str, Any]):
-    """Every option of a model, asked for or a default."""
+    """Every option of a model, given or default."""
 
 
 class FitConfig(Options):
-    """All of a fit; frozen, and stored in the model it made."""
+    """All options of a fit. Frozen, and stored in the model."""
 
     solver: Annotated[Annotated[str, OneOf(solver_names)], Field(description="Algorithm")] = DEFAULT_SOLVER
     task: Annotated[
         Annotated[str, OneOf(task_names)] | None,
-        Field(description="What is learned; else rank where cutting planes find a qid, classify elsewhere"),
+        Field(description="Task (default: rank if cutting-plane finds a qid, else classify)"),
     ] = None
     kernel: KernelConfig = KernelConfig()
     C: Annotated[Real, Field(gt=0, description="Upper bound of the dual variables")] = 1.0
     tol: Annotated[
-        Real, Field(gt=0, description="Largest KKT violation at the end, or gap over objective")
+        Real, Field(gt=0, description="Tolerance: largest KKT violation at the end, or relative gap")
     ] = 1e-3
     class_weight: Annotated[ClassWeight, Field(description="Factors on C by label, or 'balanced'")] = None
     positive: Annotated[Labels, Field(description="Labels of the positive class, against the rest")] = ()
@@ -94,35 +94,35 @@ class FitConfig(Options):
     mark_gaps: MarkGaps = False
     holdout: Annotated[
         Whole,
-        Field(ge=0, description="Rows by chance that are not learned from, and tell how the model decides"),
+        Field(ge=0, description="Random rows kept out of training, for thresholds and the expected score"),
     ] = 0
     epsilon: Annotated[
-        Real, Field(ge=0, description="Error without loss, of task regress, in units of scaled targets")
+        Real, Field(ge=0, description="Error without loss of task regress, in units of scaled targets")
     ] = 0.1
     interval: Annotated[
         Annotated[Real, Field(gt=0, lt=1)] | None,
-        Field(description="Chance of prediction intervals, as 0.9, by rows that are not learned from"),
+        Field(description="Coverage of prediction intervals, for example 0.9, calibrated on held-out rows"),
     ] = None
     scale_targets: Annotated[
         bool,
-        Field(description="Learn labels of mean 0 and deviation 1, of task regress; answers are as labels"),
+        Field(description="Standardise the targets of task regress. Predictions are in original units"),
     ] = True
     nu: Annotated[
         Annotated[Real, Field(gt=0, le=1)] | None,
         Field(
-            description="Most of the rows beyond the margin, as a share: nu-SVC, nu-SVR; of oneclass outliers, else 0.5"
+            description="Maximum share of rows beyond the margin (nu-SVC, nu-SVR), or of outliers (oneclass: 0.5)"
         ),
     ] = None
-    rows: Annotated[Count, Field(description="Rows by chance that are learned from; else all")] = None
+    rows: Annotated[Count, Field(description="Random rows to train on (default: all)")] = None
     seed: Annotated[Whole, Field(ge=0, le=2**32 - 1, description="Seed of every random choice")] = 0
     memory_limit: Annotated[
-        Bytes, Field(description="Memory of the whole process, as 2GiB; else of what is free")
+        Bytes, Field(description="Memory of the whole process, for example 2GiB (default: by free memory)")
     ] = None
     cache_size: Annotated[
-        Size, Field(ge=0, description="Memory for kernel rows that solvers keep, as 200MiB")
+        Size, Field(ge=0, description="Memory for cached kernel rows, for example 200MiB")
     ] = 200 << 20
-    threads: Annotated[Count, Field(description="Threads of this process; else every core")] = None
-    workers: Annotated[Count, Field(description="Processes on this machine that do the work, if any")] = None
+    threads: Annotated[Count, Field(description="Threads of this process (default: every core)")] = None
+    workers: Annotated[Count, Field(description="Local worker processes (default: threads only)")] = None
     scheduler: Annotated[
         str | None,
         Field(
@@ -131,10 +131,10 @@ class FitConfig(Options):
     ] = None
     wait_for_scheduler: Annotated[
         Time | None,
-        Field(description="Seconds for which a scheduler that is gone is waited for; else the run ends"),
+        Field(description="Seconds to wait for a lost scheduler to return (default: end at once)"),
     ] = None
     checkpoint_every: Annotated[
-        Every, Field(description="How often the run directory gets the state: seconds, or 'N steps'")
+        Every, Field(description="How often to save a checkpoint: seconds, or 'N steps'")
     ] = 30.0
     dcsvm: DCSVMConfig = DCSVMConfig()
     bsgd: BSGDConfig = BSGDConfig()
@@ -152,7 +152,7 @@ class FitConfig(Options):
 
     @property
     def n_folds(self) -> int:
-        """Fits on folds, beside that of all rows, which tell how it decides; 0 where nobody asks them."""
+        """Number of extra fits on folds, which calibrate the fit of all rows; 0 if nothing needs them."""
         asks = self.probability.method or (self.probability.threshold and not self.holdout)
         return self.probability.folds if asks else 0
 
@@ -169,16 +169,16 @@ class FitConfig(Options):
             expected = " or ".join(solver for solver, row in SOLVERS.items() if row.takes_indefinite)
             raise ValueError(
                 f"kernel.name is {name!r}, which need not be positive semidefinite; found solver {self.solver}, "
-                f"expected {expected}, which ends all the same"
+                f"expected {expected}, which terminates with such kernels"
             )
         fills = self.mark_gaps or self.gaps not in (None, "refuse")
         of_features = fills or self.scale != "none" or self.metric.kind != "none"
         if row.whole and (of_features or self.probability.is_asked or self.interval):
             wanted = "scale 'none', and no metric, gaps, mark_gaps, probability, threshold or interval"
-            raise ValueError(f"kernel.name is {name!r}, whose values are no features; expected {wanted}")
+            raise ValueError(f"kernel.name is {name!r}, whose columns are not features; expected {wanted}")
         if row.is_linear and self.metric.kind != "none":
             raise ValueError(
-                f"metric.kind is {self.metric.kind!r}, which is of kernels that are not linear; found {name}"
+                f"metric.kind is {self.metric.kind!r}, which needs a nonlinear kernel; found {name}"
             )
         self.own.require(self.kernel)
         return self
@@ -193,14 +193,14 @@ class FitConfig(Options):
 
 
 def _add_section(name: str, row: Row) -> None:
-    """Gives configurations a section for a solver's options. Raises ConfigError for what is none."""
+    """Adds the section of a solver's options to configurations. Raises ConfigError for an invalid section."""
     section, options = section_of(name), options_class(name)
     if section in FitConfig.model_fields and FitConfig.model_fields[section].annotation is options:
         return
     is_taken = section in FitConfig.model_fields or hasattr(FitConfig, section) or not section.isidentifier()
     if is_taken or not issubclass(options, SolverOptions):
         raise ConfigError(
-            f"solver {name!r}: found options {row.options}, expected a SolverOptions, and a name that no option has"
+            f"solver {name!r}: found options {row.options}, expected a SolverOptions, and a name that is not an option"
         )
     known = {*option_names(), *(f"{section}.{member}" for member in options.model_fields)}
     asked = {name for rule in options.rules for name in (rule.option, rule.decider)}
@@ -254,7 +254,7 @@ def read_layer(path: str | Place) -> Layer:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-GONE = (("bsgd", "rounds"),)  # options of earlier versions, which models of theirs hold
+GONE = (("bsgd", "rounds"),)  # options of earlier versions, found in their models
 
 
 def parse_set(text: str) -> Layer:
@@ -276,7 +276,7 @@ def _model_config(path: Place) -> Mapping[str, Any]:
     for section, member in GONE:
         if isinstance(config.get(section), dict):
             config[section].pop(member, None)
-    return Resolved(config | {"search": {"options": []}})  # what was chosen is there
+    return Resolved(config | {"search": {"options": []}})  # it holds the choices
 
 
 def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -289,17 +289,17 @@ def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def repeating(config: FitConfig) -> str:
-    """A TOML file of what is not a default, by which a fit is repeated without a search."""
+    """A TOML file of options that differ from their defaults, to repeat a fit without a search."""
     values = config.model_dump(mode="json", exclude_defaults=True, exclude={"search"})
     return document(values | {"search": {"options": []}})
 
 
-PARAMETERS = {"kernel.name": "kernel", "probability.method": "probability"}  # of estimators
+PARAMETERS = {"kernel.name": "kernel", "probability.method": "probability"}  # names in estimators
 PARAMETERS |= {"metric.kind": "metric", "multiclass": "multi_class"}
 
 
 def groups() -> dict[str, type[Options]]:
-    """The tables of options by name, solvers' sections among them."""
+    """The tables of options by name, including the solvers' sections."""
     fields = ((name, field.annotation) for name, field in FitConfig.model_fields.items())
     return {name: kind for name, kind in fields if isinstance(kind, type) and issubclass(kind, Options)}
 
@@ -321,7 +321,7 @@ def option_field(option: str) -> FieldInfo:
 
 
 def option_values(option: str) -> tuple[str, ...]:
-    """The values that the option with this dotted name is one of, where they are listed."""
+    """The values of the option with this dotted name, if it lists them."""
     return field_values(option_field(option))
 
 
@@ -342,7 +342,7 @@ def _explain(error: ValidationError, layers: tuple[Layer, ...], model: type[Base
 
 
 def _place(origin: str, path: tuple[str, ...]) -> str:
-    """Where an option was found: a flag names it already, and the parameters of an estimator are in no groups."""
+    """The origin of an option for an error. A flag names it already, and estimators' parameters have no groups."""
     name = ".".join(path)
     if not path or (origin.startswith("--") and " " not in origin and name not in groups()):
         return origin
@@ -350,13 +350,13 @@ def _place(origin: str, path: tuple[str, ...]) -> str:
 
 
 def _parameter(option: str) -> str:
-    """The parameter of estimators that an option is: the last part of its name, unless it says another."""
+    """The name of an option as an estimator's parameter: its last component, unless the option has another."""
     group, _, member = option.rpartition(".")
     return PARAMETERS.get(option) or getattr(groups().get(group), "parameters", {}).get(member, member)
 
 
 def _known_part(loc: tuple[int | str, ...]) -> tuple[str, ...]:
-    """The option's path inside an error's location, which may go on into unions and list items."""
+    """The option's path in an error's location, which may also name members of unions and list items."""
     depth = 2 if loc and loc[0] in groups() else 1
     return tuple(str(part) for part in loc[:depth])
 
@@ -391,7 +391,7 @@ def _origin(path: tuple[str, ...], layers: tuple[Layer, ...]) -> str:
 
 
 def suggest(name: str, known: list[str]) -> str:
-    """The nearest known option: by its whole dotted name, else by its last part alone."""
+    """A hint at the nearest known option: by its whole dotted name, else by the last component."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if not near:
         by_last = {option.rpartition(".")[2]: option for option in reversed(known)}

@@ -1,4 +1,4 @@
-"""The main job on digits that ship with scikit-learn: a few become many by deformation, untouched ones are the test."""
+"""The demo: deforms scikit-learn's digits into many training digits, and tests on digits kept apart."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def load_digits(seed: int = 0, test_fraction: float = 0.2) -> tuple[Digits, Digi
 
 
 def expand(digits: Digits, rows: int, seed: int = 0) -> Iterator[Digits]:
-    """`rows` deformed copies of random digits, in blocks; a block depends on seed and its number alone."""
+    """`rows` deformed copies of random digits, in blocks. A block depends only on the seed and its number."""
     for number, start in enumerate(range(0, rows, BLOCK_ROWS)):
         rng = np.random.default_rng([seed, number])
         chosen = rng.integers(len(digits.labels), size=min(BLOCK_ROWS, rows - start))
@@ -50,7 +50,7 @@ def expand(digits: Digits, rows: int, seed: int = 0) -> Iterator[Digits]:
 
 
 def deform(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Images (m, 64) uint8, each turned, moved by less than a pixel or so, and bent smoothly."""
+    """Images (m, 64) uint8, each rotated, shifted by about a pixel at most, and bent smoothly."""
     m = len(images)
     at = np.arange(SIDE) - (SIDE - 1) / 2
     angle = rng.normal(0, 0.08, (m, 1, 1))  # radians
@@ -84,7 +84,7 @@ def _bilinear(images: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.n
 
 
 def write_stores(folder: Path, rows: int, seed: int = 0, events: Events = ignore) -> tuple[Store, Store]:
-    """The stores `train.zarr`, of `rows` deformed digits, and `test.zarr`, of untouched ones, in `folder`."""
+    """Writes the stores `train.zarr`, of `rows` deformed digits, and `test.zarr`, of original ones, into `folder`."""
     train, test = load_digits(seed)
     done = 0
     with StoreWriter(folder / "train.zarr", d=SIDE * SIDE, dtype=np.uint8, overwrite=True) as writer:
@@ -98,9 +98,10 @@ def write_stores(folder: Path, rows: int, seed: int = 0, events: Events = ignore
 
 
 def run_demo(folder: Path, rows: int, events: Events = heard, *, force: bool = False) -> dict[str, Any]:
-    """Makes the stores, trains, scores: `rows`, `test_rows`, `accuracy`, and the reports of `fit` and `evaluate`.
+    """Makes the stores, trains and scores. Returns `rows`, `test_rows`, `accuracy`, and the reports of `fit` and
+    `evaluate`.
 
-    Raises StorageError where stores or a model of these names are in `folder` already, unless `force`.
+    Raises StorageError if `folder` has stores or a model with these names, unless `force`.
     """
     from streamsvm.models.files import load_model
     from streamsvm.parallel.engine import Engine

@@ -1,10 +1,10 @@
-"""What a fit will take, from a few small ones: seconds by phase, memory, what is read, written and sent.
+"""Estimates the cost of a fit from a few small fits: seconds by phase, memory, and bytes read, written and sent.
 
-The fit's own code runs on rising random subsets of the rows, as many as the given seconds allow. What it took is
-carried on to n rows: by the line through the last two where it grows no faster than the rows, by their power of n where
-it does. DC-SVM divides them into as many parts as all rows: parts of the same regions, thinner ones.
+The fit's own code runs on growing random subsets of the rows, as many as the given seconds allow. Their costs are
+extrapolated to n rows: along the line through the last two if they grow no faster than the rows, else by their power of
+n. DC-SVM divides a subset into as many partitions as all rows, so that it has the same regions with fewer rows in each.
 
-Where options are to be chosen, one search on fewer rows chooses them first, and small fits have what it chose.
+If options have to be chosen, one search on fewer rows chooses them first, and the small fits use its choice.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from streamsvm.training.memory_plan import stay_in_memory
 from streamsvm.training.pace import SEARCH_S, in_time
 
 LEAST_ROWS = Growth.least_rows  # of a pilot
-STRETCHES = 64  # of neighbouring rows, from which pilots are drawn: a large store is not read whole
+STRETCHES = 64  # of neighbouring rows that pilots are drawn from, so that a large store is not read whole
 SAMPLE_SHARE = 1 / 8  # of the memory limit, for the rows of pilots
 SAMPLE_BYTES_S = (
     32 * MiB
-)  # of rows, for each second that pilots may take: else a high limit is read for minutes
-SEARCH_ROWS = 6_000  # that options are chosen by beforehand: more than those held out in folds
-SEARCH_POWER = 1.2  # of the rows, by which a search grows
-MOST_LOADING_S = 2.0  # of compiled code
-TASK_S = 2e-3  # of the leading process, for a task on a cluster
-PROCESSES_S = 5.0  # until local processes have started
+)  # of rows, for each second that pilots may take; otherwise a high limit would be read for minutes
+SEARCH_ROWS = 6_000  # for the search before the pilots: above the size up to which folds are held out
+SEARCH_POWER = 1.2  # of the rows, by which the time of a search grows
+MOST_LOADING_S = 2.0  # to load compiled code
+TASK_S = 2e-3  # of the leading process, for each task on a cluster
+PROCESSES_S = 5.0  # to start local processes
 
 
 @dataclass(frozen=True)
 class Pilot:
     """A small fit: its rows, seconds by phase, rows read in all passes, rounds of the whole problem times its rows,
-    support vectors, parts, and the most memory of the process so far."""
+    support vectors, partitions, and the peak memory of the process so far."""
 
     n: int
     seconds: dict[str, float]
@@ -66,7 +66,7 @@ class Pilot:
 
 @dataclass(frozen=True)
 class Choice:
-    """A search on fewer rows: how many it chose by, its seconds by phase, and the configuration of all rows."""
+    """A search on fewer rows: their number, its seconds by phase, and the configuration for all rows."""
 
     rows: int
     seconds: dict[str, float]
@@ -74,7 +74,7 @@ class Choice:
     facts: dict[str, Any]
 
     def grown(self, n: int, sample: int) -> dict[str, float]:
-        """Seconds by phase of a search of n rows: of a sample of them, with folds of few, and no longer than it may."""
+        """Seconds by phase of a search for n rows: on a sample, with folds if there are few, within its time limit."""
         most = min(n, max(sample, self.rows))
         longer = (most / self.rows) ** SEARCH_POWER * folds_of(most) / folds_of(self.rows)
         search_s = self.seconds.get("search", 0.0)
@@ -83,9 +83,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Site:
-    """Where a fit is to run. workers: processes, 0 for the threads of one; threads: of each.
+    """The machines that a fit will run on. workers: processes, 0 for threads only. threads: of each process.
 
-    network_bytes_s: between the leading process and all workers. store_bytes_s: of the store, to all of them.
+    network_bytes_s: between the leading process and all workers. store_bytes_s: from the store to all workers.
     """
 
     workers: int
@@ -102,12 +102,12 @@ class Site:
 class Costs:
     """The cost model of a configuration on data of one kind.
 
-    columns: coefficients of a row. row_bytes: of a row as stored, spooled_row_bytes: in scratch files. read_bytes_s:
-    of one process, decoding included. limit_bytes, threads: of the pilots. start_s: until a process is ready, the
-    loading of compiled code included; base_bytes: its memory then. is_spread: whether workers share more than reading.
-    divided: rows beyond which there are more parts, not larger ones, and all grows with the rows; None where a fit is
-    not of parts alone. sample: rows that options are chosen by, at most; choice: what fewer chose. compares_rows:
-    whether the task does.
+    columns: coefficients of a row. row_bytes: of a row as stored. spooled_row_bytes: of a row in scratch files.
+    read_bytes_s: of one process, including decoding. limit_bytes, threads: of the pilots. start_s: until a process is
+    ready, including the loading of compiled code. base_bytes: its memory then. is_spread: whether workers share more
+    than reading. divided: rows beyond which a fit has more partitions, not larger ones, and all costs are proportional
+    to the rows; None if a fit also solves the whole problem. sample: maximum number of rows for the search. choice: the
+    result of a search on fewer rows. compares_rows: whether the task compares rows with each other.
     """
 
     solver: str
@@ -145,11 +145,11 @@ class Costs:
 
     @property
     def growth(self) -> Growth:
-        """What the solver says of itself."""
+        """How the costs of the solver grow."""
         return fit_class(self.solver).growth
 
     def least_bytes(self, n: int) -> int:
-        """That no limit makes smaller; what else grows with the rows is in the plan, which refuses a limit too low."""
+        """Memory that no limit can reduce. Other memory is in the plan, which refuses a limit that is too low."""
         return self.growth.least_bytes(n, self)
 
     def _seconds(self, n: int, site: Site) -> dict[str, float]:
@@ -171,18 +171,18 @@ class Costs:
         return seconds | {"start": self.start_s}
 
     def network_bytes(self, n: int) -> float:
-        """Between the leading process and the workers of a cluster, rows among them; what is small is left out."""
+        """Bytes between the leading process and the workers of a cluster, including rows, without small messages."""
         return self.growth.network_bytes(n, self)
 
     def _rows_read(self, n: int, site: Site) -> float:
         return self.grown(n, "rows_read") + (n if self._regroups(n, site) else 0)
 
     def _scratch_bytes(self, n: int, site: Site) -> int:
-        """Of the rows in files by part."""
+        """Bytes of the rows in files by partition."""
         return self.growth.scratch_bytes(n, self, on_workers=bool(site.workers))
 
     def _regroups(self, n: int, site: Site) -> bool:
-        """Whether rows are written in the order of their parts: for workers, or as memory does not hold them."""
+        """Whether rows are written in the order of their partitions, for workers or because memory cannot hold them."""
         return self.growth.regroups(n, self, on_workers=bool(site.workers))
 
     def is_held(self, n: int) -> bool:
@@ -191,7 +191,7 @@ class Costs:
         return stay_in_memory(n, *own, self.divided is not None)
 
     def grown(self, n: int, what: str) -> float:
-        """A count of the pilots at n rows."""
+        """A count of the pilots, extrapolated to n rows."""
         return self._grown(n, [getattr(pilot, what) for pilot in self.pilots])
 
     def _grown(self, n: int, values: Sequence[float]) -> float:
@@ -200,7 +200,7 @@ class Costs:
 
 
 def grown(sizes: Sequence[int], values: Sequence[float], n: int, steepest: float = 2.5) -> float:
-    """What rose with the sizes, at n: on the line through the last two values, or on their power if that is above 1."""
+    """Values at growing sizes, extrapolated to n: along the line through the last two, or their power if above 1."""
     if len(values) == 1:
         return values[0] * n / sizes[0]
     (m0, m1), (v0, v1) = sizes[-2:], values[-2:]
@@ -215,7 +215,7 @@ def grown(sizes: Sequence[int], values: Sequence[float], n: int, steepest: float
 def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.0) -> Costs:
     """The cost model of a fit of `config` on rows like those of `store`, from pilots that take about `seconds` in all.
 
-    start_s: what a process takes to be ready.
+    start_s: seconds until a process is ready.
     """
     limit, until = config.memory_limit or free_bytes(), time.perf_counter() + seconds
     here: dict[str, Any] = {"workers": None, "scheduler": None, "memory_limit": None}  # SAMPLE_SHARE is less
@@ -263,10 +263,10 @@ def measure(store: Store, config: FitConfig, seconds: float, start_s: float = 0.
 
 
 def chosen(store: Store, config: FitConfig, most: int) -> Choice:
-    """What a search of at most so many rows chooses; early prediction or not, as all rows need it."""
+    """The result of a search on at most `most` rows. It chooses early prediction as all rows need it."""
     sample = config.search.sample
     few = min(sample, SEARCH_ROWS)
-    like = few * min(store.n / sample, DENSE)  # a larger one has regions, where all rows have them
+    like = few * min(store.n / sample, DENSE)  # enough rows for regions, if all rows would have them
     m = min(most, store.n, max(few, round(like)))
     rows, _ = _drawn(store, m, np.random.default_rng(config.seed))
     search = config.search.model_copy(update={"sample": few, "time_budget": None})
@@ -283,7 +283,7 @@ def chosen(store: Store, config: FitConfig, most: int) -> Choice:
 
 
 def _spooled_row_bytes(store: Store, config: FitConfig) -> float:
-    """Of a row in scratch files: float32, bytes that nothing scales as they are, 12 bytes for a sparse entry."""
+    """Bytes of a row in scratch files: float32, unscaled uint8 as it is, 12 bytes for a sparse entry."""
     if store.is_sparse:
         return 12 * (store.nbytes / store.n - 8) / (store.dtype.itemsize + 4) + 8
     return store.d * (1.0 if config.scale == "none" and store.dtype == np.uint8 else 4.0)
@@ -294,15 +294,15 @@ def growth_of(config: FitConfig) -> Growth:
 
 
 def _sizes(n: int, config: FitConfig) -> list[int]:
-    """Rows of pilots, rising: halves of halves, as far down as parts allow."""
+    """Growing sizes of pilots: halves of halves, down to the smallest that partitions allow."""
     least = growth_of(config).rows_of_pilot(n, config)
     return [n >> j for j in range(n.bit_length(), 0, -1) if n >> j >= min(least, n // 4)]
 
 
 def _drawn(store: Store, m: int, rng: np.random.Generator) -> tuple[Store, float]:
-    """m random rows in random order, in memory, two of each class first; and the bytes a second at which they came.
+    """m random rows in random order, in memory, two of each class first, and the bytes read per second.
 
-    Of a store with queries, random queries.
+    From a store with queries, random queries.
     """
     blocks = store.blocks()
     chosen = np.sort(rng.permutation(len(blocks))[: max(STRETCHES, -(-len(blocks) * m // store.n))])
@@ -323,7 +323,7 @@ def _drawn(store: Store, m: int, rng: np.random.Generator) -> tuple[Store, float
 
 
 class _Counted(ArraySource):
-    """Rows in memory that count how many were read."""
+    """Rows in memory, with a count of those read."""
 
     def __init__(self, X: Any) -> None:
         super().__init__(X)
@@ -339,7 +339,7 @@ class _Counted(ArraySource):
 
 
 def _pilot(rows: Store, config: FitConfig, n: int, m: int) -> Pilot:
-    """A fit of the first m rows as if they were n."""
+    """Fits the first m rows as if they were n."""
     source = _Counted(rows.read(0, m).X)
     rounds = 0
 
@@ -351,7 +351,7 @@ def _pilot(rows: Store, config: FitConfig, n: int, m: int) -> Pilot:
     store = Store(source, {name: values[:m] for name, values in rows.columns().items()})
     _, report = train_in_memory(store, growth_of(config).smaller(config, n, m), Events(count))
     phases = dict(report["seconds_by_phase"])
-    total = time.perf_counter() - began - phases.pop("compile", 0.0)  # which the fit will not do again
+    total = time.perf_counter() - began - phases.pop("compile", 0.0)  # the fit will not compile again
     return Pilot(
         m,
         phases | {"other": max(total - sum(phases.values()), 0.0)},
@@ -364,17 +364,17 @@ def _pilot(rows: Store, config: FitConfig, n: int, m: int) -> Pilot:
 
 
 def site_of(config: FitConfig) -> Site:
-    """Threads here, or as many local processes as the configuration asks for."""
+    """Local threads, or as many local processes as the configuration asks for."""
     threads = Engine(config.threads).threads
     return Site(config.workers or 0, max(1, threads // config.workers) if config.workers else threads)
 
 
 def estimate(store: Store, config: FitConfig, seconds: float, start_s: float) -> dict[str, Any]:
-    """What a fit of the whole store will take where the configuration says.
+    """Estimates the cost of a fit of the whole store, where the configuration runs it.
 
-    peak_rss_bytes_estimated: where memory is no concern. Below it a fit reads again what it cannot hold, down to
-    least_bytes_estimated; `fits` says whether the limit is above that. With options that are chosen, what would be, and
-    its plan; a time budget ends a fit that would take longer.
+    peak_rss_bytes_estimated: with unlimited memory. With less, a fit reads rows again that it cannot hold, down to
+    least_bytes_estimated. `fits`: whether the limit is above that. If options have to be chosen: the choice, and its
+    plan. A time budget ends a fit that would take longer.
     """
     costs, limit = measure(store, config, seconds, start_s), config.memory_limit or free_bytes()
     least = costs.least_bytes(store.n)
@@ -387,9 +387,9 @@ def estimate(store: Store, config: FitConfig, seconds: float, start_s: float) ->
 
 
 def does_not_fit(found: dict[str, Any]) -> str:
-    """What to do about an estimate that does not fit."""
+    """The advice for an estimate that does not fit."""
     limit, least = found["limit_bytes"] / MiB, -(-found["least_bytes_estimated"] // MiB)
     return (
         f"does not fit --memory-limit {limit:.0f} MiB, with about {found['n_support_estimated']:,} support vectors: "
-        f"give at least {least} MiB, or --early, whose model is written as it comes, or --solver bsgd --budget B"
+        f"give at least {least} MiB, or --early, which writes its model during the fit, or --solver bsgd --budget B"
     )

@@ -1,4 +1,4 @@
-"""Options that nothing reads where they are given: said, before something else is trained than was asked for."""
+"""Finds given options that nothing would read, so that a fit does not silently ignore what was asked for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamsvm.tasks import default_task, task_names, task_options, task_unread
 
 
 def rules() -> Iterator[Rule]:
-    """Who reads what, of the solvers, kernels and tasks that there are."""
+    """The rules of all solvers, kernels and tasks: who reads which option."""
     for name in catalogue.solver_names():
         section = catalogue.section_of(name)
         for member in groups()[section].model_fields:
@@ -66,7 +66,7 @@ def unread(config: FitConfig) -> Iterator[Rule]:
 def require_read(layers: list[Layer], *configs: FitConfig) -> list[set[str]]:
     """The options that each of these configurations does not read.
 
-    Raises ConfigError for one that the layers which make them give, and none of them reads.
+    Raises ConfigError for an option that the layers give and that none of the configurations reads.
     """
     rules = [list(unread(config)) for config in configs]
     idle = [{rule.option for rule in own} for own in rules]
@@ -82,7 +82,7 @@ def require_read(layers: list[Layer], *configs: FitConfig) -> list[set[str]]:
 
 
 def _origin(option: str, layers: list[Layer]) -> str | None:
-    """The last layer that gives this option; a model gives what is not a default."""
+    """The last layer that gives this option. A model gives the options that differ from their defaults."""
     for origin, values in reversed(layers):
         given: Any = catalogue.renamed(values)
         for name in option.split("."):

@@ -108,7 +108,7 @@ def test_other_sizes_are_refused(text):
         (
             {"kernel": {"name": "sigmoid", "coef0": -1}},
             "kernel.name is 'sigmoid', which need not be positive semidefinite; found solver dcsvm, expected alfpgm, "
-            "which ends all the same",
+            "which terminates with such kernels",
         ),
         ({"kernel": "rbf"}, "kernel: found 'rbf', expected a table of options"),
         ({"C": 0}, "C: found 0, expected a number above 0"),
@@ -133,11 +133,11 @@ def test_other_sizes_are_refused(text):
         ({"dcsvm": {"levels": 2, "early_level": 3}}, "dcsvm: early_level is 3, expected at most levels, 2"),
         (
             {"dcsvm": {"neighbours": 3, "combine": "naive"}},
-            "dcsvm: neighbours is 3, which goes with combine nearest and clustering input alone",
+            "dcsvm: neighbours is 3, which needs combine nearest and clustering input",
         ),
         (
             {"dcsvm": {"neighbours": 3, "part_metric": 2}},
-            "dcsvm: part_metric is 2 and neighbours 3: parts that measure rows differently are not averaged; "
+            "dcsvm: part_metric is 2 and neighbours 3: partitions with different metrics cannot be averaged; "
             "expected one of the two",
         ),
     ],

@@ -21,37 +21,36 @@ from streamsvm.cli.imports import importing, own_process
 from streamsvm.errors import StreamSVMError
 
 OK, FAILED, INTERRUPTED = 0, 2, 130
-COMMANDS = {  # the first paragraph of what each one's --help says
-    "ingest": "Read files into a store, streamed in bounded memory, written whole or not at all.",
+COMMANDS = {  # the first paragraph of each one's --help
+    "ingest": "Read files into a store in bounded memory. The store is written whole or not at all.",
     "info": "Show shape, type, chunks, classes and their counts.",
-    "check": "Read all of a store or model: checksums, NaN and infinity, labels, odd columns. Exits 2 at a fault.",
-    "fit": "Train a model. Options that are left out are chosen from the data.",
-    "tune": "Choose options by cross-validation; without a table of what to try, those that fit chooses.",
-    "calibrate": "Add probabilities, a threshold or costs to a model, in place of those it may have.",
+    "check": "Read all of a store or model: checksums, NaN and infinity, labels, odd columns. Exits 2 on a fault.",
+    "fit": "Train a model. Options that you leave out are chosen from the data.",
+    "tune": "Choose options by cross-validation. Without a table of values to try, search the options that fit "
+    "chooses.",
+    "calibrate": "Add probabilities, a threshold or costs to a model. They replace any that it has.",
     "predict": "Write the predicted label of every row, block by block.",
-    "evaluate": "Score a model: accuracy, precision and recall by class, confusion, ROC AUC; probabilities where it "
+    "evaluate": "Score a model: accuracy, precision and recall by class, confusion, ROC AUC, and probabilities if it "
     "has any.",
-    "explain": "Which columns count in a model; for rows of a store or file, gradients, support vectors and "
-    "Shapley values.",
-    "report": "Show runs as one HTML page: convergence, levels, time, memory, scores; several side by side.",
-    "top": "Follow a run that was started elsewhere: phases, rates, gap, memory, warnings. Ends when the run has "
-    "ended.",
-    "ui": "Show runs on a live page: lists, compares and follows them. It only reads, at an address of this machine.",
+    "explain": "Show which columns matter to a model, and gradients, support vectors and Shapley values of rows.",
+    "report": "Show one run, or several side by side, as one HTML page: convergence, levels, time, memory, scores.",
+    "top": "Follow a run that was started elsewhere: phases, rates, gap, memory, warnings. Ends when the run ends.",
+    "ui": "Show runs on a live page: lists, compares and follows them. Read-only, on this machine.",
     "stream": "Predict, then learn, event by event; one JSON line out for each line in.",
     "serve": "Predict and learn over HTTP, until Ctrl-C or SIGTERM.",
-    "export": "Write a model for other systems; what the format cannot say is said here, and put in files next to it.",
+    "export": "Write a model for other systems. What the format cannot store is reported and saved next to the file.",
     "import": "Read a model that LIBSVM or `streamsvm export` wrote.",
     "demo": "Deform scikit-learn's digits into a large store, train DC-SVM on it, score on untouched digits.",
 }
 SETTINGS: dict[str, Any] = {
     "pretty_exceptions_enable": False,
-    "rich_markup_mode": None,  # plain lines: they fit a narrow terminal, a page and a pipe
+    "rich_markup_mode": None,  # plain lines fit a narrow terminal, a page and a pipe
     "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
 }
 
 
 class Commands(TyperGroup):
-    """Every command by name and help; the module of one is imported when it is used: `--help` answers at once."""
+    """Every command by name and help. A command's module is imported when it is used, so `--help` answers at once."""
 
     def __init__(self, **attributes: Any) -> None:
         named = {name: TyperCommand(name, help=text, short_help=text) for name, text in COMMANDS.items()}
@@ -95,21 +94,21 @@ def _streamsvm(
 
 def main() -> None:
     """The entry point: exits 0, 2 after an error of one line, 130 when interrupted."""
-    if isinstance(sys.stdout, TextIOWrapper):  # Windows's code pages lack most letters that labels may have
+    if isinstance(sys.stdout, TextIOWrapper):  # Windows code pages lack most letters that labels may have
         sys.stdout.reconfigure(errors="backslashreplace")
     own_process()
     status = exit_status(lambda: app(prog_name="streamsvm", standalone_mode=False))
     if (
         status == INTERRUPTED
-    ):  # all is cleaned up; a plain exit would wait for the tasks at work in other threads
+    ):  # everything is cleaned up; a plain exit would wait for running tasks in other threads
         sys.stdout.flush()
         os._exit(status)
-    gc.freeze()  # the interpreter would look through all modules once more, for 0.3 s
+    gc.freeze()  # otherwise the interpreter scans all modules once more, for 0.3 s
     sys.exit(status)
 
 
 def exit_status(run: Callable[[], object]) -> int:
-    """Runs a command; says what went wrong on stderr, in one line."""
+    """Runs a command and prints what went wrong on stderr, in one line."""
     try:
         status = run()
     except (KeyboardInterrupt, typer.Abort):
@@ -119,11 +118,11 @@ def exit_status(run: Callable[[], object]) -> int:
     except typer.TyperException as error:
         return _fail(_usage(error))
     except MemoryError as error:
-        return _fail(f"out of memory: {error}; give a --memory-limit below what is free")
+        return _fail(f"out of memory: {error}; give a --memory-limit below the free memory")
     except OSError as error:
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
     if status == INTERRUPTED:
-        _say("interrupted; nothing half-written was left")
+        _say("interrupted; no half-written files were left")
     return status if isinstance(status, int) else OK
 
 

@@ -43,7 +43,7 @@ def calibrate(
         Literal["sigmoid", "isotonic"] | None,
         typer.Option(
             "--method",
-            help="Isotonic needs many rows; else sigmoid, or none with --threshold or --costs alone.",
+            help="Isotonic needs many rows. Default: sigmoid, or none with --threshold or --costs alone.",
         ),
     ] = None,
     threshold: Annotated[
@@ -55,7 +55,7 @@ def calibrate(
         typer.Option(
             "--out",
             parser=place_of,
-            help="Where the model with probabilities goes; else in its place.",
+            help="Path of the model with probabilities. Default: replace MODEL.",
             metavar="MODEL",
         ),
     ] = None,
@@ -68,7 +68,7 @@ def calibrate(
     performance_report: PerformanceReport = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add probabilities, a threshold or costs to a model, in place of those it may have.
+    """Add probabilities, a threshold or costs to a model. They replace any that it has.
 
     \b
     streamsvm calibrate --model model.zarr --store more.zarr
@@ -82,7 +82,7 @@ def calibrate(
         from streamsvm.training.probabilities import held_out
 
     loaded, target = load_model(model), out or model
-    if target != model:  # in its place, a model loses nothing but probabilities
+    if target != model:  # a model that is replaced loses nothing but probabilities
         require_model_place(target, force=force, option="--out")
     with (
         progress() as events,

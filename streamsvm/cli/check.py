@@ -1,4 +1,4 @@
-"""`streamsvm check`: reads everything of a store, or of a model."""
+"""`streamsvm check`: reads all of a store or a model."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def check(
     store: StoreToLookAt = None,
     against: Annotated[
         str | None,
-        typer.Option(
-            "--against", help="Tell whether its rows are alike, as those to test on.", metavar="STORE|FILE"
-        ),
+        typer.Option("--against", help="Compare with these rows, such as test rows.", metavar="STORE|FILE"),
     ] = None,
     read: Mapping[str, Any] = {},
     model: Annotated[
@@ -40,7 +38,7 @@ def check(
         typer.Option(
             "--model",
             parser=place_of,
-            help="In place of rows, a model: what it holds, and that none of it is code.",
+            help="Check a model instead of rows: list its contents and make sure that none of them is code.",
             metavar="MODEL",
         ),
     ] = None,
@@ -52,7 +50,7 @@ def check(
     performance_report: PerformanceReport = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read all of a store or model: checksums, NaN and infinity, labels, odd columns. Exits 2 at a fault.
+    """Read all of a store or model: checksums, NaN and infinity, labels, odd columns. Exits 2 on a fault.
 
     \b
     streamsvm check train.zarr

@@ -34,7 +34,7 @@ CURVES = (
     "histogram",
     "reliability_before",
     "parts",
-)  # for reports, too long for people
+)  # for reports, too long to print
 
 
 @reads(*LABELLED, "group")
@@ -46,13 +46,15 @@ def evaluate(
     ] = None,
     interval: Annotated[
         float | None,
-        typer.Option("--interval", help="Chance of intervals, else the fit's.", metavar="LEVEL"),
+        typer.Option(
+            "--interval", help="Coverage of prediction intervals. Default: the fit's.", metavar="LEVEL"
+        ),
     ] = None,
     sliced: Annotated[
         str | None,
         typer.Option(
             "--slice",
-            help="Score the rows of each value of a column, too; numbers and times by quartiles.",
+            help="Also score the rows of each value of a column, or of each quartile of numbers and times.",
             metavar="COL[,COL...]",
         ),
     ] = None,
@@ -68,13 +70,13 @@ def evaluate(
         typer.Option(
             "--run-dir",
             parser=place_of,
-            help="The run that made the model: its report shows the scores too.",
+            help="The run that made the model. Its report will show these scores.",
             metavar="DIR",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model: accuracy, precision and recall by class, confusion, ROC AUC; probabilities where it has any.
+    """Score a model: accuracy, precision and recall by class, confusion, ROC AUC, and probabilities if it has any.
 
     \b
     streamsvm evaluate --model model.zarr --store test.zarr
@@ -122,7 +124,7 @@ def evaluate(
         if not as_json:
             emit_table(f"By {column}", values)
     if not as_json and "reliability" in result:
-        emit_table("Reliability (how often what is said is true)", result["reliability"])
+        emit_table("Reliability (predicted and observed frequency)", result["reliability"])
 
 
 def _headline(result: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`streamsvm explain`: which columns count, and why rows are answered as they are."""
+"""`streamsvm explain`: which columns matter, and why rows are predicted as they are."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIRST = "0..2"
 MOST_ROWS = 10_000
 NUMBER = re.compile("[0-9]{1,18}")
 VALUES = 3  # columns of support vectors that a table shows
-SHORT, RAW = 4, 6  # digits of what is computed, and of what rows hold
+SHORT, RAW = 4, 6  # digits of computed numbers, and of values in rows
 
 
 @reads(*ROWS)
@@ -33,15 +33,21 @@ def explain(
     model: ModelIn,
     files: FilesIn = None,
     store: Annotated[
-        str | None, typer.Option("--store", help="Rows to explain, as they are.", metavar="STORE")
+        str | None, typer.Option("--store", help="Rows to explain, unscaled.", metavar="STORE")
     ] = None,
     rows: Annotated[
         str | None,
         typer.Option("--rows", help=f"Which rows, such as 0,5,10..20 (default {FIRST}).", metavar="N,N..N"),
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="Columns that tables show.", metavar="N")] = 10,
+    top: Annotated[int, typer.Option("--top", min=1, help="Columns to show in tables.", metavar="N")] = 10,
     support: Annotated[
-        int, typer.Option("--support", min=0, help="Support vectors of each sort of a row.", metavar="N")
+        int,
+        typer.Option(
+            "--support",
+            min=0,
+            help="Support vectors to show for each row, by weight and by distance.",
+            metavar="N",
+        ),
     ] = 3,
     shapley: Annotated[
         bool, typer.Option("--shapley", help="Shapley values of each row: rbf and laplacian kernels.")
@@ -50,11 +56,11 @@ def explain(
     x: XName = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="All of it as a file: name ending in .csv or .json.", metavar="FILE"),
+        typer.Option("--out", help="Write everything to this file, .csv or .json.", metavar="FILE"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Which columns count in a model; for rows of a store or file, gradients, support vectors and Shapley values.
+    """Show which columns matter to a model, and gradients, support vectors and Shapley values of rows.
 
     \b
     streamsvm explain --model model.zarr
@@ -89,7 +95,7 @@ def explain(
 
 
 def _require(has_rows: bool, out: Path | None, of_rows: dict[str, Any]) -> None:
-    """Raises ConfigError for what says nothing without rows, and for names of other files."""
+    """Raises ConfigError for options that need rows if there are none, and for file names of other types."""
     for option, value in of_rows.items():
         if value is not None and not has_rows:
             raise ConfigError(f"--{option} is about rows: name their store with --store, or give a FILE")
@@ -104,7 +110,10 @@ def _warn(model: Model, store: Store, events: Events) -> None:
 
 
 def row_numbers(text: str, n: int, store: str, *, clipped: bool = False) -> list[int]:
-    """The numbers that 0,5,10..20 means, each once, in order; clipped: those that there are. Raises ConfigError."""
+    """The row numbers in text such as 0,5,10..20, each once and in the given order. clipped: existing rows only.
+
+    Raises ConfigError.
+    """
     found: dict[int, None] = {}
     for part in text.split(","):
         first, dots, last = part.strip().partition("..")
@@ -138,7 +147,7 @@ def _title(row: dict[str, Any]) -> str:
 
 
 def _show_support(row: dict[str, Any]) -> None:
-    """A line for each support vector, with its values in the columns that count most for the row."""
+    """A line for each support vector, with its values in the columns that matter most to the row."""
     told = [(by, vector) for by in ("weight", "distance") for vector in row[f"support_by_{by}"]]
     if not told:
         return
@@ -158,12 +167,12 @@ def _show_support(row: dict[str, Any]) -> None:
 
 
 def _table(title: str, records: list[dict[str, Any]]) -> None:
-    """Records as people read them, without what is not known of any."""
+    """Records as people read them, without fields that are None in all of them."""
     known = [name for name in records[0] if any(record[name] is not None for record in records)]
     cells = [[_text(record[name], RAW if name == "value" else SHORT) for name in known] for record in records]
     print_table(title, list(map(heading, known)), cells)
 
 
 def _text(value: Any, digits: int = SHORT) -> str:
-    """To so many digits; names of columns say nothing of units."""
+    """Rounds to this many digits. Names of columns say nothing about units."""
     return f"{value:.{digits}g}" if isinstance(value, float) else human("", value)

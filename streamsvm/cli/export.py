@@ -21,13 +21,13 @@ def export(
     out: Annotated[Path, typer.Option("--out", help="File to write.", metavar="FILE", dir_okay=False)],
     as_json: AsJson = False,
 ) -> None:
-    """Write a model for other systems; what the format cannot say is said here, and put in files next to it."""
+    """Write a model for other systems. What the format cannot store is reported and saved next to the file."""
     from streamsvm.models.files import load_model
 
     loaded = load_model(model)
     facts = _writer(format)(loaded, out)
     if loaded.header.calibration is not None and format == "libsvm":
-        facts["notes"].append("probabilities are left out: labels are those of decision values")
+        facts["notes"].append("probabilities are left out; labels follow the decision values")
     for note in facts["notes"]:
         typer.echo(note, err=True)
     result = {"format": format, "out": str(out), "bytes": out.stat().st_size, **facts}
@@ -47,7 +47,7 @@ def _writer(format: str) -> Any:
     try:
         import onnx  # noqa: F401
     except ImportError:
-        raise ConfigError("ONNX files are made with the package onnx: pip install onnx") from None
+        raise ConfigError("writing ONNX files needs the package onnx: pip install onnx") from None
     from streamsvm.exchange.onnx import write_onnx
 
     return write_onnx

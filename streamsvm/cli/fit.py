@@ -104,7 +104,7 @@ def fit(
     no_search: Annotated[
         bool,
         typer.Option(
-            "--no-search", help="Options that are left out have their defaults.", rich_help_panel=CHOICE
+            "--no-search", help="Use defaults for options that you leave out.", rich_help_panel=CHOICE
         ),
     ] = False,
     model: Annotated[
@@ -112,7 +112,7 @@ def fit(
         typer.Option(
             "--model",
             parser=place_of,
-            help="Where the model goes; else next to the store, as STORE.model.zarr.",
+            help="Model to write. Default: STORE.model.zarr, next to the store.",
             metavar="MODEL",
             rich_help_panel=RUN,
         ),
@@ -134,7 +134,7 @@ def fit(
         typer.Option(
             "--run-dir",
             parser=place_of,
-            help="Folder for events and state.",
+            help="Folder for events and checkpoints.",
             metavar="DIR",
             rich_help_panel=RUN,
         ),
@@ -144,7 +144,7 @@ def fit(
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on from the state in --run-dir.", rich_help_panel=RUN),
+        typer.Option("--resume", help="Resume from the checkpoint in --run-dir.", rich_help_panel=RUN),
     ] = False,
     dry_run: Annotated[
         bool,
@@ -155,7 +155,7 @@ def fit(
         typer.Option(
             "--pilot",
             min=0,
-            help="With --dry-run: seconds for small fits that tell the time; 0: none.",
+            help="With --dry-run: seconds for small fits that estimate the time; 0 for none.",
             metavar="SECONDS",
             rich_help_panel=RUN,
         ),
@@ -164,7 +164,7 @@ def fit(
         Path | None,
         typer.Option(
             "--graph",
-            help="Draw an early fit's graph of tasks.",
+            help="Draw the task graph of an early fit.",
             metavar="FILE.svg|.png",
             rich_help_panel=RUN,
         ),
@@ -176,7 +176,7 @@ def fit(
     force: ForceModel = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model. Options that are left out are chosen from the data.
+    """Train a model. Options that you leave out are chosen from the data.
 
     \b
     streamsvm fit sales.csv --label returned
@@ -221,7 +221,7 @@ def fit(
 
 
 def _words(store: str, model: Place, x: str | None, y: str | None) -> list[str]:
-    """The words of a command that fits the same store into the same model."""
+    """The words of a command that fits the same model on the same store."""
     named = [("--x", x), ("--y", y), ("--model", str(model))]
     return [
         "streamsvm",
@@ -233,7 +233,7 @@ def _words(store: str, model: Place, x: str | None, y: str | None) -> list[str]:
 
 
 def _require_drawn(graph: Path, config: FitConfig, n: int) -> None:
-    """Raises ConfigError or StorageError, before any work, where there will be no graph or no place for it."""
+    """Raises ConfigError or StorageError, before any work, if there will be no graph or no place for it."""
     from streamsvm.search.score_table import require_free, require_suffix
     from streamsvm.training.dcsvm import require_graph
 
@@ -248,30 +248,30 @@ def _require_drawn(graph: Path, config: FitConfig, n: int) -> None:
 
 
 def _draw(graph: Path, report: dict[str, Any], store: str) -> None:
-    """The graph of a fit that has ended."""
+    """Draws the graph of a finished fit."""
     from streamsvm.report.drawing import write_plot
     from streamsvm.report.graph import graph_picture
 
-    if "graph" not in report:  # time was short, so few rows are learned from
-        typer.echo(f"warning: --graph {graph}: was not drawn, as the rows are one part", err=True)
+    if "graph" not in report:  # the time budget left too few rows to divide
+        typer.echo(f"warning: --graph {graph}: not drawn, because the rows were not divided", err=True)
         return
     title = f"Early fit of {Path(store).name}: {report['n']:,} rows, {report['d']:,} columns"
     write_plot(graph_picture(report["graph"], report["seconds_by_phase"], title), graph)
 
 
 def given_layers(flags: dict[str, Any], config: Place | None, sets: list[str]) -> list[Layer]:
-    """What a file, then flags, then `--set` give. Raises ConfigError."""
+    """The layers of a file, then of flags, then of `--set`. Raises ConfigError."""
     return [*([read_layer(config)] if config else []), *flag_layers(flags), *map(parse_set, sets)]
 
 
 @contextmanager
 def hint_to_resume(run_dir: Place | None, has_kept: Callable[[Any], bool]) -> Iterator[None]:
-    """Says, where a run is interrupted that has kept something to go on from, how."""
+    """If a run with a checkpoint is interrupted, prints how to resume it."""
     try:
         yield
     except KeyboardInterrupt:
         if run_dir is not None and has_kept(run_dir):
-            typer.echo(f"the same command with --resume goes on from the state in {run_dir}", err=True)
+            typer.echo(f"to resume from the checkpoint in {run_dir}, add --resume to the command", err=True)
         raise
 
 
@@ -286,8 +286,8 @@ def _print_plan(rows: Store, config: FitConfig, pilot_s: float, as_json: bool) -
 
         try:
             found |= estimate(rows, config, pilot_s, start_s)
-        except CorruptDataError as error:  # of a store that is not there yet, but for its metadata
-            typer.echo(f"warning: no small fits tell the time: {error}", err=True)
+        except CorruptDataError as error:  # a store that so far has metadata only
+            typer.echo(f"warning: small fits could not estimate the time: {error}", err=True)
         if not found.get("fits", True):
             typer.echo(f"warning: {does_not_fit(found)}", err=True)
     emit(found, as_json=as_json, title="Plan (the model was not trained)")

@@ -1,4 +1,4 @@
-"""Flags of configuration options, which own their texts, values and defaults."""
+"""Flags of configuration options. The options own texts, values and defaults."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _OPTIONS: dict[str, str] = {}  # by the name of a command's parameter
 
 
 def flag(name: str, option: str, group: str, **more: Any) -> Any:
-    """The flag of a configuration option. The configuration judges its value, so that errors are worded once."""
+    """The flag of a configuration option. The configuration validates its value, so that errors are worded once."""
     _OPTIONS[_member(name)] = option
     return _flag(name, option_field(option), rich_help_panel=group, **more)
 
 
 def section_flag(section: type[Options], name: str, **more: Any) -> Any:
-    """The flag of an option of a section that is no fit's, which has its name; or both of --dense/--sparse."""
+    """The flag, or pair such as --dense/--sparse, of the option with its name in a section that is not a fit's."""
     return _flag(name, section.model_fields[_member(name.partition("/")[0])], **more)
 
 
 def section_layers(section: type[Options], flags: dict[str, Any]) -> list[Layer]:
-    """What the flags of a section say, by name; None: not given."""
+    """A layer for each flag of a section that was given (is not None)."""
     return [
         (f"--{name.replace('_', '-')}", {name: flags[name]})
         for name in section.model_fields
@@ -56,14 +56,14 @@ def _flag(name: str, field: FieldInfo, **more: Any) -> Any:
 
 
 def completes(values: tuple[str, ...]) -> Callable[..., list[str]] | None:
-    """What completes a value in the shell, of these."""
+    """The shell completion of these values."""
     return (
         (lambda incomplete: [value for value in values if value.startswith(incomplete)]) if values else None
     )
 
 
 def complete_set(incomplete: str) -> list[str]:
-    """Options that `--set` may name, and values where one lists them."""
+    """Options that `--set` may name, and their values if they are listed."""
     name, equals, _ = incomplete.partition("=")
     names = list(option_names())
     if equals and name in names:
@@ -72,7 +72,7 @@ def complete_set(incomplete: str) -> list[str]:
 
 
 def flag_layers(flags: dict[str, Any]) -> list[Layer]:
-    """What these flags of a command say, by name; None: not given."""
+    """A layer for each of a command's flags that was given (is not None)."""
     layers: list[Layer] = []
     for name, option in _OPTIONS.items():
         if flags.get(name) is not None:
@@ -83,7 +83,7 @@ def flag_layers(flags: dict[str, Any]) -> list[Layer]:
 
 
 def class_weights(text: str) -> Any:
-    """`balanced`, or the table that 1=2.0,2=1 means."""
+    """`balanced`, or a table parsed from text such as 1=2.0,2=1."""
     if "=" not in text:
         return text
     pairs = [pair.rpartition("=") for pair in text.split(",")]
@@ -94,7 +94,7 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Any option by name, over flags and file.",
+        help="Set any option by name; overrides flags and file.",
         metavar="NAME=VALUE",
         autocompletion=complete_set,
         rich_help_panel=RUN,

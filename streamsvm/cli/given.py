@@ -1,4 +1,4 @@
-"""Rows that a command is given: in a store, or in files that one is made of."""
+"""Rows that a command is given: a store, or files that are read into one."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from streamsvm.data.layout import Layout
     from streamsvm.data.store import Store
 
-SAME = ("header", "delimiter")  # of files that a model was trained on, and of those that it is given
-ROWS = ("format", "query", "delimiter", "header")  # options of a file whose rows are to be like a model's
-LABELLED = ("label", *ROWS)  # where labels are read, too
-LEARNT = ("label", "ignore", "hash", "min_frequency", "dtype", *ROWS, "qid", "group")  # of one to learn from
+SAME = ("header", "delimiter")  # shared by the files that a model was trained on and those that it predicts
+ROWS = ("format", "query", "delimiter", "header")  # options of a file with rows like a model's
+LABELLED = ("label", *ROWS)  # with labels
+LEARNT = ("label", "ignore", "hash", "min_frequency", "dtype", *ROWS, "qid", "group")  # of a file to train on
 TEXTS = {
     "query": "TABLE|SELECT",
     "delimiter": "CHARACTER",
@@ -45,21 +45,19 @@ TEXTS = {
 }
 SWITCHES = {"header": "--header/--no-header", "dense": "--dense/--sparse"}
 
-Read = Mapping[str, Any]  # what flags say of reading a file, by the names of options; None: nothing
-FILES = (
-    "CSV, parquet, databases and what else ingest reads, folders, patterns such as 'data/*.csv'; - for stdin"
-)
+Read = Mapping[str, Any]  # flags about reading a file, by option name; None: not given
+FILES = "CSV, parquet, databases and all else that ingest reads, folders, patterns such as 'data/*.csv'; - is stdin"
 FilesIn = Annotated[
     list[str] | None,
     typer.Argument(
-        help=f"Rows in files, in place of a store: {FILES}.", metavar="[FILE]...", rich_help_panel=DATA
+        help=f"Rows in files, instead of a store: {FILES}.", metavar="[FILE]...", rich_help_panel=DATA
     ),
 ]
 FilesToLearnIn = Annotated[
     list[str] | None,
     typer.Argument(
-        help=f"Rows in files, in place of a store: {FILES}; a store is made of them, beside them or where --store "
-        "says, and used again while they do not change.",
+        help=f"Rows in files, instead of a store: {FILES}. They are read into a store, next to them or at --store, "
+        "which is used again until they change.",
         metavar="[FILE]...",
         rich_help_panel=DATA,
     ),
@@ -77,8 +75,7 @@ StoreToLookAt = Annotated[
 
 
 def reads(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command the flags of these options of files in place of its parameter `read`, which is told what they
-    say."""
+    """Replaces a command's parameter `read` by flags for these options of files, and passes their values as `read`."""
     flags = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=_flag(name)) for name in names]
 
     def with_flags(function: Callable[..., None]) -> Callable[..., None]:
@@ -112,8 +109,8 @@ def _flag(name: str) -> Any:
 
 
 class Given(NamedTuple):
-    """The rows that a command was given: their store, what they are called, and of files how to read them again: their
-    paths, and as what."""
+    """The rows that a command was given: their store, their name, and for files the paths and options to read them
+    again."""
 
     store: Store
     name: str
@@ -132,7 +129,7 @@ def given_rows(
     *,
     label: str | None = None,
 ) -> Iterator[Given]:
-    """Rows of files, laid out like a model's, or of a store. label: what is read as the label where no flag says."""
+    """Rows of files, laid out like a model's, or of a store. label: the label column if no flag names one."""
     if not files:
         store = required_store(store, read)
         yield Given(open_store(store, x, y), store)
@@ -141,7 +138,7 @@ def given_rows(
         raise ConfigError(f"found {files[0]} and --store {store}, expected one of them")
     for name, value in (("--x", x), ("--y", y)):
         if value is not None:
-            raise ConfigError(f"{name} is of a store, found a file; leave it out")
+            raise ConfigError(f"{name} applies to a store, found a file; leave it out")
     with importing():
         from streamsvm.data.ingest.given import opened
 
@@ -159,7 +156,7 @@ def rows_to_look_at(
     x: str | None,
     y: str | None,
 ) -> Iterator[Given]:
-    """Rows of a store that is given by place or by `--store`, or of files."""
+    """Rows of a store, given as an argument or by `--store`, or of files."""
     rows = rows or []
     if rows and store is not None:
         raise ConfigError(f"found {rows[0]} and --store {store}, expected one of them")
@@ -176,7 +173,7 @@ def rows_to_look_at(
 def rows_against(
     against: str | None, first: Store, read: Read, events: Events, x: str | None, y: str | None
 ) -> Iterator[Given | None]:
-    """Rows to compare with the first ones, if any: of a store, or of files, laid out like those."""
+    """Rows to compare with the first ones, if any: of a store, or of files that are laid out like the first."""
     if against is None:
         yield None
     elif not _are_files(against):
@@ -188,8 +185,8 @@ def rows_against(
 
 
 def _are_files(rows: str) -> bool:
-    """Whether these are rows in files: stdin, a name of data files or a pattern of names, a file, or a folder that has
-    such files and is no store."""
+    """Whether these are rows in files: stdin, the name of a data file, a pattern, a file, or a folder with data files
+    that is not a store."""
     with importing():
         from streamsvm.data.ingest.found import has_files, is_pattern
         from streamsvm.data.ingest.given import STDIN
@@ -203,7 +200,7 @@ def _are_files(rows: str) -> bool:
 
 
 def store_to_learn_from(files: list[str] | None, store: str | None, read: Read) -> str:
-    """The store that is given, or that files become, or became before."""
+    """The given store, or the store that files are read into, or were read into earlier."""
     if not files:
         return required_store(store, read)
     with importing():
@@ -211,18 +208,18 @@ def store_to_learn_from(files: list[str] | None, store: str | None, read: Read) 
 
     with progress() as events:
         found, was_there = store_of(files, store, file_options(read), events)
-    told = "has its rows, as it was read before" if was_there else "has its rows now"
-    typer.echo(f"{files[0]}: {found} {told}", err=True)
+    how = "using the store of an earlier read," if was_there else "read into the store"
+    typer.echo(f"{files[0]}: {how} {found}", err=True)
     return found
 
 
 def required_store(store: str | None, read: Read) -> str:
-    """The store of a command that was given no file. Raises ConfigError without one, and for flags of files."""
+    """The store of a command that was given no file. Raises ConfigError if there is none, and for flags of files."""
     if store is None:
         raise ConfigError("found no rows, expected a FILE, or --store STORE")
     for name, value in read.items():
         if value is not None:
-            raise ConfigError(f"--{name.replace('_', '-')} is of a file, found a store; leave it out")
+            raise ConfigError(f"--{name.replace('_', '-')} applies to a file, found a store; leave it out")
     return store
 
 
@@ -230,7 +227,7 @@ def required_store(store: str | None, read: Read) -> str:
 def kept_columns(
     files: tuple[list[str], IngestOptions] | None, keep: str | None
 ) -> Iterator[KeptColumns | None]:
-    """Columns of files, to go beside the answers to their rows."""
+    """Columns of files, to write next to the predictions of their rows."""
     if keep is None or files is None:
         yield None
         return
@@ -242,6 +239,6 @@ def kept_columns(
 
 
 def file_options(read: Read, layout: Layout | None = None) -> IngestOptions:
-    """How a file is read: as flags say, else as those that a model was made of."""
+    """How to read a file: as flags say, else as the files that the model was trained on."""
     known = {} if layout is None else {name: layout.attrs[name] for name in SAME if name in layout.attrs}
     return validated(IngestOptions, ("the model", known), *section_layers(IngestOptions, dict(read)))

@@ -1,4 +1,4 @@
-"""How a command explains itself: its options by group, one below the other, as wide as the terminal."""
+"""The help of a command: its options by group, one below the other, as wide as the terminal."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typer.core import TyperCommand
 
 from streamsvm.storage.paths import was_url
 
-OTHERS = "Options"  # those of no group
-MOST_NAMES = 3  # a share of the width, one in so many, that names get beside their texts
+OTHERS = "Options"  # those without a group
+MOST_NAMES = 3  # option names get at most 1 / MOST_NAMES of the width
 KINDS = {"<int>": "N", "<int range>": "N", "<float>": "NUMBER", "<float range>": "NUMBER", "<path>": "PATH"}
 
 
 class Command(TyperCommand):
-    """A command whose help has a section for each group, and whose switches say that they take no value.
+    """A command whose help has a section for each group, and whose switches explain that they take no value.
 
-    Files that can be of this machine alone are no URLs.
+    Options that take local files only refuse URLs.
     """
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """What has to be given, by name."""
+        """Required options by name, then arguments."""
         options = [p for p in self.params if p.param_type_name == "option" and p.required]
         arguments = [p for p in self.params if p.param_type_name == "argument"]
         return [*(f"{p.opts[0]} {_value(p, ctx)}" for p in options), "[OPTIONS]", *map(_argument, arguments)]
@@ -49,7 +49,7 @@ class Command(TyperCommand):
             given = ctx.params.get(param.name)
             if isinstance(given, Path) and was_url(given):
                 own = param.opts[0] if param.param_type_name == "option" else param.metavar
-                ctx.fail(f"{own}: found a URL, expected a path of this machine; copy it there, or from there")
+                ctx.fail(f"{own}: found a URL, expected a local path; copy the file to or from this machine")
         return rest
 
 
@@ -66,6 +66,6 @@ def _argument(param: Any) -> str:
 
 
 def _value(param: Any, ctx: Any) -> str:
-    """What stands for an option's value: a word, or the values that there are."""
+    """The placeholder of an option's value: a word, or the list of values."""
     kind = param.display_type_rich(ctx) or ""
     return KINDS.get(kind, kind.strip("<>"))

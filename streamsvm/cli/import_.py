@@ -1,4 +1,4 @@
-"""`streamsvm import`: a model of LIBSVM as one of ours."""
+"""`streamsvm import`: reads a LIBSVM model as a streamsvm model."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ def import_(
     source: Annotated[Path, typer.Argument(help="A model file of LIBSVM.", metavar="FILE")],
     model: Annotated[Any, typer.Option("--model", parser=place_of, help="Model to write.", metavar="MODEL")],
     ranges: Annotated[
-        Path | None, typer.Option("--range", help="Scaling of svm-scale -s, for rows as they are.")
+        Path | None, typer.Option("--range", help="Scaling file of svm-scale -s, to predict unscaled rows.")
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option("--labels", help="Labels that numbers 0, 1, ... stand for: a JSON list.")
+        Path | None, typer.Option("--labels", help="Labels for the numbers 0, 1, ...: a JSON list.")
     ] = None,
     features: Annotated[
-        int | None, typer.Option("--features", min=1, help="Features of the rows to predict, if more.")
+        int | None,
+        typer.Option("--features", min=1, help="Number of features, if rows to predict have more."),
     ] = None,
     names: Annotated[
-        Path | None, typer.Option("--names", help="Names of the features, from the first on: a JSON list.")
+        Path | None, typer.Option("--names", help="Names of the features in order: a JSON list.")
     ] = None,
     force: ForceModel = False,
     as_json: AsJson = False,

@@ -1,4 +1,4 @@
-"""Imports of a command, made when it is used."""
+"""Imports that a command makes when it runs."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from threading import Event
 from streamsvm.parallel.heaps import few_heaps
 from streamsvm.parallel.imports import uncollected
 
-_is_ours = Event()  # set where this process ends with the command
+_is_ours = Event()  # set if this process ends with the command
 
 
 def own_process() -> None:
-    """Says that this process ends with the command."""
+    """Marks this process as one that ends with the command."""
     _is_ours.set()
     few_heaps()
 
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """In a process of its own, modules stay as long as the command: the collector need not look at them again."""
+    """If the process ends with the command, modules stay loaded, so the collector need not scan them again."""
     with uncollected():
         yield
         if _is_ours.is_set():

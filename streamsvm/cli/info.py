@@ -18,13 +18,13 @@ def info(
     rows: RowsIn = None,
     store: StoreToLookAt = None,
     duplicates: Annotated[
-        bool, typer.Option("--duplicates", help="Read all rows, and count those that are like earlier ones.")
+        bool, typer.Option("--duplicates", help="Read all rows and count those equal to earlier ones.")
     ] = False,
     against: Annotated[
         str | None,
         typer.Option(
             "--against",
-            help="As --duplicates, and count rows of this one that are in it, too.",
+            help="Like --duplicates, and also count the rows that are in this store.",
             metavar="STORE|FILE",
         ),
     ] = None,
@@ -78,7 +78,7 @@ def _print_more(found: dict[str, Any]) -> None:
 
 
 def _print_duplicates(store: str, own: dict[str, int], against: dict[str, Any] | None) -> None:
-    told = [{"duplicates": f"rows of {store} like earlier ones", **own}]
+    told = [{"duplicates": f"rows of {store} equal to earlier ones", **own}]
     if against:
         told.append(
             {"duplicates": f"rows of {against['store']} that are in {store}", **against["duplicates"]}

@@ -1,4 +1,4 @@
-"""`streamsvm ingest`: files in, a store out."""
+"""`streamsvm ingest`: reads files into a store."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def ingest(
     sources: Annotated[
         list[str], typer.Argument(help="Files, plain or .gz, .bz2, .xz; folders, patterns.", metavar="SRC")
     ],
-    store: Annotated[str, typer.Option("--store", help="Where the store goes.", metavar="STORE")],
+    store: Annotated[str, typer.Option("--store", help="Store to write.", metavar="STORE")],
     read: Mapping[str, Any] = {},
     as_json: AsJson = False,
 ) -> None:
-    """Read files into a store, streamed in bounded memory, written whole or not at all.
+    """Read files into a store in bounded memory. The store is written whole or not at all.
 
     \b
     streamsvm ingest sales.csv --store train.zarr --label returned

@@ -16,9 +16,9 @@ FIRST = "interrupted: stopping; press Ctrl-C again to stop at once"
 
 @contextmanager
 def answered(say: Callable[[str], None]) -> Iterator[None]:
-    """While inside, `say` answers the first Ctrl-C at once, and a second one ends the process.
+    """Inside, `say` answers the first Ctrl-C at once, and a second one ends the process.
 
-    Python itself hears of a signal when the main thread is back from compiled code, which may take seconds: here a
+    Python handles a signal only when the main thread returns from compiled code, which may take seconds. Here a
     thread waits for the byte that a signal writes.
     """
     if threading.current_thread() is not threading.main_thread():

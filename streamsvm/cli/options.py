@@ -27,18 +27,18 @@ DATA, KERNEL, SOLVER, CHOICE, RUN, CLUSTER = (
     "Choice",
     "Run",
     "Cluster",
-)  # groups of options in the help
+)  # option groups in the help
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 ModelIn = Annotated[
     Any, typer.Option("--model", parser=place_of, help="A model written by fit.", metavar="MODEL")
 ]
-ForceModel = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
+ForceModel = Annotated[bool, typer.Option("--force", help="Replace an existing model.")]
 XName = Annotated[
     str | None,
     typer.Option(
         "--x",
-        help="Array or CSR group that holds the rows, in a foreign store.",
+        help="Array or CSR group with the rows, in a store of another program.",
         metavar="NAME",
         rich_help_panel=DATA,
     ),
@@ -46,7 +46,10 @@ XName = Annotated[
 YName = Annotated[
     str | None,
     typer.Option(
-        "--y", help="Array that holds the labels, in a foreign store.", metavar="NAME", rich_help_panel=DATA
+        "--y",
+        help="Array with the labels, in a store of another program.",
+        metavar="NAME",
+        rich_help_panel=DATA,
     ),
 ]
 
@@ -55,7 +58,7 @@ Workers = Annotated[
     typer.Option(
         "--workers",
         min=1,
-        help="Processes on this machine that do the work, if any.",
+        help="Number of worker processes on this machine. Default: threads only.",
         metavar="N",
         rich_help_panel=CLUSTER,
     ),
@@ -83,7 +86,7 @@ WaitForScheduler = Annotated[
     typer.Option(
         "--wait-for-scheduler",
         parser=_time,
-        help="How long a scheduler that is gone is waited for; else the command ends.",
+        help="How long to wait for a lost scheduler to return. Default: end at once.",
         metavar="60s|10m|2h",
         rich_help_panel=CLUSTER,
     ),
@@ -91,7 +94,7 @@ WaitForScheduler = Annotated[
 PerformanceReport = Annotated[
     Path | None,
     typer.Option(
-        help="Where dask's page of what the workers did goes (HTML).",
+        help="Write Dask's performance report of the workers here (HTML).",
         metavar="FILE",
         rich_help_panel=CLUSTER,
     ),
@@ -110,7 +113,7 @@ def engine(
     from streamsvm.parallel.open import open_engine
 
     if wait_s is not None and scheduler is None:
-        raise ConfigError("--wait-for-scheduler: is of a cluster that has one; give --scheduler too")
+        raise ConfigError("--wait-for-scheduler needs a cluster with a scheduler; give --scheduler too")
     opened = open_engine(
         workers=workers,
         scheduler=scheduler,
@@ -123,21 +126,21 @@ def engine(
 
 
 def open_store(url: str, x: str | None = None, y: str | None = None) -> Store:
-    """The store at `url`, its arrays by other names where they are given."""
+    """The store at `url`. x, y: names of its arrays, if they differ."""
     with importing():
         from streamsvm.data.store import Store
         from streamsvm.models.files import is_model
 
     if is_model(place_of(url)):
-        raise DataError(f"{url}: found a model, expected a store of rows; a model is given by --model")
+        raise DataError(f"{url}: found a model, expected a store of rows; give a model with --model")
     names: dict[str, Any] = {name: value for name, value in (("x", x), ("y", y)) if value is not None}
     return Store.open(url, **names)
 
 
 def model_beside(store: str) -> Place:
-    """Where a model goes that is given no place: next to its store, `data.zarr` -> `data.model.zarr`."""
+    """The default path of a model: next to its store, `data.zarr` -> `data.model.zarr`."""
     path = place_of(store)
-    if path.name in ("", ".."):  # a store may be the folder at hand
+    if path.name in ("", ".."):  # a store may be the current folder
         path = path.resolve()
     return path.with_suffix(".model.zarr")
 
@@ -149,9 +152,9 @@ def require_model_place(
     option: str = "--model",
     of: tuple[Store, list[FitConfig]] | None = None,
 ) -> None:
-    """Raises StorageError, before any work, where a model would be lost or something else is in the way.
+    """Raises StorageError, before any work, if a model would be lost or something else is in the way.
 
-    of: what a run that is resumed makes its model of; that model may be there.
+    of: store and configurations of a resumed run, whose own model may exist already.
     """
     from streamsvm.models.files import is_model
     from streamsvm.storage.place import require_place

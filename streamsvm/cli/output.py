@@ -41,7 +41,7 @@ def emit_table(title: str, rows: list[dict[str, Any]]) -> None:
 
 
 def print_table(title: str, headings: list[str], rows: Iterable[Sequence[str]]) -> None:
-    """Prints texts as a table; without headings as pairs."""
+    """Prints texts as a table, or as pairs if there are no headings."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -59,7 +59,7 @@ def print_table(title: str, headings: list[str], rows: Iterable[Sequence[str]]) 
 
 @contextmanager
 def progress() -> Iterator[Events]:
-    """Progress on stderr: bars where it is a terminal, else a line a minute. Warnings and Ctrl-C are told at once."""
+    """Progress on stderr: bars on a terminal, else one line a minute. Warnings and Ctrl-C are reported at once."""
     if not sys.stderr.isatty():
         with answered(_echo):
             yield Events(partial(_say, _echo), Minutes(_echo))
@@ -71,7 +71,7 @@ def progress() -> Iterator[Events]:
 
 
 def spoken() -> Events:
-    """Warnings on stderr, and no progress."""
+    """Warnings on stderr, without progress."""
     return Events(partial(_say, _echo))
 
 

@@ -30,30 +30,30 @@ def predict(
     model: ModelIn,
     files: FilesIn = None,
     store: Annotated[
-        str | None, typer.Option("--store", help="Rows to predict, as they are.", metavar="STORE")
+        str | None, typer.Option("--store", help="Rows to predict, unscaled.", metavar="STORE")
     ] = None,
     out: Annotated[
         Any,
         typer.Option(
             "--out",
             parser=place_of,
-            help="Name ending in .csv, .npy or .zarr; else CSV on stdout.",
+            help="File to write: .csv, .npy or .zarr. Default: CSV on stdout.",
             metavar="FILE",
         ),
     ] = None,
     keep: Annotated[
         str | None,
-        typer.Option("--keep", help="Columns of FILE that go beside the answers.", metavar="COL[,COL...]"),
+        typer.Option("--keep", help="Columns of FILE to write with the predictions.", metavar="COL[,COL...]"),
     ] = None,
     decision: Annotated[
-        bool, typer.Option("--decision", help="Decision values too (.npy: instead).")
+        bool, typer.Option("--decision", help="Write decision values too (.npy: instead).")
     ] = False,
-    proba: Annotated[bool, typer.Option("--proba", help="Probabilities too (.npy: instead).")] = False,
+    proba: Annotated[bool, typer.Option("--proba", help="Write probabilities too (.npy: instead).")] = False,
     interval: Annotated[
         float | None,
         typer.Option(
             "--interval",
-            help="Chance of intervals, else the fit's, if it made any (.npy: instead).",
+            help="Write prediction intervals with this coverage. Default: the fit's, if it made any (.npy: instead).",
             metavar="LEVEL",
         ),
     ] = None,
@@ -72,16 +72,18 @@ def predict(
     streamsvm predict --model model.zarr new.csv --keep id > answers.csv
     """
     if out is None and as_json:
-        raise ConfigError("--json prints one object on stdout, as answers would be; name a file with --out")
+        raise ConfigError(
+            "--json prints one object on stdout, where predictions would go; name a file with --out"
+        )
     if keep is not None and not files:
-        raise ConfigError("--keep is of a FILE's columns, found none")
+        raise ConfigError("--keep names columns of a FILE, found no FILE")
     with importing():
         from streamsvm.models.files import load_model
         from streamsvm.predict import Wanted, write_predictions
 
     loaded = load_model(model)
     also, is_plain = Wanted(decision, proba, interval), workers is None and scheduler is None and x is None
-    counts = out is not None and out.suffix == ".npy"  # all rows, before it can be written
+    counts = out is not None and out.suffix == ".npy"  # needs the number of rows before it can be written
     known = _known(loaded, files, read) if files and not store and is_plain and not counts else None
     with progress() as events:
         if files and known is not None:
@@ -100,7 +102,7 @@ def predict(
 
 
 def _known(model: Any, files: list[str], read: Mapping[str, Any]) -> Any:
-    """How to read files that are tables in columns that the model knows; None for others."""
+    """How to read files that are tables with columns that the model knows; None for others."""
     from streamsvm.data.ingest.given import known_tables
 
     return known_tables(files, file_options({"label": "none", **read}, model.layout), model.layout)
@@ -109,7 +111,7 @@ def _known(model: Any, files: list[str], read: Mapping[str, Any]) -> Any:
 def _as_read(
     model: Any, files: list[str], options: Any, out: Any, also: Any, keep: str | None, events: Any
 ) -> int:
-    """Answers to the rows of tables while they are read; how many."""
+    """Predicts the rows of tables while they are read. Returns how many."""
     from streamsvm.data.ingest.given import rows_as_read
     from streamsvm.predict import answers_as_read, write_answers
 

@@ -1,4 +1,4 @@
-"""`streamsvm report`: what happened in a run, or several, as a page of HTML or Markdown; or a model's card."""
+"""`streamsvm report`: one run or several as a page of HTML or Markdown, or the card of a model."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Form(StrEnum):
 def report(
     out: Annotated[
         Any,
-        typer.Option("--out", parser=place_of, help="Where the page goes, or the card.", metavar="FILE"),
+        typer.Option("--out", parser=place_of, help="Page or model card to write.", metavar="FILE"),
     ],
     runs: Annotated[
         list[str] | None,
-        typer.Argument(help="Run directories, by fit --run-dir, stream or tune.", metavar="RUN_DIR"),
+        typer.Argument(help="Run directories of fit, stream or tune (--run-dir).", metavar="RUN_DIR"),
     ] = None,
     model: Annotated[
         Any,
         typer.Option(
             "--model",
             parser=place_of,
-            help="In place of the page, the card of this model in Markdown, with the scores of its run.",
+            help="Instead of the page, write the card of this model in Markdown, with the scores of its run.",
             metavar="MODEL",
         ),
     ] = None,
@@ -47,11 +47,12 @@ def report(
         typer.Option("--format", help="Of the page; else md if --out ends in .md.", show_default=False),
     ] = None,
     plots: Annotated[
-        Path | None, typer.Option("--plots", help="A folder for each plot as PNG and SVG.", metavar="DIR")
+        Path | None,
+        typer.Option("--plots", help="Folder in which to save each plot as PNG and SVG.", metavar="DIR"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show runs as one HTML page: convergence, levels, time, memory, scores; several side by side.
+    """Show one run, or several side by side, as one HTML page: convergence, levels, time, memory, scores.
 
     \b
     streamsvm report run --out report.html
@@ -92,7 +93,7 @@ def _from(out: Place, plots: Path) -> PurePath:
 
 
 def _write_card(model: Place, out: Place, runs: list[Run], plots: Path | None) -> None:
-    """Raises ConfigError for what is of pages."""
+    """Writes a model's card. Raises ConfigError for options that apply to pages only."""
     from streamsvm.models.files import load_model
     from streamsvm.report.card import card
     from streamsvm.storage.atomic import whole_file
@@ -100,9 +101,9 @@ def _write_card(model: Place, out: Place, runs: list[Run], plots: Path | None) -
     if out.suffix != ".md":
         raise ConfigError(f"--out {out}: expected a name ending in .md for the card of a model")
     if len(runs) > 1:
-        raise ConfigError(f"found {len(runs)} runs, expected the one that made the model, or none")
+        raise ConfigError(f"found {len(runs)} runs, expected the run that made the model, or none")
     if plots is not None:
-        raise ConfigError("--plots is of a page, found a card; leave it out")
+        raise ConfigError("--plots applies to a page, found a card; leave it out")
     loaded, scores = load_model(model), None
     if (stream := getattr(loaded, "stream", None)) is not None:
         from streamsvm.online.judges import scores_of  # river, which other models do without

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from streamsvm.online.pipe import Lines, Parse, Stream, Teller
 
 Given = dict[str, tuple[str, Any]]  # parameter of the learner -> (as it was given, its value)
-ALONE: dict[str, Any] = {"lam": 1e-4, "gamma": "scale"}  # of one learner: several standardise the columns
+ALONE: dict[str, Any] = {
+    "lam": 1e-4,
+    "gamma": "scale",
+}  # of a single learner; several standardise the columns
 SETTABLE = {f"kernel.{name}": name for name in ("gamma", "degree", "coef0")}
 SETTABLE |= {"kernel.name": "kernel", "kernel.nu": "kernel_params"}
 SETTABLE |= {"epsilon": "epsilon", "nu": "nu"}
@@ -43,65 +46,74 @@ def stream(
         typer.Option(
             "--model",
             parser=place_of,
-            help="The snapshot: gone on from where it is there.",
+            help="Snapshot file. If it exists, training continues from it.",
             metavar="MODEL",
         ),
     ],
-    input_: Annotated[
-        str, typer.Option("--input", help="A file of events; - is stdin.", metavar="FILE")
-    ] = "-",
-    format_: Annotated[Literal["json", "csv"], typer.Option("--format", help="Lines of events.")] = "json",
+    input_: Annotated[str, typer.Option("--input", help="File of events; - is stdin.", metavar="FILE")] = "-",
+    format_: Annotated[
+        Literal["json", "csv"], typer.Option("--format", help="Format of the lines.")
+    ] = "json",
     label: Annotated[str, typer.Option("--label", help="Field that holds the label.", metavar="FIELD")] = "y",
     every: Annotated[
-        int, typer.Option("--snapshot-every", help="Events from snapshot to snapshot.", min=1, metavar="N")
+        int, typer.Option("--snapshot-every", help="Events between snapshots.", min=1, metavar="N")
     ] = 10_000,
     on_error: Annotated[
-        Literal["skip", "stop"], typer.Option("--on-error", help="What a bad line does.")
+        Literal["skip", "stop"], typer.Option("--on-error", help="What to do with a bad line.")
     ] = "skip",
     task: Annotated[
         str | None,
         typer.Option(
             "--task",
-            help="What a new stream learns: classify (the default), regress, or oneclass, which needs no label.",
+            help="Task of a new stream: classify (the default), regress, or oneclass, which needs no label.",
             metavar="TASK",
         ),
     ] = None,
     scale: Annotated[
         Literal["none", "standard"] | None,
-        typer.Option("--scale", help="Of a new stream: standardise as it goes (the default)."),
+        typer.Option("--scale", help="Of a new stream: standardise features while training (the default)."),
     ] = None,
     gamma: Annotated[
         Any,
         typer.Option(
             "--gamma",
             parser=number_or_text,
-            help="Of a new stream: scale is 1 / sum of the columns' variances, auto 1 / columns; else found out.",
+            help="Of a new stream: scale is 1 / sum of the columns' variances, auto is 1 / columns. Default: tuned "
+            "while training.",
             metavar="NUMBER|scale|auto",
         ),
     ] = None,
     lam: Annotated[
-        float | None, typer.Option("--lam", help="lambda of a new stream; else found out.")
+        float | None, typer.Option("--lam", help="lambda of a new stream. Default: tuned while training.")
     ] = None,
     budget: Annotated[
-        int | None, typer.Option("--budget", help="Most support vectors of a new stream (500).")
+        int | None, typer.Option("--budget", help="Maximum number of support vectors of a new stream (500).")
     ] = None,
     merge: Annotated[
-        int | None, typer.Option("--merge", help="Support vectors that become one, of a new stream (3).")
+        int | None, typer.Option("--merge", help="Support vectors merged at a time, of a new stream (3).")
     ] = None,
     max_features: Annotated[
         int | None,
-        typer.Option("--max-features", help="Most columns; later features are left out (65,536).", min=1),
+        typer.Option(
+            "--max-features",
+            help="Maximum number of columns; features beyond it are left out (65,536).",
+            min=1,
+        ),
     ] = None,
     max_classes: Annotated[
         int | None,
-        typer.Option("--max-classes", help="Most labels; events of later ones are bad lines (256).", min=2),
+        typer.Option(
+            "--max-classes",
+            help="Maximum number of labels; events with further labels are bad lines (256).",
+            min=2,
+        ),
     ] = None,
     class_weight: Annotated[
         Any,
         typer.Option(
             "--class-weight",
             parser=class_weights,
-            help="What an error costs that takes this label for another, of a new stream (1).",
+            help="Weight of errors on this label, of a new stream (1).",
             metavar="LABEL=WEIGHT[,...]",
         ),
     ] = None,
@@ -109,7 +121,7 @@ def stream(
         list[str] | None,
         typer.Option(
             "--set",
-            help="Another option of a new stream: kernel.name, .degree, .coef0, .nu, bsgd.strategy, .loss, .bias, "
+            help="Other options of a new stream: kernel.name, .degree, .coef0, .nu, bsgd.strategy, .loss, .bias, "
             ".average, epsilon, nu.",
             metavar="NAME=VALUE",
         ),
@@ -118,24 +130,27 @@ def stream(
         float | None,
         typer.Option(
             "--ask",
-            help="Answers say of this share of the events, at most, that their label is worth having.",
+            help="Maximum share of the events whose answers ask for a label.",
             metavar="SHARE",
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Begin a new stream, in place of a model that is there.")
+        bool, typer.Option("--force", help="Start a new stream and replace an existing model.")
     ] = False,
     run_dir: Annotated[
         Any,
         typer.Option(
-            "--run-dir", parser=place_of, help="Folder for what report and top show.", metavar="DIR"
+            "--run-dir",
+            parser=place_of,
+            help="Folder for the records that report and top show.",
+            metavar="DIR",
         ),
     ] = None,
 ) -> None:
     """Predict, then learn, event by event; one JSON line out for each line in.
 
-    Every answer carries the event's number and the event of the last snapshot. A stream taken up again goes on after
-    its snapshot: a file is read from there on, on stdin the next event is expected.
+    Each answer has the event's number and that of the last snapshot. When restarted, the stream continues after the
+    last snapshot: a file is read from there, and stdin has to begin with the next event.
     """
     flags = {"gamma": gamma, "lam": lam, "budget": budget, "merge": merge, "class_weight": class_weight}
     given = _given(flags | {"max_features": max_features, "max_classes": max_classes}, set_ or [])
@@ -144,7 +159,7 @@ def stream(
     from streamsvm.storage.place import found_at
 
     if force or found_at(model) is None:
-        make()  # so that bad options are told before anything is written
+        make()  # so that bad options are reported before anything is written
     if input_ != "-" and not Path(input_).is_file():
         raise NotFoundError(f"--input {input_}: no such file")
     if force:
@@ -162,7 +177,7 @@ def stream(
         if ask is not None:
             _let_ask(state, ask)
         if state.events:
-            typer.echo(f"going on after event {state.events}, the last of {model}", err=True)
+            typer.echo(f"continuing after event {state.events}, the last in {model}", err=True)
         with _source(input_) as descriptor, _told(state, run_dir, input_) as tell:
             lines = Lines(descriptor, sys.stdout.flush)
             todo = islice(events(lines, format_), state.events if input_ != "-" else 0, None)
@@ -170,17 +185,20 @@ def stream(
                 with _stops(lines) as stopped, _warnings_to(tell):
                     status = _run(state, lines, todo, stopped, tell, every=every, on_error=on_error)
                 sys.stdout.flush()
-            finally:  # what was learnt is kept where nobody reads the answers any more, or their disk is full
+            finally:  # save the model even if nobody reads the answers any more, or their disk is full
                 state.save()
     if state.events and not state.learner.n_seen:
-        typer.echo(f"warning: no event had a label {label!r}; nothing was learnt, no model written", err=True)
+        typer.echo(
+            f"warning: no event had a label {label!r}; nothing was learned, and no model was written",
+            err=True,
+        )
     typer.echo(json.dumps(state.summary()), err=True)
     if status:
         raise typer.Exit(status)
 
 
 def _given(flags: dict[str, Any], sets: list[str]) -> Given:
-    """Each parameter of the learner that was given: how, and its value. Raises ConfigError."""
+    """The parameters of the learner that were given: how, and their values. Raises ConfigError."""
     given: Given = {
         name: (f"--{name.replace('_', '-')} {value}", value)
         for name, value in flags.items()
@@ -210,8 +228,8 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
 
 
 def _learner(task: str, given: Given, *, raw: bool) -> Any:
-    """A new learner; raw: one that leaves columns as they are. Raises ConfigError, for a task that is not learnt
-    online, or options that this one has not."""
+    """A new learner. raw: it does not scale columns. Raises ConfigError for a task that has no online learner, or
+    options that the task does not have."""
     from streamsvm.online import LEARNERS
 
     if task not in LEARNERS:
@@ -225,12 +243,12 @@ def _learner(task: str, given: Given, *, raw: bool) -> Any:
 
 
 def _require_same(state: Stream, given: Given) -> None:
-    """Options of a stream that is gone on with are those it has; bounds may change. Raises ConfigError."""
+    """A stream that continues keeps its options; only bounds may change. Raises ConfigError."""
     learner = state.learner
     for name, (said, value) in given.items():
         if name not in ("task", "scale") and name not in signature(type(learner)).parameters:
             raise ConfigError(
-                f"{said}: the stream of {state.path} has task {learner.task}, and no such option"
+                f"{said}: the stream of {state.path} has task {learner.task}, which has no such option"
             )
         if name in ("max_features", "max_classes"):
             learner.allow(**{name: value})
@@ -239,13 +257,13 @@ def _require_same(state: Stream, given: Given) -> None:
         has = ("none" if is_raw else "standard") if name == "scale" else getattr(learner, name)
         if value != has:
             raise ConfigError(
-                f"{said}: the stream of {state.path} has {name} {has}, and goes on with it; leave the option out, "
-                "take another --model, or --force to begin anew"
+                f"{said}: the stream of {state.path} has {name} {has}, which cannot change; leave the option out, "
+                "use another --model, or start again with --force"
             )
 
 
 def _let_ask(state: Stream, share: float) -> None:
-    """Raises ConfigError for a share that is none, and for a task without classes."""
+    """Raises ConfigError for an invalid share, and for a task without classes."""
     from streamsvm.online.judges import OfClasses
 
     if not 0 < share <= 1:
@@ -259,7 +277,7 @@ def _let_ask(state: Stream, share: float) -> None:
 
 @contextmanager
 def alone(model: Place) -> Iterator[None]:
-    """Keeps a second stream from the same model. Raises StorageError."""
+    """Locks the model against a second stream. Raises StorageError."""
     from streamsvm.storage.atomic import storage_errors
     from streamsvm.storage.locks import InUse, locked
 
@@ -270,7 +288,7 @@ def alone(model: Place) -> Iterator[None]:
                 held.enter_context(locked(model.with_name(f"{model.name}.lock"), _warn))
             except InUse as owner:
                 raise StorageError(
-                    f"{model} is in use by {owner}; wait until that has ended, or take another --model"
+                    f"{model} is in use by {owner}; wait until it ends, or use another --model"
                 ) from None
         yield
 
@@ -297,8 +315,8 @@ def _run(
     every: int,
     on_error: str,
 ) -> int:
-    """Answers the events; the exit status."""
-    with suppress(InterruptedError):  # a signal came while it waited
+    """Answers the events. Returns the exit status."""
+    with suppress(InterruptedError):  # a signal came while waiting
         for number, line, parse in todo:
             answer = state.answer(line, parse)
             sys.stdout.write(json.dumps(answer) + "\n")
@@ -314,7 +332,7 @@ def _run(
 
 @contextmanager
 def _told(state: Stream, run_dir: Place | None, source: str) -> Iterator[Teller]:
-    """Who tells of the stream: a bar where stderr is a terminal that the answers do not go to; the run directory."""
+    """Reports on the stream: a bar if stderr is a terminal and answers go elsewhere, and the run directory."""
     from streamsvm.events import Events
     from streamsvm.online.pipe import Teller
     from streamsvm.parallel.compiling import compiling_told
@@ -350,7 +368,7 @@ def _source(name: str) -> Iterator[int]:
 
 @contextmanager
 def _stops(lines: Lines) -> Iterator[list[int]]:
-    """The signals that came: SIGTERM and SIGINT end the stream after the event at work, with a snapshot."""
+    """The signals received so far. SIGTERM and SIGINT end the stream after the current event, with a snapshot."""
     came: list[int] = []
 
     def stop(number: int, frame: Any) -> None:

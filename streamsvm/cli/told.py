@@ -1,4 +1,4 @@
-"""What `fit` prints of a fit that chose options: what was chosen, how good it is, what it took, how to repeat it."""
+"""What `fit` prints if it chose options: the choices, their scores, the time, and a command that repeats the fit."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from streamsvm.solvers.catalogue import DEFAULT_SOLVER
 from streamsvm.storage.human import heading, human, percent, score_text
 
 Report = dict[str, Any]
-SHARES = 3  # columns that are named
-LEAST = 0.001  # share of one that is named
-BEFORE = ("start", "compile", "scale")  # phases; all others are the search and the fit
-SAID = ("metric", "expected", "gamma", "exact", "config")  # in words, or not at all
+SHARES = 3  # columns to name
+LEAST = 0.001  # smallest share of a column to name
+BEFORE = ("start", "compile", "scale")  # phases before the search and the fit
+SAID = ("metric", "expected", "gamma", "exact", "config")  # printed in words, or not at all
 NAMES = {"n": "rows", "d": "columns", "n_support": "support vectors"}
 
 
 def tell(report: Report, config: FitConfig, again: Sequence[str]) -> None:
-    """Prints the tables, and the command that repeats a fit that chose. again: its words but for the configuration.
+    """Prints the tables, and the command that repeats a fit with its choices.
 
-    config: as it was asked for, which knows what was to be chosen.
+    config: as the user gave it, with the names of the options to choose. again: the words of that command, without
+    the configuration.
     """
     metric = report.get("metric")
     said = ("config",) if metric is None else SAID
@@ -42,13 +43,14 @@ def tell(report: Report, config: FitConfig, again: Sequence[str]) -> None:
 
 
 def threshold(told: Report) -> dict[str, str]:
-    """The one that was chosen, and what to expect of it: on new rows, or where these are too few on those that told."""
+    """The chosen threshold and its scores: estimates for new rows, or with too few rows those on the rows it was
+    chosen by."""
     names = ("precision", "recall", "f1", "balanced_accuracy")
     found = {name: told["expected"].get(name, {"score": told[name]})["score"] for name in names}
     scores = ", ".join(f"{heading(name)} {percent(score)}" for name, score in found.items())
-    where = "new rows" if told["expected"] else "the rows that told"
+    where = "new rows" if told["expected"] else "the rows it was chosen by"
     text = f"{told['value']:.6g} for {told['wish']}, by {told['rows']:,} held-out rows"
-    return {"threshold": text, f"there, on {where}": scores}
+    return {"threshold": text, f"scores there, on {where}": scores}
 
 
 def _plain(value: Any) -> Any:
@@ -63,7 +65,7 @@ def _title(report: Report) -> str:
 
 
 def choices(report: Report, config: FitConfig) -> dict[str, str]:
-    """What the fit has, option by option; those that were not searched are marked."""
+    """The options of the fit. Those that were not searched are marked."""
     metric, searched = report["metric"], config.search.chosen
     texts = {
         "kernel": metric["kernel"],
@@ -82,7 +84,7 @@ def choices(report: Report, config: FitConfig) -> dict[str, str]:
 
 
 def _weighed(metric: Report, d: int) -> str:
-    """What the columns count for, or why all count alike."""
+    """The weights of the columns, or why all weigh the same."""
     if metric["kind"] == "none":
         return f"none: {metric['reason']}" if "reason" in metric else "none"
     most = [f"{name} ({percent(share)})" for name, share in metric["importances"][:SHARES] if share >= LEAST]
@@ -95,11 +97,11 @@ def _way(report: Report) -> str:
         return f"{report['solver']}: a weight for each column"
     if report.get("exact", True):
         return "exact: the whole problem is solved"
-    return "early: an exact fit would take too long, so each part of the rows has a model"
+    return "early: an exact fit would take too long, so each partition of the rows has its own model"
 
 
 def scores(report: Report) -> dict[str, str]:
-    """Of the search, of what its best is compared with, and what to expect of the model."""
+    """Scores of the search, of the fits it is compared with, and the estimate for new rows."""
     metric, expected = report["metric"], report.get("expected")
     found = {"search, as chosen": metric["score"]}
     compared = {"search, without the metric": "plain_score", "search, with the defaults": "given_score"}
@@ -124,7 +126,7 @@ def _expected(expected: Report) -> dict[str, str]:
 
 
 def times(report: Report) -> str:
-    """Seconds of the command, and what took them."""
+    """Seconds of the command, split into search and fit."""
     phases = report.get("seconds_by_phase") or {}
     search = searched_s(phases)
     fit = sum(seconds for name, seconds in phases.items() if name not in (*SEARCH, *BEFORE))

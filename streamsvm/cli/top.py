@@ -1,4 +1,4 @@
-"""`streamsvm top`: a run as it goes, wherever it was started."""
+"""`streamsvm top`: follows a run, wherever it was started."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from streamsvm.runs.follow import Tail
 
-WIDTH = 120  # of what is not a terminal
-WARNINGS = 3  # last ones shown
+WIDTH = 120  # if the output is not a terminal
+WARNINGS = 3  # the last ones are shown
 NUMBERS = (
     "round",
     "step",
@@ -57,12 +57,12 @@ NUMBERS = (
 
 def top(
     run_dir: Annotated[
-        Any, typer.Argument(parser=place_of, help="A folder by --run-dir.", metavar="RUN_DIR")
+        Any, typer.Argument(parser=place_of, help="Folder that --run-dir named.", metavar="RUN_DIR")
     ],
-    once: Annotated[bool, typer.Option("--once", help="Print what is known now, and end.")] = False,
-    interval: Annotated[float, typer.Option("--interval", help="Seconds between looks.", min=0.1)] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print the current state and end.")] = False,
+    interval: Annotated[float, typer.Option("--interval", help="Seconds between updates.", min=0.1)] = 1.0,
 ) -> None:
-    """Follow a run that was started elsewhere: phases, rates, gap, memory, warnings. Ends when the run has ended."""
+    """Follow a run that was started elsewhere: phases, rates, gap, memory, warnings. Ends when the run ends."""
     from rich.console import Console
 
     from streamsvm.runs.directory import require_run
@@ -78,7 +78,7 @@ def top(
         return
     try:
         _follow(watch, tail, console, interval)
-    except KeyboardInterrupt:  # how one leaves it: the run goes on
+    except KeyboardInterrupt:  # leaves `top`; the run continues
         return
 
 
@@ -93,7 +93,7 @@ def _follow(watch: Watch, tail: Tail, console: Console, interval: float) -> None
 
 
 class Watch:
-    """What is known of a run from its records so far; `frame` draws it."""
+    """The state of a run from its records so far. `frame` draws it."""
 
     def __init__(self, run_dir: Place, console: Console) -> None:
         self._run_dir, self._console = run_dir, console
@@ -106,7 +106,7 @@ class Watch:
         self._bars = Bars(self._console, self._now)
         self._t, self._start = 0.0, time.time()
         self._started, self._planned = Started(), Planned()
-        self._last: Round | Step | Window | Stretch | None = None  # that tells how far it is
+        self._last: Round | Step | Window | Stretch | None = None  # the latest measure of progress
         self._end: Done | Failed | None = None
         self._levels: dict[int, LevelSolved] = {}
         self._rss_bytes: int | None = None
@@ -118,7 +118,7 @@ class Watch:
         return not self.is_running or self._end is not None
 
     def take(self, records: list[Record[Event]]) -> bool:
-        """Takes the next records; whether there were any."""
+        """Reads the next records. Returns whether there were any."""
         self._is_taking = True
         for record in records:
             self._take(record)
@@ -146,7 +146,7 @@ class Watch:
                 self._rss_bytes, self._peak_bytes = rss_bytes, max(self._peak_bytes, rss_bytes)
 
     def _now(self) -> float:
-        """Seconds since the run began: of a record that is being taken, which rates are made of, else by the clock."""
+        """Seconds since the run began: by the record being read, which rates depend on, else by the clock."""
         return self._t if self.has_ended or self._is_taking else max(self._t, time.time() - self._start)
 
     def frame(self) -> Group:
@@ -178,9 +178,7 @@ class Watch:
                 return f"ended after {after}: {message or ''}"
             case Done():
                 return f"finished after {after}"
-        return (
-            f"at work for {after}" if self.is_running else f"no longer at work; last heard of after {after}"
-        )
+        return f"running for {after}" if self.is_running else f"no longer running; last record after {after}"
 
     def _level_table(self) -> Any:
         from rich import box
@@ -197,7 +195,7 @@ class Watch:
         return shown
 
     def _numbers(self) -> Any:
-        """The last of what tells how far it is."""
+        """The latest numbers that measure progress."""
         from rich.text import Text
 
         if self._last is None:
@@ -219,7 +217,7 @@ class Watch:
 
 
 def _epoch_s(started: Started) -> float:
-    """When the run began, in seconds since the epoch; now, where its record does not tell."""
+    """When the run began, in seconds since the epoch, or now if its record has no time."""
     try:
         return datetime.fromisoformat(started.time or "").timestamp()
     except ValueError:

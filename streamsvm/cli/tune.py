@@ -35,7 +35,7 @@ def tune(
         typer.Option(
             "--config",
             parser=place_of,
-            help="A TOML file: options, and what to try in a table [tune]; else what fit would choose.",
+            help="A TOML file of options, with values to try in a table [tune]. Default: search what fit chooses.",
             metavar="FILE",
         ),
     ] = None,
@@ -44,17 +44,19 @@ def tune(
         typer.Option(
             "--model",
             parser=place_of,
-            help="Train the best on all rows; the model goes here.",
+            help="Train the best options on all rows and write this model.",
             metavar="MODEL",
         ),
     ] = None,
     out: Annotated[
         Any,
-        typer.Option("--out", parser=place_of, help="The table as a file.", metavar="FILE.csv|.json|.zarr"),
+        typer.Option(
+            "--out", parser=place_of, help="Write the table to this file.", metavar="FILE.csv|.json|.zarr"
+        ),
     ] = None,
     heat_map: Annotated[
         Path | None,
-        typer.Option("--heat-map", help="Scores over two options as a picture.", metavar="FILE.png|.svg"),
+        typer.Option("--heat-map", help="Draw the scores over two options.", metavar="FILE.png|.svg"),
     ] = None,
     time_budget: Annotated[
         Any, flag("--time-budget", "search.time_budget", RUN, metavar="60s|10m|2h", parser=str)
@@ -74,7 +76,7 @@ def tune(
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on from the scores in --run-dir.", rich_help_panel=RUN),
+        typer.Option("--resume", help="Resume from the scores in --run-dir.", rich_help_panel=RUN),
     ] = False,
     force: ForceModel = False,
     workers: WorkersFlag = None,
@@ -84,7 +86,7 @@ def tune(
     y: YName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Choose options by cross-validation; without a table of what to try, those that fit chooses.
+    """Choose options by cross-validation. Without a table of values to try, search the options that fit chooses.
 
     \b
     streamsvm tune sales.csv --label returned
@@ -114,7 +116,7 @@ def tune(
         of = [point for _, point in tried]
     else:
         if heat_map is not None:
-            raise ConfigError("--heat-map is of a table [tune] with two options; found none")
+            raise ConfigError("--heat-map needs a table [tune] with two options; found none")
         own = completed(layers)
         axes, work, of = None, partial(tune_as_fit, config=own), [own]
     rows = open_store(store_to_learn_from(files, store, read), x, y)
@@ -134,7 +136,7 @@ def tune(
 
 
 def _axes(tried: dict[str, list[Any]]) -> tuple[str, str]:
-    """The options of a picture, before anything is fitted. Raises ConfigError."""
+    """The two options of the heat map, checked before anything is fitted. Raises ConfigError."""
     from streamsvm.report.heat_map import axes_of
 
     axes = axes_of(tried)

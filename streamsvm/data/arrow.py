@@ -1,4 +1,4 @@
-"""Columns of Arrow as numbers, and what each holds."""
+"""Arrow columns as numbers, and the kind of each column."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ DAY_MS = 86_400_000.0
 def raw_rows(
     batch: pa.RecordBatch, schema: Schema, dtype: np.dtype, where: str, line: int, *, gaps: bool
 ) -> np.ndarray:
-    """(m, features) numbers, times in days, and numbers of categories, which a schema that is not frozen learns. line:
-    of the first row. Raises DataError."""
+    """(m, features) numbers, times in days, and category numbers. A schema that is not frozen adds new categories.
+    line: of the first row. Raises DataError."""
     raw = np.empty((batch.num_rows, len(schema.features)), np.float32 if dtype == np.float32 else np.float64)
     for j, feature in enumerate(schema.features):
         column = batch.column(feature.name)
@@ -28,7 +28,7 @@ def raw_rows(
         else:
             plain = days(column) if feature.kind == "time" else column
             values = _plain(plain, where, feature.name, line, gaps=gaps)
-            with np.errstate(over="ignore"):  # what becomes infinite is refused
+            with np.errstate(over="ignore"):  # values that overflow to infinity are errors
                 kept = values.astype(raw.dtype, copy=False)
             raw[:, j] = _finite(kept, where, feature.name, line, gaps=gaps)
             if not schema.frozen and feature.kind == "number":
@@ -37,9 +37,9 @@ def raw_rows(
 
 
 def kind_of(t: pa.DataType) -> str:
-    """`number`, `bool`, `time`, `text`, or the name of what else it is."""
+    """`number`, `bool`, `time`, `text`, or the name of another Arrow type."""
     is_a = pa.types
-    if is_a.is_dictionary(t):  # whose numbers are names
+    if is_a.is_dictionary(t):  # codes of names
         return "text" if kind_of(t.value_type) in ("text", "number", "bool") else str(t)
     if is_a.is_string(t) or is_a.is_large_string(t) or is_a.is_string_view(t):
         return "text"
@@ -51,8 +51,7 @@ def kind_of(t: pa.DataType) -> str:
 
 
 def numbers(column: pa.Array, path: str, name: str, line: int, *, gaps: bool = False) -> np.ndarray:
-    """(m,) finite numbers of a column whose first row is on this line; gaps: NaN where one is missing. Raises
-    DataError."""
+    """(m,) finite numbers of a column. line: of the first row. gaps: missing values become NaN. Raises DataError."""
     return _finite(_plain(column, path, name, line, gaps=gaps), path, name, line, gaps=gaps)
 
 
@@ -91,7 +90,7 @@ def milliseconds(column: pa.Array) -> pa.Array:
 
 
 def texts(column: pa.Array) -> tuple[list[str], np.ndarray]:
-    """The distinct texts of a column without spaces and quotes around them, and (m,) which one each row has."""
+    """The distinct texts of a column, stripped of spaces and quotes, and (m,) the index of each row's text."""
     if pa.types.is_dictionary(column.type):
         known = column.dictionary.cast(pa.string())
         column = pa.DictionaryArray.from_arrays(column.indices, known).dictionary_decode()
@@ -116,7 +115,7 @@ def of_numbers(values: np.ndarray) -> pa.Array:
 
 
 def of_texts(texts: Sequence[str | None]) -> pa.Array:
-    """Raises TypeError for what is no text."""
+    """Raises TypeError for values that are not text."""
     packed = [b"" if text is None else str.encode(text) for text in texts]
     ends = np.cumsum([0, *map(len, packed)], dtype=np.int64)
     is_there = np.array([text is not None for text in texts], bool)

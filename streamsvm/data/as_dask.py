@@ -1,4 +1,4 @@
-"""A store as dask arrays, whose blocks are read when they are asked for, by whoever computes."""
+"""A store as lazy Dask arrays. Each process that computes a block reads it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def as_dask(store: Store, encoded: Any = None) -> tuple[Any, Any]:
     meta = np.empty((0, store.d), store.dtype)
     X = array.map_blocks(
         _block,
-        store=delayed(store, traverse=False),  # which is opened once by each worker
+        store=delayed(store, traverse=False),  # each worker opens it once
         chunks=(sizes, (store.d,)),
         dtype=store.dtype,
         meta=sparse.csr_array(meta) if store.is_sparse else meta,

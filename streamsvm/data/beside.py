@@ -1,4 +1,4 @@
-"""Columns beside the rows (labels, query ids, weights): from files or memory, as numpy values."""
+"""Columns next to the rows (labels, query ids, weights), from files or memory, as numpy values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamsvm.errors import DataError
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.storage.checked_array import CheckedArray
 
-PIECE_ROWS = 1 << 16  # labels that are looked at together
+PIECE_ROWS = 1 << 16  # labels read at once
 
 
 class _Categorical:
@@ -44,7 +44,7 @@ class _Categorical:
 
 
 class _Nullable:
-    """anndata's nullable encodings of integers, booleans and text: values, and a mask of those that are missing."""
+    """anndata's nullable encodings of integers, booleans and text: values, and a mask of missing values."""
 
     def __init__(self, group: zarr.Group, name: str) -> None:
         self._values = CheckedArray(group["values"], f"{name}/values")  # type: ignore[arg-type]
@@ -91,17 +91,18 @@ def check_column(name: str, column: Any, n: int) -> None:
 
 
 def is_stored(column: Any) -> bool:
-    """Whether a column is one of `open_column`, which reads from a file."""
+    """Whether a column comes from `open_column`, which reads from a file."""
     return isinstance(column, CheckedArray | _Categorical | _Nullable)
 
 
 def is_read_in_parts(column: Any) -> bool:
-    """Whether some values of a column can be read without the others: objects are numbers or text all together."""
+    """Whether some values of a column can be read without the others. Objects cannot: only all of them together show
+    whether they are numbers or text."""
     return is_stored(column) and column.dtype.kind != "O"
 
 
 def values_of(column: Any, start: int = 0) -> np.ndarray:
-    """(n,) numpy values of a column of any source; text as fixed-width str. start: the row of the first one."""
+    """(n,) numpy values of a column of any source, text as fixed-width str. start: the row of the first value."""
     if is_stored(column):
         column = column.all()
     elif hasattr(column, "compute"):
@@ -111,7 +112,7 @@ def values_of(column: Any, start: int = 0) -> np.ndarray:
 
 
 class Values(Weighed):
-    """The values of a column of n rows, as `made` has them of stored ones and the row of the first of these."""
+    """The values of a column of n rows. `made` converts stored values and takes the row of the first one."""
 
     def __init__(self, column: Any, n: int, made: Callable[[np.ndarray, int], np.ndarray]) -> None:
         self._column, self._n, self._made = column, n, made
@@ -123,13 +124,13 @@ class Values(Weighed):
         return self._made(values_of(self._column), 0)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Those of rows start..stop, without the others where a file has them."""
+        """The values of rows start..stop. Of a file, only these are read."""
         if not self.in_parts:
             return self.all[start:stop]
         return self._made(values_of(self._column.read(start, stop), start), start)
 
     def take(self, ids: np.ndarray) -> np.ndarray:
-        """Those of the rows `ids`, in their order; each chunk that holds one is read once."""
+        """The values of the rows `ids`, in their order. Each chunk that holds some is read once."""
         if not self.in_parts or not len(ids):
             return self.all[ids] if not self.in_parts else self.read(0, 0)
 
@@ -139,18 +140,18 @@ class Values(Weighed):
         return taken(ids, ids // self._step, read, np.concatenate)
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """Stretches of all rows, each as many as are unpacked together."""
+        """Stretches that cover all rows, each of rows that are unpacked together."""
         chunk = self._step if self.in_parts else 1
         step = max(1, PIECE_ROWS // chunk) * chunk
         return ((start, min(self._n, start + step)) for start in range(0, self._n, step))
 
     def pieces(self) -> Iterator[np.ndarray]:
-        """All in their order, a block at a time."""
+        """All values in order, a block at a time."""
         return (self.read(*block) for block in self.blocks())
 
 
 def _texts(values: np.ndarray, start: int = 0) -> np.ndarray:
-    """Python objects or variable-width text as fixed-width text, or as numbers where all are. Raises DataError."""
+    """Python objects or variable-width text as fixed-width text, or as numbers if all are. Raises DataError."""
     items = values.tolist()
     missing = next((i for i, v in enumerate(items) if v is None or v != v), None)
     if missing is not None:
@@ -160,7 +161,7 @@ def _texts(values: np.ndarray, start: int = 0) -> np.ndarray:
 
 
 def labels_of(values: np.ndarray, start: int = 0) -> np.ndarray:
-    """start: the row of the first one."""
+    """Checks labels (n,). start: the row of the first one. Raises DataError."""
     kind = values.dtype.kind
     if kind in "biu":
         return values.astype(np.int64)

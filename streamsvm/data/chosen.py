@@ -22,7 +22,7 @@ class Chosen(Weighed):
         share = self.n / store.n
         self.chunk_rows = max(
             1, round(store.chunk_rows * share)
-        )  # about what one chunk of the store has of them
+        )  # about the number that one chunk of the store has
         self.nbytes = int(store.nbytes * share)
 
     @property

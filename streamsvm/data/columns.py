@@ -1,4 +1,4 @@
-"""Per-row columns on their way into a store: kept on disk until all values, and so their type, are known."""
+"""Per-row columns that are being written to a store: kept on disk until all values, and so their type, are known."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMN_CHUNK = 1 << 16  # entries
 class Column:
     """One value per row: integers, floats or text, not mixed. Memory: one block, and the distinct texts.
 
-    With `integral`, floats that all turn out whole are stored as int64.
+    With `integral`, floats are stored as int64 if all are whole numbers.
     """
 
     def __init__(self, name: str, folder: str | None, *, integral: bool = False) -> None:
@@ -30,7 +30,7 @@ class Column:
         self._file = tempfile.TemporaryFile(dir=folder)
 
     def append(self, values: np.ndarray) -> None:
-        """Adds (m,) values. Raises DataError where text follows numbers or the reverse."""
+        """Adds (m,) values. Raises DataError if text follows numbers or the reverse."""
         kind = {"b": "i", "u": "i", "O": "U", "T": "U", "S": "U"}.get(values.dtype.kind, values.dtype.kind)
         self._kind = self._kind or kind
         if kind != self._kind and (self._kind, kind) != ("f", "i"):
@@ -74,7 +74,7 @@ class Column:
         return np.array(list(self._codes), dtype=str)
 
     def pieces(self) -> Iterator[np.ndarray]:
-        """All values in their order, as they are written."""
+        """All values in order, as written."""
         texts, dtype = self._texts, self._dtype
         self._file.seek(0)
         while raw := self._file.read(8 * COLUMN_CHUNK):

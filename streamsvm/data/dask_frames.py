@@ -1,4 +1,5 @@
-"""dask dataframes as rows: a pass that keeps no partition learns what columns hold; each is encoded as it is read."""
+"""Dask dataframes as rows. A first pass, which keeps no partition, finds the kinds of the columns. Each partition is
+encoded when it is read."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ from streamsvm.errors import DataError
 
 
 class Held(NamedTuple):
-    """What a column holds in a partition. kind: None where all is missing; texts: in their order of appearance; lost,
-    has_fractions: see `schema.Feature`."""
+    """The contents of a column in a partition. kind: None if all values are missing. texts: in order of appearance.
+    lost, has_fractions: see `schema.Feature`."""
 
     kind: str | None
     texts: list[str]
@@ -40,7 +41,7 @@ class Held(NamedTuple):
 
 
 def partitions(frame: Any, like: Layout | None) -> tuple[PartitionSource, dict[str, Any]]:
-    """The same rows and attributes as `frames.encoded` makes of the frame in memory. Raises DataError."""
+    """The same rows and attributes that `frames.encoded` makes from a frame in memory. Raises DataError."""
     frame = frame.optimize()  # which may join partitions
     schema, has_gaps = known_schema(like), False
     if schema is None:
@@ -84,7 +85,7 @@ def _raw(part: Any, schema: Schema) -> np.ndarray:
 
 
 def _held(part: Any) -> Any:
-    """How many rows a partition has, and its columns by name, as a series of one. Raises DataError."""
+    """The number of rows of a partition and its columns by name, as a series with one entry. Raises DataError."""
     import pandas as pd
 
     table = table_of(part)
@@ -101,7 +102,7 @@ def _held(part: Any) -> Any:
 
 
 def _kinds(columns: Sequence[dict[str, Held]]) -> dict[str, str]:
-    """The one kind of each column. Raises DataError where partitions differ."""
+    """The kind of each column. Raises DataError if partitions differ."""
     kinds: dict[str, str] = {}
     for name in columns[0]:
         found = {held[name].kind for held in columns} - {None}
@@ -115,7 +116,7 @@ def _kinds(columns: Sequence[dict[str, Held]]) -> dict[str, str]:
 
 
 def _learned(schema: Schema, columns: Sequence[dict[str, Held]]) -> tuple[int, bool]:
-    """How many entries of all rows are not 0, and whether one is missing; the schema has all texts then."""
+    """The number of nonzero entries of all rows, and whether one is missing. Adds all texts to the schema."""
     entries, has_gaps = 0, False
     for held in columns:
         for feature in schema.features:
@@ -123,6 +124,6 @@ def _learned(schema: Schema, columns: Sequence[dict[str, Held]]) -> tuple[int, b
             feature.learn(own.texts, "X")
             feature.lost = feature.lost or own.lost
             feature.has_fractions |= own.has_fractions
-            if feature.kind != "text" or own.kind is not None:  # text that is missing is in no column
+            if feature.kind != "text" or own.kind is not None:  # missing text sets no column
                 entries, has_gaps = entries + own.entries, has_gaps or own.has_gaps
     return entries, has_gaps

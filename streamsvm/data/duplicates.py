@@ -1,4 +1,4 @@
-"""Rows that are there more than once, in a store, and in it and another: those to test on should not be known."""
+"""Duplicate rows within a store, and rows that are in two stores: test rows should not be among training rows."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.events import Events, ignore
 
-DIGEST = np.dtype("S16")  # of 1e9 different rows two are alike by a chance of 1e-21
+DIGEST = np.dtype("S16")  # two of 1e9 different rows collide with probability 1e-21
 
 
 def duplicates(store: Store, against: Store | None = None, events: Events = ignore) -> dict[str, Any]:
-    """How many rows of the store are those of earlier ones, and how many of another store's are in it.
+    """Counts the rows of the store that equal earlier ones, and the rows of another store that are in it.
 
-    Rows are the same where all numbers are, whatever their types and whether they are sparse; a missing value is like
-    another. `same_label` counts those whose labels are the same, too, where there are labels. Memory: 16 bytes for each
-    row of the first store, twice as many with labels. Raises DataError where columns differ.
+    Rows are equal if all numbers are, for any type, sparse or dense. Missing values are equal. `same_label` counts
+    those that also have equal labels, if there are labels. Memory: 16 bytes for each row of the first store, twice as
+    many with labels. Raises DataError if columns differ.
     """
     if against is not None:
         _require_alike(store, against)
@@ -46,7 +46,7 @@ def duplicates(store: Store, against: Store | None = None, events: Events = igno
 def _require_alike(store: Store, other: Store) -> None:
     if not have_same_columns(store, other):
         raise DataError(
-            f"{other.url or 'the data'} has other columns than {store.url or 'the data'}, whose rows it cannot have; "
+            f"{other.url or 'the data'} has other columns than {store.url or 'the data'}, so no rows are equal; "
             "ingest it with --like"
         )
 
@@ -61,7 +61,7 @@ def _count_in(digests: np.ndarray, known: np.ndarray) -> int:
 
 
 def _digests(store: Store, labelled: bool, events: Events) -> Iterator[tuple[int, np.ndarray]]:
-    """Where a block of m rows begins, and (1, m) digests of them; labelled: (2, m), of rows with their labels, too."""
+    """The first row of a block of m rows, and (1, m) digests of them. labelled: (2, m), the second with labels."""
     for start, stop in store.blocks():
         rows = _of_rows(store.read(start, stop))
         found = [rows, _with_labels(rows, store.labels(start, stop))] if labelled else [rows]
@@ -75,7 +75,7 @@ def _of_rows(rows: Rows) -> list[bytes]:
 
 
 def _of_entries(rows: Rows) -> list[bytes]:
-    """Of the numbers that are not 0, and their columns."""
+    """Digests of the nonzero numbers and their columns."""
     X = sparse.csr_array(rows.X, dtype=np.float64, copy=True)
     X.eliminate_zeros()
     data, indices = np.where(np.isnan(X.data), np.nan, X.data), X.indices.astype(np.int64)
@@ -85,7 +85,7 @@ def _of_entries(rows: Rows) -> list[bytes]:
 
 def _with_labels(digests: list[bytes], labels: np.ndarray) -> list[bytes]:
     is_text = labels.dtype.kind == "U"
-    texts = labels.tolist() if is_text else map(float, labels.tolist())  # 1 and 1.0 are one label
+    texts = labels.tolist() if is_text else map(float, labels.tolist())  # 1 and 1.0 are the same label
     return [_digest(digest + str(text).encode()) for digest, text in zip(digests, texts, strict=True)]
 
 

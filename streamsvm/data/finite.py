@@ -1,4 +1,4 @@
-"""What every reader asks of the rows: finite numbers, and NaN only where something takes its place."""
+"""The check of every reader: finite numbers, and NaN only if missing values are filled."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 def first_nonfinite(rows: Rows, start: int = 0, *, gaps: bool = False) -> tuple[int, int, float] | None:
     """(row, column, value) of the first NaN or infinity of a block whose first row is row `start`, or None.
 
-    gaps: NaN is well.
+    gaps: NaN is allowed.
     """
     if rows.X.dtype.kind != "f":
         return None
     entries = rows.X if isinstance(rows.X, np.ndarray) else rows.X.data
-    # A sum is finite unless an entry is not, or it overflows: one fast pass decides nearly always.
+    # A sum is finite unless an entry is not, or it overflows, so one fast pass nearly always suffices.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(np.add.reduce(entries, axis=None)):
             return None
@@ -37,14 +37,14 @@ def first_nonfinite(rows: Rows, start: int = 0, *, gaps: bool = False) -> tuple[
 
 
 def option(store: Store) -> str:
-    """What fills the missing values of a store, on the command line, or of data in memory, in Python."""
+    """The option that fills missing values: of a store on the command line, of data in memory in Python."""
     return "gaps =" if store.url is None else "--gaps"
 
 
 def require_finite(store: Store, rows: Rows, at: int | np.ndarray, *, gaps: bool = False) -> None:
-    """Raises DataError naming chunk, row and column where rows of a store hold infinity, or NaN but for `gaps`.
+    """Raises DataError naming chunk, row and column if rows of a store hold infinity, or NaN without `gaps`.
 
-    at: the number of the first row of a block, or those of all rows, (m,).
+    at: the number of the first row of a block, or the numbers (m,) of all its rows.
     """
     bad = first_nonfinite(rows, gaps=gaps)
     if bad is None:

@@ -1,4 +1,4 @@
-"""Which rows are held out when: index sets over a store, never copies. scikit-learn's splitters assign them."""
+"""Cross-validation folds as index sets over a store, without copies. scikit-learn's splitters assign the rows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from streamsvm.data.labels import label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 
-# of the seed's streams: which rows are held out when, which join first, and which there are at all
+# streams of the seed: the folds, the order in which rows join, and the subset of rows
 DEALT, JOINS, COMPARED = 6, 7, 31
-DEALT_BY = "scikit-learn"  # what is kept of folds that were dealt in another way is of other rows
+DEALT_BY = "scikit-learn"  # checkpoints of folds that were assigned in another way have other rows
 
 
 @dataclass(frozen=True)
 class Folds:
-    """of (n,): where each row is held out. joins (n,) in [0, 1): a row is among every larger share of the rows."""
+    """of (n,): the fold that holds out each row. joins (n,) in [0, 1): each larger share of the rows includes it."""
 
     of: np.ndarray
     joins: np.ndarray
@@ -33,7 +33,7 @@ class Folds:
 
 
 def drawn(n: int, count: int, rng: np.random.Generator) -> np.ndarray:
-    """(count,) different numbers below n by chance, rising; memory follows their count, not n."""
+    """(count,) distinct random numbers below n, sorted. Memory depends on count, not on n."""
     if 2 * count > n:
         return np.sort(rng.permutation(n)[:count])
     found = np.empty(0, np.int64)
@@ -43,7 +43,8 @@ def drawn(n: int, count: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def together(store: Store) -> np.ndarray | None:
-    """(n,) numbers from 0: rows of one number share a query or a group, by way of others, too; None without any."""
+    """(n,) numbers from 0: rows with the same number share a query or a group, directly or through other rows. None
+    if the store has neither."""
     columns = [np.unique(v, return_inverse=True)[1] for v in (store.qid, store.group) if v is not None]
     if len(columns) < 2:
         return columns[0] if columns else None
@@ -54,14 +55,15 @@ def together(store: Store) -> np.ndarray | None:
 
 
 def _units(store: Store) -> str:
-    """What folds are made of."""
+    """The units that folds consist of."""
     return "groups" if store.group is not None else "rows" if store.qid is None else "queries"
 
 
 def drawn_together(
     groups: np.ndarray, count: int, rng: np.random.Generator, *, at_least: bool = False
 ) -> np.ndarray:
-    """Rising ids of whole groups (n,) by chance, of `count` rows at most but for one group; or of so many at least."""
+    """Sorted ids of the rows of random whole groups (n,): at most `count` rows unless one group has more, or at least
+    `count`."""
     place = rng.permutation(int(groups.max()) + 1)[groups]
     side: Any = "left" if at_least else "right"
     n_groups = int(np.searchsorted(np.cumsum(np.bincount(place)), count, side)) + at_least
@@ -69,14 +71,14 @@ def drawn_together(
 
 
 def shuffled(n: int, groups: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
-    """(n,) rows in an order by chance, in which those of a group (n,) follow each other."""
+    """(n,) rows in random order, with the rows of each group (n,) next to each other."""
     if groups is None:
         return rng.permutation(n)
     return np.lexsort((rng.random(n), rng.permutation(int(groups.max()) + 1)[groups]))
 
 
 def apart(order: np.ndarray, held: int, groups: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
-    """Rows in an order of `shuffled`, of which the first ones are held out: without others of their groups (n,)."""
+    """Rows in an order of `shuffled`, with the first ones to hold out: removes other rows of their groups (n,)."""
     if groups is None:
         return order
     first, rest = np.split(order, [held])
@@ -86,7 +88,7 @@ def apart(order: np.ndarray, held: int, groups: np.ndarray | None, rng: np.rando
 def make_folds(
     store: Store, count: int, stratified: bool, seed: int, *, positive: tuple[str, ...] = ()
 ) -> Folds:
-    """Folds as `fold_of` assigns rows, which grow by turns with the share of the rows. Raises as it does."""
+    """Folds as `fold_of` assigns rows. With a growing share of the rows, they grow in turn. Raises like it."""
     of = fold_of(store, count, stratified, seed, positive=positive)
     rng = np.random.default_rng([seed, JOINS])
     groups = together(store)
@@ -105,11 +107,11 @@ def fold_of(
     positive: tuple[str, ...] = (),
     option: str = "tune.folds",
 ) -> np.ndarray:
-    """(n,) the fold of each row, at random; of all rows that are `together` as one. stratified: labels, and rows
-    without weight, are spread evenly, and each label (positive: these, where there are any) is both learnt and tested.
+    """(n,) the random fold of each row. Rows that are `together` share one. stratified: labels, and rows without
+    weight, are spread evenly, and each label (positive: each of these, if given) is both trained on and tested.
 
-    Raises ConfigError where there are too few rows, queries or groups (option: what asks for so many folds), DataError
-    for a label that one fold has alone.
+    Raises ConfigError if there are too few rows, queries or groups (option: the one that sets the number of folds),
+    DataError for a label that only one fold has.
     """
     groups, what = together(store), _units(store)
     units = store.n if groups is None else int(groups.max()) + 1
@@ -117,17 +119,17 @@ def fold_of(
         raise ConfigError(f"{option} is {count}, more than the store's {units} {what}")
     rng = np.random.default_rng([seed, DEALT])
     if groups is not None:
-        groups = rng.permutation(units)[groups]  # GroupKFold itself draws no lots
+        groups = rng.permutation(units)[groups]  # GroupKFold itself is not random
     of = _assigned(_strata(store, stratified), groups, count, int(rng.integers(2**31)))
     if not np.bincount(of, minlength=count).all():
-        raise ConfigError(f"{option} is {count}, and the store's {what} fill fewer: take fewer folds")
+        raise ConfigError(f"{option} is {count}, but the store's {what} fill fewer folds; use fewer")
     if stratified:
         _require_spread(store, of, count, positive)
     return of
 
 
 def _strata(store: Store, stratified: bool) -> np.ndarray:
-    """(n,) what folds have even shares of: the label of each row, rows without weight apart; or all rows alike."""
+    """(n,) strata that folds share evenly: the label of each row, with rows without weight apart, or one for all."""
     if not stratified:
         return np.zeros(store.n, np.int8)
     weight, codes = store.sample_weight, store.coded[1]
@@ -135,10 +137,10 @@ def _strata(store: Store, stratified: bool) -> np.ndarray:
 
 
 def _assigned(strata: np.ndarray, groups: np.ndarray | None, count: int, seed: int) -> np.ndarray:
-    """(n,) the fold of each row, whose groups stay whole.
+    """(n,) the fold of each row. Groups stay whole.
 
-    The splitters refuse strata that are all smaller than the number of folds: one of that size, behind all others and
-    of rows that are no one's, lets them be.
+    The splitters refuse strata if all are smaller than the number of folds. A dummy stratum of that size, appended
+    after the real rows, avoids this.
     """
     from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
@@ -152,14 +154,14 @@ def _assigned(strata: np.ndarray, groups: np.ndarray | None, count: int, seed: i
         chosen = KFold(count, shuffle=True, random_state=seed) if groups is None else GroupKFold(count)
     of = np.empty(len(strata), np.int32)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of labels that some folds have no row of
+        warnings.simplefilter("ignore", UserWarning)  # about labels that are missing in some folds
         for fold, (_, held) in enumerate(chosen.split(strata, strata, groups)):
             of[held] = fold
     return of[:n]
 
 
 def _require_spread(store: Store, of: np.ndarray, count: int, positive: tuple[str, ...]) -> None:
-    """Raises DataError for a label whose rows of weight are all of one fold: no model of it could be tested."""
+    """Raises DataError for a label whose weighted rows are all in one fold: no model of it could be tested."""
     labels, codes = store.coded
     counted = slice(None) if store.sample_weight is None else store.sample_weight > 0
     there = np.zeros((len(labels), count), bool)
@@ -168,15 +170,16 @@ def _require_spread(store: Store, of: np.ndarray, count: int, positive: tuple[st
     alone = np.flatnonzero(needed & (there.sum(axis=1) < 2))
     if len(alone):
         what = _units(store)
-        found = "less than two rows" if what == "rows" else f"{what} of one fold alone with rows"
+        found = "less than two rows" if what == "rows" else f"{what} in one fold only with rows"
         raise DataError(
             f"{store.url or 'the data'} has {found} of label {labels[alone[0]]}, expected at least two of each: "
-            "cross-validation needs one that its model was not trained on"
+            "cross-validation tests each label on rows that its model was not trained on"
         )
 
 
 def _joins(strata: np.ndarray, of: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """(n,) from which share of all on each is there: folds of a stratum grow by turns, and none is ever empty."""
+    """(n,) the share of the rows from which on each row is included. The folds of a stratum grow in turn, so that none
+    is ever empty."""
     n = len(strata)
     block = strata.astype(np.int64) * count + of
     order = np.lexsort((rng.random(n), block))
@@ -190,6 +193,6 @@ def _joins(strata: np.ndarray, of: np.ndarray, count: int, rng: np.random.Genera
 
 
 def _places(sorted_values: np.ndarray) -> np.ndarray:
-    """(n,) the number of each entry among those equal to it."""
+    """(n,) the rank of each entry among those equal to it."""
     starts = np.flatnonzero(np.diff(sorted_values, prepend=sorted_values[:1] - 1))
     return np.arange(len(sorted_values)) - np.repeat(starts, np.diff(starts, append=len(sorted_values)))

@@ -1,4 +1,4 @@
-"""Data frames of pandas, polars, Arrow and dask as rows: text, times and gaps as `ingest` has them of files."""
+"""Data frames of pandas, polars, Arrow and Dask as rows. Text, times and gaps are encoded as `ingest` encodes files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FLOAT32 = np.dtype(np.float32)
 
 
 def encoded(frame: Any, like: Layout | None) -> tuple[Source, dict[str, Any]]:
-    """The rows (n, d) float32 of a frame, columns and categories as others have them or its own; and the attributes of
-    a store of these rows. Raises DataError."""
+    """The rows (n, d) float32 of a frame, with its own columns and categories or those of other rows, and the
+    attributes of a store of these rows. Raises DataError."""
     if is_dask_frame(frame):
         from streamsvm.data.dask_frames import partitions  # dask
 
@@ -31,7 +31,7 @@ def encoded(frame: Any, like: Layout | None) -> tuple[Source, dict[str, Any]]:
     schema = known_schema(like) or schema_of(kinds_of(table))
     raw = raw_of(table, schema)
     schema.settle("X")
-    rows = concat([Rows(schema.encode(part)) for part in raw])  # of no rows, which a store refuses
+    rows = concat([Rows(schema.encode(part)) for part in raw])  # without rows, a store raises the error
     tell_lost(schema)
     X: Any = rows.X
     if not is_few(X.nnz if rows.is_sparse else None, len(rows) * rows.d, like):
@@ -40,31 +40,31 @@ def encoded(frame: Any, like: Layout | None) -> tuple[Source, dict[str, Any]]:
 
 
 def tell_lost(schema: Schema) -> None:
-    """Warns of whole numbers of a frame that float32 does not hold."""
+    """Warns of whole numbers of a frame that float32 cannot represent."""
     for feature in schema.features:
         if lost := feature.remark_lost("subtract the smallest"):
             heard(Warned(f"X: {lost}"))
 
 
 def attributes(schema: Schema, has_gaps: bool) -> dict[str, Any]:
-    """Of a store of a frame's rows."""
+    """The attributes of a store of a frame's rows."""
     return {**schema.to_attrs(), "format": "frame", **({GAPS: True} if has_gaps else {})}
 
 
 def is_few(entries: int | None, of: int, like: Layout | None) -> bool:
-    """Whether rows with so many entries that are not 0 are sparse; None: they have no columns of text."""
+    """Whether rows with this number of nonzero entries are sparse. None: there are no text columns."""
     if like is not None:
         return like.is_sparse
     return entries is not None and entries < DENSE_FROM * of
 
 
 def known_schema(like: Layout | None) -> Schema | None:
-    """The columns of other rows, where these are of a table."""
+    """The columns of other rows, if these come from a table."""
     return Schema.from_attrs(like.attrs) if like is not None and "columns" in like.attrs else None
 
 
 def schema_of(kinds: dict[str, str]) -> Schema:
-    """The columns of a frame, all of which are features. Raises DataError for one of another kind."""
+    """The columns of a frame, all as features. Raises DataError for an unsupported kind."""
     for name, kind in kinds.items():
         if kind not in KINDS:
             raise DataError(
@@ -74,7 +74,7 @@ def schema_of(kinds: dict[str, str]) -> Schema:
 
 
 def kinds_of(table: pa.Table) -> dict[str, str]:
-    """By name. Raises DataError for two columns of one name."""
+    """The columns by name. Raises DataError if two columns have the same name."""
     from streamsvm.data.arrow import kind_of
 
     twice = [name for name, count in Counter(table.column_names).items() if count > 1]
@@ -84,7 +84,7 @@ def kinds_of(table: pa.Table) -> dict[str, str]:
 
 
 def raw_of(table: pa.Table, schema: Schema, where: str = "X") -> list[np.ndarray]:
-    """(m, features) numbers and codes of the rows, in pieces, see `raw_rows`. Raises DataError."""
+    """(m, features) numbers and codes of the rows, in pieces (see `raw_rows`). Raises DataError."""
     from streamsvm.data.arrow import raw_rows
 
     require_columns(table.column_names, schema)
@@ -97,14 +97,14 @@ def raw_of(table: pa.Table, schema: Schema, where: str = "X") -> list[np.ndarray
 
 
 def require_columns(names: list[str], schema: Schema) -> None:
-    """Raises DataError for one that is not there."""
+    """Raises DataError if a column is missing."""
     missing = [f.name for f in schema.features if f.name not in names]
     if missing:
         raise DataError(f"X lacks column {missing[0]!r}, which the model was trained on")
 
 
 def table_of(X: Any) -> pa.Table:
-    """Raises DataError for columns that Arrow has no type for."""
+    """Raises DataError for columns without an Arrow type."""
     import pyarrow as pa
 
     if isinstance(X, pa.Table):

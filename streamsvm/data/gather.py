@@ -1,4 +1,4 @@
-"""Samples as tasks see them: blocks that workers keep, and rows by number out of them."""
+"""Samples as tasks read them: blocks that workers keep, and rows by number from these blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from streamsvm.parallel.engine import Engine, Later
 
 
 class Table:
-    """Samples in blocks, as items of mapped functions; workers of a cluster keep them as long as this lives."""
+    """Samples in blocks, as items of mapped functions. The workers of a cluster keep them as long as this object
+    exists."""
 
     def __init__(self, samples: Samples, engine: Engine) -> None:
         self.n, self.blocks = samples.n, samples.blocks()
@@ -28,7 +29,7 @@ class Table:
 
 
 def gather(samples: Samples, ids: np.ndarray, engine: Engine) -> Rows:
-    """The rows `ids`, in their order; on a cluster, workers pick them, each from whole blocks."""
+    """The rows `ids`, in their order. On a cluster, workers select them from their blocks."""
     if engine.is_local:
         return samples.take(ids)
     source = engine.share(samples)
@@ -36,7 +37,7 @@ def gather(samples: Samples, ids: np.ndarray, engine: Engine) -> Rows:
 
 
 def _taken(samples: Samples, ids: np.ndarray, engine: Engine, items: Sequence[Any]) -> Rows:
-    """The rows `ids` out of the samples' blocks, which are items of mapped functions."""
+    """The rows `ids` from the samples' blocks, which are items of mapped functions."""
     if engine.is_local:
         return samples.take(ids)
     starts = np.array([start for start, _ in samples.blocks()])

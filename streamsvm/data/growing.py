@@ -1,4 +1,4 @@
-"""Zarr arrays that grow: rows in, whole chunks out, each written once."""
+"""Growing zarr arrays: rows go in, and each chunk is written once, when it is full."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from streamsvm.data.sources import CHUNK_BYTES
 
-AT_ONCE = 2  # chunks, which zarr packs side by side
+AT_ONCE = 2  # chunks that zarr compresses in parallel
 
 
 def create_array(
     group: zarr.Group, name: str, *, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: Any
 ) -> zarr.Array:
-    """An array of `group` with zstd and crc32c, whose chunks are written even where they hold only zeros.
+    """An array of `group` with zstd and crc32c. Chunks are written even if they hold only zeros.
 
     zstd level 1: on covtype and mnist as small as level 3 within 3 %, and 1.4 times as fast to write.
     """
@@ -35,17 +35,17 @@ def create_array(
 
 
 def default_rows(dtype: np.dtype, columns: tuple[int, ...]) -> int:
-    """Of a chunk of rows of so many columns: about 4 MiB."""
+    """The number of rows of a chunk with this many columns: about 4 MiB."""
     return max(1, CHUNK_BYTES // max(1, dtype.itemsize * math.prod(columns)))
 
 
 class GrowingArray:
-    """An array of `group` whose first axis grows: rows are held back until they fill chunks, which are packed while
+    """An array of `group` whose first axis grows. Rows are held back until they fill chunks, which are compressed while
     more rows come.
 
-    The first block tells the shape of rows; without a block no array is made. Rows are cast to `dtype`; where it is
-    None all must have the first block's. chunk_rows: about 4 MiB of them where None; where it begins as UNKNOWN, to be
-    set before more have come. crc: crc32 of what was written.
+    The first block sets the shape of rows. Without a block, no array is made. Rows are cast to `dtype`. If it is None,
+    all must have the type of the first block. chunk_rows: None for about 4 MiB. If it starts as UNKNOWN, it has to be
+    set before more rows come. crc: crc32 of the written bytes.
     """
 
     UNKNOWN = sys.maxsize
@@ -55,15 +55,15 @@ class GrowingArray:
     ) -> None:
         self.chunk_rows, self.crc = chunk_rows, 0
         self._group, self._name, self._dtype = group, name, dtype
-        self._first: np.ndarray | None = None  # none of its rows: their shape and dtype
+        self._first: np.ndarray | None = None  # without rows, only their shape and dtype
         self._held: list[np.ndarray] = []
         self._n_held = 0
         self._array: zarr.Array | None = None
-        self._pool: ThreadPoolExecutor | None = None  # packs a chunk while the next one comes
+        self._pool: ThreadPoolExecutor | None = None  # compresses a chunk while the next one comes
         self._writing: Future[None] | None = None
 
     def append(self, block: np.ndarray) -> None:
-        """Adds the rows of `block` (m, ...). Raises ValueError where they differ from those before."""
+        """Adds the rows of `block` (m, ...). Raises ValueError if they differ in shape or type from earlier ones."""
         first = self._require_like_the_first(block)
         if self.chunk_rows is None:
             self.chunk_rows = default_rows(first.dtype, first.shape[1:])
@@ -76,7 +76,7 @@ class GrowingArray:
             block = block[room:]
 
     def close(self) -> None:
-        """Writes what is held back."""
+        """Writes the rows held back."""
         try:
             if self._first is not None and (self._array is None or self._n_held):
                 self._write(self._first)
@@ -116,7 +116,7 @@ class GrowingArray:
         self.crc = zlib.crc32(rows.tobytes(), self.crc)
 
     def _wait(self) -> None:
-        """For the chunk that is being written; raises what went wrong with it."""
+        """Waits for the chunk that is being written, and raises its error."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()

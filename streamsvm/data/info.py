@@ -1,4 +1,4 @@
-"""What a store holds, as one JSON object."""
+"""The contents of a store as one JSON object."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from streamsvm.data.labels import Classes
 from streamsvm.data.store import Store
 from streamsvm.storage.paths import local_path
 
-MAX_CLASSES = 1000  # more different labels than this are numbers to predict rather than classes
+MAX_CLASSES = 1000  # with more distinct labels, they are targets of a regression
 MAX_LISTED_FEATURES = 1000
 
 
 def describe(store: Store) -> dict[str, Any]:
-    """Shape, dtype, chunks, labels, sizes in bytes and columns of a store; every value is JSON."""
+    """Shape, dtype, chunks, labels, sizes in bytes and columns of a store. Every value is JSON."""
     facts: dict[str, Any] = {
         "store": store.url,
         "rows": store.n,
@@ -44,7 +44,7 @@ def describe(store: Store) -> dict[str, Any]:
 
 
 def _labels(found: Classes) -> dict[str, Any]:
-    """{dtype, classes, counts} where there are few different labels, else {dtype, min, max, distinct}."""
+    """{dtype, classes, counts} if there are few distinct labels, else {dtype, min, max, distinct}."""
     values, counts = found.values, found.counts
     kind = {"i": "integer", "f": "float", "U": "text"}[values.dtype.kind]
     if len(values) > MAX_CLASSES:
@@ -53,7 +53,7 @@ def _labels(found: Classes) -> dict[str, Any]:
 
 
 def _statistics(found: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The range over all features and how many are constant; per feature where they are not too many to read."""
+    """The range over all features and the number of constant ones, and per feature if there are not too many."""
     facts: dict[str, Any] = {
         "lowest": float(found["min"].min()),
         "highest": float(found["max"].max()),
@@ -65,7 +65,7 @@ def _statistics(found: dict[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _stored_bytes(store: Store) -> int | None:
-    """Bytes the store takes where it lies; None for data in memory."""
+    """Bytes that the store takes on disk or in its object store; None for data in memory."""
     if store.url is None:
         return None
     path = local_path(store.url)

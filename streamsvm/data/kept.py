@@ -1,4 +1,4 @@
-"""What a store keeps beside its rows: statistics of their columns, and their labels with how many rows have each."""
+"""What a store keeps next to its rows: statistics of their columns, and the distinct labels with their counts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from streamsvm.storage.checked_array import CheckedArray, whole_metadata
 
 FOLDER = "statistics"
 COLUMNS, LABELS = ("min", "max", "mean", "std"), ("labels", "counts")
-MISSING = "missing"  # rows without a value, where columns have such
+MISSING = "missing"  # count of missing values, if columns have any
 
 
 def write_kept(group: zarr.Group, moments: Moments | None, classes: Classes | None) -> None:
-    """Into the group of a store, what there is."""
+    """Writes what is known into the group of a store."""
     if moments is None and classes is None:
         return
     folder = group.create_group(FOLDER)
@@ -38,7 +38,7 @@ def write_kept(group: zarr.Group, moments: Moments | None, classes: Classes | No
 
 
 class Kept:
-    """What the group of a store, open for reading, keeps of its n rows. None: nothing. Raises CorruptDataError."""
+    """Reads what the group of a store keeps of its n rows. None: nothing. Raises CorruptDataError."""
 
     def __init__(self, group: zarr.Group, n: int) -> None:
         self._folder: Any = group.get(FOLDER)
@@ -46,7 +46,7 @@ class Kept:
         self._name = f"'{FOLDER}' of {group.store_path}"
 
     def columns(self) -> dict[str, np.ndarray] | None:
-        """min, max, mean and std of each feature, (d,) float64 each; and, where rows have gaps, how many: `missing`."""
+        """min, max, mean and std of each feature, (d,) float64 each, and if rows have gaps, their counts `missing`."""
         with whole_metadata(self._name):
             if not self._has(COLUMNS):
                 return None

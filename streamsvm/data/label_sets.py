@@ -1,4 +1,4 @@
-"""Sets of labels, as rows of several labels have them: as text, "1,3,7", and as tables of which labels are in which."""
+"""Sets of labels of multilabel rows: as text, "1,3,7", and as tables of the labels in each set."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ NAMED = "expected a name before and after each comma"
 
 
 def members(texts: np.ndarray, known: np.ndarray = NONE) -> tuple[np.ndarray, np.ndarray]:
-    """(k,) the known labels, then all others of sets (l,), in order; and (l, k) bool which labels are in which set.
+    """(k,) the known labels, then all others in the sets (l,), in order, and (l, k) bool the labels in each set.
 
-    Neither order nor repeats nor spaces count; "" is the empty set. Raises DataError for a label without a name.
+    Order, repeats and spaces do not matter. "" is the empty set. Raises DataError for a label without a name.
     """
     sets = [_labels_in(text) for text in texts.tolist()]
     labels = np.concatenate([known, in_order(set().union(*sets).difference(known.tolist()))])
@@ -27,7 +27,7 @@ def members(texts: np.ndarray, known: np.ndarray = NONE) -> tuple[np.ndarray, np
 
 
 def in_order(labels: Iterable[str]) -> np.ndarray:
-    """Sorted, as numbers where all are whole ones."""
+    """Sorted labels, as numbers if all are whole numbers."""
     found = sorted(labels)
     if all(label.removeprefix("-").isdecimal() for label in found):
         found.sort(key=int)
@@ -35,13 +35,13 @@ def in_order(labels: Iterable[str]) -> np.ndarray:
 
 
 def set_texts(table: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """(m,) the sets that (m, k) bool makes of the labels (k,), in their order."""
+    """(m,) the sets that (m, k) bool selects from the labels (k,), in their order."""
     kinds, which = np.unique(table, axis=0, return_inverse=True)
     return np.array([",".join(labels[own].tolist()) for own in kinds], str)[which.ravel()]
 
 
 def lacks_name(text: str) -> bool:
-    """Whether a label has no name, as the second of "1,,3"."""
+    """Whether a label has no name, for example the second of "1,,3"."""
     return bool(text.strip()) and not all(label.strip() for label in text.split(","))
 
 

@@ -10,18 +10,18 @@ import numpy as np
 from streamsvm.errors import CorruptDataError
 from streamsvm.parallel.sizes import Weighed
 
-MOST_SEEN = 100_000  # different labels; more are numbers to predict, for which one sort of all is faster
+MOST_SEEN = 100_000  # distinct labels; more are targets of a regression, for which one sort of all is faster
 
 
 @dataclass(frozen=True)
 class Classes(Weighed):
-    """The different labels of a store: values (k,), rising, and how many rows have each, counts (k,)."""
+    """The distinct labels of a store: sorted values (k,), and counts (k,) of their rows."""
 
     values: np.ndarray
     counts: np.ndarray
 
     def codes(self, labels: np.ndarray) -> np.ndarray:
-        """(m,) int32 the place of each of some of these labels. Raises CorruptDataError for one that is not there."""
+        """(m,) int32 the index of each of these labels. Raises CorruptDataError for an unknown label."""
         places = np.searchsorted(self.values, labels)
         places[places == len(self.values)] = 0
         strange = np.flatnonzero(self.values[places] != labels)
@@ -34,7 +34,7 @@ class Classes(Weighed):
 
 
 def counted(pieces: Iterable[np.ndarray]) -> Classes | None:
-    """The different ones of labels that come in pieces, all numbers or all text; None beyond MOST_SEEN, or with NaN."""
+    """The distinct labels in pieces, all numbers or all text. None if there are more than MOST_SEEN, or with NaN."""
     seen, counts = np.empty(0), np.empty(0, np.int64)
     for piece in pieces:
         places = _places(seen, piece)
@@ -50,9 +50,9 @@ def counted(pieces: Iterable[np.ndarray]) -> Classes | None:
 
 
 def alike(pieces: Callable[[], Iterable[np.ndarray]], classes: Classes | None) -> Iterator[np.ndarray]:
-    """Labels in pieces as all of them in one array would have them: text of one width, and one sign of zero.
+    """Labels in pieces, as they would be in one array: text of one width, and one sign of zero.
 
-    classes: of `counted`. pieces: the labels, as often as they are asked for.
+    classes: from `counted`. pieces: gives the labels, as often as called.
     """
     if classes is not None:
         yield from (classes.values[classes.codes(piece)] for piece in pieces())
@@ -66,7 +66,7 @@ def alike(pieces: Callable[[], Iterable[np.ndarray]], classes: Classes | None) -
 
 
 def _places(seen: np.ndarray, piece: np.ndarray) -> np.ndarray:
-    """Where each label is in `seen`, -1 where nowhere."""
+    """The index of each label in `seen`, or -1 if it is not in it."""
     if not len(seen):
         return np.full(len(piece), -1)
     order = np.argsort(seen)
@@ -75,9 +75,9 @@ def _places(seen: np.ndarray, piece: np.ndarray) -> np.ndarray:
 
 
 def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
-    """(n,) int32 codes of labels in `classes`, -1 where unknown; with `positive`, 1 for those labels and 0 else.
+    """(n,) int32 codes of labels in `classes`, -1 if unknown. With `positive`, 1 for those labels and 0 for others.
 
-    Of many rows, only the different labels should come here (`Store.classes`): each may become text.
+    For many rows, pass only the distinct labels (`Store.classes`), because each may be converted to text.
     """
     if positive:
         return np.isin(label_texts(y), positive).astype(np.int32)
@@ -89,7 +89,7 @@ def encode(y: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -
 
 
 def label_texts(labels: np.ndarray) -> np.ndarray:
-    """Labels as text; whole floats as integers are written."""
+    """Labels as text. Whole floats are written like integers."""
     if labels.dtype.kind == "f" and np.all(labels == np.round(labels)):
         labels = labels.astype(np.int64)
     return labels.astype(str)

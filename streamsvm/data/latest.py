@@ -1,4 +1,4 @@
-"""The latest answer, kept for who asks the same again."""
+"""A cache of the latest result."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Answer = TypeVar("Answer")
 
 
 class Latest(Generic[Answer]):
-    """What was made of the latest array. Arrays are told apart by their entries, compared with a copy.
+    """Caches the result for the latest array. Arrays are compared entry by entry with a copy.
 
-    So an array that was changed in place gets an answer of its own, and a copy of the latest gets the latest's; to
-    compare costs a pass over the array, little next to an answer that is worth keeping.
+    So an array that was changed in place is computed again, and a copy of the latest one is not. A comparison costs a
+    pass over the array, little compared to a result that is worth caching.
     """
 
     def __init__(self) -> None:
@@ -22,9 +22,9 @@ class Latest(Generic[Answer]):
         self._answer: Answer | None = None
 
     def of(self, array: np.ndarray, make: Callable[[np.ndarray], Answer]) -> Answer:
-        """make(array), or what it made of equal entries the time before."""
+        """make(array), or the cached result for equal entries."""
         if self._array is None or self._answer is None or not np.array_equal(array, self._array):
-            self._array = self._answer = None  # let the old one go before making the new one
+            self._array = self._answer = None  # free the old result before making the new one
             self._answer = make(array)
             self._array = array.copy()
         return self._answer

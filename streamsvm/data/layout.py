@@ -1,4 +1,4 @@
-"""How rows came out of files, as far as rows of other files have to come out the same way."""
+"""The layout of rows read from files, which rows of other files have to share."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ KEPT = (
     "delimiter",
     "first_index",
     "format",
-)  # of a store's attributes
+)  # names among a store's attributes
 
 
 @dataclass(frozen=True)
 class Layout(Weighed):
-    """d features of this dtype, CSR or dense; attrs: columns with their categories, the label, where indices start."""
+    """d features of this dtype, CSR or dense. attrs: columns with their categories, the label, the first index."""
 
     d: int
     dtype: np.dtype
@@ -33,7 +33,7 @@ class Layout(Weighed):
 
     @classmethod
     def of(cls, d: int, dtype: np.dtype, is_sparse: bool, attrs: Mapping[str, Any]) -> Layout | None:
-        """Of a store with these attributes; None where `ingest` did not make it."""
+        """The layout of a store with these attributes, or None if `ingest` did not make it."""
         own = {name: attrs[name] for name in KEPT if name in attrs}
         return cls(d, dtype, is_sparse, own) if "format" in own else None
 

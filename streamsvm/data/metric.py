@@ -1,4 +1,4 @@
-"""A metric of scaled rows: what each direction of the data counts for, as a map of rows to fewer columns."""
+"""A metric of scaled rows: weights of the directions of the data, as a map of rows to fewer columns."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ NEGLIGIBLE = 1e-3  # of the largest root of M: directions below this are left ou
 class Metric(Weighed):
     """x' = L'x, so that |x' - z'|^2 = (x - z)'M(x - z) with M = LL' (Radhakrishnan et al. 2024).
 
-    factor: L (d, r) float64; of a diagonal M its roots (d,), at least 0, and columns of 0 are left out of x'.
+    factor: L (d, r) float64. For a diagonal M its roots (d,), at least 0; columns with 0 are left out of x'.
     """
 
     factor: np.ndarray
 
     @classmethod
     def of_gradients(cls, gradients: np.ndarray, rank: int | None = None) -> Metric:
-        """M = the mean of g_i g_i' of derivatives g (m, d) of what was learned, made to have trace d; I where g = 0.
+        """M = the mean of g_i g_i' over derivatives g (m, d) of a model, scaled to trace d; I if g = 0.
 
-        rank: of M's best approximation; None: its diagonal alone, where what counts less than NEGLIGIBLE is 0.
+        rank: of M's best approximation. None: only its diagonal, where weights below NEGLIGIBLE are 0.
         """
         G = gradients.astype(np.float64)
         if not G.any():
@@ -54,12 +54,12 @@ class Metric(Weighed):
 
     @cached_property
     def columns(self) -> np.ndarray:
-        """Those of x that x' depends on."""
+        """The columns of x that x' depends on."""
         return np.flatnonzero(self.factor if self.is_diagonal else self.factor.any(axis=1))
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """What x'[j] multiplies x[columns[j]] with, of a diagonal M."""
+        """The factor from x[columns[j]] to x'[j], for a diagonal M."""
         return self.factor[self.columns]
 
     @property
@@ -69,28 +69,28 @@ class Metric(Weighed):
 
     @property
     def importances(self) -> np.ndarray:
-        """(d,) the diagonal of M, made to add up to 1."""
+        """(d,) the diagonal of M, scaled to sum 1."""
         diagonal = self.factor**2 if self.is_diagonal else np.einsum("ij,ij->i", self.factor, self.factor)
         return diagonal / max(float(diagonal.sum()), np.finfo(np.float64).tiny)
 
     def undone(self, X: np.ndarray) -> np.ndarray | None:
-        """x (m, d) float64 of x', NaN in the columns that were left out; None of a full M, which has mixed them."""
+        """x (m, d) float64 from x', NaN in columns that were left out. None for a full M, which mixes columns."""
         return self.spread(X / self.weights, np.nan) if self.is_diagonal else None
 
     def pull_back(self, gradients: np.ndarray) -> np.ndarray:
-        """Derivatives by x, (m, d), from those by x'."""
+        """Derivatives with respect to x, (m, d), from those with respect to x'."""
         if not self.is_diagonal:
             return gradients @ self.factor.T
         return self.spread(gradients * self.weights)
 
     def spread(self, values: np.ndarray, others: float = 0.0) -> np.ndarray:
-        """(..., d) of values (..., width) of x', of a diagonal M; `others` in the columns that were left out."""
+        """(..., d) from values (..., width) of x', for a diagonal M. Columns that were left out get `others`."""
         out = np.full((*values.shape[:-1], self.d), others)
         out[..., self.columns] = values
         return out
 
     def times(self, weights: np.ndarray) -> Metric:
-        """Followed by weights (width,) above 0 of the columns of x'."""
+        """This metric, followed by positive weights (width,) of the columns of x'."""
         factor = self.factor.copy()
         if self.is_diagonal:
             factor[self.columns] *= weights
@@ -109,7 +109,7 @@ class Metric(Weighed):
 
 
 def _principal(G: np.ndarray, rank: int) -> np.ndarray:
-    """(d, r) L of the best LL' for G'G, of at most this rank: eigenvectors times the roots of their eigenvalues."""
+    """(d, r) L of the best approximation LL' of G'G with at most this rank: eigenvectors times roots of eigenvalues."""
     m, d = G.shape
     small = G.T @ G if d <= m else G @ G.T
     top = [max(0, len(small) - rank), len(small) - 1]
@@ -120,5 +120,5 @@ def _principal(G: np.ndarray, rank: int) -> np.ndarray:
 
 
 def _of_trace(factor: np.ndarray, trace: int) -> np.ndarray:
-    """A factor of M made to have this trace."""
+    """The factor of M, scaled to this trace."""
     return factor * np.sqrt(trace / np.sum(factor**2))

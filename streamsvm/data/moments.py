@@ -1,4 +1,4 @@
-"""Per-feature statistics of a block of rows, and how those of two blocks merge."""
+"""Statistics of a block of rows per feature, which can be merged with those of other blocks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from streamsvm.parallel.sizes import Weighed
 class Moments(Weighed):
     """Statistics of n rows, per feature, all (d,) float64: lowest, highest, mean, and m2 = sum (x - mean)^2.
 
-    gaps (d,): how many rows have NaN there; the others are what the statistics are of. None: no row anywhere. fill
-    (d,): what counts as the value of those that had. marks: columns that have one more each, after all others, which
-    is 1 in these rows and 0 elsewhere.
+    gaps (d,): the number of rows with NaN, which the statistics leave out. None: there are no gaps. fill (d,): the
+    values that replace NaN. marks: columns with an indicator, appended after all others: 1 in rows with a gap, else 0.
     """
 
     n: int
@@ -32,11 +31,11 @@ class Moments(Weighed):
 
     @property
     def there(self) -> np.ndarray | int:
-        """Rows that have a value, of each feature, or of all alike."""
+        """The number of rows with a value, for each feature, or one number for all."""
         return self.n if self.gaps is None else self.n - self.gaps
 
     def filled(self, fill: np.ndarray) -> Moments:
-        """With these values (d,) where there were none."""
+        """These statistics, with values (d,) for the gaps."""
         if self.gaps is None:
             return replace(self, fill=fill)
         delta, share = fill - self.mean, self.gaps / self.n
@@ -46,7 +45,7 @@ class Moments(Weighed):
         return Moments(self.n, low, high, self.mean + delta * share, m2, fill=fill)
 
     def marked(self, gaps: np.ndarray) -> Moments:
-        """Of filled rows that had so many gaps (d,), with the columns that tell of these."""
+        """Statistics of filled rows that had these numbers (d,) of gaps, including the indicator columns."""
         marks = np.flatnonzero(gaps)
         share = gaps[marks] / self.n
         more = np.floor(share), np.ones(len(marks)), share, self.n * share * (1 - share)
@@ -73,7 +72,7 @@ def _dense(X: np.ndarray) -> Moments:
 
 
 def _with_gaps(X: np.ndarray, has: np.ndarray) -> Moments:
-    """Of dense rows with gaps in these columns (d,), which are looked at by themselves, as few have any."""
+    """Statistics of dense rows with gaps in these columns (d,), which are treated separately because they are few."""
     own, gaps = _of_there(X[:, has]), np.zeros(X.shape[1], np.int64)
     X[:, has] = 0.0
     found = replace(_dense(X), gaps=gaps)
@@ -83,7 +82,8 @@ def _with_gaps(X: np.ndarray, has: np.ndarray) -> Moments:
 
 
 def _of_there(X: np.ndarray) -> Moments:
-    """Of dense rows with gaps. A feature without any value has the mean 0, and ends that any value moves."""
+    """Statistics of dense rows with gaps. A feature without values has mean 0 and infinite ends, which any value
+    replaces."""
     is_there = ~np.isnan(X)
     n_there = is_there.sum(axis=0)
     low = np.where(is_there, X, np.inf).min(axis=0)
@@ -95,7 +95,7 @@ def _of_there(X: np.ndarray) -> Moments:
 
 
 def _sparse(X: Any) -> Moments:
-    """An entry that is not stored is 0, one that is stored as NaN a gap."""
+    """Statistics of CSR rows. Entries that are not stored are 0; a stored NaN is a gap."""
     n, d = X.shape
     is_there = ~np.isnan(X.data)
     gaps = None if is_there.all() else np.bincount(X.indices[~is_there], minlength=d)
@@ -112,13 +112,13 @@ def _sparse(X: Any) -> Moments:
 
 
 def variance(moments: Moments, offset: Any = 0.0, scale: Any = 1.0) -> float:
-    """var(X) over all entries of X, with features scaled as (x - offset) * scale."""
+    """var(X) over all entries of X, with features scaled by (x - offset) * scale."""
     means = (moments.mean - offset) * scale
     return float(np.mean(moments.m2 / moments.n * scale**2 + means**2) - means.mean() ** 2)
 
 
 def merge(a: Moments, b: Moments) -> Moments:
-    """The statistics of the rows of a and b together (Chan, Golub and LeVeque 1979)."""
+    """The joint statistics of the rows of a and b (Chan, Golub and LeVeque 1979)."""
     n, delta = a.n + b.n, b.mean - a.mean
     gaps = None if a.gaps is None and b.gaps is None else np.asarray(n - (a.there + b.there))
     there = np.maximum(a.there + b.there, 1)

@@ -1,8 +1,8 @@
-"""The names of columns: where they come from, and whether rows have the columns that a model was trained on.
+"""The names of columns, and the check that rows have the columns that a model was trained on.
 
-A store's own are in its attribute `columns`, which `ingest` writes; those of others are where anndata and xarray put
-them; data frames have theirs. A column of text became one for each of its values: `colour=red`, `colour=blue`, or those
-of its hash: `colour#0`, `colour#1`.
+The names of a store are in its attribute `columns`, which `ingest` writes. Stores of other programs have them where
+anndata and xarray put them, and data frames have column names. A text column becomes one column for each value,
+`colour=red`, `colour=blue`, or for each hash, `colour#0`, `colour#1`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ ANSWER = "give it the model's columns in their order, as `streamsvm ingest FILE 
 
 
 def names_of(X: Any) -> Names | None:
-    """Of a data frame or an Arrow table, where all are text; of anything else None."""
+    """The column names of a data frame or an Arrow table if all are text. None for anything else."""
     names = getattr(X, "column_names", None) or getattr(X, "columns", None)
     return _all_text(names) if isinstance(names, Iterable) else None
 
 
 def names_in_attrs(attrs: Mapping[str, Any], d: int) -> Names | None:
-    """Those of a store of d columns that `ingest` made of a table with a header, and one more where there are more."""
+    """The names of a store of d columns that `ingest` made from a table with a header: d + 1 names if there are too
+    many."""
     if "columns" not in attrs or not attrs.get("header", True):
         return None
     return tuple(islice(chain.from_iterable(map(_expanded, attrs["columns"])), d + 1))
@@ -47,7 +48,7 @@ def _expanded(column: Mapping[str, Any]) -> Iterable[str]:
 
 
 def names_of_others(group: zarr.Group, x: str, d: int) -> Names | None:
-    """Of the columns of array `x` in a store of anndata (the index of `var`) or xarray (a coordinate of text)."""
+    """The column names of array `x` in a store of anndata (the index of `var`) or xarray (a text coordinate)."""
     folder, dimension = x.rpartition("/")[0], _dimension(group[x])
     var = "/".join(["raw", "var"] if folder == "raw" else ["var"])
     index = group[var].attrs.get("_index") if folder in ("", "layers", "raw") and var in group else None
@@ -60,7 +61,7 @@ def names_of_others(group: zarr.Group, x: str, d: int) -> Names | None:
 
 
 def _dimension(member: zarr.Array | zarr.Group) -> str | None:
-    """What xarray calls the second dimension of an array, in zarr format 3 and 2."""
+    """xarray's name for the second dimension of an array, in zarr formats 3 and 2."""
     if isinstance(member, zarr.Group):
         return None
     names: Any = getattr(member.metadata, "dimension_names", None) or member.attrs.get("_ARRAY_DIMENSIONS")
@@ -69,7 +70,7 @@ def _dimension(member: zarr.Array | zarr.Group) -> str | None:
 
 
 def _read(group: zarr.Group, path: str, d: int) -> Names | None:
-    """The (d,) texts of an array, or of anndata's nullable text; None where there is no such thing."""
+    """The (d,) texts of an array, or of anndata's nullable text. None if there are none."""
     member = group.get(path)
     if isinstance(member, zarr.Group):
         member = member.get("values")
@@ -84,14 +85,14 @@ def _all_text(names: Iterable[Any]) -> Names | None:
 
 
 def is_frame(X: Any) -> bool:
-    """Whether it is a data frame in memory whose columns have names."""
+    """Whether X is a data frame in memory with column names."""
     return not hasattr(X, "__dask_graph__") and names_of(X) is not None
 
 
 class Named(ABC):
-    """A model with names for the d columns of the rows that it takes.
+    """A model with names for the d columns of its input rows.
 
-    by_name: they come in any order, as in the events of a stream; there may then be columns that have no name yet,
+    by_name: columns come in any order, as in the events of a stream. There may then be further columns without a name,
     after the others.
     """
 
@@ -100,7 +101,7 @@ class Named(ABC):
     @property
     @abstractmethod
     def d(self) -> int:
-        """How many columns."""
+        """The number of columns."""
 
     @property
     def feature_names(self) -> Names | None:
@@ -113,18 +114,21 @@ class Named(ABC):
 
     @property
     def layout(self) -> Layout | None:
-        """How its training rows came out of files, where they did: what other files are read like."""
+        """The layout of its training rows, if they came from files. Other files are read in the same way."""
         return None
 
     def columns_in(self, store: Store) -> tuple[np.ndarray | None, str | None]:
-        """Which column of a store each of the model's is (None: all are in their order), and what cannot be checked.
+        """The store's column for each column of the model (None: all are in order), and a note on what cannot be
+        checked.
 
-        Where both have names these decide, else the number of columns. Raises ModelError naming the first difference.
+        If both have names, names decide, else the number of columns. Raises ModelError naming the first difference.
         """
         found, expected, where = store.feature_names, self.feature_names, store.url or "X"
         if self.by_name and expected:
             numbers = tuple(map(str, range(store.d)))
-            found = numbers if set(expected) == set(numbers) else found  # such features are those columns
+            found = (
+                numbers if set(expected) == set(numbers) else found
+            )  # features named by number are those columns
         if not (found and expected):
             return _by_position(store.d, expected, self.d, where, by_name=self.by_name)
         if self.by_name:
@@ -139,7 +143,7 @@ def _by_position(
     known = len(expected) if by_name and expected else d
     if n != known:
         raise ModelError(f"{where} has {n} columns, the model was trained on {known}; {ANSWER}")
-    told = f"{where} has no names of columns; they are taken to be the model's: {listed(expected or ())}"
+    told = f"{where} has no column names; assuming the model's: {listed(expected or ())}"
     return None if known == d else np.arange(known), told if expected else None
 
 
@@ -148,11 +152,11 @@ def _by_name(found: Names, expected: Names, d: int, where: str) -> np.ndarray | 
     for name in expected:
         if name not in place:
             raise ModelError(
-                f"{where} has no column {name[:80]!r}, a feature of the stream that the model has learnt"
+                f"{where} has no column {name[:80]!r}, a feature of the stream that the model was trained on"
             )
     for column, name in enumerate(found):
         if name not in known or place[name] != column:
-            what = "twice" if name in known else "no feature of the stream that the model has learnt"
+            what = "twice" if name in known else "not a feature of the stream that the model was trained on"
             raise ModelError(f"{where}: column {column} is {name[:80]!r}, {what}; leave it out")
     return None if found == expected and len(found) == d else np.array([place[name] for name in expected])
 
@@ -166,13 +170,13 @@ def _require_same(found: Names, expected: Names, where: str) -> None:
 
 
 def have_same_columns(store: Store, other: Store) -> bool:
-    """As many, and by the same names in the same order where both have any."""
+    """Whether both have the same number of columns, and if both have names, the same names in the same order."""
     named = store.feature_names, other.feature_names
     return store.d == other.d and (None in named or named[0] == named[1])
 
 
 def first_difference(found: Names, expected: Names) -> str:
-    """Where names begin to differ."""
+    """The first difference between names."""
     pairs = enumerate(zip_longest(found, expected))
     column, names = next((column, names) for column, names in pairs if names[0] != names[1])
     here, there = ("none" if name is None else repr(name[:80]) for name in names)
@@ -181,6 +185,6 @@ def first_difference(found: Names, expected: Names) -> str:
 
 
 def listed(names: Sequence[str], most: int = 8, of: int | None = None) -> str:
-    """The first names, and how many more there are, of all or of so many."""
+    """The first `most` names, and how many more there are (of: their number, if not all are given)."""
     shown, more = ", ".join(repr(name[:80]) for name in names[:most]), (of or len(names)) - most
     return f"{shown} and {more:,} more" if more > 0 else shown

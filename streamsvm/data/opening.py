@@ -1,4 +1,4 @@
-"""A zarr group as a store's: what is wrong with one is told in one line."""
+"""Opens the zarr group of a store. Every problem is an error of one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamsvm.storage.paths import is_remote_failure, local_path
 
 
 def open_group(url: str | os.PathLike[str]) -> zarr.Group:
-    """The zarr group at url, read-only. Raises NotFoundError or DataError with one line."""
+    """The zarr group at url, read-only. Raises NotFoundError, ConfigError, StorageError or DataError of one line."""
     path = local_path(url)
     if path is not None and not path.exists():
         raise NotFoundError(f"{url} does not exist; expected a zarr store")

@@ -1,4 +1,4 @@
-"""Samples that are read again and again: kept in memory as far as it reaches, the rest unpacked in a scratch folder."""
+"""Samples that are read in many passes: in memory as far as it reaches, the rest uncompressed in a scratch folder."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from streamsvm.data.samples import Block, Samples, read_blocks, windows
 from streamsvm.data.scratch import put_array, put_rows
 from streamsvm.storage.atomic import storage_errors
 
-PASS_BYTES = 16 << 20  # of rows that one task reads: their buffers are small enough to be used again
+PASS_BYTES = 16 << 20  # of rows that one task reads: small enough for the allocator to reuse the buffers
 
-Columns = tuple[np.ndarray, ...]  # of a block's rows, (m,) each
+Columns = tuple[np.ndarray, ...]  # for a block's rows, (m,) each
 
 
 class Beside(Protocol):
-    """What there is of each row beside it, which no pass changes."""
+    """Columns that go with the rows, such as labels, and that passes do not change."""
 
     @property
     def row_bytes(self) -> int: ...
@@ -28,10 +28,10 @@ class Beside(Protocol):
 
 
 class HeldSamples:
-    """Blocks of samples for many passes, with what is beside them; the first pass reads the sources.
+    """Blocks of samples for many passes, with their columns. The first pass reads the sources.
 
-    The first blocks stay in memory, up to keep_bytes; of the others, plain files in `folder()` are read, as fast as the
-    disk gives them. Raises what `samples.read` raises, and StorageError where the disk is full.
+    The first blocks stay in memory, up to keep_bytes. The others become plain files in `folder()`, which are read at
+    the speed of the disk. Raises what `samples.read` raises, and StorageError if the disk is full.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class HeldSamples:
         return list(self.groups)
 
     def read(self, start: int, stop: int) -> tuple[Rows, Columns]:
-        """The rows of one of `blocks()`, and what is beside them."""
+        """The rows of one of `blocks()`, and their columns."""
         block = start, stop
         if block in self._kept:
             return self._kept[block]
@@ -69,13 +69,13 @@ class HeldSamples:
 
 
 def read_group(source: Samples, beside: Beside | None, group: list[Block]) -> tuple[Rows, Columns]:
-    """The rows of neighbouring blocks, and what is beside them."""
+    """The rows of neighbouring blocks, and their columns."""
     rows = read_blocks(source, group)
     return rows, beside.read(group[0][0], group[-1][1]) if beside else ()
 
 
 class _BlockFile:
-    """A block of rows, and what is beside them, in a file of its own."""
+    """A block of rows and their columns, in a separate file."""
 
     def __init__(self, rows: Rows, columns: Columns, path: Path) -> None:
         self._path = path

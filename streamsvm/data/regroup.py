@@ -1,4 +1,4 @@
-"""Samples regrouped by part: in memory, or in scratch files that all who work on them see."""
+"""Samples regrouped by partition, in memory or in scratch files that all workers can read."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from streamsvm.parallel.sizes import Weighed, aligned
 from streamsvm.storage.atomic import storage_errors, whole_file
 from streamsvm.storage.paths import Place, URLPath
 
-SPOOL_BYTES = 32 << 20  # that one file holds, sorted by part
-BESIDE_BYTES = 48  # of a row, of what goes with it and where it goes
+SPOOL_BYTES = 32 << 20  # in one file, sorted by partition
+BESIDE_BYTES = 48  # per row, for its columns and its partition
 INDEX_BYTES = (
     64 << 20
-)  # of where parts begin in files: files are larger where they and parts are more than that
+)  # for the offsets of partitions in files; files become larger if files and partitions need more
 
 Arrays = dict[str, np.ndarray]
 
 
 def _most_open() -> int:
-    """Files that are kept open: to open one for each stretch takes three times as long as to read it."""
+    """The number of files to keep open. Opening one for each stretch takes three times as long as reading it."""
     try:
         from resource import RLIMIT_NOFILE, getrlimit
     except ImportError:  # not on Windows
@@ -46,33 +46,33 @@ MOST_OPEN = _most_open()
 
 
 class PartReader(Protocol):
-    """What a task needs to read a part."""
+    """What a task needs to read a partition."""
 
     def rows(self, part: int) -> Rows: ...
 
     def beside(self, part: int) -> Arrays:
-        """Of its rows, what went with them."""
+        """The columns of its rows."""
 
 
 class Beside(Protocol):
-    """What goes with rows into their parts: arrays with an entry for each of them."""
+    """Columns that go with rows into their partitions: arrays with an entry for each row."""
 
     def read(self, start: int, stop: int) -> Arrays:
-        """Of rows start..stop."""
+        """The entries of rows start..stop."""
 
     def take(self, ids: np.ndarray) -> Arrays:
-        """Of the rows with these ids, which rise."""
+        """The entries of the rows with these sorted ids."""
 
 
 class Labels(Protocol):
-    """The parts of rows: a `Vector`, or what makes them of the rows themselves."""
+    """The partitions of rows: a `Vector`, or a function of the rows themselves."""
 
     def of(self, rows: Rows, start: int) -> np.ndarray:
-        """(m,) of these rows, the first of which is number start."""
+        """(m,) the partitions of these rows, from row number start on."""
 
 
 class Groups(Protocol):
-    """Samples by part, in the order of their ids; nbytes: of all rows."""
+    """Samples by partition, in the order of their ids. nbytes: of all rows."""
 
     n_parts: int
     nbytes: float
@@ -81,12 +81,12 @@ class Groups(Protocol):
     def reader(self) -> PartReader: ...
 
     def ids(self, part: int) -> np.ndarray:
-        """Rising row ids of a part."""
+        """The sorted row ids of a partition."""
 
 
 @dataclass(frozen=True)
 class Numbered(Weighed):
-    """The ids of rows go with them, and nothing else."""
+    """Only the ids go with the rows."""
 
     def read(self, start: int, stop: int) -> Arrays:
         return {"ids": np.arange(start, stop)}
@@ -96,16 +96,14 @@ class Numbered(Weighed):
 
 
 def by_part(parts: np.ndarray, n_parts: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) rows in the order of their parts, and where each of at least n_parts begins, and the last one ends."""
+    """(n,) rows in the order of their partitions, and n_parts + 1 bounds or more of the partitions."""
     bounds = np.append(0, np.cumsum(np.bincount(parts, minlength=n_parts)))
-    short = (
-        parts.astype(np.uint16) if len(bounds) <= 1 << 16 else parts
-    )  # sorted by digits: nine times as fast
+    short = parts.astype(np.uint16) if len(bounds) <= 1 << 16 else parts  # radix sort: nine times as fast
     return np.argsort(short, kind="stable"), bounds
 
 
 class MemoryGroups:
-    """Parts of samples in memory."""
+    """Partitions of samples in memory."""
 
     def __init__(
         self, samples: MemorySamples, parts: np.ndarray, n_parts: int, beside: Beside | None = None
@@ -126,9 +124,9 @@ class MemoryGroups:
 
 
 class SpooledGroups:
-    """Parts in scratch files, written in one pass over the samples; a part is a stretch of each file.
+    """Partitions in scratch files, written in one pass over the samples. A partition is a stretch of each file.
 
-    Row order inside a part is row order in the store. Raises StorageError when the disk is full.
+    Rows of a partition keep the order of the store. Raises StorageError if the disk is full.
     """
 
     def __init__(
@@ -156,15 +154,15 @@ class SpooledGroups:
 
 
 def file_bytes(samples: Samples, n_parts: int) -> int:
-    """Of rows that one file holds."""
+    """Bytes of the rows in one file."""
     row = samples.nbytes / samples.n
     return int(max(SPOOL_BYTES * row / (row + BESIDE_BYTES), 4 * samples.nbytes * n_parts / INDEX_BYTES))
 
 
 class Neighbours(Weighed):
-    """Parts of neighbouring rows, at most part_bytes of them where blocks are smaller, read from the samples.
+    """Partitions of neighbouring rows, of at most part_bytes if blocks are smaller, read from the samples.
 
-    What they are follows from the samples alone.
+    They depend only on the samples.
     """
 
     def __init__(self, samples: Samples, part_bytes: int) -> None:
@@ -187,7 +185,7 @@ class Neighbours(Weighed):
 
 @dataclass(frozen=True)
 class SpoolFile(Weighed):
-    """A file of rows by part, and records of what goes with them."""
+    """A file of rows by partition, with records of their columns."""
 
     path: Place
     rows: RowsPlace
@@ -195,9 +193,9 @@ class SpoolFile(Weighed):
 
 
 class Spool(Weighed):
-    """Reads the files of `SpooledGroups`: part p is bounds[p, f]..bounds[p + 1, f] of file f.
+    """Reads the files of `SpooledGroups`: partition p is bounds[p, f]..bounds[p + 1, f] of file f.
 
-    Files stay open while a process reads them: to open one takes as long as to read some 64 KiB.
+    Files stay open while a process reads them. Opening one takes as long as reading about 64 KiB.
     """
 
     def __init__(self, files: Sequence[SpoolFile], bounds: np.ndarray) -> None:
@@ -211,11 +209,11 @@ class Spool(Weighed):
 
     @property
     def sizes(self) -> np.ndarray:
-        """(n_parts,) their rows."""
+        """(n_parts,) the numbers of their rows."""
         return np.diff(self._bounds.sum(axis=1, dtype=np.int64))
 
     def rows(self, part: int, start: int = 0, stop: int | None = None) -> Rows:
-        """Rows start..stop of a part."""
+        """Rows start..stop of a partition."""
         stretches, first = self._stretches(part, start, stop), self._files[0].rows
         if not first.is_sparse:
             return Rows(self._read(_rows_array(0), stretches))
@@ -226,12 +224,12 @@ class Spool(Weighed):
         return Rows(sparse.csr_array(csr, shape=(len(indptr) - 1, first.d)))
 
     def beside(self, part: int, start: int = 0, stop: int | None = None) -> Arrays:
-        """What goes with rows start..stop of a part."""
+        """The columns of rows start..stop of a partition."""
         records = self._read(_beside, self._stretches(part, start, stop))
         return {name: np.ascontiguousarray(records[name]) for name in records.dtype.names}
 
     def _stretches(self, part: int, start: int, stop: int | None) -> list[tuple[int, int, int]]:
-        """(file, from, to) of rows start..stop of a part."""
+        """(file, from, to) of rows start..stop of a partition."""
         own = self._bounds[part : part + 2].astype(np.int64)
         if (start, stop) == (0, None):
             los, his = own
@@ -245,7 +243,7 @@ class Spool(Weighed):
     def _read(
         self, place_in: Callable[[SpoolFile], ArrayPlace], stretches: list[tuple[int, int, int]]
     ) -> Any:
-        """Entries start..stop of an array of a file, and of those after it."""
+        """The entries of one array in these stretches of files, joined."""
         first, done = place_in(self._files[0]), 0
         if isinstance(self._files[0].path, URLPath):
             return self._fetched(place_in, stretches)
@@ -260,7 +258,7 @@ class Spool(Weighed):
     def _fetched(
         self, place_in: Callable[[SpoolFile], ArrayPlace], stretches: list[tuple[int, int, int]]
     ) -> np.ndarray:
-        """From an object store, all at once: one answer takes as long as many."""
+        """The same from an object store, in parallel: many requests take as long as one."""
         first, ranges = place_in(self._files[0]), list[tuple[URLPath, int, int]]()
         for f, start, stop in stretches:
             path, place = self._files[f].path, place_in(self._files[f])
@@ -308,7 +306,7 @@ def _close(opened: dict[int, tuple[IO[bytes], Lock]]) -> None:
 def write_file(
     folder: Place, n_parts: int, source: tuple[Samples, Labels, Beside], blocks: list[Block]
 ) -> tuple[SpoolFile, np.ndarray]:
-    """A file of some blocks' rows by part, and where each part begins."""
+    """Writes a file of some blocks' rows by partition. Returns it with the start of each partition."""
     samples, labels, beside = source
     start, stop = blocks[0][0], blocks[-1][1]
     rows = read_blocks(samples, blocks)
@@ -322,7 +320,7 @@ def write_file(
 
 
 def _records(arrays: Arrays) -> np.ndarray:
-    """(m,) the entries of several arrays together, so that one read has all of a part."""
+    """(m,) the entries of several arrays as records, so that one read gets all of a partition."""
     form = [(name, array.dtype, array.shape[1:]) for name, array in arrays.items()]
     records = np.empty(len(next(iter(arrays.values()))), form)
     for name, array in arrays.items():

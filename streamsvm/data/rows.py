@@ -1,4 +1,4 @@
-"""Rows: a block of samples, dense or CSR. The one type that crosses from stores to kernels."""
+"""Rows: a block of samples, dense or CSR. The only type that passes from stores to kernels."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Rows(Weighed):
         return Rows(self.X[ids])
 
     def arranged(self, columns: np.ndarray | None, d: int) -> Rows:
-        """The columns with these numbers in their order, then zeros up to d columns; None: as they are."""
+        """The columns with these numbers in order, then zeros up to d columns. None: all columns in order."""
         if columns is None:
             return self
         X: Any = self.X[:, columns]
@@ -59,7 +59,7 @@ class Rows(Weighed):
         return self if self.X.dtype == dtype else Rows(self.X.astype(dtype))
 
     def times(self, weights: np.ndarray) -> Rows:
-        """Each column times one of these weights (d,), as float32."""
+        """Columns multiplied by weights (d,), as float32."""
         weights = weights.astype(np.float32)
         X: Any = self.X
         if isinstance(X, np.ndarray):
@@ -87,14 +87,14 @@ class Rows(Weighed):
 
 
 def concat(blocks: list[Rows]) -> Rows:
-    """One block of all samples, in order; all blocks dense or all CSR."""
+    """Joins blocks in order into one. All blocks are dense, or all are CSR."""
     if blocks[0].is_sparse:
         return Rows(sparse.csr_array(sparse.vstack([b.X for b in blocks], format="csr")))
     return Rows(np.concatenate([b.X for b in blocks]))
 
 
 def rows_state(name: str, rows: Rows) -> dict[str, np.ndarray]:
-    """Arrays that hold a block of rows: one, or three for CSR."""
+    """The arrays of a block of rows: one, or three for CSR."""
     X: Any = rows.X
     if not rows.is_sparse:
         return {name: X}
@@ -104,7 +104,7 @@ def rows_state(name: str, rows: Rows) -> dict[str, np.ndarray]:
 def rows_from_state(
     name: str, arrays: Mapping[str, Any], d: int, start: int = 0, stop: int | None = None
 ) -> Rows:
-    """Rows start..stop of what `rows_state` made."""
+    """Rows start..stop from the arrays of `rows_state`."""
     if name in arrays:
         return Rows(np.asarray(arrays[name][start : len(arrays[name]) if stop is None else stop]))
     indptr = arrays[f"{name}_indptr"]

@@ -1,4 +1,4 @@
-"""Standardisation of rows that come one by one: mean and spread of each column, which follow the rows slowly."""
+"""Running standardisation of rows that come one by one: mean and spread of each column adapt slowly."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import numpy as np
 from streamsvm.data.scaling import Scaling
 from streamsvm.storage.arrays import InArrays
 
-WINDOW = 10_000  # rows that count, about
-OFTEN = 0.5  # of the rows: columns that are there less often are 0 where they are not, not their mean
-LARGEST = 8.0  # scaled entry
+WINDOW = 10_000  # about the number of rows that count
+OFTEN = 0.5  # share of the rows: columns present less often are 0 if absent, instead of their mean
+LARGEST = 8.0  # largest scaled entry
 
 
 class RunningScaling(InArrays):
-    """z = (x - mean) / spread, of each column that is there in at least half of the rows since its first one; of
-    others x / (root of its mean square). 0 where a column is absent (NaN), or constant.
+    """z = (x - mean) / spread for columns present in at least half of the rows since their first one, and
+    z = x / (root of the mean square) for others. 0 if a column is absent (NaN) or constant.
 
-    counts (d,) rows that had the column, born (d,) rows before its first one, means and variances (d,), n rows in all.
+    counts (d,): rows with the column. born (d,): rows before its first one. means, variances (d,). n: rows in all.
     """
 
     ARRAYS = ("counts", "born", "means", "variances", "n")
@@ -28,31 +28,31 @@ class RunningScaling(InArrays):
         self.n = np.zeros(1, np.int64)
 
     def scale(self, rows: np.ndarray) -> np.ndarray:
-        """(m, d) float32 of raw rows (m, d), NaN where absent."""
+        """(m, d) float32 scaled rows from raw rows (m, d), in which NaN is absent."""
         Z = np.empty(rows.shape, np.float32)
         scale(rows, self.counts, self.born, self.means, self.variances, self.n, Z)
         return Z
 
     def learn(self, rows: np.ndarray) -> np.ndarray:
-        """`scale` of each row by those before it."""
+        """Scales each row by the statistics of the rows before it."""
         Z = np.empty(rows.shape, np.float32)
         learn(rows, self.counts, self.born, self.means, self.variances, self.n, Z)
         return Z
 
     def widen(self, d: int) -> None:
-        """Room for d columns."""
+        """Makes room for d columns."""
         more = d - len(self.counts)
         for name in ("counts", "born", "means", "variances"):
             setattr(self, name, np.pad(getattr(self, name), (0, more)))
 
     @property
     def spread(self) -> float:
-        """The sum of the variances of scaled columns, about."""
+        """About the sum of the variances of scaled columns."""
         return float(np.sum((self.variances > 0) * np.where(self._often, 1.0, self._shares)))
 
     @property
     def _shares(self) -> np.ndarray:
-        """(d,) of the rows since its first one that have a column."""
+        """(d,) the share of the rows since a column's first one that have it."""
         return self.counts / np.maximum(self.n - self.born, 1)
 
     @property
@@ -60,7 +60,7 @@ class RunningScaling(InArrays):
         return self._shares >= OFTEN
 
     def scaling(self) -> Scaling:
-        """The same as a model's own, so that it predicts raw rows."""
+        """The same scaling for a model, so that it predicts raw rows."""
         offset = np.where(self._often, self.means, 0.0)
         square = self.variances + np.where(self._often, 0.0, self.means**2)
         factor = np.divide(1.0, np.sqrt(square), out=np.zeros_like(square), where=square > 0)

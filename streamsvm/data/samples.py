@@ -1,4 +1,4 @@
-"""Samples: the scaled rows that training reads, from memory or from a store."""
+"""Samples: the scaled rows for training, from memory or from a store."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Block = tuple[int, int]
 
 
 class Samples(Protocol):
-    """n scaled rows: uint8 as stored where nothing scales them, else float32."""
+    """n scaled rows: stored uint8 if they are not scaled, else float32."""
 
     n: int
     d: int
 
     @property
     def nbytes(self) -> float:
-        """Of all rows as they are read."""
+        """Bytes of all rows as they are read."""
 
     def blocks(self) -> list[Block]: ...
 
@@ -50,7 +50,7 @@ class MemorySamples(Weighed):
 
 
 class StoreSamples(Weighed):
-    """Samples read from a store block by block. Raises DataError where a row holds NaN or infinity."""
+    """Samples read from a store block by block. Raises DataError if a row holds NaN or infinity."""
 
     def __init__(self, store: Store, scaling: Scaling) -> None:
         self.store, self.scaling, self.n, self.d = store, scaling, store.n, scaling.width
@@ -70,7 +70,7 @@ class StoreSamples(Weighed):
         return self._scaled(self.store.take(ids))
 
     def load(self) -> MemorySamples:
-        """All of it in memory."""
+        """All samples in memory."""
         return MemorySamples(concat([self.read(*block) for block in self.blocks()]))
 
     def _scaled(self, rows: Rows) -> Rows:
@@ -78,18 +78,18 @@ class StoreSamples(Weighed):
 
 
 def memory_blocks(n: int, d: int) -> list[Block]:
-    """Those of n rows of d columns that are in memory."""
+    """Blocks of n rows of d columns that are in memory."""
     step = max(1, (4 << 20) // (4 * d))
     return [(start, min(n, start + step)) for start in range(0, n, step)]
 
 
 def windows(samples: Samples, most_bytes: int) -> Iterator[list[Block]]:
-    """Blocks in groups of at most so many bytes of rows, at least one in each."""
+    """Blocks in groups of at most this many bytes of rows, at least one block in each."""
     return grouped(samples.blocks(), int(most_bytes * samples.n / samples.nbytes))
 
 
 def grouped(blocks: list[Block], most_rows: int) -> Iterator[list[Block]]:
-    """Neighbours of at most so many rows together, at least one in each."""
+    """Neighbouring blocks in groups of at most this many rows, at least one block in each."""
     step = max(1, most_rows // max(stop - start for start, stop in blocks))
     return (blocks[first : first + step] for first in range(0, len(blocks), step))
 

@@ -26,10 +26,11 @@ class Scaling(Weighed):
 
     minmax maps each feature to [0, 1], standard to mean 0 and variance 1, maxabs to [-1, 1], robust to median 0 and
     quartiles as far apart as those of a normal distribution of variance 1, quantile to a normal distribution.
-    A constant feature becomes 0 (under maxabs only one that is 0 throughout). Before that, where there are any: fill
-    (d,) in the place of NaN; marks, numbers of raw columns that have one more each behind all d, 1 where NaN was, else
-    0; and quantiles, a map of each column to a normal distribution. After it a metric, where one was learned, maps x'
-    to the columns that count, see `Metric`.
+    A constant feature becomes 0 (under maxabs only a feature that is always 0).
+
+    Before scaling, if set: fill (d,) replaces NaN, marks appends an indicator after all d columns for each of these raw
+    columns (1 if it was NaN, else 0), and quantiles maps each column to a normal distribution. After scaling, a learned
+    metric maps x' to weighted columns (see `Metric`).
     """
 
     kind: str
@@ -46,22 +47,22 @@ class Scaling(Weighed):
 
     @property
     def is_none(self) -> bool:
-        """Whether rows stay what they are."""
+        """Whether rows stay unchanged."""
         has_stages = any(stage is not None for stage in (self.fill, self.quantiles, self.metric))
         return self.kind == "none" and not has_stages
 
     @property
     def d(self) -> int:
-        """Columns of raw rows."""
+        """The number of columns of raw rows."""
         return len(self.offset) - (0 if self.marks is None else len(self.marks))
 
     @property
     def width(self) -> int:
-        """Columns of scaled rows."""
+        """The number of columns of scaled rows."""
         return len(self.offset) if self.metric is None else self.metric.width
 
     def apply(self, rows: Rows) -> Rows:
-        """The scaled rows as float32 (computed in float64 only where float32 would cancel)."""
+        """The scaled rows as float32 (computed in float64 only if float32 would cancel)."""
         if self.is_none:
             return rows.astype(np.float32)
         if isinstance(rows.X, np.ndarray):
@@ -74,7 +75,7 @@ class Scaling(Weighed):
         return scaled if self.metric is None else self.metric.of_rows(scaled)
 
     def filled(self, rows: Rows) -> Rows:
-        """Raw rows without gaps, in float64 where there were any: so that a fill cancels as exactly as its offset."""
+        """Raw rows without gaps, in float64 if there were any, so that a fill and its offset cancel exactly."""
         X = rows.X
         entries = X if isinstance(X, np.ndarray) else X.data
         if self.fill is None or entries.dtype.kind != "f" or not np.isnan(np.add.reduce(entries, axis=None)):
@@ -88,7 +89,7 @@ class Scaling(Weighed):
         )
 
     def completed(self, rows: Rows) -> Rows:
-        """Raw rows without gaps, and the columns that mark where there were some."""
+        """Raw rows without gaps, and the indicator columns of gaps."""
         filled, marks = self.filled(rows).X, self.marks
         if marks is None:
             return Rows(filled)
@@ -115,7 +116,7 @@ class Scaling(Weighed):
 
     @cached_property
     def _dense_parts(self) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray | None]:
-        """Columns that are read, their offsets and scales, and what mixes them, if anything."""
+        """The columns to read, their offsets and scales, and the matrix that mixes them, if there is one."""
         metric, every = self.metric, slice(None)
         if metric is None:
             return every, self.offset, self.scale, None
@@ -125,7 +126,7 @@ class Scaling(Weighed):
         return every, self.offset, self.scale, metric.factor
 
     def pull_back(self, gradients: np.ndarray, rows: Rows) -> np.ndarray:
-        """Derivatives by raw features, (m, d) float64, from those by scaled ones at these raw rows: the chain rule."""
+        """Derivatives with respect to raw features, (m, d) float64, at these raw rows, by the chain rule."""
         if self.metric is not None:
             gradients = self.metric.pull_back(gradients)
         gradients = gradients * self.scale
@@ -134,7 +135,7 @@ class Scaling(Weighed):
         return gradients[:, : self.d]
 
     def of_raw(self, values: np.ndarray) -> np.ndarray:
-        """(d,) what raw columns count for, their marks included, from what columns before the metric do."""
+        """(d,) weights of raw columns, including their indicators, from weights of the columns before the metric."""
         if self.marks is None:
             return values
         out = values[: self.d].copy()
@@ -143,13 +144,13 @@ class Scaling(Weighed):
 
     @property
     def importances(self) -> np.ndarray | None:
-        """(d,) what raw columns count for in the metric, if there is one; together 1."""
+        """(d,) weights of raw columns in the metric, if there is one. Their sum is 1."""
         return None if self.metric is None else self.of_raw(self.metric.importances)
 
     def undone(self, rows: Rows) -> np.ndarray | None:
-        """Raw rows (m, d) float64 of scaled ones; a constant feature has its value, a gap that was marked NaN.
+        """Raw rows (m, d) float64 from scaled ones. A constant feature gets its value, a marked gap NaN.
 
-        NaN in columns that the metric has left out, too; None of a full metric, which has mixed them.
+        Columns that the metric left out are NaN, too. None for a full metric, which mixes columns.
         """
         scaled = rows.dense().astype(np.float64)
         X = scaled if self.metric is None else self.metric.undone(scaled)
@@ -163,7 +164,7 @@ class Scaling(Weighed):
         return raw
 
     def wider(self, d: int) -> Scaling:
-        """For rows of d features, no fewer than now; the new ones become 0, and count nothing in a metric."""
+        """The scaling for rows of d features, at least as many as now. New ones become 0, with weight 0 in a metric."""
         at = np.full(d - self.d, self.d)  # before the marks
 
         def wide(values: np.ndarray) -> np.ndarray:
@@ -179,11 +180,11 @@ class Scaling(Weighed):
         )
 
     def under(self, metric: Metric) -> Scaling:
-        """Followed by a metric, in place of the one that there is."""
+        """This scaling, followed by this metric instead of the present one."""
         return replace(self, metric=metric)
 
     def times(self, weights: np.ndarray) -> Scaling:
-        """Followed by weights (width,) above 0 of the columns of scaled rows."""
+        """This scaling, followed by positive weights (width,) of the columns of scaled rows."""
         return self.under(Metric(weights) if self.metric is None else self.metric.times(weights))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -225,7 +226,7 @@ def require_zeros_kept(kind: str) -> None:
 
 
 def from_moments(kind: str, stats: Moments) -> Scaling:
-    """The scaling of `kind` (none that rows of a sample make) that these statistics give."""
+    """The scaling of `kind` by these statistics. Not for kinds that need sample rows."""
     found = replace(Scaling.none(len(stats.mean)), kind=kind, fill=stats.fill, marks=stats.marks)
     if kind == "none":
         return found
@@ -240,7 +241,7 @@ def from_moments(kind: str, stats: Moments) -> Scaling:
 
 
 def from_quartiles(rows: Rows, standard: Scaling) -> Scaling:
-    """The robust scaling, by the quartiles of some rows; as the standard one where quartiles agree."""
+    """The robust scaling, by the quartiles of some rows. If quartiles are equal, the standard one."""
     low, middle, high = np.quantile(
         standard.completed(rows).dense().astype(np.float64), [0.25, 0.5, 0.75], axis=0
     )
@@ -251,7 +252,7 @@ def from_quartiles(rows: Rows, standard: Scaling) -> Scaling:
 
 
 def from_quantiles(rows: Rows, stats: Moments) -> Scaling:
-    """The quantile scaling, by some rows and by the ends of all."""
+    """The quantile scaling, by some rows and the extremes of all rows."""
     found = from_moments("none", stats)
     return replace(
         found,

@@ -13,15 +13,19 @@ from scipy import sparse
 
 from streamsvm.errors import DataError
 
-MAX_CATEGORIES, MAX_COLUMNS = 10_000, 100_000  # of a column of text, and of all together
-MAX_TEXTS = 1_000_000  # that are counted, in some 200 MiB
-HASH = 1024  # columns that are suggested for more
+MAX_CATEGORIES, MAX_COLUMNS = 10_000, 100_000  # of a text column, and of all columns
+MAX_TEXTS = 1_000_000  # to count, in about 200 MiB
+HASH = 1024  # columns to suggest for more texts
 RARE = "(rare)"
-FEW, MANY, WIDE = 5, 20, 1000  # different texts that tell of numbers, and of names; that are told in any case
+FEW, MANY, WIDE = (
+    5,
+    20,
+    1000,
+)  # distinct texts at which a column is checked for numbers, for names, and always reported
 MOSTLY = 0.8
-DENSE_FROM = 0.05  # of entries that are not 0; rows with fewer are sparse
-EXACT, LARGEST = 2.0**24, 2.0**63  # whole numbers that float32 holds up to this one, and that ids are below
-TICKS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}  # in a second
+DENSE_FROM = 0.05  # share of nonzero entries; rows with fewer are sparse
+EXACT, LARGEST = 2.0**24, 2.0**63  # float32 holds whole numbers up to the first; ids are below the second
+TICKS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}  # per second
 SINCE, UNTIL = 315_532_800, 4_102_444_800  # seconds from 1970 to 1980, and to 2100
 _NUMBER = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?|[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
@@ -30,16 +34,16 @@ KINDS = ("number", "bool", "time", "text")
 
 
 class Unsettled(Exception):
-    """Rows have a text that those before did not tell of."""
+    """Rows have a text that earlier rows did not have."""
 
 
 @dataclass
 class Feature:
     """A column of the table: a number, true or false, a time in days since 1970, or text.
 
-    hash: how many columns of the store texts are hashed into; 0: each text is a category with a column of its own,
-    numbered from 1 in order of appearance. least: rows of a category; as soon as all rows are known, texts of fewer
-    become the last one, `(rare)`. rare: whether there is this one, which texts never seen belong to, too.
+    hash: the number of store columns that texts are hashed into. 0: each text is a category with its own column,
+    numbered from 1 in order of appearance. least: minimum rows of a category. Once all rows are known, rarer texts
+    share the last one, `(rare)`. rare: whether there is this category, which also holds texts never seen before.
     """
 
     name: str
@@ -49,26 +53,26 @@ class Feature:
     least: int = 1
     rare: bool = False
     counts: np.ndarray = field(init=False, default_factory=lambda: np.zeros(1, np.int64))  # rows of each code
-    settled: np.ndarray | None = field(init=False, default=None)  # what codes become when all rows are known
+    settled: np.ndarray | None = field(init=False, default=None)  # final codes, once all rows are known
     lost: tuple[float, float] | None = field(
         init=False, default=None
-    )  # a whole number, and what is kept of it
-    has_fractions: bool = field(init=False, default=False)  # among numbers as large
+    )  # a whole number, and its value as float32
+    has_fractions: bool = field(init=False, default=False)  # among numbers of this size
 
     @property
     def width(self) -> int:
-        """How many columns of the store it becomes."""
+        """The number of its columns in the store."""
         return (self.hash or len(self.categories)) if self.kind == "text" else 1
 
     def learn(self, texts: list[str], where: str) -> None:
-        """Makes categories of texts not seen before. Raises DataError where there are too many."""
+        """Makes categories for new texts. Raises DataError if there are too many."""
         for text in texts:
             if text:
                 self.categories.setdefault(text, len(self.categories) + 1)
         self.require_few(where)
 
     def require_few(self, where: str) -> None:
-        """Raises DataError where categories are more than anybody wants columns of."""
+        """Raises DataError if there are too many categories for columns."""
         is_final = self.least == 1 or self.settled is not None
         most = MAX_CATEGORIES if is_final else MAX_TEXTS
         if len(self.categories) <= most:
@@ -78,27 +82,27 @@ class Feature:
         raise DataError(f"{told}, a column of 0 and 1 for each; {self.fewer(rare=is_final)}")
 
     def fewer(self, *, rare: bool = True) -> str:
-        """What to type for fewer columns."""
+        """The options that give fewer columns."""
         least, name, hashed = 10 * self.least, shlex.quote(self.name), shlex.quote(f"{self.name}={HASH}")
         ways = [f"ingest's --hash {hashed} makes {HASH} columns of them"]
         ways += [f"--min-frequency {least} one column of those in fewer than {least} rows"] * rare
         return ", ".join([*ways, f"--ignore {name} none"])
 
     def codes(self, texts: list[str]) -> np.ndarray:
-        """(m,) float64 column that each text is in, counted from 1, negative where -1 stands there; 0: in none."""
+        """(m,) float64 the column of each text, counted from 1, negative for an entry of -1. 0: no column."""
         if self.hash:
             return hashed(texts, self.hash)
         other = len(self.categories) if self.rare else 0
         return np.array([self.categories.get(text, other) if text else 0 for text in texts], np.float64)
 
     def count(self, codes: np.ndarray) -> None:
-        """Notes how many rows have each code."""
+        """Counts the rows with each code."""
         found = np.bincount(codes.astype(np.int64), minlength=len(self.counts))
         found[: len(self.counts)] += self.counts
         self.counts = found
 
     def settle(self) -> None:
-        """Makes one category of those that have too few rows, now that all are known."""
+        """Joins the categories with too few rows into one, once all rows are known."""
         if self.least == 1 or self.settled is not None:
             return
         often = self.counts >= self.least
@@ -109,7 +113,7 @@ class Feature:
         self.categories = final
 
     def see_lost(self, values: np.ndarray, kept: np.ndarray) -> None:
-        """Notes a whole number, of values (m,), that is another one among those that are kept, as float32 makes it."""
+        """Notes a whole number among values (m,) that float32 rounds to another one."""
         if self.has_fractions or kept.dtype != np.float32:
             return
         large = np.flatnonzero(np.abs(values) > EXACT)
@@ -122,22 +126,24 @@ class Feature:
             self.lost = float(values[differs[0]]), float(kept[differs[0]])
 
     def remark_lost(self, way: str = "--dtype float64 keeps them") -> str | None:
-        """What is lost of its numbers, where it is more than the noise of measured ones. way: to keep it."""
+        """A warning of precision lost in its numbers, unless it looks like measurement noise. way: how to keep it."""
         if self.lost is None or self.has_fractions:
             return None
         number, kept = self.lost
         return (
-            f"column {self.name!r} has whole numbers that float32 does not hold: {number:.0f} becomes {kept:.0f}; "
+            f"column {self.name!r} has whole numbers that float32 cannot hold: {number:.0f} becomes {kept:.0f}; "
             f"{way}, or leave the column out if it is {_looks_like(number)}"
         )
 
     def remark(self, n: int) -> str | None:
-        """What its texts, of n rows, look like where they are hardly categories."""
+        """A warning if its texts, in n rows, hardly look like categories."""
         texts = [*self.categories][: -1 if self.rare else None]
         count, numbers = len(texts), [text for text in texts if _NUMBER.fullmatch(text)]
         if count >= FEW and len(numbers) >= MOSTLY * count:
             other = next((text for text in texts if not _NUMBER.fullmatch(text)), None)
-            reason = f"text such as {other[:40]!r}" if other else f"marks in thousands, as {numbers[0]!r}"
+            reason = (
+                f"text such as {other[:40]!r}" if other else f"thousands separators, such as {numbers[0]!r}"
+            )
             return (
                 f"column {self.name!r} has numbers, but for {reason}: each of {count:,} texts became a column of 0 and "
                 "1; correct the file, or leave the value out where it is missing"
@@ -170,7 +176,7 @@ class Feature:
 class Schema:
     """The features of a table in order, and the columns of its label.
 
-    Frozen (taken from a store): texts not seen before are rare, or become all zeros.
+    Frozen (read from a store): new texts are rare, or become all zeros.
     """
 
     features: list[Feature]
@@ -179,18 +185,18 @@ class Schema:
     closed: bool = field(init=False, default=False)
 
     def close(self) -> bool:
-        """Takes the texts so far for all that there are, where none has to be counted; whether it did. From then on
-        another one raises Unsettled."""
+        """Assumes that there are no more texts, if none have to be counted. Returns whether it did. From then on a new
+        text raises Unsettled."""
         self.closed = all(feature.least == 1 for feature in self.features)
         return self.closed
 
     @property
     def offsets(self) -> np.ndarray:
-        """(features + 1,) int, the store column at which each feature starts."""
+        """(features + 1,) int, the first store column of each feature."""
         return np.concatenate([[0], np.cumsum([f.width for f in self.features])]).astype(np.int64)
 
     def settle(self, where: str) -> None:
-        """Called when all rows are known. Raises DataError where too many categories are left."""
+        """Called once all rows are known. Raises DataError if too many categories remain."""
         if self.frozen:
             return
         for feature in self.features:
@@ -212,8 +218,8 @@ class Schema:
         return bool(self.is_text.any())
 
     def codes(self, feature: Feature, texts: list[str], ids: np.ndarray, where: str) -> np.ndarray:
-        """(m,) `Feature.codes` of rows with these ones of the texts, which a schema that is not frozen learns. Raises
-        DataError."""
+        """(m,) `Feature.codes` of rows with these indices of the texts. A schema that is not frozen adds new texts.
+        Raises DataError."""
         if not (self.frozen or feature.hash):
             if self.closed and not feature.categories.keys() >= {*filter(None, texts)}:
                 raise Unsettled(
@@ -226,11 +232,11 @@ class Schema:
         return codes
 
     def values(self, raw: np.ndarray) -> np.ndarray:
-        """(m, features) what stands in the store for each cell of raw rows, where a text feature holds codes."""
+        """(m, features) the store entry for each cell of raw rows, in which text features hold codes."""
         return np.where(self.is_text, np.sign(raw), raw) if self.has_text else raw
 
     def encode(self, raw: np.ndarray) -> np.ndarray | sparse.csr_array:
-        """(m, d) store rows for raw (m, features): CSR where there is text."""
+        """(m, d) store rows for raw (m, features): CSR if there is text."""
         if not self.has_text:
             return raw
         raw = self._final(raw)
@@ -242,7 +248,7 @@ class Schema:
         return rows
 
     def _final(self, raw: np.ndarray) -> np.ndarray:
-        """Raw rows with the codes that theirs became when all rows were known."""
+        """Raw rows with their final codes, once all rows are known."""
         raw = raw.copy()
         for codes, feature in zip(raw.T, self.features, strict=True):
             if feature.settled is not None:
@@ -250,7 +256,7 @@ class Schema:
         return raw
 
     def remarks(self, n: int) -> list[str]:
-        """What texts of n rows look like that are no categories, and numbers that lose digits."""
+        """Warnings of texts in n rows that do not look like categories, and of numbers that lose digits."""
         return [remark for f in self.features if (remark := f.remark(n) or f.remark_lost())]
 
     def to_attrs(self) -> dict[str, Any]:
@@ -259,10 +265,10 @@ class Schema:
 
     @classmethod
     def from_attrs(cls, attrs: Mapping[str, Any]) -> Schema:
-        """The schema that `to_attrs` wrote, frozen. Raises DataError where the store was made from no table."""
+        """The schema that `to_attrs` wrote, frozen. Raises DataError if the store was not made from a table."""
         if "columns" not in attrs:
             raise DataError(
-                "the store to be like was not made from a table, so it has no columns to take over"
+                "the store given as --like was not made from a table, so it has no columns to copy"
             )
         label = attrs.get("label") or ()
         features = [Feature.from_attrs(c) for c in attrs["columns"]]
@@ -270,7 +276,7 @@ class Schema:
 
 
 def _looks_like(number: float) -> str:
-    """What a large whole number may stand for, which is no quantity to learn from."""
+    """The likely meaning of a large whole number that is not a quantity."""
     for unit, ticks in TICKS.items():
         if SINCE <= number / ticks <= UNTIL:
             return f"an id, or a time in {unit} since 1970, which is better written as a date"
@@ -279,8 +285,8 @@ def _looks_like(number: float) -> str:
 
 def hashed(texts: list[str], width: int) -> np.ndarray:
     """(m,) float64 codes of texts by their MurmurHash3 (32 bits, signed, of UTF-8): its remainder by `width` is the
-    column, its sign what stands there, as scikit-learn's FeatureHasher has them (Weinberger et al. 2009)."""
-    from sklearn.utils import murmurhash3_32  # which tables without a hash do without
+    column, its sign the entry, as in scikit-learn's FeatureHasher (Weinberger et al. 2009)."""
+    from sklearn.utils import murmurhash3_32  # not needed by tables without a hash
 
     found = np.array([murmurhash3_32(text) for text in texts], np.float64)
     codes = np.where(found >= 0, 1, -1) * (np.abs(found) % width + 1)

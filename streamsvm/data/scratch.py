@@ -1,4 +1,4 @@
-"""Arrays and rows in scratch files: raw bytes one after another; what they are is kept in memory."""
+"""Arrays and rows in scratch files: raw bytes one after another. Their types and shapes are kept in memory."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from scipy import sparse
 from streamsvm.data.rows import Rows
 from streamsvm.errors import StorageError
 
-PIECE_BYTES = 1 << 20  # that are put into order at a time: they stay in cache until they are written
+PIECE_BYTES = 1 << 20  # ordered at a time, so that they stay in cache until they are written
 
 
 @dataclass(frozen=True)
 class ArrayPlace:
-    """Where an array lies in a file, and what it is."""
+    """The place of an array in a file, with its shape and type."""
 
     offset: int
     dtype: np.dtype
     shape: tuple[int, ...]
 
     def read(self, file: IO[bytes], start: int = 0, stop: int | None = None) -> np.ndarray:
-        """Entries start..stop of the first axis. Raises StorageError where there are fewer."""
+        """Entries start..stop of the first axis. Raises StorageError if there are fewer."""
         stop = self.shape[0] if stop is None else stop
         values = np.empty((stop - start, *self.shape[1:]), self.dtype)
         read_into(file, self.span(start, stop)[0], raw(values))
@@ -36,13 +36,13 @@ class ArrayPlace:
         return self.dtype.itemsize * math.prod(self.shape[1:])
 
     def span(self, start: int, stop: int) -> tuple[int, int]:
-        """Where in the file the bytes of entries start..stop begin and end."""
+        """The offsets in the file at which the bytes of entries start..stop begin and end."""
         return self.offset + start * self.entry_bytes, self.offset + stop * self.entry_bytes
 
 
 @dataclass(frozen=True)
 class RowsPlace:
-    """Where a block of rows lies in a file: one array, or indptr, indices and data of CSR."""
+    """The place of a block of rows in a file: one array, or indptr, indices and data of CSR."""
 
     d: int
     arrays: tuple[ArrayPlace, ...]
@@ -52,7 +52,7 @@ class RowsPlace:
         return len(self.arrays) > 1
 
     def read(self, file: IO[bytes], start: int = 0, stop: int | None = None) -> Rows:
-        """Rows start..stop. Raises StorageError where the file was cut."""
+        """Rows start..stop. Raises StorageError if the file was cut off."""
         if not self.is_sparse:
             return Rows(self.arrays[0].read(file, start, stop))
         indptr, indices, data = self.arrays
@@ -63,7 +63,7 @@ class RowsPlace:
 
 
 def read_into(file: IO[bytes], offset: int, out: memoryview) -> None:
-    """The bytes of a file from there on. Raises StorageError where there are fewer."""
+    """Reads the bytes of a file from this offset on. Raises StorageError if there are fewer."""
     file.seek(offset)
     found = file.readinto(out)  # type: ignore[attr-defined]
     if found != len(out):
@@ -73,14 +73,14 @@ def read_into(file: IO[bytes], offset: int, out: memoryview) -> None:
 
 
 def put_array(file: IO[bytes], values: np.ndarray) -> ArrayPlace:
-    """Writes an array at the end of what is written. Raises OSError where the disk is full."""
+    """Appends an array to a file. Raises OSError if the disk is full."""
     place = ArrayPlace(file.tell(), values.dtype, values.shape)
     file.write(raw(np.ascontiguousarray(values)))
     return place
 
 
 def put_rows(file: IO[bytes], rows: Rows, order: np.ndarray | None = None) -> RowsPlace:
-    """Writes a block of rows, dense or CSR, in this order. Raises OSError where the disk is full."""
+    """Appends a block of rows, dense or CSR, in this order. Raises OSError if the disk is full."""
     X: Any = rows.X
     if order is not None and not rows.is_sparse:
         return RowsPlace(rows.d, (_put_ordered(file, X, order),))
@@ -91,8 +91,8 @@ def put_rows(file: IO[bytes], rows: Rows, order: np.ndarray | None = None) -> Ro
 
 
 def _put_ordered(file: IO[bytes], X: np.ndarray, order: np.ndarray) -> ArrayPlace:
-    """X[order], by pieces through one buffer: all of it at once would be memory new to the process, and take as long to
-    come by as to write."""
+    """X[order] in pieces through one buffer. All of it at once would need new memory, which takes as long to allocate
+    as to write."""
     place = ArrayPlace(file.tell(), X.dtype, (len(order), *X.shape[1:]))
     step = max(1, PIECE_BYTES // max(1, X.itemsize * math.prod(X.shape[1:])))
     buffer = np.empty((min(step, len(order)), *X.shape[1:]), X.dtype)

@@ -1,4 +1,4 @@
-"""A store as plans see it: by what it keeps of its rows, and where it keeps nothing, by some of them."""
+"""A store for plans: described by the statistics that it keeps, or if it keeps none, by some of its rows."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from streamsvm.data.store import Store
 from streamsvm.errors import CorruptDataError
 
 T = TypeVar("T")
-FIRST_ROWS = 1000  # that tell of the features' ranges
-SAMPLE_BYTES = 64 << 20  # of blocks that tell of the columns, at least two
-LABEL_BLOCKS = 16  # of some 65,536 labels
+FIRST_ROWS = 1000  # for the ranges of the features
+SAMPLE_BYTES = 64 << 20  # of blocks for statistics of the columns, at least two
+LABEL_BLOCKS = 16  # of about 65,536 labels
 
 
 class Sketch(Store):
-    """A store of which no pass is made, however large: seconds, and little memory, are enough for what it tells.
+    """A store that is never read in full. Even a large one answers in seconds, with little memory.
 
-    guessed: what some of the rows alone have told, or, where these cannot be read, nothing; a line each.
+    guessed: a line for each fact that is estimated from some rows, or assumed if these cannot be read.
     """
 
     def __init__(self, store: Store) -> None:
@@ -36,7 +36,7 @@ class Sketch(Store):
 
     @cached_property
     def classes(self) -> Classes:
-        """As kept, else by evenly spread blocks of labels, whose counts are carried on to all rows."""
+        """The kept classes, else those of evenly spread blocks of labels, with counts extrapolated to all rows."""
         if self.kept_classes is not None or not self.reads_labels:
             return super().classes
         blocks = list(self.label_blocks())
@@ -47,14 +47,14 @@ class Sketch(Store):
             self.guessed.append(f"two classes are assumed: {_brief(error)}")
             return Classes(np.arange(2), np.array([self.n - self.n // 2, self.n // 2]))
         if found is None or len(found.values) == 1 or len(some) == len(blocks):
-            return super().classes  # few labels tell nothing of all
+            return super().classes  # a sample of labels is not enough
         rows = int(found.counts.sum())
         self.guessed.append(f"classes are those of {rows:,} of {self.n:,} rows")
         return Classes(found.values, np.rint(found.counts * (self.n / rows)).astype(np.int64))
 
     @cached_property
     def moments(self) -> Moments:
-        """Of all rows as kept, else of evenly spread blocks."""
+        """The kept statistics of all rows, else those of evenly spread blocks."""
         if (kept := self.statistics) is not None:
             gaps = kept.get(MISSING)
             found = Moments(self.n, kept["min"], kept["max"], kept["mean"], kept["std"], gaps)
@@ -73,7 +73,7 @@ class Sketch(Store):
 
     @cached_property
     def first(self) -> Rows:
-        """The first rows; where they cannot be read, the lowest, highest and mean values of the columns."""
+        """The first rows. If they cannot be read, the lowest, highest and mean values of the columns."""
         try:
             rows = self.read(0, min(self.n, FIRST_ROWS))
             require_finite(self, rows, 0, gaps=True)
@@ -86,13 +86,13 @@ class Sketch(Store):
 
     @cached_property
     def typical(self) -> Rows:
-        """Rows that tell of quartiles."""
+        """Rows for quartiles."""
         if FIRST_ROWS <= len(self.first) < self.n:
             self.guessed.append(f"quartiles are those of the first {len(self.first):,} rows")
         return self.first
 
     def require_weights(self) -> None:
-        """Reads none."""
+        """Does nothing: weights are not read."""
 
     def _moments(self, block: tuple[int, int]) -> Moments:
         rows = self.read(*block)
@@ -101,17 +101,17 @@ class Sketch(Store):
 
 
 def sketched(store: Store) -> Sketch:
-    """A store for a plan; one that is so already, itself."""
+    """The store for a plan. A sketched store is returned unchanged."""
     return store if isinstance(store, Sketch) else Sketch(store)
 
 
 def _brief(error: CorruptDataError) -> str:
-    """What is wrong, without what to do about it: a plan may well come before the rows."""
+    """The problem without advice, because a plan may be made before the rows exist."""
     return str(error).partition(";")[0]
 
 
 def _spread(items: Sequence[T], count: int) -> Sequence[T]:
-    """So many of them, evenly spread, the first and the last among them; all where there are no more."""
+    """`count` of them, evenly spread, including the first and the last. All if there are no more."""
     if len(items) <= count:
         return items
     return [items[i] for i in np.linspace(0, len(items) - 1, count).astype(int).tolist()]

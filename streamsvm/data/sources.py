@@ -1,4 +1,4 @@
-"""Where rows come from: a zarr array, a CSR group, an array in memory, a dask array. One small interface."""
+"""Sources of rows with one small interface: a zarr array, a CSR group, an array in memory, a Dask array."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_CHUNK_ROWS = 1 << 16
 
 
 class Source(Protocol):
-    """n rows of d features. `read` returns rows start..stop with entries of `dtype`."""
+    """n rows of d features. `read` returns rows start..stop as `dtype`."""
 
     n: int
     d: int
@@ -35,12 +35,12 @@ class Source(Protocol):
 
 
 def default_chunk_rows(row_bytes: float) -> int:
-    """Rows of `row_bytes` bytes each that make a chunk of about CHUNK_BYTES, from 1 to MAX_CHUNK_ROWS."""
+    """The number of rows of `row_bytes` bytes in a chunk of about CHUNK_BYTES, from 1 to MAX_CHUNK_ROWS."""
     return int(np.clip(CHUNK_BYTES // max(1.0, row_bytes), 1, MAX_CHUNK_ROWS))
 
 
 def row_dtype(dtype: Any, name: str = "X") -> np.dtype:
-    """The dtype that rows of `dtype` are read as: uint8, float32 or float64, whichever is exact. Raises DataError."""
+    """The dtype as which rows of `dtype` are read: uint8, float32 or float64, the first exact one. Raises DataError."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b" or dtype == np.uint8:
         return np.dtype(np.uint8)
@@ -116,7 +116,7 @@ class CSRSource:
         return Rows(X)
 
     def read_as_stored(self, start: int, stop: int) -> sparse.csr_array:
-        """Rows start..stop with their indices in the order they are stored in. Raises CorruptDataError."""
+        """Rows start..stop with their indices as stored. Raises CorruptDataError."""
         indptr = self._indptr.read(start, stop + 1).astype(np.int64)
         lo, hi = int(indptr[0]), int(indptr[-1])
         if lo < 0 or hi > self.nnz or np.any(np.diff(indptr) < 0):
@@ -218,9 +218,9 @@ class DaskSource:
 
 
 class PartitionSource(DaskSource):
-    """A dask array of encoded partitions, read in the blocks that its rows would have in memory, of so many bytes.
+    """A Dask array of encoded partitions, read in the blocks that its rows would have in memory.
 
-    The last partition is kept: it may have several of these blocks.
+    The last partition is kept, because it may have several of these blocks.
     """
 
     def __init__(self, X: Any, nbytes: int) -> None:
@@ -248,7 +248,7 @@ class PartitionSource(DaskSource):
 
 
 def computed(X: Any) -> Any:
-    """A dask array's or frame's values, computed in the calling thread; by a cluster, where that keeps blocks of it."""
+    """The values of a Dask array or frame, computed in the calling thread, or by a cluster that keeps its blocks."""
     if "distributed" in sys.modules:
         from distributed import futures_of
 
@@ -266,7 +266,7 @@ def computed(X: Any) -> Any:
 
 
 def _is_in_task() -> bool:
-    """Whether a worker of a cluster runs this: to compute on that cluster would wait for itself."""
+    """Whether a worker of a cluster runs this. Computing on the same cluster would wait for itself."""
     from distributed import get_worker
 
     with suppress(ValueError):
@@ -275,7 +275,7 @@ def _is_in_task() -> bool:
 
 
 def _in_task(X: Any) -> Any:
-    """A dask array's values, computed by this task, of blocks that come from the workers that keep them."""
+    """The values of a Dask array, computed by this task from blocks of the workers that keep them."""
     from dask.core import flatten
     from distributed import Future
 
@@ -287,7 +287,7 @@ def _in_task(X: Any) -> Any:
 
 
 def _finished(X: Any, graph: Any) -> Any:
-    """What X.compute() gives, of this graph in the calling thread; it would warn of an active client."""
+    """X.compute() of this graph in the calling thread, without the warning of an active client."""
     import dask
 
     finish, options = X.__dask_postcompute__()
@@ -295,7 +295,7 @@ def _finished(X: Any, graph: Any) -> Any:
 
 
 def is_dask(X: Any) -> bool:
-    """Whether it is a dask array, or a frame or column of one."""
+    """Whether X is a Dask array, dataframe or series."""
     return is_dask_frame(X) or type(X).__module__.startswith("dask.array")
 
 

@@ -45,12 +45,12 @@ from streamsvm.storage.checked_array import whole_metadata
 from streamsvm.storage.paths import local_path
 from streamsvm.storage.place import STORE_MARK
 
-MANY_BLOCKS, LARGE_BYTES = 256, 32 << 20  # more blocks are larger ones, as each is a task
-READERS = 2  # threads that read ahead: more gain nothing where zarr packs and unpacks in one
+MANY_BLOCKS, LARGE_BYTES = 256, 32 << 20  # beyond this number blocks become larger, because each is a task
+READERS = 2  # threads that read ahead: more are not faster, because zarr decompresses in one
 
 
 class Store(Weighed):
-    """n samples of d features with their labels: read-only, read block by block, never loaded whole.
+    """n samples of d features with their labels. Read-only, read block by block, and never loaded whole.
 
     Make one with `Store.open` (zarr) or `Store.from_arrays` (numpy, scipy CSR, dask). Row ids are 0..n-1.
     A store opened by URL pickles as its URL.
@@ -97,7 +97,7 @@ class Store(Weighed):
     ) -> Store:
         """The store at a path or fsspec URL; x, y, qid, group and sample_weight name its arrays.
 
-        Raises NotFoundError where there is nothing, DataError where it is no store.
+        Raises NotFoundError if there is nothing, DataError if it is not a store.
         """
         opened = open_group(url)
         with whole_metadata(str(url)):
@@ -124,8 +124,8 @@ class Store(Weighed):
     ) -> Store:
         """A store over numpy arrays, scipy CSR, dask arrays, or frames of pandas, polars, dask and Arrow.
 
-        X (n, d); y, sample_weight, qid, group (n,) or None; feature_names (d,). Data frames become what `ingest` makes
-        of tables: text a column for each value, times days; like: with the columns of others.
+        X (n, d). y, sample_weight, qid, group (n,) or None. feature_names (d,). Data frames are encoded as `ingest`
+        encodes tables: a column for each value of text, and times as days. like: use the columns of these rows.
         """
         given = {"y": y, "sample_weight": sample_weight, "qid": qid, "group": group}
         given = {k: computed(v) if is_dask_frame(v) else v for k, v in given.items()}
@@ -139,7 +139,7 @@ class Store(Weighed):
 
     def __reduce__(self) -> Any:
         if self.url is not None:
-            path = local_path(self.url)  # absolute: whoever opens it may be in another folder
+            path = local_path(self.url)  # absolute, because another process may run in another folder
             return _reopen, (self.url if path is None else str(path.absolute()), self._names)
         return _rebuild, (self._source, self._columns, self.attrs, self._feature_names)
 
@@ -153,8 +153,7 @@ class Store(Weighed):
     def blocks(self, max_rows: int | None = None) -> list[tuple[int, int]]:
         """Half-open row ranges that cover 0..n in order, of at most max_rows rows, on chunk borders where possible.
 
-        Without max_rows a block is a chunk; smaller chunks than 4 MiB are taken together, of a store of many chunks
-        up to 32 MiB.
+        Without max_rows a block is a chunk. Chunks below 4 MiB are joined, up to 32 MiB in a store of many chunks.
         """
         row_bytes = self.nbytes / self.n
         as_floats = row_bytes if self.is_sparse else max(row_bytes, 4 * self.d)
@@ -178,13 +177,13 @@ class Store(Weighed):
         return self._source.read(start, stop)
 
     def is_canonical(self, start: int, stop: int) -> bool:
-        """Whether rows start..stop are stored with indices sorted and unique; `read` makes them so if not."""
+        """Whether rows start..stop are stored with sorted, unique indices. If not, `read` sorts and sums them."""
         if not isinstance(self._source, CSRSource):
             return True
         return bool(self._source.read_as_stored(start, stop).has_canonical_format)
 
     def take(self, ids: np.ndarray) -> Rows:
-        """The rows with these ids, in the order of ids; each chunk that holds one is read once."""
+        """The rows with these ids, in the order of ids. Each chunk that holds some is read once."""
         ids = np.asarray(ids, dtype=np.int64)
         if len(ids) and not 0 <= ids.min() <= ids.max() < self.n:
             raise IndexError(f"row ids {ids.min()} to {ids.max()} of a store of {self.n} rows")
@@ -199,14 +198,14 @@ class Store(Weighed):
         return taken(ids, ids // self.chunk_rows, lambda parts: ahead(pick, parts, READERS), concat)
 
     def subset(self, ids: np.ndarray) -> Store:
-        """The rows with these ids, which rise, as a store of their own that reads them from this one."""
+        """The rows with these sorted ids, as a separate store that reads them from this one."""
         ids = np.asarray(ids, dtype=np.int64)
         if not len(ids) or np.any(np.diff(ids) <= 0) or not 0 <= ids[0] <= ids[-1] < self.n:
             raise IndexError(f"expected rising row ids from 0 to {self.n - 1}, at least one")
         return Store(Chosen(self, ids), self.columns_at(ids), feature_names=self.feature_names)
 
     def columns(self) -> dict[str, np.ndarray]:
-        """y, qid, group and sample_weight, those that there are."""
+        """y, qid, group and sample_weight, if present."""
         return {name: getattr(self, name) for name in self._columns}
 
     def columns_at(self, ids: np.ndarray) -> dict[str, np.ndarray]:
@@ -215,23 +214,23 @@ class Store(Weighed):
         return {k: in_parts[k](ids) if k in in_parts else getattr(self, k)[ids] for k in self._columns}
 
     def origin(self, row: int) -> tuple[Store, int]:
-        """Where a row is read from: the store, and its id there."""
+        """The store that a row is read from, and its id there."""
         return self._source.origin(row) if isinstance(self._source, Chosen) else (self, row)
 
     def original_ids(self, ids: np.ndarray) -> np.ndarray:
-        """Those of rows (m,) where they are read from."""
+        """The ids of rows (m,) in the store that they are read from."""
         return self._source.original_ids(ids) if isinstance(self._source, Chosen) else ids
 
     def to_dask(self) -> tuple[Any, Any]:
-        """(X, y) as dask arrays, chunk for chunk, of which nothing is read yet but the labels; y is None without any.
+        """(X, y) as lazy Dask arrays, chunk for chunk. Only labels are read at once. Without labels, y is None.
 
-        Blocks of sparse rows are scipy's csr_array. Reading raises CorruptDataError naming array, chunk and rows.
+        Blocks of sparse rows are SciPy's csr_array. Reading raises CorruptDataError naming array, chunk and rows.
         """
         return as_dask(self, getattr(self._source, "encoded", None))
 
     @property
     def row_entries(self) -> float:
-        """Numbers that are stored of a row, on average."""
+        """Stored entries per row, on average."""
         return self.nbytes / (self.n * (self.dtype.itemsize + 4 * self.is_sparse))
 
     @property
@@ -249,12 +248,12 @@ class Store(Weighed):
 
     @property
     def y(self) -> np.ndarray:
-        """(n,) labels: int64, float64 or str. Raises DataError where there are none or one is missing."""
+        """(n,) labels: int64, float64 or str. Raises DataError if there are none or one is missing."""
         return self._y.all
 
     @property
     def reads_labels(self) -> bool:
-        """Whether labels of some rows are read without those of all others."""
+        """Whether labels of some rows can be read without all others."""
         return self.has_y and self._y.in_parts
 
     def labels(self, start: int, stop: int) -> np.ndarray:
@@ -262,7 +261,7 @@ class Store(Weighed):
         return self._y.read(start, stop)
 
     def label_blocks(self) -> Iterator[tuple[int, int]]:
-        """Stretches of all rows whose labels are best read together."""
+        """Stretches that cover all rows, each of rows whose labels are best read together."""
         return self._y.blocks()
 
     def labels_at(self, ids: np.ndarray) -> np.ndarray:
@@ -271,15 +270,15 @@ class Store(Weighed):
 
     @cached_property
     def classes(self) -> Classes:
-        """The different labels and their counts: as the ingest kept them, else from one pass. Raises as `y`.
+        """The distinct labels and their counts, as ingest kept them, else from one pass. Raises as `y`.
 
-        Labels of a file are read in pieces: text that all rows spell out takes many times as much as its codes.
+        Labels of a file are read in pieces, because text takes many times the memory of its codes.
         """
         return self._counted or Classes(*np.unique(self.y, return_counts=True))
 
     @cached_property
     def kept_classes(self) -> Classes | None:
-        """`classes` where the ingest kept them."""
+        """`classes`, if ingest kept them."""
         return self._kept.classes() if self._kept and self.has_y and self._names["y"] == "y" else None
 
     @cached_property
@@ -287,12 +286,12 @@ class Store(Weighed):
         return self.kept_classes or self.counted()
 
     def counted(self) -> Classes | None:
-        """`classes` from a pass; None where they are too many to count so."""
+        """`classes` from a pass, or None if they are too many to count in this way."""
         return counted(self._y.pieces())
 
     @cached_property
     def coded(self) -> tuple[np.ndarray, np.ndarray]:
-        """(k,) the different labels, rising, and (n,) int32 each row's place among them. Raises as `y`."""
+        """(k,) the distinct labels, sorted, and (n,) int32 the index of each row's label. Raises as `y`."""
         classes, codes = self.classes, np.empty(self.n, np.int32)
         for start, stop in self.label_blocks():
             codes[start:stop] = classes.codes(self.labels(start, stop))
@@ -304,7 +303,7 @@ class Store(Weighed):
 
     @cached_property
     def qid(self) -> np.ndarray | None:
-        """(n,) query ids: whole numbers >= 0 or text; or None. Raises DataError."""
+        """(n,) query ids, whole numbers >= 0 or text, or None. Raises DataError."""
         if not self.has_qid:
             return None
         qid = values_of(self._columns["qid"])
@@ -318,7 +317,7 @@ class Store(Weighed):
 
     @cached_property
     def group(self) -> np.ndarray | None:
-        """(n,) numbers or text: rows of one value are in no two folds, and kept out together; or None."""
+        """(n,) numbers or text, or None. Rows with the same value are never in two folds, and are held out together."""
         return values_of(self._columns["group"]) if "group" in self._columns else None
 
     @cached_property
@@ -340,25 +339,25 @@ class Store(Weighed):
         return None if self._weights is None else self._weights.take(ids)
 
     def require_weights(self) -> None:
-        """Reads them all, and keeps none. Raises DataError for one that is no weight."""
+        """Reads all weights without keeping them. Raises DataError for an invalid weight."""
         for _ in () if self._weights is None else self._weights.pieces():
             pass
 
     @cached_property
     def statistics(self) -> dict[str, np.ndarray] | None:
-        """min, max, mean and std of each feature, (d,) float64 each, and what is missing, where the ingest kept it."""
+        """min, max, mean and std of each feature, (d,) float64 each, and counts of gaps, if ingest kept them."""
         return self._kept.columns() if self._kept and self._names["x"] == "X" else None
 
     @property
     def has_gaps(self) -> bool:
-        """Whether the ingest has found missing values, in these rows or in those that they were chosen from."""
+        """Whether ingest found missing values, in these rows or in the rows that they were selected from."""
         if isinstance(self._source, Chosen):
             return self._source.has_gaps
         return bool(self.attrs.get(GAPS)) or (self.statistics is not None and MISSING in self.statistics)
 
     @cached_property
     def feature_names(self) -> Names | None:
-        """(d,) names of the columns of X, where they have any. Raises CorruptDataError."""
+        """(d,) names of the columns of X, if they have any. Raises CorruptDataError."""
         names = self._feature_names
         with whole_metadata(self.url or "X"):
             if STORE_MARK in self.attrs:
@@ -369,11 +368,11 @@ class Store(Weighed):
 
     @property
     def layout(self) -> Layout | None:
-        """How its rows came out of files, where `ingest` made it."""
+        """The layout of its rows, if `ingest` made it."""
         return Layout.of(self.d, self.dtype, self.is_sparse, self.attrs)
 
     def fingerprint(self) -> str:
-        """32 hex digits from shape, dtype, columns, labels and the first rows: cheap, tells data sets apart."""
+        """32 hex digits from shape, dtype, columns, labels and the first rows, as a cheap identity of a data set."""
         return self._fingerprint
 
     @cached_property
@@ -387,7 +386,7 @@ class Store(Weighed):
         if self.has_y:
             for labels in alike(self._y.pieces, self._counted):
                 state.update(labels.tobytes())
-        if self.group is not None:  # which folds go by
+        if self.group is not None:  # folds depend on it
             state.update(self.group.tobytes())
         return state.hexdigest()
 

@@ -1,4 +1,4 @@
-"""Columns and classes that look wrong: what tells the label by itself, ids, constants, copies, gaps, rare classes."""
+"""Columns and classes that look wrong: leaks of the label, ids, constants, copies, gaps, rare classes."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from streamsvm.parallel.sizes import Weighed
 
 MOST_NAMED = 10
 LEAST_ROWS, MOST_ROWS, MOST_BYTES = 30, 10_000, 64 << 20  # of the sample; bytes as float64
-FEW = 5  # rows of a class
-ENOUGH = 10  # of each class to order, so that one of many columns hardly does so by chance
-LEAK = 0.99  # more than this of the label, or of a ROC area, is hardly found out by one honest column
-COMMON = 0.9  # share of a class beside which accuracy says little
-IDS, MANY_ROWS = 0.99, 1000  # share of values that differ; fewer rows may well all differ by chance
+FEW = 5  # rows of a rare class
+ENOUGH = 10  # rows of each class, so that hardly any of many columns separates them at random
+LEAK = 0.99  # an honest column alone hardly reaches this accuracy or ROC area
+COMMON = 0.9  # share of the largest class above which accuracy says little
+IDS, MANY_ROWS = 0.99, 1000  # share of distinct values; with fewer rows, all may differ at random
 ODD = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True)
 class Seen(Weighed):
-    """Of rows: moments of their columns, and hashes (d,) uint64, which are equal where columns are."""
+    """Moments of the columns of rows, and hashes (d,) uint64, which are equal for equal columns."""
 
     moments: Moments
     hashes: np.ndarray
 
     @classmethod
     def of(cls, rows: Rows, start: int) -> Seen:
-        """start: the number of the first row."""
-        with np.errstate(over="ignore", invalid="ignore"):  # squares of what is huge
+        """What is seen in these rows. start: the number of the first row."""
+        with np.errstate(over="ignore", invalid="ignore"):  # squares of huge numbers
             return cls(moments_of(rows), _hashes(rows, start))
 
     def merged(self, other: Seen) -> Seen:
@@ -47,7 +47,7 @@ class Seen(Weighed):
 
 
 def _hashes(rows: Rows, start: int) -> np.ndarray:
-    """Of each column the sum over its rows of key times mixed value, modulo 2^64; zeros count nothing."""
+    """For each column, the sum over its rows of key times mixed value, modulo 2^64. Zeros add nothing."""
     keys = _mixed(np.arange(start + 1, start + 1 + len(rows), dtype=np.uint64)) | np.uint64(1)
     X: Any = rows.X
     if rows.is_sparse:
@@ -74,27 +74,27 @@ def _mixed(bits: np.ndarray) -> np.ndarray:
 
 
 def sample_ids(store: Store) -> np.ndarray:
-    """Rising ids of rows by chance, of so many as are enough."""
+    """Sorted ids of a sufficient number of random rows."""
     row_bytes = max(8, 12 * store.row_entries)
     return drawn(store.n, min(store.n, MOST_ROWS, int(MOST_BYTES / row_bytes) + 1), np.random.default_rng(0))
 
 
 def suspects(store: Store, seen: Seen, ids: np.ndarray, sample: Rows) -> Iterator[str]:
-    """A line for each kind of what looks wrong; sample: the rows `ids`."""
+    """A line for each kind of problem. sample: the rows `ids`."""
     name = namer(store)
     found, labels = seen.moments, _classes(store)
     if len(ids) >= LEAST_ROWS:
         if labels is not None:
             yield from _line(
-                "columns that tell the label alone, as leaks do", _leaks(store, ids, sample, labels)
+                "columns that predict the label alone, as leaks do", _leaks(store, ids, sample, labels)
             )
         yield from _line(
             "columns of whole numbers that differ from row to row, as ids do", _ids(store, sample)
         )
     constant = (found.low == found.high) | (np.asarray(found.there) == 0)
     if store.n > 1:
-        yield from _line("columns of one value alone", map(name, np.flatnonzero(constant).tolist()))
-        yield from _line("columns equal to one before", _copies(name, seen.hashes, constant))
+        yield from _line("columns with a single value", map(name, np.flatnonzero(constant).tolist()))
+        yield from _line("columns equal to an earlier one", _copies(name, seen.hashes, constant))
     if found.gaps is not None:
         yield from _line("columns with missing values", _gaps(name, found.gaps / found.n))
     if labels is not None:
@@ -104,7 +104,7 @@ def suspects(store: Store, seen: Seen, ids: np.ndarray, sample: Rows) -> Iterato
 
 
 def namer(store: Store) -> Callable[[int], str]:
-    """What columns are called: by their names, else by their numbers."""
+    """The names of columns, or their numbers if they have no names."""
     names = store.feature_names
     return str if names is None else lambda column: repr(names[column][:80])
 
@@ -117,7 +117,7 @@ def _line(what: str, found: Iterable[str]) -> Iterator[str]:
 
 
 def _classes(store: Store) -> Classes | None:
-    """The classes, where labels are such: neither numbers to predict nor sets."""
+    """The classes, if labels are classes and neither regression targets nor sets."""
     if not store.has_y:
         return None
     found = store.classes
@@ -132,7 +132,7 @@ def _classes(store: Store) -> Classes | None:
 def _copies(name: Callable[[int], str], hashes: np.ndarray, constant: np.ndarray) -> Iterator[str]:
     _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
     for column in np.flatnonzero((first[place] < np.arange(len(hashes))) & ~constant).tolist():
-        yield f"{name(column)} (as {name(int(first[place[column]]))})"
+        yield f"{name(column)} (like {name(int(first[place[column]]))})"
 
 
 def _gaps(name: Callable[[int], str], share: np.ndarray) -> Iterator[str]:
@@ -151,8 +151,8 @@ def _ids(store: Store, sample: Rows) -> Iterator[str]:
 
 
 def _leaks(store: Store, ids: np.ndarray, sample: Rows, classes: Classes) -> Iterator[str]:
-    """Columns by which labels are told, and columns of text, all of whose values are one number each."""
-    order = np.random.default_rng(0).permutation(len(ids))  # equal values in no order
+    """Columns that predict the labels. For text columns, each value is one number."""
+    order = np.random.default_rng(0).permutation(len(ids))  # so that equal values have no order
     codes = classes.codes(store.labels_at(ids))[order]
     counts = np.bincount(codes)
     name, X = namer(store), sample.X[order]
@@ -167,7 +167,7 @@ def _leaks(store: Store, ids: np.ndarray, sample: Rows, classes: Classes) -> Ite
 
 
 def _told(values: np.ndarray, codes: np.ndarray) -> str | None:
-    """How well values (m,) tell codes (m,), where that is too well to be true."""
+    """How well values (m,) predict codes (m,), if that is too good to be true."""
     counts = np.bincount(codes)
     counts = counts[counts > 0]
     if len(counts) == 2 and counts.min() >= ENOUGH:
@@ -179,7 +179,7 @@ def _told(values: np.ndarray, codes: np.ndarray) -> str | None:
 
 
 def _roc_area(values: np.ndarray, positive: np.ndarray) -> float:
-    """In the better of both directions."""
+    """The ROC area in the better of both directions."""
     from scipy.stats import rankdata
 
     p, q = np.count_nonzero(positive), np.count_nonzero(~positive)
@@ -188,7 +188,7 @@ def _roc_area(values: np.ndarray, positive: np.ndarray) -> float:
 
 
 def _accuracy(values: np.ndarray, codes: np.ndarray) -> float:
-    """By the better of a cut between classes, and what most other rows of the same value have."""
+    """The better accuracy of a cut between classes, and of the majority of other rows with the same value."""
     m, k = len(codes), int(codes.max()) + 1
     changes = np.count_nonzero(np.diff(codes[np.argsort(values, kind="stable")]))
     _, place, sizes = np.unique(values, return_inverse=True, return_counts=True)
@@ -201,7 +201,7 @@ def _accuracy(values: np.ndarray, codes: np.ndarray) -> float:
 
 
 def _filled(X: Any, least: float) -> Iterator[tuple[int, np.ndarray]]:
-    """(column, its values, gaps lowest) of columns in which at least so many rows are not 0."""
+    """(column, its values with gaps lowest) of columns with at least this many nonzero rows."""
     X = sparse.csc_array(X) if sparse.issparse(X) else X
     counts = np.diff(X.indptr) if sparse.issparse(X) else np.count_nonzero(X, axis=0)
     for column in np.flatnonzero(counts >= least).tolist():
@@ -209,13 +209,13 @@ def _filled(X: Any, least: float) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def column_values(X: Any, column: int) -> np.ndarray:
-    """(m,) float64, gaps below all others."""
+    """(m,) float64 values, with gaps below all others."""
     values = X[:, [column]].toarray() if sparse.issparse(X) else X[:, column]
     return np.nan_to_num(values.ravel().astype(np.float64), nan=-np.inf)
 
 
 def _features(store: Store) -> Iterator[tuple[Feature, slice]]:
-    """The columns of the table that a store was made of, if it was, and where they are in the store."""
+    """The columns of the table that a store was made from, if it was, and their places in the store."""
     if store.layout is not None and "columns" in store.attrs:
         schema = Schema.from_attrs(store.attrs)
         for feature, ends in zip(schema.features, pairwise(schema.offsets.tolist()), strict=True):

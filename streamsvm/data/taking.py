@@ -1,4 +1,4 @@
-"""Rows by their ids, in any order, out of stretches of rows that are read once each."""
+"""Rows by their ids, in any order, from stretches of rows that are each read once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def taken(
     read: Callable[[list[np.ndarray]], Iterable[Any]],
     joined: Callable[[list[Any]], Any],
 ) -> Any:
-    """The rows `ids`, at least one, in their order. stretches (m,): the number of the stretch that each is in, rising.
+    """The rows `ids`, at least one, in their order. stretches (m,): the number of each row's stretch, in id order.
 
-    read: of rising ids, split by their stretch, the rows; joined: of these, all in one.
+    read: returns the rows of sorted ids, split by stretch. joined: joins these.
     """
     order = np.argsort(ids, kind="stable")
     cuts = np.flatnonzero(np.diff(stretches[order])) + 1

@@ -1,4 +1,4 @@
-"""Vectors of an entry a row, which tasks read and write block by block: in memory, or chunked arrays in a folder."""
+"""Vectors with an entry per row, which tasks read and write by blocks: in memory, or chunked arrays in a folder."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ class Vector(Protocol):
     """Entries of n rows, (n,) or (n, columns). A block is written by one task."""
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Of rows start..stop."""
+        """The entries of rows start..stop."""
 
     def write(self, start: int, values: np.ndarray) -> None:
-        """Of a block of rows from start on."""
+        """Writes the entries of a block of rows from start on."""
 
     def take(self, ids: np.ndarray) -> np.ndarray:
-        """Of the rows with these ids, at least one, which rise."""
+        """The entries of the rows with these sorted ids, at least one."""
 
     def all(self) -> np.ndarray: ...
 
     def of(self, rows: Rows, start: int) -> np.ndarray:
-        """Of these rows, the first of which is number start."""
+        """The entries of these rows, from row number start on."""
 
     def remove(self) -> None:
-        """Nobody reads it any more."""
+        """Frees the vector, which nobody reads any more."""
 
 
 class HeldVector(Weighed):
-    """In memory: for tasks of this process."""
+    """A vector in memory, for tasks of this process."""
 
     def __init__(self, values: np.ndarray) -> None:
         self._values = values
@@ -63,13 +63,13 @@ class HeldVector(Weighed):
         return self.read(start, start + len(rows))
 
     def remove(self) -> None:
-        """Memory goes by itself."""
+        """Does nothing: Python frees the memory."""
 
 
 class StoredVector(Weighed):
-    """A zarr array at a path that all who work on it see; opened where it is first used.
+    """A zarr array at a path that all workers can read. It is opened at its first use.
 
-    Raises CorruptDataError where a chunk is damaged or missing, StorageError where the disk is full.
+    Raises CorruptDataError if a chunk is damaged or missing, StorageError if the disk is full.
     """
 
     def __init__(self, path: Place) -> None:
@@ -124,14 +124,14 @@ class StoredVector(Weighed):
 
 
 class Vectors:
-    """Makes vectors of rows that come in these blocks; folder: of arrays, None where they are held."""
+    """Makes vectors for rows in these blocks. folder: for arrays, or None to hold them in memory."""
 
     def __init__(self, blocks: Sequence[Block], folder: Place | None) -> None:
         self._n, self._chunk = blocks[-1][1], blocks[0][1]
         self._folder = folder
 
     def new(self, name: str, dtype: Any, columns: tuple[int, ...] = (), *, keeps: bool = False) -> Vector:
-        """One whose blocks are to be written; it replaces one of the same name, or keeps what was written there."""
+        """A vector to write block by block. It replaces one of the same name, or keeps its entries."""
         shape = (self._n, *columns)
         if self._folder is None:
             return HeldVector(np.empty(shape, dtype))
@@ -145,7 +145,7 @@ class Vectors:
         return StoredVector(self._folder / name)
 
     def copy(self, name: str, values: np.ndarray) -> Vector:
-        """One of values that are in memory."""
+        """A vector of values in memory."""
         if self._folder is None:
             return HeldVector(values)
         vector = self.new(name, values.dtype, values.shape[1:])

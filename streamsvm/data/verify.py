@@ -1,4 +1,4 @@
-"""Reading everything of a store and saying what is wrong, by chunk, row and column."""
+"""Reads all of a store and reports problems by chunk, row and column."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MOST_CHUNK_BYTES = 256 << 20
 
 
 def check(store: Store, engine: Engine, events: Events = ignore) -> dict[str, Any]:
-    """Reads every array of a store, once; returns what was read, with warnings, also of `suspects`.
+    """Reads every array of a store once. Returns what was read, with warnings, including those of `suspects`.
 
-    Raises CorruptDataError for a chunk that is damaged or missing, for a broken CSR structure and for labels that are
-    others than the ingest has counted; DataError for NaN, infinity, missing labels and bad weights. Each names array,
-    chunk and row.
+    Raises CorruptDataError for a damaged or missing chunk, a broken CSR structure and labels that differ from those
+    that ingest counted, and DataError for NaN, infinity, missing labels and bad weights. Each names array, chunk and
+    row.
     """
     warnings = _check_labels(store)
     blocks, ids = store.blocks(), sample_ids(store)
@@ -59,14 +59,14 @@ def check(store: Store, engine: Engine, events: Events = ignore) -> dict[str, An
 
 
 def _check_block(store: Store, block: tuple[int, int], ids: np.ndarray) -> tuple[tuple[bool, Rows], Seen]:
-    """Whether the rows' indices are in order, the rows `ids` of them, and what is seen. Raises as `check`."""
+    """Whether the rows' indices are sorted, the rows `ids` of the block, and what is seen. Raises as `check`."""
     rows = store.read(*block)
     require_finite(store, rows, block[0], gaps=store.has_gaps)
     return (store.is_canonical(*block), rows.take(ids - block[0])), Seen.of(rows, block[0])
 
 
 def _check_labels(store: Store) -> list[str]:
-    """Reads labels, weights and query ids; returns warnings. Raises DataError."""
+    """Reads labels, weights and query ids. Returns warnings. Raises DataError."""
     _check_counts(store)
     warnings = []
     weight, _, _, _ = store.sample_weight, store.qid, store.group, store.statistics
@@ -80,7 +80,7 @@ def _check_labels(store: Store) -> list[str]:
 
 
 def _check_counts(store: Store) -> None:
-    """Raises CorruptDataError where labels are not as many as the ingest has counted."""
+    """Raises CorruptDataError if the counts of labels differ from those that ingest kept."""
     kept = store.kept_classes
     if kept is None:
         return

@@ -1,4 +1,4 @@
-"""StoreWriter: samples in, a whole checksummed zarr store out, or nothing."""
+"""StoreWriter: writes samples into a checksummed zarr store, whole or not at all."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from streamsvm.storage.place import STORE_MARK, found_at
 class StoreWriter:
     """Writes a store block by block; use it as a context manager.
 
-    Memory: one chunk and one appended block. On a clean exit the store appears at `url` whole, by renaming;
-    after an exception or a kill there is nothing at `url` that opens as a store.
-    Rows must have d columns and the layout `is_sparse`; their entries are cast to `dtype` (uint8, float32, float64).
-    `chunk_rows`: rows in a chunk (about 4 MiB where None). Where `integral_labels` is set, float labels that are all
-    whole numbers are stored as int64.
-    Raises StorageError where the disk is full or something is at `url`; with `overwrite` a store there is replaced.
+    Memory: one chunk and one appended block. On a clean exit the whole store appears at `url` by renaming.
+    After an exception or a kill, nothing at `url` opens as a store.
+    Rows must have d columns and the layout `is_sparse`. Their entries are cast to `dtype` (uint8, float32, float64).
+    `chunk_rows`: rows in a chunk (None: about 4 MiB). With `integral_labels`, float labels are stored as int64 if all
+    are whole numbers.
+    Raises StorageError if the disk is full or something is at `url`. With `overwrite`, a store there is replaced.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class StoreWriter:
         self.integral_labels = False
         self.attrs = dict(attrs or {})
         self.n = 0
-        self.statistics: Moments | None = None  # kept in the store where set before the end
+        self.statistics: Moments | None = None  # saved in the store if set before the end
 
     def __enter__(self) -> StoreWriter:
         self._columns: dict[str, Column] = {}
@@ -75,10 +75,10 @@ class StoreWriter:
         group: np.ndarray | None = None,
         sample_weight: np.ndarray | None = None,
     ) -> None:
-        """Adds rows with their labels and columns; always the same columns. Raises DataError, StorageError."""
+        """Adds rows with their labels and columns, which must always be the same. Raises DataError, StorageError."""
         if rows.d != self._d or rows.is_sparse != self._is_sparse:
             raise DataError(
-                f"got {_layout(rows.is_sparse, rows.d)} in a store of {_layout(self._is_sparse, self._d)}"
+                f"found {_layout(rows.is_sparse, rows.d)}, expected {_layout(self._is_sparse, self._d)}"
             )
         given = {"y": y, "qid": qid, "group": group, "sample_weight": sample_weight}
         with self._target.errors():
@@ -97,9 +97,7 @@ class StoreWriter:
             raise DataError(f"rows from {self.n} on have columns {sorted(given)}, the rows before {before}")
         for name, values in given.items():
             if values.shape != (n_rows,):
-                raise DataError(
-                    f"{n_rows} rows came with {name} of shape {values.shape}; expected ({n_rows},)"
-                )
+                raise DataError(f"{n_rows} rows have {name} of shape {values.shape}; expected ({n_rows},)")
             self._columns[name].append(values)
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:

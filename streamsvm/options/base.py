@@ -1,4 +1,4 @@
-"""What options are made of: types that judge a value, tables of options, and what a solver's own table says."""
+"""Building blocks of options: types that validate a value, tables of options, and the base of a solver's table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def parse_size(value: int | str) -> int:
 
 
 def _plain_number(value: Any) -> Any:
-    """A NumPy scalar as the Python number it holds; booleans are no numbers."""
+    """A NumPy scalar as a Python number. Booleans are not numbers."""
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, bool | str | bytes):
         raise ValueError("expected a number")
@@ -103,18 +103,18 @@ Time = Annotated[float, BeforeValidator(parse_time)]
 Gaps = Annotated[
     Literal["mean", "median", "most_frequent", "refuse"] | None,
     Field(
-        description="What takes the place of missing values (NaN), kept in the model: a column's mean, median or "
-        "most_frequent value, or nothing (refuse); else the mean, of a table that was ingested with gaps"
+        description="Fill for missing values (NaN), saved in the model: a column's mean, median or most_frequent "
+        "value, or refuse them (default: mean, if the table was ingested with gaps)"
     ),
 ]
 MarkGaps = Annotated[
-    bool, Field(description="A column more for each with missing values: 1 where one was filled, else 0")
+    bool, Field(description="Add an indicator for each column with missing values: 1 if filled, else 0")
 ]
 Scale = Literal["none", "minmax", "standard", "maxabs", "robust", "quantile"]
 
 
 class Options(BaseModel):
-    """A table of options: frozen, and unknown ones are refused."""
+    """A table of options. Frozen; unknown options are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -129,11 +129,11 @@ class KernelConfig(Options):
     gamma: Annotated[
         Gamma,
         Field(
-            description="Number, 'scale' (so that units of X do not matter: 1 / (d var(X))) or 'auto' (1 / d)"
+            description="Number, 'scale' (1 / (d var(X)), independent of the units of X) or 'auto' (1 / d)"
         ),
     ] = "scale"
     degree: Annotated[Whole, Field(ge=1, description="Degree of the polynomial")] = 3
-    coef0: Annotated[Real, Field(description="Constant inside poly, at least 0, and sigmoid")] = 0.0
+    coef0: Annotated[Real, Field(description="Constant term of poly (at least 0) and sigmoid")] = 0.0
     nu: Annotated[
         Real, AfterValidator(_smoothness), Field(description="Smoothness of matern: 0.5, 1.5 or 2.5")
     ] = 1.5
@@ -147,7 +147,7 @@ class KernelConfig(Options):
 
 
 class Rule(NamedTuple):
-    """Who reads an option (its dotted name), and the other option that decides it."""
+    """Who reads an option (its dotted name), and the other option that decides whether it is read."""
 
     option: str
     readers: str
@@ -156,14 +156,14 @@ class Rule(NamedTuple):
 
 
 class SolverOptions(Options):
-    """The options of a solver, which its row in the catalogue names.
+    """The options of a solver, named in its row of the catalogue.
 
-    rules: options that it reads under other options of its own only. parameters: those whose names its estimator
-    changes, by the name here.
+    rules: options that it reads only under its other options. parameters: the estimator's names of options that are
+    named differently there.
     """
 
     rules: ClassVar[tuple[Rule, ...]] = ()
     parameters: ClassVar[Mapping[str, str]] = {}
 
     def require(self, kernel: KernelConfig) -> None:
-        """Raises ValueError, where the solver is chosen, for a kernel that these options do not go with."""
+        """Raises ValueError, if the solver is selected, for a kernel that these options do not support."""

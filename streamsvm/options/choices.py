@@ -1,4 +1,4 @@
-"""Options whose values are names: literals, or those of a table that may grow."""
+"""Options whose values are names: literals, or the names of a table that may grow."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OneOf:
-    """Marks text as one of the names of a table, which is read whenever they are asked for.
+    """Marks text as one of the names of a table, which is read at each validation.
 
-    unlisted: names that are taken, too, where the caller knows what they mean.
+    unlisted: further names that are accepted but not listed; the caller interprets them.
     """
 
     names: Callable[[], tuple[str, ...]]
@@ -36,7 +36,7 @@ class OneOf:
 
 
 def choices(kind: Any) -> tuple[str, ...]:
-    """The values that a type lists."""
+    """The values that a type enumerates."""
     if isinstance(kind, OneOf):
         return kind.names()
     if get_origin(kind) is Literal:

@@ -1,4 +1,4 @@
-"""What errors cost, as text: `yes>no=5,no>yes=1`, each a true label, the one that is predicted in its place, a cost."""
+"""The costs of errors as text: `yes>no=5,no>yes=1`, each a true label, the label predicted instead, and a cost."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 Costs = dict[str, dict[str, float]]  # true label, predicted label, cost
-EXPECTED = "expected TRUE>PREDICTED=COST[,...], two labels and a number that is at least 0, as yes>no=5"
+EXPECTED = "expected TRUE>PREDICTED=COST[,...], two labels and a number of at least 0, for example yes>no=5"
 
 
 def _checked(value: Any) -> Costs | None:
-    """Tables of labels too, whose names may have any characters."""
+    """The costs, from text or from tables of labels. In tables, labels may have any characters."""
     if value is None:
         return None
     if not isinstance(value, str | Mapping) or not value:

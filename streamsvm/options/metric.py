@@ -1,4 +1,4 @@
-"""The options of a metric: learned from the data before a fit, or given."""
+"""The options of a metric that is learned from the data before a fit, or given."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Factor = tuple[Real, ...] | tuple[tuple[Real, ...], ...]
 
 
 class MetricConfig(Options):
-    """What each column counts for, learned from gradients on a sample (Radhakrishnan et al. 2024)."""
+    """Weights of the columns, learned from gradients on a sample (Radhakrishnan et al. 2024)."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         *(
@@ -26,15 +26,13 @@ class MetricConfig(Options):
 
     kind: Annotated[
         Literal["none", "diagonal", "full"],
-        Field(description="A weight for each column, or directions; learned from a sample"),
+        Field(description="A weight for each column, or a full matrix, learned from a sample"),
     ] = "none"
-    iterations: Annotated[Whole, Field(ge=1, description="Most times that the metric is learned anew")] = 12
-    rank: Annotated[Whole, Field(ge=1, description="Most directions of a full one")] = 64
+    iterations: Annotated[Whole, Field(ge=1, description="Maximum number of updates of the metric")] = 12
+    rank: Annotated[Whole, Field(ge=1, description="Maximum rank of a full metric")] = 64
     factor: Annotated[
         Factor | None,
-        Field(
-            description="The metric itself, instead of learning one: weights of scaled columns, or rows of L"
-        ),
+        Field(description="Use this metric instead of learning one: weights of scaled columns, or rows of L"),
     ] = None
 
     @model_validator(mode="after")

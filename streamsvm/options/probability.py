@@ -1,4 +1,4 @@
-"""What is made of decision values: probabilities, and a threshold, or what errors cost."""
+"""How decision values become decisions: probabilities, and a threshold or costs of errors."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from streamsvm.options.wish import WishText
 
 
 class ProbabilityConfig(Options):
-    """What is made of decision values of rows that the model of them was not trained on: probabilities (see
-    `calibration`), and a threshold (see `training.thresholds`)."""
+    """Probabilities (see `calibration`) and a threshold (see `training.thresholds`), from decision values of rows that
+    the model was not trained on."""
 
     method: Annotated[
         Literal["sigmoid", "isotonic"] | None,
-        Field(description="How decision values become probabilities; else there are none"),
+        Field(description="Calibrate probabilities by this method (default: no probabilities)"),
     ] = None
     folds: Annotated[
-        Whole, Field(ge=2, description="Parts of the rows, each predicted by a fit on the others")
+        Whole, Field(ge=2, description="Number of folds; each is predicted by a fit on the others")
     ] = 5
     threshold: Annotated[
         WishText,
         Field(
-            description="What the threshold of two classes is chosen for, on rows of holdout or folds: f1, "
-            "balanced_accuracy, precision=0.9 (the most recall there) or recall=0.9; else it is 0"
+            description="Choose the threshold of two classes, on holdout rows or folds, for f1, balanced_accuracy, "
+            "precision=0.9 (the largest recall at this precision) or recall=0.9 (default: threshold 0)"
         ),
     ] = None
 
     costs: Annotated[
         CostsText,
         Field(
-            description="What errors cost, as yes>no=5,no>yes=2 (yes>no: no where yes is true), else 1: of "
-            "probabilities, the label with the least expected cost is predicted"
+            description="Costs of errors, for example yes>no=5,no>yes=2 (yes>no: no is predicted, yes is true); "
+            "others cost 1. The label with the least expected cost is predicted, by probabilities"
         ),
     ] = None
 
     @model_validator(mode="after")
     def _one_decides(self) -> ProbabilityConfig:
         if self.costs is not None and self.threshold is not None:
-            raise ValueError("threshold and costs each decide between labels: leave one out")
+            raise ValueError("threshold and costs both decide between labels; leave one out")
         return self
 
     @property

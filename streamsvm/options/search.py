@@ -1,4 +1,4 @@
-"""What is chosen from the data before a fit, and how much may go into choosing."""
+"""The options that are chosen from the data before a fit, and the budget of that search."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from streamsvm.solvers.catalogue import DEFAULT_SOLVER, SOLVERS, section_of
 from streamsvm.storage.human import parse_time
 
 Chosen = Literal["solver", "early", "scale", "kernel", "metric", "C", "gamma", "class_weight"]
-BALANCED = "balanced_accuracy"  # a score under which weights of classes may help
-LEAST_BUDGET_S = 5.0  # Python, the store and one small fit
+BALANCED = "balanced_accuracy"  # with this score, class weights may help
+LEAST_BUDGET_S = 5.0  # for Python, the store and one small fit
 
 
 def parse_seconds(value: Any) -> float:
-    """Seconds of a time within which something is fitted (see `parse_time`). Raises ValueError."""
+    """A time budget in seconds (see `parse_time`). Raises ValueError."""
     seconds = parse_time(value)
     if seconds < LEAST_BUDGET_S:
         raise ValueError(f"expected at least {LEAST_BUDGET_S:.0f} s, which loading and one small fit take")
@@ -25,7 +25,7 @@ def parse_seconds(value: Any) -> float:
 
 
 class SearchConfig(Options):
-    """What is chosen from the data: by fits on a sample, compared on held-out rows."""
+    """Options chosen from the data, by fits on a sample that are compared on held-out rows."""
 
     rules: ClassVar[tuple[Rule, ...]] = tuple(
         Rule(f"search.{name}", "a fit that chooses options", "search.options", bool)
@@ -37,35 +37,37 @@ class SearchConfig(Options):
 
     options: Annotated[
         tuple[Chosen, ...] | None,
-        Field(description="What is chosen; else, with a metric, kernel, C and gamma that are not given"),
+        Field(description="Options to choose (default: with a metric, kernel, C and gamma if not given)"),
     ] = None
     time_budget: Annotated[
         Annotated[float, BeforeValidator(parse_seconds)] | None,
         Field(
-            description="Seconds of the whole command; else the search takes about as long as the fit, or ten"
+            description="Seconds for the whole command (default: the search takes as long as the fit, or about ten)"
         ),
     ] = None
-    trials: Annotated[Count, Field(description="Most steps of the search; with it, time decides nothing")] = (
-        None
-    )
+    trials: Annotated[
+        Count, Field(description="Maximum number of search steps, which then do not depend on time")
+    ] = None
     scoring: Annotated[
         Literal["accuracy", "balanced_accuracy"] | None,
         Field(
-            description="What held-out rows compare, of classes; balanced: the mean of all classes' recall"
+            description="Score of held-out rows for classes; balanced_accuracy is the mean recall of all classes"
         ),
     ] = None
-    sample: Annotated[Whole, Field(ge=100, description="Rows that are chosen by, a fifth held out")] = 20_000
+    sample: Annotated[Whole, Field(ge=100, description="Rows to search on, a fifth of them held out")] = (
+        20_000
+    )
 
     @property
     def chosen(self) -> tuple[Chosen, ...]:
-        """What is chosen, where that is settled."""
+        """The options to choose, once they are settled."""
         return self.options or ()
 
 
 def searched(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values of a configuration, with what is chosen: along with a metric, what they do not give.
+    """Nested values of a configuration, completed with the options to choose: with a metric, those not given.
 
-    A solver on a budget keeps its C and kernel, as those that suit exact fits may not suit it.
+    A solver on a budget keeps its C and kernel, because those that suit exact fits may not suit it.
     """
     search, metric = values.get("search") or {}, values.get("metric") or {}
     if not isinstance(search, Mapping) or not isinstance(metric, Mapping):
@@ -81,7 +83,8 @@ def searched(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def left_out(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """What can be chosen for the solver of nested values, and is not given by them. A gamma is one of its kernel."""
+    """The options that can be chosen for the solver of nested values, and that these do not give. A given gamma also
+    settles the kernel."""
     kernel, metric, search = (values.get(name) or {} for name in ("kernel", "metric", "search"))
     row = SOLVERS.get(str(values.get("solver", DEFAULT_SOLVER)))
     own = values.get(section_of(DEFAULT_SOLVER)) or {}

@@ -1,6 +1,6 @@
-"""The options of each solver, in a section of the configuration that has its name.
+"""The options of each solver, in the section of the configuration with its name.
 
-A section says what goes with it, too: kernels, and its options with each other.
+A section also checks which kernels it supports, and which of its options go together.
 """
 
 from __future__ import annotations
@@ -27,32 +27,43 @@ class DCSVMConfig(SolverOptions):
         Rule("dcsvm.refine", "an exact fit", "dcsvm.early", not_),
     )
 
-    early: Annotated[bool, Field(description="Stop at a level; each part predicts its own rows")] = False
-    bias: Annotated[
-        bool, Field(description="Add a constant b to f, each part its own: duals have y'a = 0, as LIBSVM's")
+    early: Annotated[
+        bool, Field(description="Stop at a level; each partition has a model for its own rows")
     ] = False
-    children: Annotated[Whole, Field(ge=2, description="Parts that a part is divided into")] = 4
-    levels: Annotated[Count, Field(description="Levels of division; else from n")] = None
-    early_level: Annotated[Count, Field(description="Level of early prediction; else from n")] = None
-    sample: Annotated[Whole, Field(ge=2, description="Rows that k-means clusters")] = 1000
-    clustering: Annotated[Literal["kernel", "input"], Field(description="Space of k-means")] = "input"
-    part_rows: Annotated[Count, Field(description="Most rows of a part; else from the memory limit")] = None
-    adaptive: Annotated[bool, Field(description="Sample k-means rows among the support vectors")] = True
+    bias: Annotated[
+        bool, Field(description="Add a constant b to f, one per partition: y'a = 0 in the dual, as in LIBSVM")
+    ] = False
+    children: Annotated[Whole, Field(ge=2, description="Partitions that a partition is divided into")] = 4
+    levels: Annotated[Count, Field(description="Levels of division (default: from n)")] = None
+    early_level: Annotated[Count, Field(description="Level of early prediction (default: from n)")] = None
+    sample: Annotated[Whole, Field(ge=2, description="Sample of rows that k-means clusters")] = 1000
+    clustering: Annotated[
+        Literal["kernel", "input"], Field(description="Space in which k-means clusters")
+    ] = "input"
+    part_rows: Annotated[
+        Count, Field(description="Maximum rows of a partition (default: from the memory limit)")
+    ] = None
+    adaptive: Annotated[bool, Field(description="Sample the rows of k-means among the support vectors")] = (
+        True
+    )
     refine: Annotated[bool, Field(description="Solve on level 1's support vectors before the top")] = True
     combine: Annotated[
-        Literal["nearest", "naive", "committee"], Field(description="How parts predict together, with early")
+        Literal["nearest", "naive", "committee"],
+        Field(description="How early models of partitions predict together"),
     ] = "nearest"
     neighbours: Annotated[
         Whole,
-        Field(ge=1, description="Nearest parts whose mean decides; of combine nearest, input clustering"),
+        Field(ge=1, description="Nearest partitions to average, with combine nearest and input clustering"),
     ] = 1
     part_metric: Annotated[
         Whole,
-        Field(ge=0, description="Refits by which a part learns a metric of its own, with early; 0: none"),
+        Field(
+            ge=0, description="Refits that learn a separate metric for each partition, with early; 0 for none"
+        ),
     ] = 0
     loss: Annotated[
         Literal["linear", "squared"],
-        Field(description="What C multiplies: errors (hinge, epsilon-insensitive), or their squares"),
+        Field(description="Loss that C multiplies: errors (hinge, epsilon-insensitive), or their squares"),
     ] = "linear"
 
     @property
@@ -65,12 +76,12 @@ class DCSVMConfig(SolverOptions):
             raise ValueError(f"early_level is {self.early_level}, expected at most levels, {self.levels}")
         if self.neighbours > 1 and (self.combine != "nearest" or self.clustering != "input"):
             raise ValueError(
-                f"neighbours is {self.neighbours}, which goes with combine nearest and clustering input alone"
+                f"neighbours is {self.neighbours}, which needs combine nearest and clustering input"
             )
         if self.neighbours > 1 and self.part_metric:
             raise ValueError(
-                f"part_metric is {self.part_metric} and neighbours {self.neighbours}: parts that measure rows "
-                "differently are not averaged; expected one of the two"
+                f"part_metric is {self.part_metric} and neighbours {self.neighbours}: partitions with different "
+                "metrics cannot be averaged; expected one of the two"
             )
         return self
 
@@ -78,30 +89,38 @@ class DCSVMConfig(SolverOptions):
 class BSGDConfig(SolverOptions):
     """Budgeted stochastic gradient descent (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018)."""
 
-    rules = (Rule("C", "bsgd without a lambda of its own", "bsgd.lam", partial(is_, None)),)
+    rules = (Rule("C", "bsgd without its own lambda", "bsgd.lam", partial(is_, None)),)
 
-    budget: Annotated[Whole, Field(ge=2, description="Most support vectors, of each learner")] = 500
+    budget: Annotated[Whole, Field(ge=2, description="Maximum number of support vectors of each learner")] = (
+        500
+    )
     merge: Annotated[
-        Whole, Field(ge=2, description="Support vectors that become one where the budget is full")
+        Whole, Field(ge=2, description="Support vectors to merge into one if the budget is full")
     ] = 3
     strategy: Annotated[
         Literal["sequence", "gradient", "project", "remove"],
-        Field(description="How: merged one by one or at once, projected on the others, or removed"),
+        Field(
+            description="How to keep the budget: merge one by one or at once, project on the others, or remove"
+        ),
     ] = "sequence"
     epochs: Annotated[Whole, Field(ge=1, description="Passes over the rows")] = 1
-    lam: Annotated[Annotated[Real, Field(gt=0)] | None, Field(description="lambda; else 1 / (n C)")] = None
+    lam: Annotated[Annotated[Real, Field(gt=0)] | None, Field(description="lambda (default: 1 / (n C))")] = (
+        None
+    )
     loss: Annotated[
         Literal["hinge", "logistic"],
-        Field(description="Of classes: hinge, or logistic, which makes probabilities by itself"),
+        Field(
+            description="Loss for classes: hinge, or logistic, which gives probabilities without calibration"
+        ),
     ] = "hinge"
-    bias: Annotated[bool, Field(description="Learn a constant too, regularised like the rest")] = False
+    bias: Annotated[bool, Field(description="Learn an intercept too, regularised like the weights")] = False
     average: Annotated[
-        bool, Field(description="Decide by the mean of all steps weighted by t, not the last")
+        bool, Field(description="Average all steps, weighted by t, instead of using the last")
     ] = False
     partitions: Annotated[
         Whole,
         Field(
-            ge=1, description="Regions of input space, each with a learner of its own; 1: one for all rows"
+            ge=1, description="Regions of input space, each with its own learner; 1: one learner for all rows"
         ),
     ] = 1
 
@@ -126,65 +145,78 @@ class CuttingPlaneConfig(SolverOptions):
 
     loss: Annotated[
         Literal["hinge", "logistic"],
-        Field(description="Of classes: hinge, or logistic, which makes probabilities by itself"),
+        Field(
+            description="Loss for classes: hinge, or logistic, which gives probabilities without calibration"
+        ),
     ] = "hinge"
     method: Annotated[
         Literal["ocas", "plain"],
-        Field(description="Planes near the best point of a line search, or at the last minimum"),
+        Field(
+            description="Where to add planes: near the best point of a line search, or at the last minimum"
+        ),
     ] = "ocas"
     bias: Annotated[
-        Real, Field(ge=0, description="Value of the constant feature that makes an intercept; 0: none")
+        Real, Field(ge=0, description="Value of the constant feature for the intercept; 0 for no intercept")
     ] = 1.0
-    passes: Annotated[Whole, Field(ge=1, description="Most passes over the rows")] = 1000
-    landmarks: Annotated[Count, Field(description="Rows by which a kernel is approximated (Nystroem)")] = None
+    passes: Annotated[Whole, Field(ge=1, description="Maximum number of passes over the rows")] = 1000
+    landmarks: Annotated[
+        Count, Field(description="Number of landmark rows that approximate a kernel (Nystroem)")
+    ] = None
 
     def require(self, kernel: KernelConfig) -> None:
         is_linear = kernel_row(kernel.name).is_linear
         if not is_linear and self.landmarks is None:
             raise ValueError(
                 f"solver is 'cutting-plane', which is linear; expected kernel.name 'linear', or "
-                f"cutting_plane.landmarks (1000, say) to approximate {kernel.name}"
+                f"cutting_plane.landmarks (for example 1000) to approximate {kernel.name}"
             )
         if is_linear and self.landmarks is not None:
             raise ValueError(
-                f"cutting_plane.landmarks go with kernels to approximate; found kernel.name {kernel.name!r}"
+                f"cutting_plane.landmarks approximate a nonlinear kernel; found kernel.name {kernel.name!r}"
             )
 
 
 class ADMMHSSConfig(SolverOptions):
     """ADMM on a kernel matrix compressed and factorised once (Cipolla and Gondzio 2021; Chavez et al. 2020)."""
 
-    rtol: Annotated[Real, Field(gt=0, lt=1, description="Pivot over the first at which a basis ends")] = 1e-3
-    atol: Annotated[
-        Real, Field(ge=0, description="Size of entries, over the diagonal's, at which a basis ends")
+    rtol: Annotated[
+        Real, Field(gt=0, lt=1, description="Relative size of a pivot below which a basis ends")
     ] = 1e-3
-    max_rank: Annotated[Whole, Field(ge=1, description="Most columns of a basis")] = 300
+    atol: Annotated[
+        Real, Field(ge=0, description="Size of entries, relative to the diagonal, below which a basis ends")
+    ] = 1e-3
+    max_rank: Annotated[Whole, Field(ge=1, description="Maximum number of columns of a basis")] = 300
     definite: Annotated[
         bool | None,
         Field(
-            description="Bases that keep the matrix positive semidefinite, or least squares; else by landmarks"
+            description="Keep the matrix positive semidefinite (true), or fit bases by least squares (false) "
+            "(default: chosen by landmarks)"
         ),
     ] = None
-    leaf: Annotated[Whole, Field(ge=2, description="Most rows of a leaf of the cluster tree")] = 128
+    leaf: Annotated[Whole, Field(ge=2, description="Maximum rows of a leaf of the cluster tree")] = 128
     neighbours: Annotated[
-        Whole, Field(ge=1, description="Near rows of each row, whose columns are compressed")
+        Whole, Field(ge=1, description="Nearest rows of each row, whose columns are compressed")
     ] = 32
     landmarks: Annotated[
-        Whole, Field(ge=0, description="Rows that explain the smooth part of the kernel first; 0: none")
+        Whole,
+        Field(
+            ge=0, description="Landmark rows that represent the smooth component of the kernel; 0 for none"
+        ),
     ] = 256
-    storage: Annotated[Literal["float64", "float32"], Field(description="Numbers of matrix and factor")] = (
-        "float64"
-    )
+    storage: Annotated[
+        Literal["float64", "float32"], Field(description="Number type of matrix and factors")
+    ] = "float64"
     beta: Annotated[
         Annotated[Real, Field(gt=0)] | Literal["paper", "balance"],
         Field(description="Shift of ADMM: number, 'paper' (from the rows) or 'balance' (by residuals)"),
     ] = "paper"
-    iterations: Annotated[Whole, Field(ge=1, description="Most steps of ADMM")] = 50
+    iterations: Annotated[Whole, Field(ge=1, description="Maximum number of ADMM steps")] = 50
     residual: Annotated[
-        Real, Field(ge=0, description="Relative primal and dual residual at which ADMM ends sooner; 0: never")
+        Real,
+        Field(ge=0, description="Relative primal and dual residual at which ADMM stops early; 0 for never"),
     ] = 0.0
     polish: Annotated[
-        Whole, Field(ge=0, description="Most rounds of the exact solver afterwards, to tol; 0: none")
+        Whole, Field(ge=0, description="Maximum rounds of the exact solver afterwards, to tol; 0 for none")
     ] = 0
 
 
@@ -197,27 +229,26 @@ class ALFPGMConfig(SolverOptions):
     )
 
     pairs: Annotated[
-        Whole, Field(ge=1, description="Pairs that join a working set, of rows or of kept ones")
+        Whole, Field(ge=1, description="Pairs added to a working set, and the maximum kept from the last one")
     ] = 500
     subproblem: Annotated[
         Literal["pairs", "fpg"],
         Field(
-            description="Two-variable steps, or the paper's augmented Lagrangian with fast projected gradient"
+            description="Subproblem solver: two-variable steps, or the paper's augmented Lagrangian with fast "
+            "projected gradient"
         ),
     ] = "pairs"
     mu: Annotated[Real, Field(gt=0, description="Scaling parameter of the augmented Lagrangian")] = 0.1
-    min_alpha_check: Annotated[Count, Field(description="Rows among which partners are sought; else all")] = (
-        2000
-    )
+    min_alpha_check: Annotated[Count, Field(description="Rows to search for a partner (default: all)")] = 2000
     min_alpha_opt: Annotated[
-        Count, Field(description="Working sets after which a row that has settled is left out; else never")
+        Count, Field(description="Working sets after which a settled row is left out (default: never)")
     ] = None
     max_alpha_opt: Annotated[
-        Count, Field(description="Working sets after which any row is left out; else never")
+        Count, Field(description="Working sets after which any row is left out (default: never)")
     ] = None
-    delta_alpha: Annotated[Real, Field(ge=0, description="Change below which a row has settled")] = 1e-6
+    delta_alpha: Annotated[Real, Field(ge=0, description="Change below which a row counts as settled")] = 1e-6
     shrinking: Annotated[bool, Field(description="Leave out rows that are sure to stay at a bound")] = True
-    max_iter: Annotated[Count, Field(description="Most rounds of a problem; else until tol")] = None
+    max_iter: Annotated[Count, Field(description="Maximum rounds of a problem (default: until tol)")] = None
     break_ties: Annotated[
-        bool, Field(description="Equal votes are decided by confidence, not for the first class")
+        bool, Field(description="Break ties of votes by confidence, instead of for the first class")
     ] = False

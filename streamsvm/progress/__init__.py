@@ -1,4 +1,4 @@
-"""How far a map over many tasks is: those that have ended, and the shares of those at work that report them."""
+"""The progress of a map over many tasks: finished tasks, and the shares that running tasks report."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from threading import Lock
 
 from streamsvm.events import Events, TasksRun
 
-EVERY_S = 0.2  # between records of shares; tasks that end are recorded one by one
-LEAST_SPAN = 0.005  # share of a run so far that a task takes which is told: the number told grows like log(t)
+EVERY_S = 0.2  # between records of shares; finished tasks are recorded one by one
+LEAST_SPAN = (
+    0.005  # share of the run so far that a recorded task takes: the number of records grows like log(t)
+)
 LEAST_S = 0.002
 
 _advance: ContextVar[Callable[[float], None] | None] = ContextVar("_advance", default=None)
 
 
 def advance(share: float) -> None:
-    """Reports that the task at hand is done to this share, in [0, 1]; where nobody counts, nothing happens."""
+    """Reports the finished share of the current task, in [0, 1]. Does nothing if nobody counts."""
     report = _advance.get()
     if report is not None:
         report(share)
@@ -26,7 +28,7 @@ def advance(share: float) -> None:
 
 @contextmanager
 def share_of(number: int, count: int) -> Iterator[None]:
-    """What reports inside is one of so many like it that the task at hand does, one after the other."""
+    """Inside, `advance` reports one of several equal steps that the current task runs one after the other."""
     report = _advance.get()
     token = _advance.set(None if report is None else lambda share: report((number + share) / count))
     try:
@@ -36,7 +38,7 @@ def share_of(number: int, count: int) -> Iterator[None]:
 
 
 class Meter:
-    """Emits progress of a phase of `total` tasks: 0 first, then at every end of a task, from any thread; and at the end
+    """Emits the progress of a phase of `total` tasks: 0 first, then whenever a task ends, from any thread; and at the end
     when each ran."""
 
     def __init__(self, events: Events, phase: str, total: int) -> None:
@@ -51,7 +53,7 @@ class Meter:
 
     @contextmanager
     def task(self, number: int) -> Iterator[None]:
-        """Runs a task, which may `advance`; its end is counted."""
+        """Runs a task, which may `advance`, and counts its end."""
         token = _advance.set(lambda share: self._share(number, share))
         try:
             with self._timed():
@@ -84,7 +86,7 @@ class Meter:
                 self._tell()
 
     def close(self) -> None:
-        """Ends the records: what tasks at work still come to, nobody waits for."""
+        """Ends the records. Tasks still running are not counted."""
         with self._lock:
             if self._spans and not self.is_closed:
                 self._events(TasksRun(self._phase, self._spans))

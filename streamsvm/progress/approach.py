@@ -1,4 +1,4 @@
-"""How far what converges is on its way to its tolerance."""
+"""How close an iteration is to its tolerance."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from streamsvm.events import Events, Phase, Round
 
 
 class Approach:
-    """How far a number that falls about geometrically, a violation or a gap, is on its way from the first to `tol`.
+    """How close a violation or gap, which falls about geometrically, is to `tol`, as a share of the way from its first
+    value.
 
-    In [0, 0.999], and it never falls: the number may rise in between, and its end is told by others.
+    In [0, 0.999]. The share never falls, even if the number rises for a while. The caller reports the end.
     """
 
     def __init__(self, tol: float) -> None:
@@ -28,7 +29,7 @@ class Approach:
 
 
 class Approaches:
-    """The same for problems that are solved one after the other: those behind it, and the share of the one at hand."""
+    """The same for problems solved one after the other: those finished, and the share of the current one."""
 
     def __init__(self, tol: float) -> None:
         self._tol, self._problem, self._approach = tol, -1, Approach(tol)
@@ -40,9 +41,9 @@ class Approaches:
 
 
 class Rounds:
-    """Tells of problems that are solved one after the other by rounds: each round, and how far they all are.
+    """Reports problems that are solved one after the other in rounds: each round, and the progress of all.
 
-    facts: the fields of a `Round`, `violation` among them; tol is where it ends.
+    facts: the fields of a `Round`, with `violation`. tol: the violation at which a problem ends.
     """
 
     def __init__(self, events: Events, phase: Phase, total: int, tol: float) -> None:

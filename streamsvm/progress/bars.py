@@ -1,4 +1,4 @@
-"""Progress bars from events, one for each phase at work."""
+"""Progress bars from events, one for each running phase."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from streamsvm.progress.lines import short
 
 
 class Bars:
-    """An event sink: progress moves its phase's bar, the other facts (gap, accuracy, ...) stand beside it.
+    """An event sink: progress moves the bar of its phase. Other facts (gap, accuracy, ...) are printed next to it.
 
-    A bar that is full stays until another phase begins. clock: seconds, of which elapsed times are made.
+    A full bar stays until another phase begins. clock: gives the seconds for elapsed times.
     """
 
     def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,7 +33,7 @@ class Bars:
             TextColumn("{task.fields[details]}", markup=False),
             console=console or Console(stderr=True),
             transient=True,
-            redirect_stdout=False,  # answers may be on their way to a file
+            redirect_stdout=False,  # stdout may be a file of predictions
             get_time=clock,
         )
         self._tasks: dict[str, TaskID] = {}
@@ -63,7 +63,7 @@ class Bars:
             "rate": told.rows_s,
             "share": isinstance(told.done, float),
         }
-        if phase in self._full:  # begins anew; rich has no way to make a known total unknown again
+        if phase in self._full:  # starts again, with a new task: rich cannot make a known total unknown
             self._remove(phase)
         if phase not in self._tasks:
             for full in list(self._full):
@@ -79,7 +79,7 @@ class Bars:
 
 
 class _Count(ProgressColumn):
-    """How many of how many, shares of those at work among them; of one thing its share alone."""
+    """How many of how many, including shares of running tasks. For a single task, its share only."""
 
     def render(self, task: Task) -> Text:
         if task.total is None:

@@ -13,7 +13,7 @@ Say = Callable[[str], None]
 
 
 class Minutes:
-    """An event sink for logs of batch jobs: says a minute's last progress in a line."""
+    """An event sink for logs of batch jobs: prints the last progress of each minute in a line."""
 
     def __init__(self, say: Say, every_s: float = 60.0) -> None:
         self._say, self._every_s, self._said = say, every_s, 0.0
@@ -25,7 +25,7 @@ class Minutes:
 
 
 class Steps:
-    """An event sink that says each step of a solver in a line."""
+    """An event sink that prints each step of a solver in a line."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
@@ -38,7 +38,7 @@ class Steps:
 
 
 class Clusters:
-    """An event sink that says in a line which cluster computes from here on."""
+    """An event sink that prints in a line which cluster computes from here on."""
 
     def __init__(self, say: Say) -> None:
         self._say = say

@@ -1,4 +1,4 @@
-"""How a fit in Python is shown: `verbose` of the estimators."""
+"""Progress of a fit in Python: `verbose` of the estimators."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from streamsvm.events import Sink
 from streamsvm.progress.lines import Clusters, Minutes, Say, Steps
 
-EVERY_S = 5.0  # between lines of progress where stderr is no terminal: a notebook, a log
+EVERY_S = 5.0  # between lines of progress if stderr is not a terminal but a notebook or a log
 
 
 @contextmanager
 def shown(verbose: int, name: str) -> Iterator[list[Sink]]:
-    """Sinks that write to stderr: none for 0; progress for 1, as bars on a terminal, else as lines, and which cluster
-    computes; above 1 a line for each step of the solver, too. The last line tells how long the fit of `name` took."""
+    """Sinks that write to stderr. verbose 0: none. 1: progress, as bars on a terminal, else as lines, and the cluster
+    that computes. Above 1: also a line for each step of the solver. The last line reports the time of the fit of
+    `name`."""
     if verbose <= 0:
         yield []
         return

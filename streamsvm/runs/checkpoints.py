@@ -1,7 +1,7 @@
-"""The state of an unfinished run in its folder: numbered files, each written whole or not at all, the last two kept.
+"""Checkpoints of an unfinished run in its folder: numbered files, each written whole or not at all. Two are kept.
 
-A state is named arrays and numbers in an uncompressed .npz; reading one takes no pickle and no more memory than the
-file has bytes.
+A checkpoint holds named arrays and numbers in an uncompressed .npz. Reading it needs no pickle, and no more memory than
+the file has bytes.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from streamsvm.storage.paths import Place, URLPath, remove_tree
 
 KEPT = 2
 LOCK = "lock"  # a file of the run directory
-SCRATCH = "streamsvm-scratch-"  # folders of it, of what a fit needs while it runs, begin with
-ROWS = "rows"  # a folder of it, of an unfinished run: what there is of each row, and parts that are solved
-MOST_SHARE = 0.05  # of a run's time that goes into keeping its state
-# how a run is done, not what it comes to: these may differ when it goes on
+SCRATCH = "streamsvm-scratch-"  # prefix of its folders for scratch files of a running fit
+ROWS = "rows"  # a folder of it, for an unfinished run: values for each row, and solved partitions
+MOST_SHARE = 0.05  # of a run's time that goes into checkpoints
+# these change how a run computes, not its result: they may differ when it is resumed
 EXECUTION = ("memory_limit", "threads", "workers", "scheduler", "wait_for_scheduler", "checkpoint_every")
 
 
 class Checkpoints:
-    """The states of a run, in the run directory; without one nothing is kept."""
+    """The checkpoints of a run, in the run directory. Without one, none are saved."""
 
     def __init__(
         self, run_dir: Place | None, store: Store, config: FitConfig, resume: bool, events: Events = ignore
@@ -53,16 +53,16 @@ class Checkpoints:
         self._every = config.checkpoint_every
         self._steps, self._saved_at, self._cost_s = 0, time.perf_counter(), 0.0
         if run_dir is not None and not resume and _numbered(run_dir):
-            message = f"{run_dir} holds the state of an earlier run, which this one starts to replace"
-            events(Warned(f"{message}; --resume would go on from it"))
+            message = f"{run_dir} holds a checkpoint of an earlier run, which this run replaces"
+            events(Warned(f"{message}; with --resume it would continue from it"))
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What tells this run from others; asked where a state is kept, as all labels are read for it."""
+        """Identifies this run. Computed only if a checkpoint is saved or read, because it reads all labels."""
         return identity(self._store, self._config)
 
     def inside(self, name: str) -> Checkpoints:
-        """Those of a search before the fit, in a folder of the run directory."""
+        """The checkpoints of a search before the fit, in a folder of the run directory."""
         found = copy(self)
         found._steps, found._saved_at = 0, time.perf_counter()
         if self.run_dir is not None:
@@ -72,9 +72,9 @@ class Checkpoints:
         return found
 
     def offer(self, state: Callable[[], Mapping[str, Any]], *, last: bool = False) -> None:
-        """To be called after every step: keeps `state()` where it is time to, and after the last step.
+        """Call this after every step: saves `state()` as a checkpoint when it is due, and after the last step.
 
-        A disk that is full ends no run: the state before is kept, and a warning says so.
+        A full disk does not end a run: the previous checkpoint is kept, with a warning.
         """
         self._steps += 1
         if self.run_dir is None or not (last or self._is_time()):
@@ -83,8 +83,8 @@ class Checkpoints:
         try:
             self._save(self.run_dir, {"identity": json.dumps(self.identity), **state()})
         except OSError as error:
-            message = f"no state could be kept in {self.run_dir} ({error.strerror or error})"
-            self._events(Warned(f"{message}: --resume would go on from an older one"))
+            message = f"no checkpoint could be saved in {self.run_dir} ({error.strerror or error})"
+            self._events(Warned(f"{message}: --resume would continue from an older one"))
         self._steps, self._saved_at = 0, time.perf_counter()
         self._cost_s = self._saved_at - began
 
@@ -102,7 +102,7 @@ class Checkpoints:
             numbered[old].unlink()
 
     def load(self) -> dict[str, np.ndarray] | None:
-        """The newest whole state to go on from, or None. Raises ConfigError where it is another run's."""
+        """The newest whole checkpoint to resume from, or None. Raises ConfigError if it belongs to another run."""
         if not self.resume or self.run_dir is None:
             return None
         numbered = _numbered(self.run_dir)
@@ -110,11 +110,11 @@ class Checkpoints:
             try:
                 state = read_state(numbered[number])
             except CorruptDataError as error:
-                self._events(Warned(f"{error}; going on from the state before, if there is one"))
+                self._events(Warned(f"{error}; using the checkpoint before it, if there is one"))
                 continue
             require_own(numbered[number], str(state.pop("identity", "{}")), self.identity)
             return state
-        self._events(Warned(f"{self.run_dir} holds no whole state: the run starts anew"))
+        self._events(Warned(f"{self.run_dir} holds no whole checkpoint: the run starts from scratch"))
         return None
 
 
@@ -137,12 +137,12 @@ def _write_state(run_dir: Place, name: str, arrays: Mapping[str, Any]) -> None:
 
 
 def has_state(run_dir: Place) -> bool:
-    """Whether a run has kept a state to go on from."""
+    """Whether a run has saved a checkpoint to resume from."""
     return bool(_numbered(run_dir))
 
 
 def require_own(path: Place, found: str, own: Mapping[str, Any]) -> None:
-    """Raises ConfigError where a state's identity, as JSON, is of other data, options or another version."""
+    """Raises ConfigError if a checkpoint's identity, as JSON, has other data, options or another version."""
     try:
         named = {renamed_option(name): was for name, was in dict(json.loads(found)).items()}
     except (ValueError, TypeError):
@@ -151,13 +151,13 @@ def require_own(path: Place, found: str, own: Mapping[str, Any]) -> None:
         was = named.get(name)
         if was != expected:
             raise ConfigError(
-                f"{path} is the state of another store or configuration ({name} was {was}, is {expected}); "
-                "drop --resume to start anew"
+                f"{path} is a checkpoint of another store or configuration ({name} was {was}, is {expected}); "
+                "drop --resume to start from scratch"
             )
 
 
 def read_state(path: Place) -> dict[str, np.ndarray]:
-    """The arrays of a state. Raises CorruptDataError."""
+    """The arrays of a checkpoint. Raises CorruptDataError."""
     try:
         source = _source(path)
         _require_whole(source)
@@ -166,35 +166,35 @@ def read_state(path: Place) -> dict[str, np.ndarray]:
         with np.load(source, allow_pickle=False) as arrays:
             state = {name: arrays[name] for name in arrays}
         if not all(isinstance(values, np.ndarray) for values in state.values()):
-            raise ValueError("members that are no arrays")
+            raise ValueError("members that are not arrays")
     except StorageError:
         raise
-    except Exception as error:  # at bytes that nobody wrote so, zipfile and NumPy raise a dozen kinds
-        raise CorruptDataError(f"{path}: the state is damaged ({error})") from None
+    except Exception as error:  # for damaged bytes, zipfile and NumPy raise a dozen kinds
+        raise CorruptDataError(f"{path}: the checkpoint is damaged ({error})") from None
     return state
 
 
 def read_array(path: Place, name: str) -> np.ndarray:
-    """One array of a state. Raises CorruptDataError."""
+    """One array of a checkpoint. Raises CorruptDataError."""
     try:
         with np.load(_source(path), allow_pickle=False) as arrays:
             found = arrays[name]
         if not isinstance(found, np.ndarray):
-            raise ValueError(f"{name} is no array")
+            raise ValueError(f"{name} is not an array")
     except StorageError:
         raise
-    except Exception as error:  # as above; a member's checksum is looked at as it is read
-        raise CorruptDataError(f"{path}: the state is damaged ({error})") from None
+    except Exception as error:  # as above; a member's checksum is verified while it is read
+        raise CorruptDataError(f"{path}: the checkpoint is damaged ({error})") from None
     return found
 
 
 def _source(path: Place) -> Path | BytesIO:
-    """What NumPy and zipfile read: a file, or the bytes of an object."""
+    """A source that NumPy and zipfile can read: a file, or the bytes of an object."""
     return path if isinstance(path, Path) else BytesIO(path.read_bytes())
 
 
 def _require_whole(path: Path | BytesIO) -> None:
-    """Raises ValueError where a zip file has wrong checksums, or would unpack to more than it has bytes."""
+    """Raises ValueError if a zip file has wrong checksums, or would unpack to more bytes than it has."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         if any(m.compress_type != zipfile.ZIP_STORED for m in members):
@@ -207,7 +207,7 @@ def _require_whole(path: Path | BytesIO) -> None:
 
 
 def write_arrays(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
-    """What np.savez writes, which before NumPy 2.2 cannot be told to refuse pickles."""
+    """The bytes that np.savez writes, which before NumPy 2.2 has no option to refuse pickles."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, values in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -215,19 +215,19 @@ def write_arrays(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
 
 
 def _numbered(run_dir: Place) -> dict[int, Place]:
-    """The states in a run directory by number."""
+    """The checkpoints in a run directory by number."""
     found = (path for path in run_dir.glob("state-*.npz") if path.stem[6:].isdecimal())
     return {int(path.stem[6:]): path for path in found}
 
 
 def digest(config: FitConfig) -> str:
-    """Of what a fit is asked for, wherever it runs."""
+    """Identifies the result that a fit is asked for, wherever it runs."""
     asked = config.model_dump(mode="json", exclude=set(EXECUTION))
     return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def identity(store: Store, config: FitConfig) -> dict[str, Any]:
-    """What tells a run's data, options and program from others."""
+    """Identifies a run's data, options and program."""
     options = config.model_dump(mode="json", exclude=set(EXECUTION))
     flat = {
         f"{group}.{name}": value
@@ -245,9 +245,9 @@ def is_at_work(run_dir: Place) -> bool:
 
 @contextmanager
 def run_folder(path: Place, events: Events = ignore) -> Iterator[Place]:
-    """The folder of a run, made where it is not there, and locked against a second writer. Raises StorageError.
+    """Makes the folder of a run if needed, and locks it against a second writer. Raises StorageError.
 
-    Scratch files of a run that was killed in it are removed.
+    Removes scratch files of a run that was killed in it.
     """
     with ExitStack() as held:
         with storage_errors(str(path)):
@@ -256,7 +256,7 @@ def run_folder(path: Place, events: Events = ignore) -> Iterator[Place]:
                 held.enter_context(locked(path / LOCK, lambda message: events(Warned(message))))
             except InUse as owner:
                 raise StorageError(
-                    f"{path} is in use by {owner}; wait until that has ended, or take another --run-dir"
+                    f"{path} is in use by {owner}; wait until it ends, or use another --run-dir"
                 ) from None
             for left in path.glob(f"{SCRATCH}*"):
                 remove_tree(left)

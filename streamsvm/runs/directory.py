@@ -1,4 +1,4 @@
-"""A run directory as others read it: `events.jsonl` while it runs, `result.json` at its end, results of commands."""
+"""The files of a run directory: `events.jsonl` during the run, `result.json` at its end, and results of commands."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ LIBRARIES = ("numpy", "scipy", "numba", "dask", "zarr")
 
 
 class RunLog:
-    """A sink that appends records to a run's events.jsonl: all but progress, of which at most one a second is kept.
+    """A sink that appends records to a run's events.jsonl. Of progress, it keeps at most one record a second.
 
-    The last record of a phase is kept where one before was.
+    The last record of a phase is kept if an earlier one was.
     """
 
     def __init__(self, path: Place) -> None:
@@ -64,7 +64,7 @@ class RunLog:
 
 @contextmanager
 def _sampled(events: Events) -> Iterator[None]:
-    """A `memory` record at once, each second by the clock, and at the end: rss_bytes of this process and those that it
+    """Emits a `memory` record at the start, every second and at the end: rss_bytes of this process and those that it
     started."""
     process, ended = psutil.Process(), threading.Event()
 
@@ -96,10 +96,10 @@ def _rss_bytes(process: psutil.Process) -> int:
 
 @contextmanager
 def recorded(run_dir: Place | None, events: Events, resume: bool, **facts: Any) -> Iterator[Events]:
-    """Events that go into the run directory too, which is locked meanwhile; the first one, `Started`, has the facts.
+    """Events that also go into the run directory, which is locked meanwhile. The first one, `Started`, has the facts.
 
-    Results of an earlier run are removed. What ends the run is its last record: `done`, or `failed` with a message.
-    Without a run directory, events as they are. Raises StorageError.
+    Results of an earlier run are removed. The last record is `done`, or `failed` with a message. Without a run
+    directory, events are unchanged. Raises StorageError.
     """
     if run_dir is None:
         yield events
@@ -120,7 +120,7 @@ def recorded(run_dir: Place | None, events: Events, resume: bool, **facts: Any) 
 
 
 def require_run(run_dir: Place) -> None:
-    """Raises NotFoundError where there is no run directory."""
+    """Raises NotFoundError if there is no run directory."""
     if not run_dir.is_dir():
         raise NotFoundError(f"{run_dir}: no such run directory; fit --run-dir makes one")
 
@@ -132,7 +132,8 @@ def write_result(run_dir: Place, name: str, result: Any) -> None:
 
 
 def end_with(run_dir: Place, events: Events, result: Mapping[str, Any]) -> None:
-    """Writes what a run came to, and what it took; a disk that is full costs the file, not the run."""
+    """Writes the result of a run and its time and memory. If the disk is full, the file is missing and the run
+    continues."""
     try:
         write_result(run_dir, RESULT, {**usage_so_far(), **result})
     except StorageError as error:

@@ -1,4 +1,4 @@
-"""A run that is at work elsewhere: its records as they come, and whether it has ended."""
+"""A run in another process: its records as they come, and whether it has ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamsvm.storage.paths import Place
 
 
 class Tail:
-    """The records of a run directory; each call gives those that came since the last one."""
+    """The records of a run directory. Each call returns those since the previous call."""
 
     def __init__(self, run_dir: Place) -> None:
         self._run_dir = run_dir

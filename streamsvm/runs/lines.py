@@ -1,6 +1,7 @@
-"""Files of lines of JSON that grow: written at once, read while they are written.
+"""Growing files of JSON lines: written at once, and read while they are written.
 
-Objects of an object store do not grow: a file there is a folder of numbered pieces, the last of which is put anew.
+Objects in an object store cannot grow: there a file is a folder of numbered pieces, and the last piece is uploaded
+again.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from typing import Any, Protocol
 
 from streamsvm.storage.paths import Place, URLPath, remove_tree
 
-BLOCK = 1 << 16  # bytes looked at, at once, for the end of a line
-PIECE = 1 << 18  # bytes of a piece: what is put again and again stays small
-EVERY_S = 5.0  # between puts of a piece
+BLOCK = 1 << 16  # bytes searched at once for the end of a line
+PIECE = 1 << 18  # bytes of a piece, small because it is uploaded again and again
+EVERY_S = 5.0  # between uploads of a piece
 
 
 class Lines(Protocol):
-    """Appends to a file, one JSON object a line. A disk that is full ends no run: what does not fit is not there."""
+    """Appends to a file, one JSON object a line. A full disk does not end a run: lines that do not fit are missing."""
 
     def __call__(self, record: Mapping[str, Any]) -> None: ...
 
@@ -30,12 +31,12 @@ class Lines(Protocol):
 
 
 def opened_lines(path: Place, every_s: float = EVERY_S) -> Lines:
-    """Appends to the file at `path`; in an object store every so many seconds, and at the end."""
+    """Appends to the file at `path`; in an object store every `every_s` seconds, and at the end."""
     return Pieces(path, every_s) if isinstance(path, URLPath) else JsonLines(path)
 
 
 class JsonLines:
-    """Of this machine: flushed at once. A last line that a kill has torn is removed first."""
+    """A local file, flushed at once. First removes a last line that a kill has cut off."""
 
     def __init__(self, path: Path) -> None:
         _mend(path)
@@ -53,13 +54,13 @@ class JsonLines:
 
 
 class Pieces:
-    """Of an object store: objects 000001, 000002, ... of a folder; each process begins a new one."""
+    """A file in an object store: objects 000001, 000002, ... of a folder. Each process begins a new one."""
 
     def __init__(self, folder: URLPath, every_s: float) -> None:
         self._folder, self._every_s = folder, every_s
         self._number = 1 + max((int(p.name) for p in folder.iterdir() if p.name.isdecimal()), default=0)
         self._text, self._is_new, self._put_at = b"", False, -every_s
-        self._lock = threading.Lock()  # memory is told of by a thread of its own
+        self._lock = threading.Lock()  # a separate thread reports memory
 
     def __call__(self, record: Mapping[str, Any]) -> None:
         with self._lock:
@@ -69,7 +70,7 @@ class Pieces:
                 self._put()
 
     def _put(self) -> None:
-        with suppress(OSError):  # a service that is away: the next put has it all
+        with suppress(OSError):  # the service is unavailable: the next upload has it all
             (self._folder / f"{self._number:06d}").write_bytes(self._text)
             self._is_new = False
             if len(self._text) >= PIECE:
@@ -83,7 +84,7 @@ class Pieces:
 
 
 class Growth:
-    """What is new in a file that grows, whole lines alone; each call gives what came since the last one."""
+    """New whole lines of a growing file. Each call returns those since the previous call."""
 
     def __init__(self, path: Place) -> None:
         self._path = path
@@ -98,15 +99,15 @@ class Growth:
     def _of(self, piece: Place) -> list[bytes]:
         before = self._read.get(piece.name, 0)
         text = _bytes_from(piece, before)
-        if text is None:  # another file than before
+        if text is None:  # the file was replaced
             before, text = 0, _bytes_from(piece, 0) or b""
-        whole = text[: text.rfind(b"\n") + 1]  # what follows is being written
+        whole = text[: text.rfind(b"\n") + 1]  # the rest is still being written
         self._read[piece.name] = before + len(whole)
         return whole.splitlines()
 
 
 def _bytes_from(piece: Place, start: int) -> bytes | None:
-    """What comes after so many bytes; None where there are fewer."""
+    """The bytes from this offset on, or None if there are fewer."""
     if isinstance(piece, URLPath):
         found = piece.read_bytes()
         return found[start:] if len(found) >= start else None
@@ -118,7 +119,7 @@ def _bytes_from(piece: Place, start: int) -> bytes | None:
 
 
 def lines_of(path: Place) -> Iterator[bytes]:
-    """The lines of a file as they are, with their ends; none of one that is not there."""
+    """The raw lines of a file, with their line ends; none if it does not exist."""
     if isinstance(path, URLPath):
         for piece in path.iterdir():
             yield from piece.read_bytes().splitlines(keepends=True)
@@ -128,7 +129,7 @@ def lines_of(path: Place) -> Iterator[bytes]:
 
 
 def remove_lines(path: Place) -> None:
-    """Removes a file that is there."""
+    """Removes a file if it exists."""
     if isinstance(path, URLPath):
         remove_tree(path)
     else:
@@ -136,7 +137,7 @@ def remove_lines(path: Place) -> None:
 
 
 def _mend(path: Path) -> None:
-    """Cuts what follows the last line's end."""
+    """Truncates a file after the last whole line."""
     if not path.exists():
         return
     with path.open("rb+") as file:

@@ -1,4 +1,4 @@
-"""The parts of a model that are solved, in a folder of an unfinished run: a file each, written whole or not at all."""
+"""Solved partitions of a model, in a folder of an unfinished run: one file each, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamsvm.storage.paths import Place, remove_tree
 
 @dataclass(frozen=True)
 class PartFiles(Weighed):
-    """Parts by number, from 0 on, in a folder that all who solve them see."""
+    """Partitions by number, from 0 on, in a folder that all workers can read."""
 
     folder: Place
 
@@ -29,12 +29,12 @@ class PartFiles(Weighed):
                 write_arrays(file, arrays)
 
     def read(self, number: int) -> dict[str, np.ndarray] | None:
-        """None of one that is not there. Raises CorruptDataError."""
+        """The arrays of a partition, or None if it has no file. Raises CorruptDataError."""
         path = self._path(number)
         return read_state(path) if path.exists() else None
 
     def array(self, number: int, name: str) -> np.ndarray:
-        """One of a part's arrays. Raises CorruptDataError."""
+        """One array of a partition. Raises CorruptDataError."""
         return read_array(self._path(number), name)
 
     def _path(self, number: int) -> Place:
@@ -42,23 +42,23 @@ class PartFiles(Weighed):
 
 
 class PartLog:
-    """Keeps parts that come to this process; files: None where nothing is kept."""
+    """Saves partitions that this process receives. files: None if nothing is saved."""
 
     def __init__(self, files: PartFiles | None, events: Events) -> None:
         self.files, self._events = files, events
 
     def add(self, number: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """A disk that is full ends no run: a warning says that parts from here on would be solved again."""
+        """Saves a partition. A full disk does not end a run: a warning says what would be solved again."""
         if self.files is None:
             return
         try:
             self.files.write(number, arrays)
         except StorageError as error:
-            shown = f"part {number} could not be kept ({error})"
-            self._events(Warned(f"{shown}: --resume would solve all parts of this level again"))
-            remove_tree(self.files.folder)  # room for others
+            shown = f"partition {number} could not be saved ({error})"
+            self._events(Warned(f"{shown}: --resume would solve all partitions of this level again"))
+            remove_tree(self.files.folder)  # frees the disk for others
             self.files = None
 
     def warn(self, error: CorruptDataError) -> None:
-        """Of a part that is damaged."""
-        self._events(Warned(f"{error}; it is solved again, and those after it"))
+        """Warns of a damaged partition."""
+        self._events(Warned(f"{error}; this partition and all later ones are solved again"))

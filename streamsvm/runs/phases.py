@@ -1,4 +1,4 @@
-"""Where the time of a run went, and what it took in all."""
+"""The time of a run by phase, and its time and memory in total."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ SEARCH = ("search", "regions")  # phases in which options are chosen
 
 
 class Phases:
-    """Seconds by phase of a run, and how many cores were busy in it; a phase inside another is not counted twice.
+    """Seconds of a run by phase, and the busy cores in each. Nested phases are counted once.
 
-    What is compiled inside a phase is of the phase `compile`.
+    Compiling inside a phase belongs to the phase `compile`.
     """
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._cpu: dict[str, float] = {}
-        from streamsvm.parallel.compiling import compiled_s  # numba, which light commands do not import
+        from streamsvm.parallel.compiling import compiled_s  # imports numba, which light commands do without
 
         self._compiled_s, self._compiled = compiled_s, compiled_s()
 
@@ -45,7 +45,7 @@ class Phases:
             self._cpu["compile"] = self._cpu.get("compile", 0.0) + cpu
 
     def add(self, before: Phases) -> None:
-        """Counts what was done before this run began, too."""
+        """Also counts work done before this run began."""
         self.seconds = before.seconds | self.seconds
         self._cpu = before._cpu | self._cpu
 
@@ -58,7 +58,7 @@ class Phases:
 
 
 def whole_command(report: dict[str, Any], start: tuple[float, float]) -> dict[str, Any]:
-    """A report, with the phases `start` (imports, options) and `other`, so that they add up to its `seconds`.
+    """A report with the further phases `start` (imports, options) and `other`, so that phases add up to its `seconds`.
 
     start: (wall, CPU) seconds of this process when the run began, from `used_s`.
     """
@@ -72,7 +72,7 @@ def whole_command(report: dict[str, Any], start: tuple[float, float]) -> dict[st
 
 
 def searched_s(seconds: Mapping[str, float]) -> float:
-    """Seconds of those by phase in which options were chosen."""
+    """Seconds of the phases in which options were chosen."""
     return sum(seconds.get(name, 0.0) for name in SEARCH)
 
 

@@ -1,4 +1,4 @@
-"""Events as lines of JSON, read whatever version wrote them."""
+"""Events as lines of JSON, which any version can read."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FACTS, SCOPE = "facts", "scope"
 
 @dataclass(frozen=True)
 class Unknown(Event):
-    """A line of another version: of a kind that this one does not have, or without what the kind must have."""
+    """A line of another version: its kind is unknown here, or lacks required fields."""
 
     kind: ClassVar[str] = ""
     name: str
 
 
 def flat(record: Record[Event]) -> dict[str, Any]:
-    """A record as a line has it: its fields and facts beside each other; optional ones where they are there."""
+    """A record as written in a line: its fields, with the facts next to them. Optional ones only if they are set."""
     line: dict[str, Any] = {"event": record.event.kind, "t": record.t}
     optional = _forms()[record.event.kind].optional
     for name, value in vars(record.event).items():
@@ -33,14 +33,14 @@ def flat(record: Record[Event]) -> dict[str, Any]:
         elif value is not None or name not in optional:
             line[name] = value
     phase = line.get("phase")
-    if isinstance(phase, Phase) and phase.scope != Phase.named(phase).scope:  # a solver's from elsewhere
+    if isinstance(phase, Phase) and phase.scope != Phase.named(phase).scope:  # of an unknown solver
         line[SCOPE] = phase.scope
     found: dict[str, Any] = jsonable(line)
     return found
 
 
 def parse(line: bytes) -> Record[Event] | None:
-    """The record of a line; None where it is none."""
+    """The record of a line, or None if it is not a record."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -59,7 +59,7 @@ def number(value: Any) -> float | None:
 
 
 def _event(line: dict[str, Any]) -> Event:
-    """Fields that are missing or of another type are None where they may be."""
+    """Fields that are missing or have another type become None, if they may be None."""
     form = _forms().get(line["event"])
     if form is None:
         return Unknown(line["event"])
@@ -75,8 +75,8 @@ def _event(line: dict[str, Any]) -> Event:
 
 @dataclass(frozen=True)
 class _Form:
-    """How a kind of event is written and read. readers: by field, None of a value of another type; needed: fields that
-    are never None; optional: those that a line may leave out."""
+    """How a kind of event is written and read. readers: by field, they return None for a value of another type.
+    needed: fields that are never None. optional: fields that a line may leave out."""
 
     make: Callable[..., Event]
     readers: dict[str, Callable[[Any], Any]]
@@ -87,7 +87,7 @@ class _Form:
 
 @cache
 def _forms() -> dict[str, _Form]:
-    """By the name of the kind."""
+    """The kinds by name."""
     kinds = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event)]
     return {kind.kind: _form(kind) for kind in kinds if hasattr(kind, "kind")}
 
@@ -104,7 +104,7 @@ def _form(kind: Any) -> _Form:
 
 
 def _plain(annotation: Any) -> Any:
-    """A type without its None."""
+    """A type without None."""
     return next((arg for arg in get_args(annotation) if type(None) in get_args(annotation)), annotation)
 
 
@@ -113,7 +113,7 @@ def _instance(*types: type) -> Callable[[Any], Any]:
 
 
 def _number(*types: type) -> Callable[[Any], Any]:
-    """As it is: what is counted stays an int, a share a float."""
+    """A number as it is: counts stay int, shares float."""
     return lambda value: value if isinstance(value, types) and number(value) is not None else None
 
 

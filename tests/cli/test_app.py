@@ -59,7 +59,7 @@ def test_a_shell_completes_commands():
         (["predict"], "Missing option '--model' (see streamsvm predict --help)"),
         (
             ["export", "--model", "m", "--format", "libsvm", "--out", "s3://bucket/m.svm"],
-            "--out: found a URL, expected a path of this machine; copy it there, or from there",
+            "--out: found a URL, expected a local path; copy the file to or from this machine",
         ),
         (
             ["fit", "--store", "s", "--model", "m", "--resume"],
@@ -131,7 +131,7 @@ def raising(error):
             "error: /disk/f: No space left on device",
         ),
         (OSError(errno.ENOSPC, "No space left on device"), "error: input or output: No space left on device"),
-        (MemoryError("8 GiB"), "error: out of memory: 8 GiB; give a --memory-limit below what is free"),
+        (MemoryError("8 GiB"), "error: out of memory: 8 GiB; give a --memory-limit below the free memory"),
     ],
 )
 def test_errors_on_the_way_are_one_line(capsys, error, line):
@@ -142,7 +142,7 @@ def test_errors_on_the_way_are_one_line(capsys, error, line):
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), typer.Abort()])
 def test_an_interrupt_is_said_and_130(capsys, error):
     assert exit_status(raising(error)) == 130
-    assert capsys.readouterr().err == "interrupted; nothing half-written was left\n"
+    assert capsys.readouterr().err == "interrupted; no half-written files were left\n"
 
 
 def test_our_own_mistakes_are_not_hidden():
@@ -183,7 +183,7 @@ def test_ctrl_c_ends_cleanly_and_at_once(tmp_path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert time.monotonic() - start < 30  # half of what the task sleeps: the machine may be busy
-    assert err == f"{FIRST}\ninterrupted; nothing half-written was left\n"
+    assert err == f"{FIRST}\ninterrupted; no half-written files were left\n"
     assert process.returncode == 130
     assert list(tmp_path.iterdir()) == []
 

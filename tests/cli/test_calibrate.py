@@ -135,7 +135,7 @@ def test_costs_of_fit_or_calibrate_are_what_evaluate_judges(tmp_path, train, tes
         expected = "error: costs ant>dog: no such label dog; the labels are ant, bee, cat\n"
         assert capfd.readouterr().err.endswith(expected)
         assert run(*command, "--costs", "ant>bee=2", "--threshold", "f1") == 2
-        assert "each decide between labels: leave one out" in capfd.readouterr().err
+        assert "both decide between labels; leave one out" in capfd.readouterr().err
 
 
 def test_snapshots_of_a_stream_bring_their_probabilities(tmp_path, capfd):

@@ -56,7 +56,7 @@ def test_onnx_file_as_json(trained, tmp_path, capfd):
 def test_probabilities_are_left_out_and_that_is_said(trained, tmp_path, capfd):
     model, _ = trained("m.zarr", probability={"method": "sigmoid"})
     assert run("export", "--model", model, "--format", "libsvm", "--out", tmp_path / "m") == 0
-    assert "probabilities are left out: labels are those of decision values" in capfd.readouterr().err
+    assert "probabilities are left out; labels follow the decision values" in capfd.readouterr().err
 
 
 def test_a_graph_has_the_probabilities(trained, tmp_path, capfd):

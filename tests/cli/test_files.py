@@ -81,7 +81,7 @@ def test_columns_come_in_any_order_and_others_are_told(model, tmp_path, capsys):
     other = write(tmp_path / "b.csv", turned, ("size", "what", "colour"))
     assert answers("--model", model, other, "--decision", capsys=capsys) == plain
     assert run("predict", "--model", model, other, "--out", tmp_path / "o.csv") == 0
-    assert f"{other}: left out 'what': not among the columns to be like" in capsys.readouterr().err
+    assert f"{other}: left out 'what': not among the known columns" in capsys.readouterr().err
 
 
 def test_parquet_and_packed_and_piped_rows_have_the_same_answers(model, new, tmp_path, capsys, monkeypatch):
@@ -122,7 +122,7 @@ def test_a_store_is_used_again_until_its_file_changes(model, sales, tmp_path, ca
     assert Store.open(store).n == 200
     capsys.readouterr()
     assert run("fit", sales, *FIT, "--force") == 0
-    assert "as it was read before" in capsys.readouterr().err
+    assert "using the store of an earlier read" in capsys.readouterr().err
     assert store.stat().st_mtime_ns == made
     write(sales, rows_of(201))
     assert run("fit", sales, *FIT, "--force") == 0
@@ -162,7 +162,7 @@ def test_a_search_reads_a_file_once_and_a_fit_has_its_store(sales, tmp_path, cap
     scores = [[row["fold_scores"] for row in one["results"]] for one in (found, again)]
     assert scores[0] == scores[1]
     assert run("fit", sales, *FIT) == 0
-    assert "as it was read before" in capsys.readouterr().err
+    assert "using the store of an earlier read" in capsys.readouterr().err
 
 
 def test_a_model_is_calibrated_and_explained_by_rows_of_a_file(model, new, tmp_path, capsys):
@@ -278,10 +278,10 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
             ["ingest", "new.csv", "--store", "s", "--like", "sales.zarr", "--hash", "colour=4"],
             "--like: text is encoded as in that store; leave hash and min_frequency out",
         ),
-        (["fit", "--store", "s", "--min-frequency", "4"], "--min-frequency is of a file, found a store"),
+        (["fit", "--store", "s", "--min-frequency", "4"], "--min-frequency applies to a file, found a store"),
         (
             ["fit", "sales.csv", "--min-frequency", "4", "--ignore", "id,colour"],
-            "sales.csv has no column of text that --min-frequency is for; leave it out",
+            "sales.csv has no text column for --min-frequency; leave it out",
         ),
         (
             ["fit", "sales.csv", "--min-frequency", "0"],
@@ -292,8 +292,11 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
             "--dtype: hash makes columns of -1, 0 and 1; expected float32 or float64",
         ),
         (["fit"], "found no rows, expected a FILE, or --store STORE"),
-        (["fit", "--store", "s", "--label", "y"], "--label is of a file, found a store; leave it out"),
-        (["fit", "-", "--label", "y"], "-: rows from stdin have no place beside them; give one with --store"),
+        (["fit", "--store", "s", "--label", "y"], "--label applies to a file, found a store; leave it out"),
+        (
+            ["fit", "-", "--label", "y"],
+            "-: rows from stdin have no path for their store; give one with --store",
+        ),
         (["fit", "no.csv", "--label", "y"], "no.csv does not exist; expected a data file"),
         (["fit", "sales.csv", "--label", "nope"], "sales.csv has no column 'nope' for the label"),
         (
@@ -307,7 +310,7 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
         ),
         (
             ["predict", "--model", "sales.model.zarr", "new.csv", "--json"],
-            "--json prints one object on stdout, as answers would be; name a file with --out",
+            "--json prints one object on stdout, where predictions would go; name a file with --out",
         ),
         (
             ["predict", "--model", "sales.model.zarr", "new.csv", "--keep", "x"],
@@ -319,26 +322,29 @@ def test_a_model_has_new_texts_encoded_as_those_it_was_trained_on(sales, new, tm
         ),
         (
             ["predict", "--model", "sales.model.zarr", "--store", "sales.zarr", "--keep", "id"],
-            "--keep is of a FILE's columns, found none",
+            "--keep names columns of a FILE, found no FILE",
         ),
         (
             ["predict", "--model", "sales.model.zarr", "new.csv", "--x", "x"],
-            "--x is of a store, found a file",
+            "--x applies to a store, found a file",
         ),
         (
             ["evaluate", "--model", "sales.model.zarr", "new.csv", "--y", "y"],
-            "--y is of a store, found a file",
+            "--y applies to a store, found a file",
         ),
         (["tune"], "found no rows, expected a FILE, or --store STORE"),
-        (["tune", "--store", "s", "--ignore", "id"], "--ignore is of a file, found a store; leave it out"),
+        (
+            ["tune", "--store", "s", "--ignore", "id"],
+            "--ignore applies to a file, found a store; leave it out",
+        ),
         (["info"], "found no rows, expected a FILE, or --store STORE"),
         (["info", "nope.csv"], "nope.csv does not exist; expected a data file"),
         (["check", "nope"], "nope does not exist; expected a zarr store"),
         (["check", "sales.csv", "--store", "s"], "found sales.csv and --store s, expected one of them"),
-        (["check", "sales.zarr", "--group", "id"], "--group is of a file, found a store; leave it out"),
+        (["check", "sales.zarr", "--group", "id"], "--group applies to a file, found a store; leave it out"),
         (["check", "sales.zarr", "--against", "few.csv"], "few.csv lacks column 'colour'; expected"),
         (["check", "huge.csv"], "huge.csv:3: column 'size' is inf; expected a finite number"),
-        (["info", "sales.csv", "--y", "y"], "--y is of a store, found a file; leave it out"),
+        (["info", "sales.csv", "--y", "y"], "--y applies to a store, found a file; leave it out"),
         (["calibrate", "--model", "sales.model.zarr"], "found no rows, expected a FILE, or --store STORE"),
         (["calibrate", "--model", "sales.model.zarr", "few.csv"], "few.csv lacks column 'colour'; expected"),
         (["explain", "--model", "sales.model.zarr", "--format", "csv"], "--format is about rows: name their"),

@@ -136,6 +136,6 @@ def test_an_interrupted_run_says_how_to_go_on(store, tmp_path, monkeypatch, capf
     args = ["fit", "--store", str(store), "--model", str(tmp_path / "m"), "--run-dir", "runs/1"]
     assert exit_status(lambda: app(args, standalone_mode=False)) == 130
     assert capfd.readouterr().err.splitlines() == [
-        "the same command with --resume goes on from the state in runs/1",
-        "interrupted; nothing half-written was left",
+        "to resume from the checkpoint in runs/1, add --resume to the command",
+        "interrupted; no half-written files were left",
     ]

@@ -81,6 +81,6 @@ def test_duplicates_are_counted_when_asked_for(store, tmp_path, capfd):
     assert found["duplicates"] == {"rows": 0, "same_label": 0}
     assert found["against"]["duplicates"] == {"rows": 30, "same_label": 20}
     assert run("info", store, "--duplicates") == 0
-    assert "like earlier ones" in capfd.readouterr().out
+    assert "equal to earlier ones" in capfd.readouterr().out
     assert run("info", store, "--against", tmp_path / "t") == 0
     assert f"rows of {tmp_path / 't'} that are in {store}" in " ".join(capfd.readouterr().out.split())

@@ -89,7 +89,10 @@ def test_ranks_and_two_classes_with_queries(text, tmp_path, capfd):
     ("options", "said"),
     [
         (("--kernel", "rbf"), "solver is 'cutting-plane', which is linear"),
-        (("--kernel", "linear", "--set", "cutting_plane.landmarks=5"), "landmarks go with kernels to approx"),
+        (
+            ("--kernel", "linear", "--set", "cutting_plane.landmarks=5"),
+            "landmarks approximate a nonlinear kernel",
+        ),
         (
             ("--kernel", "linear", "--task", "ordinal", "--set", "cutting_plane.loss=logistic"),
             "cutting_plane.loss is read by task classify only, found task ordinal",

@@ -127,7 +127,7 @@ def test_rows_without_names_are_predicted_with_one_warning(folder, tmp_path, cap
     assert predicted(tmp_path, "a") == 0
     err = capfd.readouterr().err
     assert err.startswith("warning: ")
-    assert "has no names of columns; they are taken to be the model's: 'width', 'age', 'colour=red'" in err
+    assert "has no column names; assuming the model's: 'width', 'age', 'colour=red'" in err
     assert err.count("\n") == 1
     assert (tmp_path / "a.out.csv").read_bytes() == (folder / "a.out.csv").read_bytes()
 

@@ -81,7 +81,7 @@ def test_a_model_of_a_folder_is_that_of_one_file(model, tmp_path, monkeypatch, c
     one, other = (load_model(place).decision_function(probe) for place in (model, "parts.model.zarr"))
     assert one.tobytes() == other.tobytes()
     assert run("fit", "parts/*.csv", *FIT, "--force") == 0
-    assert "parts.zarr has its rows, as it was read before" in capsys.readouterr().err
+    assert "using the store of an earlier read, parts.zarr" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("write", [write_sqlite, write_duckdb])
@@ -201,9 +201,9 @@ def test_a_format_that_is_given_is_that_of_stdin(answers, tmp_path, monkeypatch)
         (["info", "s.zarr", "a.csv"], "found s.zarr among 2 sources, expected one store, or files alone"),
         (["check", "nope", "a.csv"], "found nope among 2 sources, expected one store, or files alone"),
         (["check", "bare"], "bare is a directory but not a zarr group; expected a store that"),
-        (["info", "b*.csv"], "b*.csv: no file is like this; expected at least one"),
-        (["info", "s.zarr", "--query", "t"], "--query is of a file, found a store; leave it out"),
-        (["info", "a.csv", "--against", "b*.csv"], "b*.csv: no file is like this; expected at least one"),
+        (["info", "b*.csv"], "b*.csv: no file matches; expected at least one"),
+        (["info", "s.zarr", "--query", "t"], "--query applies to a file, found a store; leave it out"),
+        (["info", "a.csv", "--against", "b*.csv"], "b*.csv: no file matches; expected at least one"),
         (["info", "a.csv", "c.csv"], "c.csv lacks column 'colour'; expected"),
         (
             ["evaluate", "--model", "m", "a.csv", "a.csv", "--slice", "x"],
@@ -224,9 +224,9 @@ def test_what_is_not_to_be_looked_at_is_one_line(model, tmp_path, args, message,
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["*.parquet"], "*.parquet: no file is like this; expected at least one"),
-        (["a.csv", "--query", "t"], "--query is of databases, found csv; leave it out"),
-        (["--store", "s", "--query", "t"], "--query is of a file, found a store; leave it out"),
+        (["*.parquet"], "*.parquet: no file matches; expected at least one"),
+        (["a.csv", "--query", "t"], "--query applies to databases, found csv; leave it out"),
+        (["--store", "s", "--query", "t"], "--query applies to a file, found a store; leave it out"),
         (["a.csv", "a.feather"], "the sources have different formats (arrow, csv); ingest one at a time"),
         (["a.feather", "--keep", "x"], "a.feather has no column 'x' to keep; it has 'id', 'colour'"),
         (["a.sqlite", "--keep", "x"], "a.sqlite has no column 'x' to keep; it has 'id', 'colour'"),

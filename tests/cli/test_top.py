@@ -44,7 +44,7 @@ def test_a_run_at_work(tmp_path, capsys):
     with run_folder(folder):
         out = once(folder, capsys)
     assert "dcsvm  data.zarr  100 x 3  rbf  gamma 0.25  C 2" in out
-    assert "at work for" in out
+    assert "running for" in out
     assert "level 2" in out
     assert "5/10" in out
     assert "1/s" in out
@@ -61,7 +61,7 @@ def test_the_clock_counts_from_the_beginning_of_the_run(tmp_path, capsys):
     folder = told.write_run(tmp_path / "run", AT_WORK, start=start, end=None)
     with run_folder(folder):
         out = once(folder, capsys)
-    assert re.search(r"at work for 0:01:4\d", out)
+    assert re.search(r"running for 0:01:4\d", out)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_the_clock_counts_from_the_beginning_of_the_run(tmp_path, capsys):
     [
         ("done", "finished after 0:00:09"),
         ("failed", "ended after 0:00:09: made up"),
-        (None, "no longer at work"),
+        (None, "no longer running"),
     ],
 )
 def test_a_run_that_has_ended(tmp_path, capsys, end, words):
@@ -81,7 +81,7 @@ def test_a_run_that_has_ended(tmp_path, capsys, end, words):
 def test_without_a_run(tmp_path, capsys):
     with pytest.raises(NotFoundError, match="no such run directory"):
         once(tmp_path / "none", capsys)
-    assert "no longer at work" in once(tmp_path, capsys)
+    assert "no longer running" in once(tmp_path, capsys)
 
 
 def test_on_a_terminal_it_ends_with_the_run(tmp_path):

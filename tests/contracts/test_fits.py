@@ -87,7 +87,7 @@ def test_the_saved_model_is_the_one_in_memory_on_one_thread(name, stores, whole)
 MADE = {step.kind for step in STEPS}
 
 
-@pytest.mark.filterwarnings("ignore:.*holds no whole state")
+@pytest.mark.filterwarnings("ignore:.*holds no whole checkpoint")
 @pytest.mark.parametrize("share", [0.6, *(pytest.param(one, marks=pytest.mark.slow) for one in (0.3, 0.9))])
 def test_interrupted_and_resumed_it_is_the_same(name, share, stores, whole, tmp_path):
     """After a share of the steps of an undisturbed fit; what else is told depends on the clock and what is compiled."""

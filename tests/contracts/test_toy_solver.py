@@ -118,7 +118,7 @@ WRONG = {
     "toy_solver:Toy' is not there": "register('new', Row('toy_solver:Toy', 'toy_solver:ToyConfig'))",
     "has no plan and no solve": "register('new', Row('streamsvm.training.base:Fit', 'toy_solver:ToyConfig'))",
     "expected a SolverOptions": "register('new', Row('toy_solver:ToyFit', 'toy_solver:State'))",
-    "and a name that no option has": "register('kernel', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
+    "and a name that is not an option": "register('kernel', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
     "rules name wrong.shape": "register('wrong', Row('toy_solver:ToyFit', '__main__:Wrong'))",
     "solver 'own': found options": "register('own', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",
     "solver 'a b': found options": "register('a b', Row('toy_solver:ToyFit', 'toy_solver:ToyConfig'))",

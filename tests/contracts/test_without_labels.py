@@ -81,7 +81,7 @@ def test_one_thread_labels_and_rows_in_files_change_nothing(name, whole, store, 
     np.testing.assert_array_equal(there.decision_function(Rows(X)), expected)
 
 
-@pytest.mark.filterwarnings("ignore:.*holds no whole state")
+@pytest.mark.filterwarnings("ignore:.*holds no whole checkpoint")
 @pytest.mark.parametrize("share", [0.3, 0.8])
 def test_interrupted_and_resumed_it_is_the_same(name, share, store, whole, tmp_path):
     _, folder, told = whole(name)

@@ -172,13 +172,13 @@ class TestQueries:
         assert not (tmp_path / "s").exists()
 
     def test_a_base_of_an_object_store(self, suffix):
-        with pytest.raises(ConfigError, match="found a URL of a database, expected a file of this machine"):
+        with pytest.raises(ConfigError, match="found a URL of a database, expected a local file"):
             ingest([f"memory://a.{suffix}"], "s")
 
 
 def test_a_query_is_of_databases(tmp_path):
     write_csv(tmp_path / "a.csv", rows_of(3))
-    with pytest.raises(ConfigError, match="--query is of databases, found csv; leave it out"):
+    with pytest.raises(ConfigError, match="--query applies to databases, found csv; leave it out"):
         load(tmp_path / "a.csv", query="t")
 
 
@@ -206,7 +206,9 @@ def test_duckdb_that_is_locked(tmp_path):
 def test_duckdb_that_is_not_installed(tmp_path, monkeypatch):
     write_duckdb(tmp_path / "a.duckdb", rows_of(3))
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(ConfigError, match="are read by the package duckdb: pip install duckdb"):
+    with pytest.raises(
+        ConfigError, match="reading DuckDB databases needs the package duckdb: pip install duckdb"
+    ):
         load(tmp_path / "a.duckdb")
 
 
@@ -253,7 +255,7 @@ def test_kinds_of_sqlite(tmp_path, declared, values, kind, X):
     [
         ("INTEGER", 1, "many", ":1002: column 'a' is 'many'; expected a number"),
         ("", 1, "", ":1002: column 'a' is ''; expected a number"),
-        ("DATE", "2024-01-01", "soon", ":1002: column 'a' is 'soon'; expected a time, as 2024-01-31"),
+        ("DATE", "2024-01-01", "soon", ":1002: column 'a' is 'soon'; expected a time such as 2024-01-31"),
         (
             "DATE",
             "2024-01-01",

@@ -48,11 +48,11 @@ BAD = {
     "cut off": (gzip.compress(PLAIN.encode())[:-9], "is damaged or cut off: Compressed file ended before"),
     "UTF-16": (
         PLAIN.encode("utf-16"),
-        "found UTF-16, expected UTF-8; `iconv -f UTF-16 -t UTF-8` makes it that",
+        "found UTF-16, expected UTF-8; convert it with `iconv -f UTF-16 -t UTF-8`",
     ),
     "Latin-1": (
         PLAIN.replace("red", "café").encode("latin-1"),
-        "`iconv -f LATIN1 -t UTF-8` may make it that",
+        "try `iconv -f LATIN1 -t UTF-8`",
     ),
     "Latin-1 in names": (
         PLAIN.replace("colour", "café").encode("latin-1"),
@@ -167,7 +167,7 @@ def test_a_text_that_comes_late_is_one_of_all(tmp_path):
         ),
         (
             "a,b,y\n" + "".join(f'{i},"1,{100 + i}",0\n' for i in range(50)),
-            "column 'b' has numbers, but for marks in thousands, as '1,100'",
+            "column 'b' has numbers, but for thousands separators, such as '1,100'",
         ),
         (
             "a,b,y\n0,n.a.,0\n" + "".join(f"{i},{i},0\n" for i in range(50)),

@@ -55,7 +55,7 @@ def test_columns_have_to_be_the_same():
     one = Store.from_arrays(np.eye(2), feature_names=("a", "b"))
     for other in (Store.from_arrays(np.eye(3)), Store.from_arrays(np.eye(2), feature_names=("b", "a"))):
         with pytest.raises(
-            DataError, match="has other columns than the data, whose rows it cannot have; ingest it"
+            DataError, match="has other columns than the data, so no rows are equal; ingest it"
         ):
             duplicates(one, other)
     assert duplicates(one, Store.from_arrays(np.eye(2)))["against"]["duplicates"] == {"rows": 2}

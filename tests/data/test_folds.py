@@ -111,7 +111,7 @@ def test_queries_stay_whole_and_labels_keep_their_shares():
         counts = np.bincount(folds.of[y == label], minlength=3)
         assert np.ptp(counts) <= 0.3 * counts.max()
     of_one = np.where(qid == 7, "alone", "other")
-    with pytest.raises(DataError, match="queries of one fold alone with rows of label alone"):
+    with pytest.raises(DataError, match="queries in one fold only with rows of label alone"):
         make_folds(Store.from_arrays(np.zeros((len(qid), 1)), of_one, qid=qid), 3, True, 0)
 
 

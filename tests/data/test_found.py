@@ -73,7 +73,7 @@ def test_sources_come_in_their_order(folder, tmp_path):
 
 @pytest.mark.parametrize("source", ["/*.parquet", "/none*/*", "/x/**"])
 def test_nothing_is_one_line(folder, source, tmp_path):
-    with pytest.raises(NotFoundError, match="no file is like this; expected at least one") as error:
+    with pytest.raises(NotFoundError, match="no file matches; expected at least one") as error:
         rows([folder + source], tmp_path / "s")
     assert str(error.value).startswith(folder + source)
 
@@ -88,7 +88,9 @@ def test_a_name_with_marks_is_a_file(tmp_path):
 def test_files_of_different_columns(tmp_path):
     (tmp_path / "a.csv").write_text("n,y\n1,0\n")
     (tmp_path / "b.csv").write_text("n,m,y\n1,2,0\n")
-    with pytest.raises(DataError, match=r"b\.csv has an unexpected column 'm'; all sources need the same"):
+    with pytest.raises(
+        DataError, match=r"b\.csv has an unexpected column 'm'; all sources must have the same"
+    ):
         rows([tmp_path / "*.csv"], tmp_path / "s")
     (tmp_path / "b.csv").write_text("m,y\n1,0\n")
     with pytest.raises(DataError, match=r"b\.csv lacks column 'n'; expected 'n'"):
@@ -180,6 +182,8 @@ class TestStoreBeside:
         (tmp_path / "in").mkdir()
         (tmp_path / "in/a.csv").write_text(text_of([1]))
         monkeypatch.chdir(tmp_path / "in")
-        with pytest.raises(ConfigError, match="has no place beside it; give one with --store"):
+        with pytest.raises(
+            ConfigError, match="found no folder name for the store of its rows; give a path with --store"
+        ):
             store_of([source], None, IngestOptions())
         assert os.listdir() == ["a.csv"]

@@ -117,9 +117,13 @@ def test_a_column_of_text(tmp_path):
         (
             COLUMNS,
             {"label": "a,x"},
-            "t.csv:3: column 'x' is 2; expected 0 or 1, whether a row has this label",
+            "t.csv:3: column 'x' is 2; expected 1 if the row has this label, else 0",
         ),
-        ("x,a,b\n1,no,1\n", {"label": "a,b"}, "t.csv: column 'a' holds text; expected 0 or 1"),
+        (
+            "x,a,b\n1,no,1\n",
+            {"label": "a,b"},
+            "t.csv: column 'a' holds text; expected 1 if the row has this label",
+        ),
         ("x,a,b\n1,,1\n2,1,1\n", {"label": "a,b"}, "t.csv:2: column 'a' is missing"),
         (COLUMNS, {"label": "a,d"}, "t.csv has no column 'd' for the label; it has 'x', 'a', 'b', 'c'"),
         (COLUMNS, {"label": "a,"}, "t.csv has no column '' for the label"),

@@ -183,7 +183,7 @@ def test_names_on_one_side_cannot_be_compared():
     assert Model(None, 2).columns_in(rows("a", "b")) == (None, None)
     columns, told = Model(("a", "b"), 2).columns_in(rows(d=2))
     assert columns is None
-    assert told == "X has no names of columns; they are taken to be the model's: 'a', 'b'"
+    assert told == "X has no column names; assuming the model's: 'a', 'b'"
 
 
 class TestByName:
@@ -205,7 +205,7 @@ class TestByName:
     def test_without_names_in_the_order_of_appearance_and_told(self):
         columns, told = Model(("c", "a"), 4, by_name=True).columns_in(rows(d=2))
         assert columns.tolist() == [0, 1]
-        assert "taken to be the model's: 'c', 'a'" in told
+        assert "assuming the model's: 'c', 'a'" in told
 
     @pytest.mark.parametrize(
         ("found", "expected"),

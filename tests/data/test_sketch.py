@@ -88,4 +88,4 @@ def test_a_billion_rows_are_planned_of_metadata_alone(tmp_path, capfd):
     out, err = capfd.readouterr()
     assert '"n": 1000000000' in out
     assert "two classes are assumed: array 'y': chunk 0" in out
-    assert err.startswith("warning: no small fits tell the time: array 'y': chunk")
+    assert err.startswith("warning: small fits could not estimate the time: array 'y': chunk")

@@ -287,7 +287,7 @@ def test_rows_out_of_range(tmp_path):
     [
         (lambda w: w.append(samples(3, 5), np.zeros(3)), "5 columns"),
         (lambda w: w.append(samples(3, 2, is_sparse=True), np.zeros(3)), "CSR rows"),
-        (lambda w: w.append(samples(3, 2), np.zeros(2)), "3 rows came with y"),
+        (lambda w: w.append(samples(3, 2), np.zeros(2)), "3 rows have y"),
         (lambda w: w.append(samples(3, 2)), "the rows before"),
         (lambda w: w.append(samples(3, 2), np.array(["a"] * 3)), "one type"),
     ],

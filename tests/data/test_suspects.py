@@ -34,15 +34,15 @@ def test_each_kind_is_told_with_its_columns(is_sparse):
     names = [*map(str, range(30)), "id", "paid", "copy", "same", "squared"]
     found = warnings_of(sparse.csr_array(X) if is_sparse else X, y, feature_names=names)
     assert [line.partition(":")[0] for line in found] == [
-        "columns that tell the label alone, as leaks do",
+        "columns that predict the label alone, as leaks do",
         "columns of whole numbers that differ from row to row, as ids do",
-        "columns of one value alone",
-        "columns equal to one before",
+        "columns with a single value",
+        "columns equal to an earlier one",
     ]
     leaks, *others = (line.partition(": ")[2] for line in found)
     assert leaks.startswith("'paid' (ROC area 0.99")
     assert "'squared' (ROC area 0.99" in leaks
-    assert others == ["'id'", "'same'", "'copy' (as '3')"]
+    assert others == ["'id'", "'same'", "'copy' (like '3')"]
 
 
 def test_text_that_says_the_label_is_a_leak():
@@ -58,7 +58,7 @@ def test_text_that_says_the_label_is_a_leak():
 def test_cuts_between_several_classes_are_a_leak():
     X, y = load_iris(return_X_y=True)
     X[:, 2] = y + np.random.default_rng(0).uniform(0, 0.9, len(y))
-    assert warnings_of(X, y) == ["columns that tell the label alone, as leaks do: 2 (accuracy 1.0000)"]
+    assert warnings_of(X, y) == ["columns that predict the label alone, as leaks do: 2 (accuracy 1.0000)"]
 
 
 def test_a_rare_class_is_guessed_by_nobody():
@@ -94,7 +94,7 @@ def test_times_are_no_ids():
 
 def test_ten_are_named():
     [line] = warnings_of(np.column_stack([samples(30, 2).X, np.zeros((30, 15))]), np.arange(30) % 2)
-    assert line == "columns of one value alone: 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 5 more"
+    assert line == "columns with a single value: 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 5 more"
 
 
 def test_blocks_and_layouts_hash_alike():

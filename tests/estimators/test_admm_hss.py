@@ -219,7 +219,7 @@ class TestFits:
         assert again["objective"] == whole["objective"]
         assert "factorise" not in again["seconds_by_phase"]
 
-    @pytest.mark.filterwarnings("ignore:.*holds no whole state")
+    @pytest.mark.filterwarnings("ignore:.*holds no whole checkpoint")
     def test_another_runs_factor_is_not_taken(self, tmp_path):
         store = Store.from_arrays(*two_moons())
         train(store, options(), model_path=tmp_path / "a", run_dir=tmp_path / "run")

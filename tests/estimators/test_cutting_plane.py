@@ -276,7 +276,7 @@ def test_defaults_are_those_of_the_configuration():
         ({"method": "newton"}, "method: found 'newton'"),
         ({"loss": "squared"}, "loss: found 'squared'"),
         ({"kernel": "rbf"}, "solver is 'cutting-plane', which is linear"),
-        ({"landmarks": 100}, "landmarks go with kernels to approximate; found kernel.name 'linear'"),
+        ({"landmarks": 100}, "landmarks approximate a nonlinear kernel; found kernel.name 'linear'"),
         ({"landmarks": 0, "kernel": "rbf"}, "landmarks: found 0"),
         ({"max_passes": 0}, "max_passes: found 0"),
         ({"intercept_scaling": -1.0}, "intercept_scaling: found -1.0"),

@@ -82,7 +82,7 @@ class TestMatrices:
             (ALFPGMSVC(kernel="precomputed"), "X is 75 x 4; expected a square matrix"),
             (
                 ALFPGMSVC(kernel="precomputed", scale="minmax"),
-                "values are no features; expected scale 'none'",
+                "columns are not features; expected scale 'none'",
             ),
             (
                 ALFPGMSVC(kernel="precomputed", probability=True),

@@ -302,7 +302,7 @@ def test_a_snapshot_predicts_raw_rows(tmp_path):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--gamma", "9"], "--gamma 9: the stream of .* has gamma 0.5, and goes on with it"),
+        (["--gamma", "9"], "--gamma 9: the stream of .* has gamma 0.5, which cannot change"),
         (["--budget", "7"], "--budget 7: the stream of .* has budget 30"),
         (["--lam", "0.5"], "--lam 0.5: the stream of .* has lam 0.001"),
         (["--scale", "none"], "--scale none: the stream of .* has scale standard"),
@@ -315,7 +315,9 @@ def test_options_that_an_existing_stream_does_not_have_are_told(more, said, tmp_
     before = state(tmp_path / "m")
     status, answers, error = command(tmp_path / "m", "\n".join(lines(10)), *more)
     assert (status, answers) == (2, [])
-    assert re.search(f"error: {said}.*; leave the option out, take another --model, or --force to", error)
+    assert re.search(
+        f"error: {said}.*; leave the option out, use another --model, or start again with --force", error
+    )
     assert state(tmp_path / "m") == before
 
 
@@ -579,7 +581,7 @@ def test_other_tasks_from_the_command_line(task, tmp_path):
     assert contents([read_run(tmp_path / "run")])
     assert said()[0] == 0
     assert "has task " + task in said("--task", "classify")[1]
-    assert "and no such option" in said("--max-classes", "3")[1]
+    assert "which has no such option" in said("--max-classes", "3")[1]
     assert "has no such option" in said("--task", "classify", "--force", "--set", "nu=0.1")[1]
     assert "expected one of classify, oneclass, regress" in said("--task", "rank", "--force")[1]
 
@@ -596,7 +598,7 @@ def test_weights_of_labels_from_the_command_line(tmp_path):
     assert command(weighted, text, "--class-weight", "up=20,down=1")[0] == 0
     status, _, told = command(weighted, text, "--class-weight", "up=2")
     assert status == 2
-    assert "has class_weight {'up': 20.0, 'down': 1.0}, and goes on with it" in told
+    assert "has class_weight {'up': 20.0, 'down': 1.0}, which cannot change" in told
     status, _, told = command(tmp_path / "other", text, "--class-weight", "even")
     assert status == 2
     assert "class_weight: found 'even', expected a weight for each label, or 'balanced'" in told
@@ -626,7 +628,7 @@ def test_a_stream_that_tunes_itself_is_gone_on_with_and_tells_of_change(tmp_path
     (tmp_path / "half.jsonl").write_text("\n".join(text[:1600]) + "\n")
     run("halves", "--input", str(tmp_path / "half.jsonl"))
     halves, _, said = run("halves", "--input", str(tmp_path / "all.jsonl"))
-    assert "going on after event 1600" in said
+    assert "continuing after event 1600" in said
     assert {**halves, "snapshot": 0} == {**whole, "snapshot": 0}
 
 

@@ -101,7 +101,7 @@ def test_where_none_comes_one_line_says_so_and_nobody_waits_again(monkeypatch):
         ),
         (
             ["check", "--wait-for-scheduler", "10m"],
-            "--wait-for-scheduler: is of a cluster that has one; give --sch",
+            "--wait-for-scheduler needs a cluster with a scheduler; give --sch",
         ),
     ],
 )

@@ -106,8 +106,11 @@ def test_names_stay_in_their_cells():
     [
         (["--out", "r.html"], "found no run, expected a RUN_DIR, or --model MODEL for the card of a model"),
         (["--model", "m.zarr", "--out", "r.html"], "r.html: expected a name ending in .md"),
-        (["run", "run", "--model", "m.zarr", "--out", "r.md"], "found 2 runs, expected the one that made"),
-        (["run", "--model", "m.zarr", "--out", "r.md", "--plots", "p"], "--plots is of a page, found a card"),
+        (["run", "run", "--model", "m.zarr", "--out", "r.md"], "found 2 runs, expected the run that made"),
+        (
+            ["run", "--model", "m.zarr", "--out", "r.md", "--plots", "p"],
+            "--plots applies to a page, found a card",
+        ),
     ],
 )
 def test_refusals(fitted, capfd, monkeypatch, words, message):

@@ -117,7 +117,7 @@ class TestSaving:
         of(tmp_path).offer(lambda: {"number": 1})
         said: list = []
         of(tmp_path, said=said)
-        assert "--resume would go on from it" in said[0].event.message
+        assert "with --resume it would continue from it" in said[0].event.message
 
 
 class TestLoading:
@@ -130,12 +130,12 @@ class TestLoading:
         newest.write_bytes(newest.read_bytes()[:length])
         said: list = []
         assert of(tmp_path, resume=True, said=said).load()["number"] == 0
-        assert "state-000002.npz: the state is damaged" in said[0].event.message
+        assert "state-000002.npz: the checkpoint is damaged" in said[0].event.message
 
     def test_without_a_whole_one_the_run_starts_anew(self, tmp_path):
         said: list = []
         assert of(tmp_path, resume=True, said=said).load() is None
-        assert "holds no whole state" in said[0].event.message
+        assert "holds no whole checkpoint" in said[0].event.message
 
     @pytest.mark.parametrize(
         ("change", "named"),
@@ -194,7 +194,7 @@ MEMBERS = {
 def test_hostile_states_are_refused(tmp_path, kind):
     path = tmp_path / "state-000001.npz"
     path.write_bytes(hostile(kind))
-    with pytest.raises(CorruptDataError, match="the state is damaged"):
+    with pytest.raises(CorruptDataError, match="the checkpoint is damaged"):
         read_state(path)
     assert os.listdir(tmp_path) == [path.name]
 
@@ -206,7 +206,7 @@ def test_a_changed_header_that_still_reads_is_damage(tmp_path):
     raw = path.read_bytes()
     assert raw.count(b"(20,)") == 1
     path.write_bytes(raw.replace(b"(20,)", b"(10,)"))
-    with pytest.raises(CorruptDataError, match="the state is damaged .the checksum of a.npy is wrong"):
+    with pytest.raises(CorruptDataError, match="the checkpoint is damaged .the checksum of a.npy is wrong"):
         read_state(path)
 
 

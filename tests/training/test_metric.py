@@ -205,7 +205,7 @@ def test_sparse_rows_have_a_diagonal_metric_and_no_full_one(tmp_path):
             {"task": "ordinal", "solver": "cutting-plane", "cutting_plane": {"landmarks": 9}},
             "found task 'ordinal'",
         ),
-        ({"kernel": {"name": "linear"}}, "which is of kernels that are not linear; found linear"),
+        ({"kernel": {"name": "linear"}}, "which needs a nonlinear kernel; found linear"),
         (
             {"search": {"options": ["nu"]}},
             "options: found 'nu', expected 'solver', 'early'",

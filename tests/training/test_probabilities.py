@@ -175,7 +175,7 @@ def test_held_out_rows_that_hold_no_numbers_are_told():
         )
 
 
-@pytest.mark.filterwarnings("ignore:.*holds no whole state")
+@pytest.mark.filterwarnings("ignore:.*holds no whole checkpoint")
 @pytest.mark.slow  # several runs of several fits each
 class TestResuming:
     def test_finished_folds_are_not_repeated(self, tmp_path, monkeypatch):

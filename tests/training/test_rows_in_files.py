@@ -148,7 +148,7 @@ def test_a_full_disk_ends_no_run_in_memory(tmp_path, monkeypatch):
 
     fitted(there, tmp_path / "m", run_dir=run_dir)(events=Events(tell))
     [message] = [text for text in told if "part" in text]
-    assert message.startswith("part 0 could not be kept (")
+    assert message.startswith("partition 0 could not be saved (")
     is_same(tmp_path / "whole", tmp_path / "m")
 
 

@@ -1,1 +1,1 @@
-"""Ingest: data files in, a store out, in bounded memory and all or nothing."""
+"""Ingest: reads data files into a store, in bounded memory, all or nothing."""

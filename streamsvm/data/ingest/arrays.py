@@ -1,4 +1,4 @@
-"""npy, npz and MNIST idx: arrays whose rows are samples, read from the stream a block at a time."""
+"""npy, npz and MNIST idx: arrays with samples as rows, read from the stream a block at a time."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ArrayReader:
             raw = stream.read_exactly(rows * row_bytes)
             if len(raw) < rows * row_bytes:
                 found = start + len(raw) // row_bytes
-                raise DataError(f"{path} is cut off: {n} rows are announced, {found} are there")
+                raise DataError(f"{path} is cut off: expected {n} rows, found {found}")
             X = cast(np.frombuffer(raw, dtype).reshape(rows, d), self._feature_dtype(dtype), path, start)
             yield Block(Rows(X), self._labels_for(rows) if labels is None else labels[start : start + rows])
 
@@ -215,9 +215,7 @@ def _flat(path: str, stream: Any, shape: tuple[int, ...], dtype: np.dtype) -> np
     n = math.prod(shape)
     raw = stream.read_exactly(n * dtype.itemsize)
     if len(raw) < n * dtype.itemsize:
-        raise DataError(
-            f"{path} is cut off: {n} labels are announced, {len(raw) // dtype.itemsize} are there"
-        )
+        raise DataError(f"{path} is cut off: expected {n} labels, found {len(raw) // dtype.itemsize}")
     return np.frombuffer(raw, dtype)
 
 

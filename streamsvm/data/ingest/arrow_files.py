@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, which tell the types of their columns."""
+"""Parquet and Arrow files, which have typed columns."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Parquet(OfSchema):
 
 
 class ArrowFile(OfSchema):
-    """Feather and other files of Arrow's, or streams in a file. One of their own batches is unpacked at a time; of a
-    local file that is not packed only what is used is read."""
+    """Feather and other Arrow files, or streams in a file. One of their batches is decompressed at a time. From an
+    uncompressed local file, only the needed bytes are read."""
 
     def __init__(self, path: str, options: IngestOptions) -> None:
         self._path, self._options = path, options

@@ -1,4 +1,4 @@
-"""What readers give and what they know: the interface between file formats and the store."""
+"""Blocks and readers: the interface between file formats and the store."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from streamsvm.errors import DataError
 class Block:
     """m samples as a reader found them; y (m,) float64 or text, qid (m,) int64.
 
-    group (m,) int64: rows of one number are never parted. key (m,): a number or time that rows are split by, which no
-    store keeps.
+    group (m,) int64: rows with the same number stay together. key (m,): a number or time to split rows by, which is not
+    stored.
     """
 
     rows: Rows
@@ -30,14 +30,14 @@ class Block:
 
     @property
     def beside(self) -> tuple[np.ndarray | None, ...]:
-        """What there is beside the rows, in the order of the fields."""
+        """The columns next to the rows, in the order of the fields."""
         return self.y, self.qid, self.group, self.key
 
     def take(self, ids: np.ndarray | slice) -> Block:
         return Block(self.rows.take(ids), *(None if v is None else v[ids] for v in self.beside))
 
     def columns(self) -> dict[str, np.ndarray]:
-        """Those that a store keeps."""
+        """The columns that a store keeps."""
         given = {"y": self.y, "qid": self.qid, "group": self.group}
         return {name: values for name, values in given.items() if values is not None}
 
@@ -46,43 +46,43 @@ OpenStream = Callable[[str], Stream]
 
 
 class Reader(Protocol):
-    """Reads sources of one format, one after the other; after the last one it knows the layout."""
+    """Reads sources of one format, one after the other. After the last one it knows the layout."""
 
-    dense_below: float  # fraction of non-zeros under which a CSR store is made, unless told otherwise
+    dense_below: float  # by default, a CSR store is made below this fraction of nonzeros
     dtype: np.dtype  # of features in the store
 
     def blocks(self, path: str) -> Iterator[Block]:
         """The samples of a source, in blocks of bounded memory. Raises DataError naming file and row."""
 
     def finish(self) -> None:
-        """Called after the last source. Raises DataError where the sources do not fit together."""
+        """Called after the last source. Raises DataError if the sources do not fit together."""
 
     def settled(self) -> bool:
         """Whether `width`, `encode` and `attrs` are final after the first block."""
 
     def guess(self) -> bool:
-        """Takes what the first block had for all that there is, so that `width` and the rest are final; whether it can.
-        From then on a block that has more raises Unsettled."""
+        """Assumes that later blocks have nothing new, so that `width` and the rest are final. Returns whether it can.
+        From then on, a block with something new raises Unsettled."""
 
     def width(self) -> int:
-        """Features in a row of the store."""
+        """The number of features in a row of the store."""
 
     def density(self) -> float:
-        """The fraction of non-zero features, 0 to 1."""
+        """The fraction of nonzero features, 0 to 1."""
 
     def encode(self, rows: Rows) -> Rows:
         """The rows of the store for rows of a block."""
 
     def remarks(self) -> list[str]:
-        """What a person should know of what was read."""
+        """Warnings about the data that was read."""
 
     def attrs(self) -> dict[str, Any]:
-        """What the store keeps so that later data can be read the same way."""
+        """Attributes that the store keeps, so that later data can be read in the same way."""
 
 
 def cast(X: np.ndarray, dtype: np.dtype, where: str, first_row: int, *, gaps: bool = False) -> np.ndarray:
-    """X (m, d) as dtype. Raises DataError naming row and column where a value is not finite, but for NaN with gaps, or
-    does not fit."""
+    """X (m, d) as dtype. Raises DataError naming row and column if a value does not fit or is not finite. gaps: NaN is
+    allowed."""
     with np.errstate(over="ignore", invalid="ignore"):
         out = X.astype(dtype, copy=False)
     bad = first_nonfinite(Rows(np.atleast_2d(out)), first_row, gaps=gaps)
@@ -101,7 +101,7 @@ def cast(X: np.ndarray, dtype: np.dtype, where: str, first_row: int, *, gaps: bo
 
 
 def labels_of(texts: np.ndarray) -> np.ndarray:
-    """(m,) float64 where all texts are numbers, else the texts themselves."""
+    """(m,) float64 if all texts are numbers, else the texts themselves."""
     try:
         return texts.astype(np.float64)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Columns of tables by name, beside their rows: as they are written, or as values."""
+"""Columns of tables by name, next to their rows: as text, or as values."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from streamsvm.errors import ConfigError, DataError
 
 @dataclass(frozen=True)
 class Values:
-    """What a column holds, see `schema.KINDS`. found (n,): numbers, NaN where one is missing; of text each row's place
-    in `texts`, -1 where there is none."""
+    """The values of a column of a kind (see `schema.KINDS`). found (n,): numbers, NaN if missing; for text, each row's
+    index in `texts`, -1 if missing."""
 
     kind: str
     found: np.ndarray
@@ -31,14 +31,14 @@ class Values:
 
 
 class KeptColumns:
-    """Columns of tables as they have them, text that goes beside the answers to their rows."""
+    """Columns of tables as they are written there, as text to go next to the predictions of their rows."""
 
     def __init__(self, sources: Sequence[str], names: Sequence[str], options: IngestOptions) -> None:
-        """Raises ConfigError where a file is no table, DataError where it has no such column."""
+        """Raises ConfigError if a file is not a table, DataError if it has no such column."""
         self._names, self._tables = names, _Tables(sources, options, "to keep")
         self._table: Table | None = None
         first, *others = self._tables.files
-        begun = self._batches_of(first)  # before an answer is written
+        begun = self._batches_of(first)  # fails before any prediction is written
         self._batches = chain(begun, chain.from_iterable(map(self._batches_of, others)))
         self._rest: pa.RecordBatch | None = None
 
@@ -48,7 +48,7 @@ class KeptColumns:
         return self._table.batches(dict.fromkeys(self._names, pa.string()))
 
     def take(self, rows: int) -> dict[str, np.ndarray]:
-        """Those of so many rows more, by name."""
+        """The columns of the next `rows` rows, by name."""
         pieces: list[pa.RecordBatch] = []
         while rows:
             batch = self._rest or next(self._batches)
@@ -64,8 +64,8 @@ class KeptColumns:
 
 
 def values_of(sources: Sequence[str], name: str, options: IngestOptions) -> Values:
-    """A column of tables, whether or not it is a feature; text where they differ in what it holds. Raises ConfigError,
-    DataError."""
+    """A column of tables, whether or not it is a feature. It is text if the tables differ in its kind. Raises
+    ConfigError, DataError."""
     tables, places = _Tables(sources, options, "to slice by"), {"": -1}
     kinds = {_kind_in(tables, file, name) for file in tables.files}
     kind = kinds.pop() if len(kinds) == 1 else "text"
@@ -86,7 +86,7 @@ def _kind_in(tables: _Tables, file: File, name: str) -> str:
 def _values_in(
     tables: _Tables, file: File, name: str, kind: str, places: dict[str, int]
 ) -> Iterator[np.ndarray]:
-    """Batch by batch, see `Values.found`. places: of texts, which grow."""
+    """`Values.found` batch by batch. places: index by text, to which new texts are added."""
     line = tables.first_line
     with arrow_errors(file.path), closing(tables.opened(file, [name])) as table:
         for batch in table.batches({name: READ_AS[kind]}):
@@ -101,15 +101,15 @@ def _values_in(
 
 
 class _Tables:
-    """Files of one format, which is looked at once, some of whose columns are read for a use of their own."""
+    """Files of one format, which is detected once. Some of their columns are read for a separate use."""
 
     def __init__(self, sources: Sequence[str], options: IngestOptions, use: str) -> None:
-        """Raises ConfigError for what is no table."""
+        """Raises ConfigError for files that are not tables."""
         self.files, self._options, self._use = files_of(sources), options, use
         path = self.files[0].path
         self._format = options.format or detect_format(path)
         if self._format not in TABLES:
-            raise ConfigError(f"{path}: columns {use} are of a table, found {self._format}")
+            raise ConfigError(f"{path}: columns {use} need a table, found {self._format}")
         self.first_line = first_line(self._format, options)
 
     def opened(self, file: File, names: Sequence[str]) -> Table:

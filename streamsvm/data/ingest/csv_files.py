@@ -1,4 +1,4 @@
-"""CSV and TSV files, plain or packed, read through Arrow."""
+"""CSV and TSV files, plain or compressed, read through Arrow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamsvm.errors import DataError
 
 
 class Csv:
-    """A CSV or TSV file, plain or packed. The kinds of its columns, and its dialect, are told from its first MiB."""
+    """A CSV or TSV file, plain or compressed. The kinds of its columns and its dialect follow from its first MiB."""
 
     def __init__(self, path: str, options: IngestOptions, delimiter: str, open_stream: OpenStream) -> None:
         self._path, self._options, self._open = path, options, open_stream
@@ -32,7 +32,9 @@ class Csv:
         line = head.partition(b"\n")[0]
         own = options.delimiter or delimiter_of(path, line, delimiter)
         self._parse = pa.csv.ParseOptions(delimiter=own, newlines_in_values=has_newlines_inside(head))
-        self._block_bytes = max(options.block_bytes, 8 * len(line))  # Arrow needs whole rows in two blocks
+        self._block_bytes = max(
+            options.block_bytes, 8 * len(line)
+        )  # Arrow needs a whole row within two blocks
         points = (".",) if own == "," else (".", ",")
         first = max(1 << 20, 8 * len(line))
         schemas = {point: self._reader(first, None, point).schema for point in points}

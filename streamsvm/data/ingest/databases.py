@@ -1,4 +1,4 @@
-"""SQLite and DuckDB databases: a table, or what a query selects, read batch by batch and never written."""
+"""SQLite and DuckDB databases: a table or the result of a query, read batch by batch and never written."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from streamsvm.storage.paths import local_path
 
 WHOLE = "; expected a whole database that no other program is writing to"
 SELECT = "; expected a table's name, or one SELECT, as --query"
-FIRST_ROWS = 1000  # say what a column holds where its declaration does not
-PATIENCE_S = 2.0  # with a program that is writing
+FIRST_ROWS = 1000  # give the kind of a column if its declaration does not
+PATIENCE_S = 2.0  # to wait for a program that is writing
 _SELECTS = re.compile(r"[\s(]*(select|with|values|from)\b", re.IGNORECASE)
 _TEXT, _NUMBER = re.compile("CHAR|CLOB|TEXT"), re.compile("INT|REAL|FLOA|DOUB|NUM|DEC")
 
 
 class Sqlite:
-    """SQLite has neither times nor true and false, and any value may be in any column. What a column holds is what its
-    declaration says; of times and booleans, and where there is none, as of sums, what the first rows have."""
+    """A SQLite table or query. SQLite has no times or booleans, and any column may hold any value. The kind of a column
+    is the declared one. For times and booleans, and without a declaration (of sums, for example), the first rows give
+    it."""
 
     def __init__(self, path: str, options: IngestOptions) -> None:
         self._path, self._options = path, options
@@ -57,16 +58,16 @@ class Sqlite:
         query, is_table = _table_or_query(self._path, self._options.query, tables, views)
         if not is_table:
             return query
-        in_order = f"{query} ORDER BY rowid"  # else that of an index of all columns
+        in_order = f"{query} ORDER BY rowid"  # otherwise the order may be that of a covering index
         try:
             self._run(f"{in_order} LIMIT 0")
-        except sqlite3.OperationalError:  # a table WITHOUT ROWID, in the order of its key
+        except sqlite3.OperationalError:  # a table WITHOUT ROWID is in the order of its key
             return query
         return in_order
 
     def _kinds_of_rows(self) -> dict[str, str]:
         with self._told():
-            # a view takes one SELECT alone, and knows how its columns are declared
+            # a view accepts only a single SELECT, and knows the declarations of its columns
             self._run(f"CREATE TEMP VIEW streamsvm_rows AS {self._sql}")
             declared = [row[2] for row in self._run("PRAGMA table_info(streamsvm_rows)")]
             cursor = self._run(self._sql)
@@ -98,14 +99,14 @@ class Sqlite:
                 row += len(rows)
 
     def _array(self, name: str, values: Sequence[Any], type_: pa.DataType, row: int) -> pa.Array:
-        """A column as this type. Raises DataError naming the row that has something else."""
+        """A column as this type. Raises DataError naming the first row with another type."""
         kind = self._kinds[name]
         try:
             return _converted(values, kind, type_)
         except (ValueError, TypeError):
             rows = range(len(values))
             at = bisect_left(rows, True, key=lambda i: not _are_like(values[: i + 1], kind, type_))
-        wanted = "a time, as 2024-01-31 12:00:00" if pa.types.is_timestamp(type_) else "a number"
+        wanted = "a time such as 2024-01-31 12:00:00" if pa.types.is_timestamp(type_) else "a number"
         raise DataError(
             f"{self._path}:{row + at}: column {name!r} is {str(values[at])[:80]!r}; expected {wanted}"
         )
@@ -115,14 +116,14 @@ class Sqlite:
 
 
 class DuckDb(OfSchema):
-    """DuckDB knows types. One thread keeps the order of a query's rows the same whenever they are read."""
+    """A DuckDB table or query, which has types. One thread keeps the order of rows the same in every pass."""
 
     def __init__(self, path: str, options: IngestOptions) -> None:
         try:
             import duckdb
         except ImportError:
             raise ConfigError(
-                f"{path}: DuckDB databases are read by the package duckdb: pip install duckdb"
+                f"{path}: reading DuckDB databases needs the package duckdb: pip install duckdb"
             ) from None
         self._path, local = path, _local(path)
         self._told = partial(told, f"{path}: DuckDB says", duckdb.Error, *ARROW_ERRORS, hint=_hint(options))
@@ -158,7 +159,7 @@ class DuckDb(OfSchema):
 
 
 def _hint(options: IngestOptions) -> str:
-    """What was expected of what a person has said, once the database is open."""
+    """The expectation to add to errors of the query, once the database is open."""
     return WHOLE if options.query is None else SELECT
 
 
@@ -166,13 +167,13 @@ def _local(path: str) -> Path:
     """Raises ConfigError, NotFoundError, DataError."""
     local = local_path(path)
     if local is None:
-        raise ConfigError(f"{path}: found a URL of a database, expected a file of this machine; download it")
-    open_raw(path).close()  # says so where it is not there
+        raise ConfigError(f"{path}: found a URL of a database, expected a local file; download it")
+    open_raw(path).close()  # raises an error if the file does not exist
     return local
 
 
 def _table_or_query(path: str, wanted: str | None, tables: list[str], views: list[str]) -> tuple[str, bool]:
-    """The query that is meant, and whether it is for all of a table. Raises DataError."""
+    """The query, and whether it selects a whole table. Raises DataError."""
     names = {name.lower(): name for name in (*tables, *views)}
     has = f"it has {listed([*names.values()])}" if names else "it has none"
     if wanted is None and len(tables) != 1:
@@ -188,7 +189,7 @@ def _table_or_query(path: str, wanted: str | None, tables: list[str], views: lis
 
 
 def _kind(declared: str, values: list[Any]) -> str:
-    """What a column of SQLite's holds that is declared so, and has these values in its first rows."""
+    """The kind of a SQLite column, from its declaration and its values in the first rows."""
     declared = declared.upper()
     if "BOOL" in declared and all(value in (0, 1) for value in values):
         return "bool"
@@ -202,7 +203,7 @@ def _kind(declared: str, values: list[Any]) -> str:
 
 
 def _converted(values: Sequence[Any], kind: str, type_: pa.DataType) -> pa.Array:
-    """Values of SQLite's as Arrow's. Raises ValueError, TypeError."""
+    """SQLite values as an Arrow array. Raises ValueError, TypeError."""
     if pa.types.is_string(type_):
         own = {0: "false", 1: "true"} if kind == "bool" else {}
         return of_texts([None if v is None else own.get(v, str(v)) for v in values])

@@ -1,4 +1,4 @@
-"""Files into a store: read one after the other, arranged, and written."""
+"""Reads files into a store: one after the other, split or shuffled, and written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from streamsvm.storage.paths import local_path
 from streamsvm.storage.place import require_place
 
 OF_TABLES = ("qid", "group", "ignore", "split_by", "hash", "min_frequency")  # options
-SHUFFLE = 0x5F1E  # a stream of its own: labels that a user drew from the plain seed must not line up with it
+SHUFFLE = 0x5F1E  # a separate random stream, independent of labels that a user drew with the plain seed
 
 
 def ingest(
@@ -47,13 +47,14 @@ def ingest(
     like: Layout | None = None,
     attrs: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Reads data files, one after the other, into a new store (with `split`, two); returns a summary.
+    """Reads data files, one after the other, into a new store (with `split`, two). Returns a summary.
 
     A pattern, such as `data/*.csv`, or a folder stands for its files, in the order of their names.
-    like: what rows are to be laid out like, in place of the store that the options name. attrs: more of the store's.
-    Rows are written as they are read where the first block tells how. Where it does not, or turns out to have told too
-    little, they wait in an unnamed temporary file next to the store until all are read. Raises DataError naming file
-    and line, NotFoundError, ConfigError, and StorageError; then no store is left behind.
+    like: the layout of the rows, instead of that of the store that the options name. attrs: further attributes of the
+    store.
+    If the first block determines the layout, rows are written as they are read. If it does not, or a later block has
+    something new, rows wait in an unnamed temporary file next to the store until all are read. Raises DataError naming
+    file and line, NotFoundError, ConfigError and StorageError. Then no store is left behind.
     """
     start = time.perf_counter()
     files = files_of([os.fspath(s) for s in sources])
@@ -80,14 +81,16 @@ def _ingested(
     *,
     guesses: bool,
 ) -> dict[str, Any]:
-    """guesses: the first block tells what all rows have, else Unsettled is raised."""
+    """Reads and writes all files. guesses: relies on the first block, and raises Unsettled if a later one differs."""
     paths = [file.path for file in files]
     format_ = format_of(paths, options)
     open_stream = partial(stream_of, events, sum(map(source_bytes, paths)), "ingest")
     reader = _reader(format_, options, like, open_stream, files)
     with ExitStack() as stack:
         if format_ == "svmlight":
-            from streamsvm.parallel.compiling import compiling_told  # numba, which other formats do without
+            from streamsvm.parallel.compiling import (
+                compiling_told,
+            )  # imports numba, which other formats do not need
 
             stack.enter_context(compiling_told(events))
         split = split_of(options)
@@ -117,7 +120,7 @@ def _with_like(options: IngestOptions, like: Layout | None) -> tuple[IngestOptio
 
 
 def format_of(paths: list[str], options: IngestOptions) -> str:
-    """That of all the files. Raises ConfigError where they have several, or the options are of another."""
+    """The format of all files. Raises ConfigError if they have several, or if the options belong to another format."""
     if not paths:
         raise ConfigError("no source was given; expected at least one file")
     formats = {options.format or detect_format(p) for p in paths}
@@ -132,7 +135,7 @@ def format_of(paths: list[str], options: IngestOptions) -> str:
     if not table and named:
         raise ConfigError(f"--{named[0].replace('_', '-')} names columns of a table; {format_} has none")
     if options.query is not None and format_ not in DATABASES:
-        raise ConfigError(f"--query is of databases, found {format_}; leave it out")
+        raise ConfigError(f"--query applies to databases, found {format_}; leave it out")
     if options.multilabel and not (table or format_ == "svmlight"):
         raise ConfigError(
             f"--multilabel is for svmlight files and tables; {format_} has none of their labels"
@@ -143,7 +146,7 @@ def format_of(paths: list[str], options: IngestOptions) -> str:
 
 
 def stream_of(events: Events, total: int, phase: str, path: str) -> Stream:
-    """A source whose bytes are told of as they are read, of so many in all."""
+    """A source that reports its bytes as they are read, of a total for all sources."""
     return Stream(path, lambda done: events.progress(phase, min(done, total), total, source=path))
 
 
@@ -173,7 +176,7 @@ def _arrange(
     *,
     guesses: bool,
 ) -> Iterator[Block]:
-    """The blocks in the order they are to be stored, all of which a split has seen."""
+    """The blocks in storage order, after the split has seen all of them."""
     blocks = chain.from_iterable(reader.blocks(p) for p in paths)
     first = next(blocks, None)
     if first is None:
@@ -247,7 +250,7 @@ def _fill(
 
 
 def _step(block: Block, layout: dict[str, Any]) -> int:
-    """How many rows to write at a time: 16 MiB of dense rows, and of sparse ones as they were read."""
+    """The number of rows to write at a time: 16 MiB of dense rows; sparse rows as they were read."""
     dense_bytes = layout["d"] * layout["dtype"].itemsize
     row_bytes = block.rows.nbytes / max(1, len(block.rows)) if layout["is_sparse"] else dense_bytes
     return max(1, int((16 << 20) / row_bytes))

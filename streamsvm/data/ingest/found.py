@@ -1,4 +1,4 @@
-"""The files that sources stand for: a pattern or a folder has any number of them."""
+"""The files of sources: a file, a pattern or a folder with any number of files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from streamsvm.data.ingest.table import Batches, Table
 from streamsvm.errors import NotFoundError
 from streamsvm.storage.paths import URLPath, local_path
 
-NOTHING = "__HIVE_DEFAULT_PARTITION__"  # value of a folder's name, as Hive and Spark write a gap
+NOTHING = "__HIVE_DEFAULT_PARTITION__"  # value in a folder name with which Hive and Spark write a gap
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 
 
 class Part(NamedTuple):
-    """What a folder says of all rows below it; text None: a gap. kind: `number` where it is one in all folders."""
+    """The value that a folder name gives to all rows below it. text None: a gap. kind: `number` if it is a number in
+    all folders."""
 
     text: str | None
     kind: str
@@ -33,14 +34,14 @@ Parts = dict[str, Part]
 
 
 class File(NamedTuple):
-    """parts: columns that are folders' names, such as `region=EU`."""
+    """A file. `parts`: columns from folder names, such as `region=EU`."""
 
     path: str
     parts: Parts
 
 
 def files_of(sources: Sequence[str]) -> list[File]:
-    """The files of each source, those of a pattern or folder in the order of their names. Raises NotFoundError."""
+    """The files of all sources. Those of a pattern or folder are sorted by name. Raises NotFoundError."""
     found: list[tuple[str, dict[str, str | None]]] = []
     for source in sources:
         below = _files_below(source)
@@ -55,7 +56,7 @@ def files_of(sources: Sequence[str]) -> list[File]:
 
 
 def root_of(source: str) -> str:
-    """The folder in which files of a source are: of a pattern the one that it begins with."""
+    """The folder of a source's files. For a pattern, the folder that it begins with."""
     local = local_path(source)
     if local is not None and local.is_dir():
         return str(local)
@@ -63,13 +64,13 @@ def root_of(source: str) -> str:
 
 
 def is_pattern(source: str) -> bool:
-    """Whether it stands for files like it; of a URL, in which other marks have their meaning, by stars alone."""
+    """Whether the source is a pattern. In a URL only stars count, because other marks have a meaning there."""
     local = local_path(source)
     return "*" in source if local is None else has_magic(source) and not local.exists()
 
 
 def has_files(folder: str) -> bool:
-    """Whether files that ingest reads are below a folder."""
+    """Whether a folder has files that ingest reads, at any depth."""
     try:
         return bool(_files_below(folder))
     except NotFoundError:
@@ -77,7 +78,7 @@ def has_files(folder: str) -> bool:
 
 
 def _files_below(source: str) -> list[str] | None:
-    """Those like a pattern, or tables and the like below a folder; None for what is neither."""
+    """The files that match a pattern, or the data files below a folder. None if the source is neither."""
     local, is_one = local_path(source), is_pattern(source)
     if local is None:
         place = URLPath(source.rstrip("/"))
@@ -91,13 +92,13 @@ def _files_below(source: str) -> list[str] | None:
     if not is_one:
         found = [path for path in found if is_data_name(path) and not _is_hidden(path, source)]
     if not found:
-        what = "is like this" if is_one else "of a format that ingest reads is in this folder"
+        what = "matches" if is_one else "of a format that ingest reads is in this folder"
         raise NotFoundError(f"{source}: no file {what}; expected at least one")
     return sorted(found)
 
 
 def _is_hidden(path: str, folder: str) -> bool:
-    """Whether it, or a folder that it is in, is named as what programs leave there for themselves."""
+    """Whether the name of a file, or of a folder above it, marks it as internal to a program."""
     return any(name.startswith((".", "_")) for name in PurePath(path[len(folder) :]).parts)
 
 
@@ -107,7 +108,7 @@ def _said_by_folders(path: str) -> dict[str, str | None]:
 
 
 class Parted:
-    """A table in folders that say more of its rows, in columns before its own; what it has itself they do not say."""
+    """A table in folders whose names add columns, before its own. A column of the table itself takes precedence."""
 
     def __init__(self, table: Table, parts: Parts) -> None:
         own = table.kinds()
@@ -121,7 +122,7 @@ class Parted:
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
         own = {name: type_ for name, type_ in types.items() if name not in self._parts}
-        some = own or {next(iter(self._table.kinds())): pa.string()}  # tells how many rows there are
+        some = own or {next(iter(self._table.kinds())): pa.string()}  # at least one, for the number of rows
         for batch in self._table.batches(some):
             for name in types.keys() & self._parts:
                 said = of_texts([self._parts[name].text] * batch.num_rows)

@@ -1,4 +1,4 @@
-"""Files in place of a store: one is made of them, beside them to be used again, or for as long as it is read."""
+"""Files instead of a store: they are read into a store next to them, to be used again, or into a temporary one."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ from streamsvm.storage.paths import Place, local_path, place_of
 from streamsvm.storage.place import found_at
 
 STDIN = "-"
-MADE_OF = "made_of"  # attribute of a store: the files, and how they were read
-LOGS = ("-wal", ".wal")  # of SQLite, of DuckDB
-ELSEWHERE = ("force", "like", "memory_limit")  # options that do not change what comes out
+MADE_OF = "made_of"  # attribute of a store: its files, and how they were read
+LOGS = ("-wal", ".wal")  # of SQLite and DuckDB
+ELSEWHERE = ("force", "like", "memory_limit")  # options that do not change the result
 
 
 def beside(source: str) -> Place:
-    """Where the store of a file goes, or of a folder: `sales.csv.gz`, `sales`, `sales/*.csv` -> `sales.zarr`. Raises
-    ConfigError where the folder of a pattern has no name."""
+    """The store's path for a file, folder or pattern: `sales.csv.gz`, `sales`, `sales/*.csv` -> `sales.zarr`. Raises
+    ConfigError if the folder of a pattern has no name."""
     path = place_of(root_of(source) if is_pattern(source) else source)
     if path.name in ("", "..") or str(path).endswith(f"://{path.name}"):
-        raise ConfigError(f"{source}: the store of its rows has no place beside it; give one with --store")
+        raise ConfigError(
+            f"{source}: found no folder name for the store of its rows; give a path with --store"
+        )
     stem = path.name
     while is_data_name(stem):
         stem = PurePosixPath(stem).stem
@@ -48,14 +50,14 @@ def beside(source: str) -> Place:
 def store_of(
     sources: Sequence[str], store: str | None, options: IngestOptions, events: Events = ignore
 ) -> tuple[str, bool]:
-    """The store that files become, and whether it was there: at `store`, else beside the first of them.
+    """The store that files are read into, and whether it existed: at `store`, else next to the first file.
 
-    It is made again where a file, or what is asked of it, has changed. Raises StorageError where what is there was not
-    made of files like this, DataError as `ingest`.
+    It is made again if a file or an option has changed. Raises StorageError if the existing store was not made from
+    files in this way, DataError as `ingest`.
     """
     if STDIN in sources:
         if store is None:
-            raise ConfigError("-: rows from stdin have no place beside them; give one with --store")
+            raise ConfigError("-: rows from stdin have no path for their store; give one with --store")
         with _in_files(sources) as paths:
             ingest(paths, store, options, events)
         return store, False
@@ -68,8 +70,8 @@ def store_of(
             return url, True
         if made_of is None or _sources(made_of) != asked["sources"]:
             raise StorageError(
-                f"{url}: found a store that was not made of {sources[0]} by this command; take another place with "
-                "--store, or name that store alone"
+                f"{url}: found a store that was not made from {sources[0]} by this command; give another path with "
+                "--store, or use that store without files"
             )
         options = options.model_copy(update={"force": True})
     ingest(sources, url, options, events, attrs={MADE_OF: asked})
@@ -77,7 +79,7 @@ def store_of(
 
 
 def _asked(sources: Sequence[str], options: IngestOptions) -> dict[str, Any]:
-    """What a store is made of: as JSON gives it back."""
+    """The origin of a store, in the form in which JSON returns it."""
     given = options.model_dump(mode="json", exclude_defaults=True, exclude=set(ELSEWHERE))
     files = [_facts(path, root_of(source)) for source in sources for path, _ in files_of([source])]
     return {"sources": [_name(source) for source in sources], "files": files, "options": given}
@@ -86,7 +88,7 @@ def _asked(sources: Sequence[str], options: IngestOptions) -> dict[str, Any]:
 def _sources(made_of: Mapping[str, Any]) -> list[str]:
     return made_of.get("sources") or [
         name for name, *_ in made_of["files"]
-    ]  # stores of before had files alone
+    ]  # older stores list only the files
 
 
 def _name(source: str) -> str:
@@ -95,8 +97,8 @@ def _name(source: str) -> str:
 
 
 def _facts(source: str, root: str) -> list[Any]:
-    """Name below a folder, bytes and time of change, of what a database has not moved into its file, too; of an object
-    store the service's own facts."""
+    """Name below a folder, bytes and time of change, also of a database's log. For an object store, the facts that the
+    service gives."""
     path = local_path(source)
     if path is None:
         from streamsvm.storage.paths import filesystem
@@ -106,7 +108,7 @@ def _facts(source: str, root: str) -> list[Any]:
         return [source, *(str(info.get(name)) for name in ("size", "ETag", "LastModified"))]
     facts: list[Any] = [os.path.relpath(path, root or ".")]
     for own in (path, *(path.with_name(path.name + log) for log in LOGS)):
-        if own.exists() and (found := own.stat()).st_size:  # what reads it says that it is not there
+        if own.exists() and (found := own.stat()).st_size:  # the reader reports a missing file
             facts += [found.st_size, found.st_mtime_ns]
     return facts
 
@@ -115,10 +117,10 @@ def _facts(source: str, root: str) -> list[Any]:
 def opened(
     sources: Sequence[str], options: IngestOptions, like: Layout | None, events: Events = ignore
 ) -> Iterator[tuple[Store, list[str]]]:
-    """A store of files, its rows laid out like others, for as long as it is read; and paths of the files. Errors of
-    the store are told as of the files.
+    """A temporary store of files, with rows in the given layout, and the paths of the files. Errors of the store name
+    the files.
 
-    Where rows are like no others, the store that the files became before, if there is one.
+    Without a layout, the existing store of the files, if there is one.
     """
     made = _made_of(sources, options) if like is None else None
     if made is not None:
@@ -142,20 +144,20 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def _made_of(sources: Sequence[str], options: IngestOptions) -> Store | None:
-    """The store beside files, where it is of their rows as they are now, read in this way."""
+    """The store next to files, if it has their present rows, read with these options."""
     if STDIN in sources:
         return None
     try:
         url = str(beside(sources[0]))
-    except ConfigError:  # there is no such place
+    except ConfigError:  # no path
         return None
     store = Store.open(url) if found_at(url) == "a store" else None
     return store if store is not None and store.attrs.get(MADE_OF) == _asked(sources, options) else None
 
 
 def known_tables(sources: Sequence[str], options: IngestOptions, like: Layout | None) -> IngestOptions | None:
-    """The options with the format of files that are tables whose columns are known: their rows can be answered as they
-    are read. None for others, and for stdin."""
+    """The options, with the format, if files are tables with known columns. Their rows can be predicted while they are
+    read. None for others, and for stdin."""
     if like is None or "columns" not in like.attrs or STDIN in sources:
         return None
     format_ = format_of([file.path for file in files_of(sources)], options)
@@ -165,7 +167,7 @@ def known_tables(sources: Sequence[str], options: IngestOptions, like: Layout | 
 def rows_as_read(
     sources: Sequence[str], options: IngestOptions, like: Layout, events: Events = ignore
 ) -> Iterator[Rows]:
-    """The rows of tables, laid out like others, piece by piece. Raises DataError as `ingest`."""
+    """The rows of tables in this layout, piece by piece. Raises DataError as `ingest`."""
     files = files_of(sources)
     paths = [file.path for file in files]
     options = options.model_copy(update={"dtype": like.dtype.name})
@@ -179,7 +181,7 @@ def rows_as_read(
 
 @contextmanager
 def _in_files(sources: Sequence[str], folder: str | None = None) -> Iterator[list[str]]:
-    """Paths that can be read twice: stdin in a file of its own, CSV unless its first bytes say otherwise."""
+    """Paths that can be read twice. stdin is copied to a file, as CSV unless its first bytes show another format."""
     if STDIN not in sources:
         yield list(sources)
         return

@@ -1,4 +1,4 @@
-"""What an ingest is told to do."""
+"""The options of ingest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Format = Literal["svmlight", "csv", "tsv", "parquet", "arrow", "sqlite", "duckdb", "npy", "npz", "idx"]
 FORMATS: tuple[str, ...] = get_args(Format)
 LEAST_BYTES = 32 << 20
-MOST_HASHED = 1 << 20  # columns, as many as scikit-learn's FeatureHasher makes; float32 counts them exactly
+MOST_HASHED = 1 << 20  # columns, as in scikit-learn's FeatureHasher; float32 counts them exactly
 
 
 def _fraction(value: float) -> float:
@@ -39,7 +39,7 @@ def _listed(value: Any) -> Any:
 
 
 def _widths(value: Any) -> Any:
-    """The table that a=16,b=32 means."""
+    """A table parsed from text such as a=16,b=32."""
     if not isinstance(value, str):
         return value
     pairs = [pair.rpartition("=") for pair in value.split(",")]
@@ -54,29 +54,30 @@ Place = Annotated[str, BeforeValidator(_text)] | None
 
 
 class IngestOptions(Options):
-    """Flags of `ingest`, whose names have hyphens there. Where there is no default, the data decide."""
+    """Flags of `ingest`, whose names have hyphens on the command line. Without a default, the data decide."""
 
     format: Annotated[
-        Format | None, Field(description="Format of the files; else by their names and first bytes")
+        Format | None, Field(description="Format of the files (default: by their names and first bytes)")
     ] = None
     label: Annotated[
         str | None,
         Field(
-            description="Label column of a table: name, `first`, `last`, position from 0, or `none`; `a,b,c`, columns"
-            " of 0 and 1, each a label that rows may have; else the last one, or with like the label's there"
+            description="Label column of a table: name, `first`, `last`, position from 0, or `none`. `a,b,c`: columns "
+            "of 0 and 1, one for each label of multilabel rows (default: last, or the label column of like)"
         ),
     ] = None
     query: Annotated[
-        str | None, Field(description="Table of a database, or a SELECT; else its only table")
+        str | None, Field(description="Table of a database, or a SELECT (default: its only table)")
     ] = None
     delimiter: Annotated[
-        str | None, Field(description="What stands between columns; else what the first line has most of")
+        str | None,
+        Field(description="Delimiter of columns (default: the most frequent one in the first line)"),
     ] = None
     multilabel: Annotated[
         bool,
-        Field(description="Rows have any number of labels: `1,3,7`, or none, in the label's place"),
+        Field(description="Rows have any number of labels: a label such as `1,3,7`, or empty for none"),
     ] = False
-    header: Annotated[bool, Field(description="Whether a CSV or TSV table begins with names")] = True
+    header: Annotated[bool, Field(description="Whether a CSV or TSV table begins with column names")] = True
     labels: Annotated[
         Place, Field(description="File with a label for each row (idx, npy or text), for npy, npz and idx")
     ] = None
@@ -86,7 +87,7 @@ class IngestOptions(Options):
     group: Annotated[
         str | None,
         Field(
-            description="Column of a table, no feature, whose rows of one value splits and folds keep together"
+            description="Column of a table, not a feature. Splits and folds keep rows with the same value together"
         ),
     ] = None
     ignore: Annotated[
@@ -95,42 +96,42 @@ class IngestOptions(Options):
     hash: Annotated[
         dict[str, Annotated[int, Field(ge=2, le=MOST_HASHED)]],
         BeforeValidator(_widths),
-        Field(description="Columns of text to hash, each into so many columns of -1, 0 and 1"),
+        Field(description="Text columns to hash, each into WIDTH columns of -1, 0 and 1"),
     ] = {}
     min_frequency: Annotated[
         Count,
-        Field(
-            description="Texts in fewer rows share one column, (rare), with those that were not seen before"
-        ),
+        Field(description="Texts in fewer rows share one column, (rare), with texts never seen before"),
     ] = None
-    dense: Annotated[bool | None, Field(description="Dense or CSR rows; else by density")] = None
+    dense: Annotated[bool | None, Field(description="Dense or CSR rows (default: by density)")] = None
     dtype: Annotated[
         Literal["uint8", "float32", "float64"] | None,
-        Field(description="Numbers of the store; else uint8 for files of bytes, float32 for others"),
+        Field(description="Number type of the store (default: uint8 for files of bytes, else float32)"),
     ] = None
-    rows_per_chunk: Annotated[Count, Field(description="Rows of a chunk; else by the size of a row")] = None
+    rows_per_chunk: Annotated[Count, Field(description="Rows of a chunk (default: by the size of a row)")] = (
+        None
+    )
     split: Annotated[
         Annotated[Real, AfterValidator(_fraction)] | None,
-        Field(description="Fraction of the rows for the store, shuffled; the others go to test_store"),
+        Field(description="Fraction of the rows for the store, at random. The others go to test_store"),
     ] = None
     split_by: Annotated[
         str | None,
         Field(
-            description="Column of times or numbers whose last rows go to test_store, in place of any rows"
+            description="Column of times or numbers to split by: the last rows go to test_store, instead of random ones"
         ),
     ] = None
-    test_store: Annotated[Place, Field(description="Where the other rows of split go")] = None
-    shuffle: Annotated[bool, Field(description="Rows in random order")] = False
+    test_store: Annotated[Place, Field(description="Store for the other rows of split")] = None
+    shuffle: Annotated[bool, Field(description="Store rows in random order")] = False
     seed: Annotated[Whole, Field(ge=0, description="Seed of split and shuffle")] = 0
     like: Annotated[
-        Place, Field(description="Store whose columns, categories, width and layout are taken over")
+        Place, Field(description="Store from which to copy columns, categories, width and layout")
     ] = None
     memory_limit: Annotated[
-        Annotated[Size, AfterValidator(_enough)], Field(description="Memory for everything in flight")
+        Annotated[Size, AfterValidator(_enough)], Field(description="Memory for data that is being processed")
     ] = 512 << 20
-    force: Annotated[
-        bool, Field(description="Replace stores that are there, each when the new one is whole")
-    ] = False
+    force: Annotated[bool, Field(description="Replace existing stores, once the new ones are complete")] = (
+        False
+    )
 
     @model_validator(mode="after")
     def _split_fits(self) -> IngestOptions:
@@ -139,7 +140,7 @@ class IngestOptions(Options):
         if self.split_by is not None and self.split is None:
             raise ValueError("split_by goes with split, the fraction of the rows that come first")
         if self.split_by is not None and self.group is not None:
-            raise ValueError("found group, too, whose rows may lie on both sides of a value; leave one out")
+            raise ValueError("found group, too, whose rows may be on both sides of a value; leave one out")
         return self
 
     @model_validator(mode="after")
@@ -155,17 +156,17 @@ class IngestOptions(Options):
 
     @property
     def reorders(self) -> bool:
-        """Whether rows are put in random order: those of a split by values need not be."""
+        """Whether rows are put in random order. A split by values does not need it."""
         return self.shuffle or (self.split is not None and self.split_by is None)
 
     @property
     def block_bytes(self) -> int:
-        """How much of a source is read at a time: 2 MiB is fastest, larger blocks leave the cache."""
+        """Bytes of a source to read at a time. 2 MiB is fastest; larger blocks do not fit in the cache."""
         return min(max(self.memory_limit // 256, 1 << 18), 2 << 20)
 
     def feature_dtype(self, source: np.dtype | None = None) -> np.dtype:
-        """The dtype features are stored in, when the source holds `source`."""
-        import numpy as np  # which --help does without
+        """The dtype of stored features if the source holds `source`."""
+        import numpy as np  # not needed by --help
 
         if self.dtype is not None:
             return np.dtype(self.dtype)

@@ -1,4 +1,4 @@
-"""Which columns of a table are features, label and query id."""
+"""Selects the columns of a table that are features, label and query id."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _feature(name: str, kind: str, options: IngestOptions) -> Feature:
 
 
 def _require_text(path: str, kinds: dict[str, str], options: IngestOptions) -> None:
-    """Raises DataError where a column to hash is no feature, or no text, or no text is left to be rare."""
+    """Raises DataError if a column to hash is not a feature or not text, or if no text column can have rare texts."""
     for name in options.hash:
         if name not in kinds:
             raise DataError(f"{path} has no feature column {name!r} to hash; it has {listed([*kinds])}")
@@ -36,11 +36,11 @@ def _require_text(path: str, kinds: dict[str, str], options: IngestOptions) -> N
             raise DataError(f"{path}: column {name!r} to hash holds {holds}; expected text")
     categories = [name for name, kind in kinds.items() if kind == "text" and name not in options.hash]
     if options.min_frequency and not categories:
-        raise DataError(f"{path} has no column of text that --min-frequency is for; leave it out")
+        raise DataError(f"{path} has no text column for --min-frequency; leave it out")
 
 
 def find_label(path: str, names: list[str], wanted: str) -> tuple[str, ...]:
-    """The names of the label's columns: by name, `first`, `last` or a position one, `a,b` several, `none` for `none`.
+    """The names of the label columns: one by name, `first`, `last` or position, several by `a,b`, none by `none`.
 
     Raises DataError.
     """
@@ -60,7 +60,7 @@ def find_label(path: str, names: list[str], wanted: str) -> tuple[str, ...]:
 
 
 def match(path: str, schema: Schema, names: set[str]) -> tuple[str, ...]:
-    """Checks that a table has the schema's features; returns the columns of its label. Raises DataError."""
+    """Checks that a table has the schema's features. Returns the columns of its label. Raises DataError."""
     missing = [f.name for f in schema.features if f.name not in names]
     if missing:
         raise DataError(

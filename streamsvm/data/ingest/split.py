@@ -1,4 +1,4 @@
-"""Which rows go to which of two stores: the first ones of a random order, those before a time, or groups by chance."""
+"""Splits rows into two stores: the first rows of a random order, rows before a time, or random groups."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from streamsvm.data.ingest.block import Block
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.errors import DataError
 
-GROUPS = 0x6709  # a stream of its own: which groups are drawn
+GROUPS = 0x6709  # a separate random stream that draws groups
 
 
 class Split(ABC):
-    """Sees every block, settles, and then parts blocks, which come in the order that they are stored in."""
+    """Sees every block, settles, and then splits blocks, which come in storage order."""
 
     def __init__(self, fraction: float) -> None:
         self._fraction = fraction
@@ -25,10 +25,10 @@ class Split(ABC):
 
     @abstractmethod
     def settle(self) -> dict[str, Any]:
-        """What people should know of the cut. Raises DataError where it leaves a store empty."""
+        """Fixes the split. Returns facts to report. Raises DataError if a store stays empty."""
 
     def parts(self, block: Block) -> tuple[Block, Block]:
-        """Its rows of the store, and of the test store."""
+        """The rows of a block for the store, and for the test store."""
         is_first = self._is_first(block)
         return block.take(np.flatnonzero(is_first)), block.take(np.flatnonzero(~is_first))
 
@@ -50,7 +50,7 @@ def split_of(options: IngestOptions) -> Split | None:
 
 
 class ByChance(Split):
-    """Of rows in random order the first ones."""
+    """The first rows of a random order."""
 
     _n = 0
 
@@ -70,9 +70,9 @@ class ByChance(Split):
 
 
 class ByValue(Split):
-    """Rows with keys below a cut, which lies between different keys, as near to the fraction as these allow.
+    """Rows with keys below a cut between different keys, as close to the fraction as these allow.
 
-    Memory: the keys, 8 bytes a row (8 GB for 1e9 rows).
+    Memory: the keys, 8 bytes per row (8 GB for 1e9 rows).
     """
 
     def __init__(self, fraction: float, column: str) -> None:
@@ -103,7 +103,7 @@ class ByValue(Split):
 
 
 class ByGroup(Split):
-    """Whole groups in random order, until their rows are as near to the fraction as may be. Memory: 8 bytes a group."""
+    """Whole groups in random order, until their rows are closest to the fraction. Memory: 8 bytes per group."""
 
     def __init__(self, fraction: float, rng: np.random.Generator) -> None:
         super().__init__(fraction)
@@ -112,7 +112,7 @@ class ByGroup(Split):
     def see(self, block: Block) -> None:
         assert block.group is not None
         missing = int(block.group.max()) + 1 - len(self._sizes)
-        if missing > 0:  # twice as many at least, or many groups would take their square
+        if missing > 0:  # at least doubled, because time would be quadratic in the number of groups
             self._sizes = np.pad(self._sizes, (0, max(missing, len(self._sizes))))
         np.add.at(self._sizes, block.group, 1)
 

@@ -1,4 +1,4 @@
-"""Columns of a table that tell which store its rows go to: values to split by, and groups."""
+"""Columns of a table that decide the store of its rows: values to split by, and groups."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ READ_AS = {"number": pa.float64(), "time": pa.timestamp("ms")}
 
 
 class SplitColumns:
-    """Read beside features, whether or not they are features, too."""
+    """Columns that are read in addition to features, and may be features, too."""
 
     def __init__(self, options: IngestOptions) -> None:
         self._key, self._group = options.split_by, options.group
-        self._codes: dict[str, int] = {}  # of groups, in their order of appearance
+        self._codes: dict[str, int] = {}  # of groups, in order of appearance
 
     def types(self, path: str, kinds: dict[str, str]) -> dict[str, pa.DataType]:
-        """What they are read as, of a table with columns of these kinds. Raises DataError."""
+        """The types as which to read them from a table with columns of these kinds. Raises DataError."""
         for name, use in ((self._key, "to split by"), (self._group, "of groups")):
             if name is not None and name not in kinds:
                 raise DataError(f"{path} has no column {name!r} {use}; it has {listed([*kinds])}")
@@ -37,7 +37,7 @@ class SplitColumns:
         return READ_AS[kind]
 
     def read(self, batch: pa.RecordBatch, path: str, line: int) -> dict[str, np.ndarray]:
-        """By the fields of a block. Raises DataError where one is missing."""
+        """Their values by field of a block. Raises DataError if a value is missing."""
         if self._group is not None:
             return {"group": self._groups(batch.column(self._group), path, line)}
         return {} if self._key is None else {"key": self._keys(batch.column(self._key), path, line)}

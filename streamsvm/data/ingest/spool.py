@@ -1,4 +1,4 @@
-"""Blocks of samples on disk on their way into a store: in order, or in uniformly random order."""
+"""Blocks of samples on disk before they are stored, in order or in uniformly random order."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _Column = ArrayPlace | None
 
 
 class Spool:
-    """Blocks in a temporary file without a name (a kill leaves nothing), read back in order.
+    """Blocks in an unnamed temporary file (a kill leaves nothing), read back in order.
 
-    Raises StorageError where the disk is full.
+    Raises StorageError if the disk is full.
     """
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder or tempfile.gettempdir()
         with storage_errors(self._folder):
             self._file = tempfile.TemporaryFile(dir=folder)
-        self._kept: list[tuple[RowsPlace, list[_Column]]] = []  # of a block
+        self._kept: list[tuple[RowsPlace, list[_Column]]] = []  # for each block
         self.n = 0
 
     @property
@@ -54,8 +54,8 @@ class Spool:
 class Shuffler:
     """Blocks whose rows come back in uniformly random order.
 
-    Each row goes to one of 32 buckets on disk at random, and each bucket is shuffled in memory: every order is
-    equally likely (Sanders 1998). A bucket of more than `limit_bytes` is spread over 32 more.
+    Each row goes to a random one of 32 buckets on disk, and each bucket is shuffled in memory, so that every order is
+    equally likely (Sanders 1998). A bucket above `limit_bytes` is spread over 32 further ones.
     """
 
     def __init__(self, folder: str | None, limit_bytes: int, rng: np.random.Generator) -> None:
@@ -71,7 +71,7 @@ class Shuffler:
             self._scatter()
 
     def _scatter(self) -> None:
-        """Spreads the waiting rows over the buckets; many at once, so that each bucket gets a long piece."""
+        """Spreads the waiting rows over the buckets, many at once, so that each bucket gets a long piece."""
         block, self._waiting = _join(self._waiting), []
         bucket = self._rng.integers(_BUCKETS, size=len(block.rows))
         order = np.argsort(bucket, kind="stable")

@@ -1,4 +1,4 @@
-"""Opening sources: plain, gzip, bzip2 or xz by their first bytes; and telling formats apart."""
+"""Opens sources, plain or compressed by gzip, bzip2 or xz, and detects their formats, both by their first bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import IO, Any
 from streamsvm.errors import DataError, NotFoundError
 
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.GzipFile, b"BZh": bz2.BZ2File, b"\xfd7zXZ\x00": lzma.LZMAFile}
-_MOST_AT_ONCE = 16 << 20  # a damaged header may announce any size
+_MOST_AT_ONCE = 16 << 20  # a damaged header may claim any size
 _PACKED = {".gz", ".bz2", ".xz"}
 _SUFFIXES = {
     ".csv": "csv",
@@ -54,7 +54,7 @@ _SVMLIGHT = re.compile(rb"[-+.\w]+(\s+qid:\d+)?(\s+\d+:\S+)*\s*(#.*)?")
 
 
 def open_raw(path: str) -> IO[bytes]:
-    """The bytes of a local file or fsspec URL as they are. Raises NotFoundError, DataError."""
+    """The raw bytes of a local file or fsspec URL. Raises NotFoundError, DataError."""
     try:
         if "://" in path:
             import fsspec
@@ -68,10 +68,10 @@ def open_raw(path: str) -> IO[bytes]:
 
 
 class Stream(io.RawIOBase):
-    """A source, unpacked while read. Damaged or cut-off packing raises DataError naming the file."""
+    """A source that is decompressed while it is read. Damaged or cut-off data raises DataError naming the file."""
 
     def __init__(self, path: str, on_read: Callable[[int], None] | None = None) -> None:
-        """on_read is told after each read how many bytes of the file, as stored, are behind."""
+        """on_read: called after each read with the number of stored bytes read so far."""
         self.path = path
         self._on_read = on_read
         self._raw = open_raw(path)
@@ -93,7 +93,7 @@ class Stream(io.RawIOBase):
         return piece
 
     def read_exactly(self, size: int) -> bytes:
-        """Up to size bytes, fewer only at the end: packed files may give less per read."""
+        """Up to size bytes, fewer only at the end, although compressed files may give less per read."""
         pieces, missing = [], size
         while missing and (piece := self.read(min(missing, _MOST_AT_ONCE))):
             pieces.append(piece)
@@ -101,7 +101,7 @@ class Stream(io.RawIOBase):
         return b"".join(pieces)
 
     def head(self) -> bytes:
-        """The first MiB, and more where the first line is longer, up to 64 MiB."""
+        """The first MiB, or more if the first line is longer, up to 64 MiB."""
         head = self.read_exactly(1 << 20)
         while b"\n" not in head and len(head) < 64 << 20 and (piece := self.read_exactly(1 << 20)):
             head += piece
@@ -119,18 +119,18 @@ def _unpack(opener: Any, raw: IO[bytes]) -> Any:
 
 
 def source_bytes(path: str) -> int:
-    """The size of a source as stored, 0 where that cannot be told."""
+    """The stored size of a source, or 0 if it is unknown."""
     return os.path.getsize(path) if os.path.exists(path) else 0
 
 
 def is_data_name(name: str) -> bool:
-    """Whether its last suffix is one of data files, or of packed ones."""
+    """Whether its last suffix is that of data files or compressed files."""
     suffix = PurePosixPath(name).suffix.lower()
-    return suffix in _PACKED or suffix in _SUFFIXES or suffix == ".db"  # of either kind
+    return suffix in _PACKED or suffix in _SUFFIXES or suffix == ".db"  # either database
 
 
 def detect_format(path: str) -> str:
-    """The format of a source, by its name or else its first bytes. Raises DataError where it stays unclear."""
+    """The format of a source, by its name or else its first bytes. Raises DataError if it stays unclear."""
     name = PurePosixPath(path)
     name = name.with_suffix("") if name.suffix in _PACKED else name
     if name.suffix.lower() in _SUFFIXES:
@@ -149,4 +149,4 @@ def detect_format(path: str) -> str:
     lines = [line for line in head.split(b"\n") if line.strip() and not line.startswith(b"#")]
     if lines and b":" in head and _SVMLIGHT.fullmatch(lines[0].strip()):
         return "svmlight"
-    raise DataError(f"{path}: the format cannot be told from its name or first bytes; give --format")
+    raise DataError(f"{path}: the format is not clear from its name or first bytes; give --format")

@@ -1,4 +1,4 @@
-"""svmlight files: `label [qid:q] index:value ... # comment`, one sample a line; of several labels `1,3,7`, or none."""
+"""svmlight files: `label [qid:q] index:value ... # comment`, a sample per line. Multilabel: `1,3,7`, or no label."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LABELS = re.compile(rb"(?:[^\s:#]+(?![^\s#]))?")  # a first word without a colo
 
 
 class Parsed(NamedTuple):
-    """Arrays that hold what is parsed, as many rows and entries as there may be. Compiled code takes a plain tuple."""
+    """Arrays for parsed values, with room for the maximum rows and entries. Compiled code takes a plain tuple."""
 
     y: np.ndarray  # (rows,)
     qid: np.ndarray  # (rows,) int64
@@ -121,13 +121,13 @@ class SvmlightReader:
     def width(self) -> int:
         found = self._highest + 1 - self._first_index()
         if self._lowest < self._first_index():
-            raise DataError("an index is 0, but in the store to be like indices start at 1")
+            raise DataError("an index is 0, but in the store given as --like indices start at 1")
         if self._known_d is not None and found > self._known_d:
             raise DataError(
-                f"an index is {self._highest}, but the store to be like has {self._known_d} features"
+                f"an index is {self._highest}, but the store given as --like has {self._known_d} features"
             )
         if found < 1:
-            raise DataError("the sources have no index:value at all; expected at least one feature")
+            raise DataError("the sources have no index:value; expected at least one feature")
         return self._known_d or found
 
     def density(self) -> float:
@@ -150,7 +150,7 @@ class SvmlightReader:
 
 
 def _labels_apart(path: str, text: bytes, line: int) -> tuple[np.ndarray, bytes]:
-    """(rows,) the labels of each row of whole lines, and the text with a 0 in their place. Raises DataError."""
+    """(rows,) the labels of each row of whole lines, and the text with 0 instead of them. Raises DataError."""
     labels, lines = list[str](), text.split(b"\n")
     for number, own in enumerate(lines):
         row = own.strip()
@@ -207,7 +207,7 @@ def _mantissa(text, at):
 
 @numba.njit(cache=True)
 def _exponent(text, at):
-    """(power, position after) of `e-12` at `at`; position -1 where no digits follow."""
+    """(power, position after) of `e-12` at `at`; position -1 if no digits follow."""
     at += 1
     down = text[at] == 45
     if down or text[at] == 43:
@@ -232,7 +232,7 @@ def _scaled(value, exponent, powers):
 
 @numba.njit(cache=True)
 def _number(text, at, powers):
-    """(value, position after) of the decimal number at `at`; position -1 where there is none. Within 1 ulp."""
+    """(value, position after) of the decimal number at `at`; position -1 if there is none. Within 1 ulp."""
     negative = text[at] == 45
     if negative or text[at] == 43:
         at += 1
@@ -260,7 +260,7 @@ def _is_end(c):
 
 @numba.njit(cache=True)
 def _integer(text, at):
-    """(value, position after) of the digits at `at`; position -1 where there are none or too many."""
+    """(value, position after) of the digits at `at`; position -1 if there are none or too many."""
     value, start = 0, at
     while 48 <= text[at] <= 57 and at - start < 18:
         value = value * 10 + text[at] - 48

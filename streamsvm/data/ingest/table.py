@@ -1,4 +1,4 @@
-"""What a table is to those that read it, whatever it is kept in."""
+"""The interface of a table, for any file or database."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Table(Protocol):
     """Rows with named columns, read batch by batch."""
 
     def kinds(self) -> dict[str, str]:
-        """What each column holds: `number`, `bool`, `time`, `text`, or the name of what else it is."""
+        """The kind of each column: `number`, `bool`, `time`, `text`, or the name of another type."""
 
     def row_numbers(self) -> set[str]:
-        """Columns that number the rows."""
+        """Columns with row numbers."""
 
     def batches(self, types: dict[str, pa.DataType]) -> Batches:
-        """All rows once, with these columns at least; of these types where the table leaves that open."""
+        """All rows once, with at least these columns, in these types if the table does not set types."""
 
     def close(self) -> None: ...
 
 
 class OfSchema:
-    """What Arrow's schema of a table tells."""
+    """A table described by an Arrow schema."""
 
     _path: str
     _schema: pa.Schema
@@ -64,7 +64,7 @@ def one_line(error: Exception) -> str:
 
 @contextmanager
 def told(what: str, *errors: type[Exception], hint: str = "") -> Iterator[None]:
-    """These errors of a library, as a line of ours that begins with what is wrong. Raises DataError."""
+    """Converts these errors of a library to a DataError of one line, which begins with `what`."""
     try:
         yield
     except errors as error:
@@ -73,13 +73,13 @@ def told(what: str, *errors: type[Exception], hint: str = "") -> Iterator[None]:
 
 @contextmanager
 def arrow_errors(path: str) -> Iterator[None]:
-    """Arrow's complaints of a text file, with its `Row #n` as the line it means. Raises DataError."""
+    """Converts Arrow's errors of a text file, with its `Row #n` as a line number. Raises DataError."""
     try:
         yield
     except pa.ArrowInvalid as error:
         text = one_line(error)
         if "invalid UTF8" in text:
-            text += "; expected UTF-8, `iconv -f LATIN1 -t UTF-8` may make it that"
+            text += "; expected UTF-8, try `iconv -f LATIN1 -t UTF-8`"
         row = re.search(r"Row #(\d+): ", text)
         where = f"{path}:{row[1]}" if row else path
         raise DataError(f"{where}: {text.replace(row[0], '') if row else text}") from error

@@ -28,15 +28,15 @@ from streamsvm.data.schema import DENSE_FROM, Schema
 from streamsvm.errors import DataError
 
 READ_AS = {"number": pa.float64(), "bool": pa.bool_(), "time": pa.timestamp("ms"), "text": pa.string()}
-WHETHER = "expected 0 or 1, whether a row has this label"
+WHETHER = "expected 1 if the row has this label, else 0"
 
 
 class TableReader:
-    """Reads tables with the same columns. The label is the last column unless told otherwise.
+    """Reads tables with the same columns. By default, the label is the last column.
 
-    A number that is missing is NaN in the store. Text is one-hot encoded, or hashed; an empty text becomes all zeros,
-    and so, with `like`, does one that was not seen before, unless rare ones have a column. A first CSV column without a
-    name, and a pandas index in parquet, are row numbers and left out.
+    A missing number is NaN in the store. Text is one-hot encoded or hashed. Empty text becomes all zeros, and with
+    `like`, so does new text unless there is a column of rare texts. A first CSV column without a name, and a pandas
+    index in parquet, are row numbers and are left out.
     """
 
     dense_below = DENSE_FROM
@@ -49,17 +49,17 @@ class TableReader:
         open_stream: OpenStream = Stream,
         parts: Mapping[str, Parts] | None = None,
     ) -> None:
-        """parts: of each path, what the folders that it is in say of its rows."""
+        """`parts`: for each path, the values that its folder names give to all rows (`region=EU`)."""
         self._open_stream, self._parts = open_stream, parts or {}
         self._options, self._format = options, format_
         self.dtype = options.feature_dtype()
-        self._has_gaps = self.dtype != np.uint8  # which has no NaN
+        self._has_gaps = self.dtype != np.uint8  # uint8 has no NaN
         self._schema = None if like is None else Schema.from_attrs(like.attrs)
         self._has_label: bool | None = None
         self._unused: set[str] = set()
         ignored = () if like is None else like.attrs.get("ignored", ())
         known = [] if self._schema is None else [feature.name for feature in self._schema.features]
-        group = {options.group}.difference(known, [None])  # which a model may know as a feature
+        group = {options.group}.difference(known, [None])  # unless the model has it as a feature
         self._ignored = {*options.ignore, *ignored, *group}
         self._for_split = SplitColumns(options)
         self._n, self._nnz = 0, 0
@@ -88,11 +88,11 @@ class TableReader:
         of_features = {f.name: f.kind for f in self._schema.features}
         for_split = self._for_split.types(path, all_kinds | of_features)
         types = self._types(path, self._schema, kinds)
-        twice = types.keys() & {self._options.group}  # a group that is a feature, too, is read as such
+        twice = types.keys() & {self._options.group}  # a group that is also a feature is read as one
         return table.batches(types | {name: own for name, own in for_split.items() if name not in twice})
 
     def _types(self, path: str, schema: Schema, kinds: dict[str, str]) -> dict[str, pa.DataType]:
-        """What the columns that are wanted are read as. Raises DataError for one that holds something else."""
+        """The types as which to read the needed columns. Raises DataError for a column of another kind."""
         alike = ("number", "bool")
         types = {}
         for f in schema.features:
@@ -110,7 +110,7 @@ class TableReader:
         return types
 
     def _left_out(self, path: str, table: Table) -> set[str]:
-        """Row numbers, and columns that are to be left out, all of which have to be there. Raises DataError."""
+        """Row numbers, and the columns to leave out, which all have to exist. Raises DataError."""
         names = [*table.kinds()]
         missing = [name for name in self._options.ignore if name not in names]
         if missing and self._schema is None:
@@ -129,7 +129,7 @@ class TableReader:
         extra = set(kinds) - known
         if extra and not schema.frozen:
             raise DataError(
-                f"{path} has an unexpected column {min(extra)!r}; all sources need the same columns"
+                f"{path} has an unexpected column {min(extra)!r}; all sources must have the same columns"
             )
         self._unused |= extra.difference(schema.label)
         return label
@@ -190,20 +190,20 @@ class TableReader:
     def remarks(self) -> list[str]:
         found = []
         if self._unused:
-            found.append(f"left out {listed(sorted(self._unused))}: not among the columns to be like")
+            found.append(f"left out {listed(sorted(self._unused))}: not among the known columns")
         assert self._schema is not None
         return found if self._schema.frozen else found + self._schema.remarks(self._n)
 
     def attrs(self) -> dict[str, Any]:
         assert self._schema is not None
-        has_names = self._options.header or self._format not in CSV  # else Arrow's own, by position
+        has_names = self._options.header or self._format not in CSV  # else Arrow names them by position
         ignored = {"ignored": sorted(self._ignored)} if self._ignored else {}
         given = {} if self._options.delimiter is None else {"delimiter": self._options.delimiter}
         return self._schema.to_attrs() | ignored | given | ({} if has_names else {"header": False})
 
 
 def _names_of_ones(batch: pa.RecordBatch, path: str, names: tuple[str, ...], line: int) -> np.ndarray:
-    """(m,) the names of those of these columns that are 1, as sets. Raises DataError for other than 0 and 1."""
+    """(m,) the names of the columns that are 1, as label sets. Raises DataError for values other than 0 and 1."""
     cells = np.empty((batch.num_rows, len(names)))
     for name, own in zip(names, cells.T, strict=True):
         column = batch.column(name)
@@ -219,17 +219,17 @@ def _names_of_ones(batch: pa.RecordBatch, path: str, names: tuple[str, ...], lin
 
 
 def first_line(format_: str, options: IngestOptions) -> int:
-    """Of a table's rows: in CSV files names may come before them."""
+    """The line of a table's first row. In CSV files, names may come before it."""
     return 1 + (format_ in CSV and options.header)
 
 
 def table_of(file: File, format_: str, options: IngestOptions, open_stream: OpenStream = Stream) -> Table:
-    """A file of one of the formats of tables."""
+    """Opens a file of a table format."""
     table: Table
     if format_ in CSV:
         table = Csv(file.path, options, "\t" if format_ == "tsv" else ",", open_stream)
     elif format_ in DATABASES:
-        from streamsvm.data.ingest.databases import DuckDb, Sqlite  # sqlite3, which files do without
+        from streamsvm.data.ingest.databases import DuckDb, Sqlite  # imports sqlite3, which files do not need
 
         table = (Sqlite if format_ == "sqlite" else DuckDb)(file.path, options)
     else:
