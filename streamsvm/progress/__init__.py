@@ -38,8 +38,8 @@ def share_of(number: int, count: int) -> Iterator[None]:
 
 
 class Meter:
-    """Emits the progress of a phase of `total` tasks: 0 first, then whenever a task ends, from any thread; and at the end
-    when each ran."""
+    """Emits the progress of a phase of `total` tasks: 0 first, then whenever a task ends, from any thread; and at the
+    end when each ran."""
 
     def __init__(self, events: Events, phase: str, total: int) -> None:
         self._events, self._phase, self._total = events, phase, total
