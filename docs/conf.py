@@ -10,6 +10,7 @@ from pathlib import Path
 from streamsvm import __version__
 
 sys.path.insert(0, str(Path(__file__).parent))
+from members import Members
 from tables import command_sections, kernel_table, option_tables, solver_table
 
 PYPROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
@@ -22,22 +23,38 @@ release = version = __version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
-    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+    "mathml",
     "sphinx_copybutton",
 ]
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
-default_role = "code"
+default_role = "py:obj"  # a link where the name is one of Python's, else code
+templates_path = ["templates"]
+exclude_patterns = ["templates"]
+autosummary_context = {"own": Members()}
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = True
 napoleon_google_docstring = False
 napoleon_use_ivar = True
-napoleon_use_param = False  # parameters that share a text stand together, not each with a copy of it
+napoleon_use_param = False
+# Plain lists of the names that docstrings link to: the build needs no internet.
+intersphinx_mapping = {
+    "dask": ("https://docs.dask.org/en/stable", "inventories/dask.txt"),
+    "distributed": ("https://distributed.dask.org/en/stable", "inventories/distributed.txt"),
+    "numpy": ("https://numpy.org/doc/stable", "inventories/numpy.txt"),
+    "river": ("https://riverml.xyz/latest", "inventories/river.txt"),
+    "sklearn": ("https://scikit-learn.org/stable", "inventories/sklearn.txt"),
+}
 
 html_theme = "furo"
-html_title = "streamsvm"
+html_title = f"streamsvm {version}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_theme_options = {"navigation_with_keys": True}
 if REPOSITORY := PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]:
     html_theme_options |= {

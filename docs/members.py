@@ -1,0 +1,45 @@
+"""What a page of the reference lists of a class: members that this package defines and describes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+VALUES = (property, cached_property)
+
+
+class Members:
+    """For templates, which Sphinx keeps in its cache: so no plain functions."""
+
+    def methods(self, fullname: str) -> list[str]:
+        """Names of the public methods of streamsvm's own, in the order of their definition."""
+        return [
+            name for name, member in _members(fullname) if not isinstance(member, VALUES) and _is_ours(member)
+        ]
+
+    def properties(self, fullname: str) -> list[str]:
+        """Names of the public properties; those of a fit, `coef_`, are among the attributes of the class's text."""
+        return [name for name, member in _members(fullname) if isinstance(member, VALUES) and name[-1] != "_"]
+
+
+def _members(fullname: str) -> Iterator[tuple[str, Any]]:
+    module, _, name = fullname.rpartition(".")
+    found: dict[str, Any] = {}
+    for parent in getattr(import_module(module), name).__mro__:
+        if parent.__module__.startswith("streamsvm"):
+            found = {**found, **{k: v for k, v in vars(parent).items() if k not in found}}
+    return ((k, v) for k, v in found.items() if k[0] != "_" and _is_described(v))
+
+
+def _is_described(member: Any) -> bool:
+    return bool(inspect.getdoc(member)) and (
+        inspect.isroutine(member) or hasattr(member, "fn") or isinstance(member, VALUES)
+    )
+
+
+def _is_ours(member: Any) -> bool:
+    function = getattr(member, "fn", None) or getattr(member, "__func__", member)
+    return str(function.__module__).startswith("streamsvm")
