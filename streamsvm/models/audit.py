@@ -78,7 +78,9 @@ def _require_part(home: Place, name: str, files: list[str]) -> None:
     chunk = _CHUNK.fullmatch(name)
     if name == "zarr.json" or _ARRAY.fullmatch(name) or (chunk and f"{chunk[1]}/zarr.json" in files):
         return
-    raise ModelError(f"{home}/{name}: found a file that does not belong to a model; look at it, and remove it")
+    raise ModelError(
+        f"{home}/{name}: found a file that does not belong to a model; look at it, and remove it"
+    )
 
 
 def _array(home: Place, name: str) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from streamsvm.models.budget_options import BudgetOptions, BudgetStats
 from streamsvm.models.experts import ExpertsLearner
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.online.columns import Columns, Spread
+from streamsvm.options.documented import fill
+from streamsvm.options.parameters import ONLINE_METHODS
 from streamsvm.tasks import task_of
 
 if TYPE_CHECKING:
@@ -34,7 +36,24 @@ OWN = ("epsilon", "nu")  # of the configuration itself
 
 
 class BudgetDoor:
-    """A learner on a budget that takes dicts. Its parameters have the names of BudgetOptions and of kernels."""
+    """A learner on a budget that takes dicts. Its parameters have the names of BudgetOptions and of kernels.
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "auto"
+        Inverse width of the kernel, above 0. Larger: a more local, less smooth function. "scale": 1 / (sum of the
+        features' variances). "auto": 1 / (number of features). Both are measured again whenever the number of events
+        has doubled.
+    kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear"}
+    strategy : {"sequence", "gradient", "project", "remove"} or None
+        How support vectors are reduced when the budget is full: merge them one by one or at once, project the weakest
+        on the others, or remove it. None: "sequence" for rbf, the one kernel that merges, "project" for others.
+    bias : bool
+        Learn an intercept, regularised like the rest.
+    average : bool
+        Predict by the mean of all steps, step t weighted by t, not by the last. Better on noise if the budget is rarely
+        full, much worse if the stream changes.
+    """
 
     task: ClassVar[str]
     gamma: float | str | None
@@ -42,6 +61,10 @@ class BudgetDoor:
     kernel_params: dict[str, Any] | None
     max_features: int
     _weights: Mapping[str, float] = {}  # of labels, by their texts
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        fill(cls, ONLINE_METHODS)
 
     @property
     def tunes_itself(self) -> bool:
@@ -59,7 +82,7 @@ class BudgetDoor:
         return "gamma" in kernel_row(self.kernel).parameters
 
     def _begin(self, least: Mapping[str, int], columns: int) -> None:
-        """Checks the parameters, and begins anew. least: of whole numbers."""
+        """Checks the parameters, and starts from scratch. least: of whole numbers."""
         config = self._config = self._checked(least)
         self._columns = self._no_columns((), 0)
         measures = isinstance(self.gamma, str) and self._has_gamma and not self.tunes_itself
@@ -109,7 +132,7 @@ class BudgetDoor:
 
     @property
     def n_seen(self) -> int:
-        """Events learnt."""
+        """Number of events learned."""
         return self._learner.t
 
     @property
@@ -135,7 +158,7 @@ class BudgetDoor:
         self.max_features = self._columns.most = max_features or self.max_features
 
     def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
-        """Raises DataError for an event that would not be learnt: a feature is no number."""
+        """Raises DataError for an event that cannot be learned: a feature that is not a number."""
         self._columns.check(x)
 
     def decision_one(self, x: Mapping[Any, Any]) -> np.ndarray:
@@ -158,7 +181,7 @@ class BudgetDoor:
     def _model(
         self, classes: np.ndarray, scaling: Scaling | None, own: dict[str, Any], **header: Any
     ) -> StreamModel:
-        """The model as `fit` writes it. own: what this door alone keeps beside what all do."""
+        """The model as `fit` writes it. own: what this class alone keeps."""
         config = self._config.model_dump(mode="json")
         spread = self._spread and self._spread.to_state()
         kept = {
@@ -176,7 +199,7 @@ class BudgetDoor:
 
     @classmethod
     def _resumed(cls, model: StreamModel) -> tuple[Self, dict[str, Any]]:
-        """A learner that goes on where a model left off, and what was kept of the stream.
+        """A learner that continues where a model ended, and what was kept of the stream.
 
         The features of a fit on rows without names are "0", "1" and so on. Raises ConfigError for another task.
         """

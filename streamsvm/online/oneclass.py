@@ -21,19 +21,34 @@ _INLIER = np.ones(1)
 
 
 class BSGDOneClass(BudgetDoor, AnomalyDetector):
-    """One-class SVM on a budget of support vectors, learnt online by stochastic gradient descent.
+    r"""Online outlier detection on a budget of support vectors.
 
-    Minimises 1/2 |w|^2 - nu rho + mean max(0, rho - w'phi(x)) (Schoelkopf et al. 2001) in steps of 1 / t. An event
-    outside, w'phi(x) < rho, becomes a support vector and lowers rho by (1 - nu) / t, any other one raises it by nu / t
-    (Kivinen, Smola and Williamson 2004): so a share nu of the events is outside in the long run. Budget, merging and
-    features are those of `BSGDClassifier`. There is no lambda: it would scale w and rho alike.
+    An event outside becomes a support vector and lowers the threshold rho, any other event raises it. So a share `nu`
+    of the events is outside in the long run.
 
     Parameters
     ----------
-    nu
-        Share of the events that are outside; above 0, at most 1.
-    gamma, kernel, degree, coef0, budget, merge, strategy, max_features, kernel_params
-        As in `BSGDClassifier`.
+    nu : float
+        Share of the events that are outside. Above 0, at most 1. Larger: more outliers.
+
+    See Also
+    --------
+    online.BSGDClassifier : classification.
+    DCOneClassSVM : exact, on stored rows.
+    river.anomaly.OneClassSVM : linear.
+
+    Notes
+    -----
+    It minimises, in steps of :math:`1 / t`,
+
+    .. math:: \tfrac12 \lVert w \rVert^2 - \nu \rho + \operatorname{mean}_t \max(0,\, \rho - w^\top \varphi(x_t))
+
+    There is no lambda: it would scale w and rho alike.
+
+    References
+    ----------
+    * B. Schoelkopf et al. Estimating the support of a high-dimensional distribution. Neural Computation 13, 2001.
+    * J. Kivinen, A. J. Smola and R. C. Williamson. Online learning with kernels. IEEE TSP 52, 2004.
 
     Examples
     --------
@@ -90,10 +105,10 @@ class BSGDOneClass(BudgetDoor, AnomalyDetector):
         return -float(self._learner.coefficients()[1][0])
 
     def to_model(self, scaling: Scaling | None = None, **more: Any) -> StreamModel:
-        """The model as `fit` writes it, with all that learning needs to go on; and what a caller wants kept beside."""
+        """The model as `fit` writes it, with all that further learning needs, and `more` that the caller wants kept."""
         return self._model(np.array(OneClass.own_classes), scaling, more)
 
     @classmethod
     def from_model(cls, model: StreamModel) -> BSGDOneClass:
-        """A learner that goes on where `to_model` left off, bit by bit."""
+        """A learner that continues where `to_model` ended, with the same bits."""
         return cls._resumed(model)[0]

@@ -22,25 +22,45 @@ if TYPE_CHECKING:
 
 
 class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
-    """Kernel regression on a budget of support vectors, learnt online by stochastic gradient descent.
+    r"""Online kernel regression on a budget of support vectors.
 
-    Minimises lambda/2 |w|^2 + mean max(0, |y - f(x)| - epsilon) in implicit steps of at most 1 / (lambda (t + 2 /
-    lambda)): each ends where the event's loss is 0 (Kulis and Bartlett 2010). Targets may be of any scale: f is their
-    running mean plus what is learnt in units of their running standard deviation, both measured anew whenever the
-    number of events has doubled. Budget, merging and features are those of `BSGDClassifier`; support vectors merge
-    with those whose coefficients have the same sign.
+    Learns in implicit steps, each of which ends where the loss of the event is 0. Targets may have any scale: f is
+    their running mean plus what is learned in units of their running standard deviation. Both are measured again
+    whenever the number of events has doubled.
 
     Parameters
     ----------
-    lam
-        lambda, above 0, of targets in units of their standard deviation.
-    epsilon
-        Largest error without a loss, in units of the targets' standard deviation.
-    gamma, kernel, degree, coef0, budget, merge, strategy, average, max_features, kernel_params
-        As in `BSGDClassifier`.
-    bias
-        Learn a constant too, beside the mean of the targets, regularised like the rest. On streams that begin it
-        takes half of every step, and answers are worse for long.
+    lam : float
+        lambda, the strength of the regularisation, above 0, for targets in units of their standard deviation. Larger: a
+        smoother function.
+    epsilon : float
+        Largest error without a loss, at least 0, in units of the targets' standard deviation. Larger: fewer support
+        vectors, coarser answers.
+    bias : bool
+        Learn an intercept in addition to the mean of the targets, regularised like the rest. At the start of a stream
+        it takes half of every step, and answers are worse for a long time.
+
+    See Also
+    --------
+    online.BSGDClassifier : classification.
+    BudgetedSVR : the scikit-learn estimator.
+    river.linear_model.LinearRegression : linear.
+
+    Notes
+    -----
+    It minimises, in steps of at most :math:`1 / (\lambda t + 2)`,
+
+    .. math::
+
+        \tfrac{\lambda}{2} \lVert w \rVert^2 + \operatorname{mean}_t \max(0,\, \lvert y_t - f(x_t) \rvert - \epsilon)
+
+    Support vectors merge only with those whose coefficients have the same sign.
+
+    References
+    ----------
+    * B. Kulis and P. L. Bartlett. Implicit online learning. ICML 2010.
+    * Z. Wang, K. Crammer and S. Vucetic. Breaking the curse of kernelization: budgeted stochastic gradient descent for
+      large-scale SVM training. JMLR 13, 2012.
 
     Examples
     --------
@@ -89,7 +109,7 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         self._learnt(row[None])
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:
-        """The value, 0 before the first event is learnt."""
+        """The value, 0 before the first event is learned."""
         return float(self._meet(self._row(x, grow=False))[0][0])
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
@@ -119,18 +139,18 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         return pd.Series(values, index=X.index, dtype=np.float64)
 
     def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
-        """Raises DataError for an event that would not be learnt: a feature or the target is no number."""
+        """Raises DataError for an event that cannot be learned: a feature or the target is not a number."""
         super().check(x)
         if y is not None:
             number(y)
 
     def to_model(self, scaling: Scaling | None = None, **more: Any) -> StreamModel:
-        """The model as `fit` writes it, with all that learning needs to go on; and what a caller wants kept beside."""
+        """The model as `fit` writes it, with all that further learning needs, and `more` that the caller wants kept."""
         return self._model(np.empty(0), scaling, {"targets": vars(self._targets)} | more)
 
     @classmethod
     def from_model(cls, model: StreamModel) -> BSGDRegressor:
-        """A learner that goes on where `to_model` left off, bit by bit; or where a fit ended."""
+        """A learner that continues where `to_model` or a fit ended, with the same bits."""
         learner, stream = cls._resumed(model)
         origin, unit = learner._learner.units.tolist()
         fitted = {"n": learner.n_seen, "mean": origin, "squares": learner.n_seen * unit**2}
@@ -138,7 +158,7 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         return learner
 
     def _see(self, targets: np.ndarray) -> None:
-        """Targets that are about to be learnt: units are measured by the first of them, too."""
+        """Targets that are about to be learned: units are measured by the first of them, too."""
         first, *more = targets.tolist()
         had_none = not self._targets.squares
         self._targets.see(first)

@@ -47,7 +47,13 @@ class Learning:
     refusal = ""
 
     def __init__(self, stream: Stream, most_events: int, every: int, log: Log | None, report: Report) -> None:
-        self.stream, self._most, self._every, self._log, self._report = stream, most_events, every, log, report
+        self.stream, self._most, self._every, self._log, self._report = (
+            stream,
+            most_events,
+            every,
+            log,
+            report,
+        )
         self.predicted = self.snapshots = self.failures = 0
         self.snapshot_s = 0.0
         self._taken = stream.events  # of the last snapshot that was begun
