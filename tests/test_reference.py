@@ -1,4 +1,4 @@
-"""The reference: every parameter of every public signature has one entry in its docstring, in order, with its default."""
+"""The reference: each parameter of a public signature has one entry in its docstring, in order, with its default."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 import streamsvm
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
-from streamsvm.options.documented import entries
-from streamsvm.options.parameters import ATTRIBUTES, BATCH_METHODS, ONLINE_METHODS, PARAMETERS
+from streamsvm.texts.documented import entries
+from streamsvm.texts.parameters import ATTRIBUTES, BATCH_METHODS, ONLINE_METHODS, PARAMETERS
 
 OURS = [getattr(streamsvm, name) for name in streamsvm.__all__ if not name.startswith("_")]
 PUBLIC = [*OURS, BSGDClassifier, BSGDOneClass, BSGDRegressor]
@@ -39,7 +39,7 @@ def signatures():
             yield pytest.param(method, method.__doc__, id=f"{public.__name__}.{method.__name__}")
 
 
-@pytest.mark.parametrize(("function", "doc"), signatures())
+@pytest.mark.parametrize(("function", "doc"), list(signatures()))
 def test_every_parameter_has_one_entry_in_order(function, doc):
     given = [p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
     section = inspect.cleandoc(doc).partition("Parameters\n----------\n")[2].partition("\n\n")[0]
@@ -74,7 +74,9 @@ def test_shared_texts_are_read():
         unread = [name for name, entry in entries(text, section).items() if f"\n{name} : " not in told]
         assert not unread
     for text in (BATCH_METHODS, ONLINE_METHODS):
-        names = {p for public in LEARNERS for m in methods_of(public) for p in inspect.signature(m).parameters}
+        names = {
+            p for public in LEARNERS for m in methods_of(public) for p in inspect.signature(m).parameters
+        }
         assert set(entries(text, "Parameters")) <= names
 
 

@@ -12,8 +12,19 @@ from sklearn.utils.validation import check_is_fitted
 from streamsvm.config import build_config
 from streamsvm.errors import ConfigError
 from streamsvm.estimators.base import StoreEstimator
+from streamsvm.estimators.given import (
+    ClassWeight,
+    Probability,
+    Searched,
+    SearchedGamma,
+    SearchedKernel,
+    SearchedMetric,
+    SearchedScale,
+)
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.searched import SEARCH, asked
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Number, Shift
 from streamsvm.train import train_path
 
 HSS_OPTIONS = (
@@ -189,18 +200,18 @@ class HSSSVC(HSSPath, SetClassifier):
     def __init__(
         self,
         *,
-        C: float | Sequence[float] | str = 1.0,
-        kernel: str = "rbf",
-        gamma: float | str = "scale",
+        C: Searched | Sequence[float] = 1.0,
+        kernel: SearchedKernel = "rbf",
+        gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         tol: float = 1e-3,
-        class_weight: Any = None,
-        probability: bool | str = False,
+        class_weight: ClassWeight = None,
+        probability: Probability = False,
         threshold: str | None = None,
         costs: Any = None,
-        metric: str = "none",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         random_state: Any = None,
@@ -211,13 +222,13 @@ class HSSSVC(HSSPath, SetClassifier):
         leaf: int = 128,
         neighbours: int = 32,
         landmarks: int = 256,
-        storage: str = "float64",
-        beta: float | str = "paper",
+        storage: Number = "float64",
+        beta: float | Shift = "paper",
         iterations: int = 50,
         residual: float = 0.0,
         polish: int = 0,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,

@@ -7,7 +7,10 @@ from typing import Any, Self
 
 from streamsvm.estimators.admm_hss import HSSPath
 from streamsvm.estimators.base import StoreRegressor
+from streamsvm.estimators.given import Searched, SearchedGamma, SearchedKernel, SearchedMetric, SearchedScale
 from streamsvm.estimators.support_vectors import RegressionVectors
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Number, Shift
 
 
 class HSSSVR(RegressionVectors, StoreRegressor, HSSPath):
@@ -67,17 +70,17 @@ class HSSSVR(RegressionVectors, StoreRegressor, HSSPath):
     def __init__(
         self,
         *,
-        C: float | Sequence[float] | str = 1.0,
+        C: Searched | Sequence[float] = 1.0,
         epsilon: float = 0.1,
         scale_targets: bool = True,
         interval: float | None = None,
-        kernel: str = "rbf",
-        gamma: float | str = "scale",
+        kernel: SearchedKernel = "rbf",
+        gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         tol: float = 1e-3,
-        metric: str = "none",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         random_state: Any = None,
@@ -88,13 +91,13 @@ class HSSSVR(RegressionVectors, StoreRegressor, HSSPath):
         leaf: int = 128,
         neighbours: int = 32,
         landmarks: int = 256,
-        storage: str = "float64",
-        beta: float | str = "paper",
+        storage: Number = "float64",
+        beta: float | Shift = "paper",
         iterations: int = 50,
         residual: float = 0.0,
         polish: int = 0,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,

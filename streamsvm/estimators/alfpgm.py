@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy import sparse
@@ -15,9 +15,22 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.estimators.base import StoreEstimator
 from streamsvm.estimators.dcsvm import multiclass_of
+from streamsvm.estimators.given import (
+    ClassWeight,
+    MultiClass,
+    Probability,
+    Search,
+    Searched,
+    SearchedGamma,
+    SearchedMetric,
+    SearchedScale,
+)
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.support_vectors import SupportVectors
+from streamsvm.kernels.table import KernelName
 from streamsvm.models import ExpansionModel, KernelModel
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Subproblem
 
 ALFPGM_OPTIONS = (
     "pairs",
@@ -199,36 +212,36 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
     def __init__(
         self,
         *,
-        C: float | str = 1.0,
-        kernel: str | Values = "rbf",
+        C: Searched = 1.0,
+        kernel: Literal[KernelName, Search] | Values = "rbf",
         degree: int = 3,
-        gamma: float | str = "scale",
+        gamma: SearchedGamma = "scale",
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         shrinking: bool = True,
         tol: float = 1e-3,
         cache_size: float = 200,
-        class_weight: Any = None,
-        probability: bool | str = False,
+        class_weight: ClassWeight = None,
+        probability: Probability = False,
         threshold: str | None = None,
         costs: Any = None,
-        metric: str = "none",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         max_iter: int = -1,
-        decision_function_shape: str = "ovr",
+        decision_function_shape: MultiClass = "ovr",
         break_ties: bool = False,
-        multi_class: str = "ovo",
+        multi_class: MultiClass = "ovo",
         random_state: Any = None,
         pairs: int = 500,
-        subproblem: str = "pairs",
+        subproblem: Subproblem = "pairs",
         mu: float = 0.1,
         min_alpha_check: int | None = 2000,
         min_alpha_opt: int | None = None,
         max_alpha_opt: int | None = None,
         delta_alpha: float = 1e-6,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,

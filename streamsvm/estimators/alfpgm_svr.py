@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from streamsvm.estimators.alfpgm import ALFPGMEstimator, Values
 from streamsvm.estimators.base import StoreRegressor
+from streamsvm.estimators.given import Search, Searched, SearchedGamma, SearchedMetric, SearchedScale
 from streamsvm.estimators.support_vectors import RegressionVectors
+from streamsvm.kernels.table import KernelName
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Subproblem
 
 
 class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
@@ -74,13 +78,13 @@ class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
     def __init__(
         self,
         *,
-        kernel: str | Values = "rbf",
+        kernel: Literal[KernelName, Search] | Values = "rbf",
         degree: int = 3,
-        gamma: float | str = "scale",
+        gamma: SearchedGamma = "scale",
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         tol: float = 1e-3,
-        C: float | str = 1.0,
+        C: Searched = 1.0,
         epsilon: float = 0.1,
         scale_targets: bool = False,
         interval: float | None = None,
@@ -88,17 +92,17 @@ class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
         cache_size: float = 200,
         max_iter: int = -1,
         pairs: int = 500,
-        subproblem: str = "pairs",
+        subproblem: Subproblem = "pairs",
         mu: float = 0.1,
         min_alpha_check: int | None = 2000,
         min_alpha_opt: int | None = None,
         max_alpha_opt: int | None = None,
         delta_alpha: float = 1e-6,
-        metric: str = "none",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,

@@ -6,6 +6,8 @@ from typing import Any, Self
 
 from streamsvm.config import FitConfig
 from streamsvm.estimators.base import StoreClassifier
+from streamsvm.estimators.given import Balanced, Probability
+from streamsvm.options.base import Fill
 from streamsvm.search.bare import completed
 
 
@@ -68,12 +70,12 @@ class AutoSVC(StoreClassifier):
         self,
         time_budget: float | str | None = None,
         *,
-        class_weight: Any = None,
-        probability: bool | str = False,
+        class_weight: Balanced = None,
+        probability: Probability = False,
         threshold: str | None = None,
         costs: Any = None,
         search_params: dict[str, Any] | None = None,
-        gaps: str | None = None,
+        gaps: Fill | None = None,
         random_state: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,

@@ -33,11 +33,11 @@ from streamsvm.events import Events, Sink, warn
 from streamsvm.kernels.options import ESTIMATOR_PARAMETERS
 from streamsvm.models.calibration import are_odds
 from streamsvm.models.files import save_model
-from streamsvm.options.documented import fill
-from streamsvm.options.parameters import BATCH_METHODS
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import decisions_of, predict_blocks
 from streamsvm.progress.shown import shown
+from streamsvm.texts.documented import fill
+from streamsvm.texts.parameters import BATCH_METHODS
 from streamsvm.train import train_in_memory
 
 T = TypeVar("T")

@@ -14,14 +14,18 @@ from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.estimators.base import threads, warn
+from streamsvm.estimators.given import ClassWeight, Probability, SearchedGamma, SearchedMetric, SearchedScale
 from streamsvm.estimators.inputs import REFUSED
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.searched import asked
 from streamsvm.events import Events
+from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import BudgetModel
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.calibration import Calibration, are_odds
 from streamsvm.models.learner import BudgetLearner
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Loss, Strategy
 from streamsvm.parallel.engine import Engine
 from streamsvm.tasks.base import Targets
 from streamsvm.tasks.pairs import n_columns, signs
@@ -112,29 +116,29 @@ class BudgetedSVC(SetClassifier):
         self,
         *,
         C: float = 1.0,
-        kernel: str = "rbf",
-        gamma: float | str = "scale",
+        kernel: DefiniteKernel = "rbf",
+        gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         budget: int = 500,
         merge: int = 3,
-        strategy: str = "sequence",
+        strategy: Strategy = "sequence",
         epochs: int = 1,
         lam: float | None = None,
-        loss: str = "hinge",
+        loss: Loss = "hinge",
         fit_intercept: bool = False,
         average: bool = False,
-        class_weight: Any = None,
-        probability: bool | str = False,
+        class_weight: ClassWeight = None,
+        probability: Probability = False,
         threshold: str | None = None,
         costs: Any = None,
-        metric: str = "none",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         random_state: Any = None,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,

@@ -8,6 +8,10 @@ import numpy as np
 
 from streamsvm.estimators.base import StoreRegressor
 from streamsvm.estimators.budgeted import BSGD_OPTIONS
+from streamsvm.estimators.given import SearchedGamma, SearchedMetric, SearchedScale
+from streamsvm.kernels.table import DefiniteKernel
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Strategy
 
 
 class BudgetedSVR(StoreRegressor):
@@ -87,24 +91,24 @@ class BudgetedSVR(StoreRegressor):
         epsilon: float = 0.1,
         scale_targets: bool = True,
         interval: float | None = None,
-        kernel: str = "rbf",
-        gamma: float | str = "scale",
+        kernel: DefiniteKernel = "rbf",
+        gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         budget: int = 500,
         merge: int = 3,
-        strategy: str = "sequence",
+        strategy: Strategy = "sequence",
         epochs: int = 1,
         lam: float | None = None,
         fit_intercept: bool = False,
         average: bool = False,
-        metric: str = "none",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         random_state: Any = None,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,

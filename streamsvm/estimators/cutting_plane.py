@@ -11,8 +11,20 @@ from sklearn.utils.validation import check_is_fitted
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.estimators.base import StoreEstimator, classes_of, labels_of
+from streamsvm.estimators.given import (
+    ClassWeight,
+    Gamma,
+    Probability,
+    Searched,
+    SearchedGamma,
+    SearchedMetric,
+    SearchedScale,
+)
 from streamsvm.estimators.multilabel import SetClassifier
+from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.metrics import ranking
+from streamsvm.options.base import Fill, Scale
+from streamsvm.options.solvers import Loss, Method
 from streamsvm.predict import decisions_of
 from streamsvm.tasks import task_of
 
@@ -159,10 +171,10 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
     def __init__(
         self,
         *,
-        loss: str = "hinge",
-        C: float | str = 1.0,
-        kernel: str = "linear",
-        gamma: float | str = "scale",
+        loss: Loss = "hinge",
+        C: Searched = 1.0,
+        kernel: DefiniteKernel = "linear",
+        gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
@@ -170,18 +182,18 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         tol: float = 1e-3,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
-        method: str = "ocas",
-        class_weight: Any = None,
-        probability: bool | str = False,
+        method: Method = "ocas",
+        class_weight: ClassWeight = None,
+        probability: Probability = False,
         threshold: str | None = None,
         costs: Any = None,
-        metric: str = "none",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         max_passes: int = 1000,
         random_state: Any = None,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -293,18 +305,18 @@ class CuttingPlaneRanker(LinearEstimator):
         self,
         *,
         C: float = 1.0,
-        kernel: str = "linear",
-        gamma: float | str = "scale",
+        kernel: DefiniteKernel = "linear",
+        gamma: Gamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         landmarks: int | None = None,
         tol: float = 1e-3,
-        method: str = "ocas",
+        method: Method = "ocas",
         max_passes: int = 1000,
         random_state: Any = None,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: Scale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,

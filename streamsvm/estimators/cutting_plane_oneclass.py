@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any, Self
 
 from streamsvm.estimators.cutting_plane import LinearEstimator
+from streamsvm.estimators.given import Gamma
 from streamsvm.estimators.outliers import OutlierDetector
+from streamsvm.kernels.table import DefiniteKernel
+from streamsvm.options.base import Fill, Scale
+from streamsvm.options.solvers import Method
 
 
 class CuttingPlaneOneClassSVM(OutlierDetector, LinearEstimator):
@@ -72,18 +76,18 @@ class CuttingPlaneOneClassSVM(OutlierDetector, LinearEstimator):
         self,
         *,
         nu: float = 0.5,
-        kernel: str = "linear",
-        gamma: float | str = "scale",
+        kernel: DefiniteKernel = "linear",
+        gamma: Gamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         landmarks: int | None = None,
         tol: float = 1e-3,
-        method: str = "ocas",
+        method: Method = "ocas",
         max_passes: int = 1000,
         random_state: Any = None,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: Scale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,

@@ -8,6 +8,10 @@ import numpy as np
 
 from streamsvm.estimators.base import StoreRegressor
 from streamsvm.estimators.cutting_plane import WithIntercept
+from streamsvm.estimators.given import Searched, SearchedGamma, SearchedMetric, SearchedScale
+from streamsvm.kernels.table import DefiniteKernel
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Method
 
 
 class CuttingPlaneSVR(StoreRegressor, WithIntercept):
@@ -68,12 +72,12 @@ class CuttingPlaneSVR(StoreRegressor, WithIntercept):
     def __init__(
         self,
         *,
-        C: float | str = 1.0,
+        C: Searched = 1.0,
         epsilon: float = 0.0,
         scale_targets: bool = True,
         interval: float | None = None,
-        kernel: str = "linear",
-        gamma: float | str = "scale",
+        kernel: DefiniteKernel = "linear",
+        gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
@@ -81,14 +85,14 @@ class CuttingPlaneSVR(StoreRegressor, WithIntercept):
         tol: float = 1e-3,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
-        method: str = "ocas",
-        metric: str = "none",
+        method: Method = "ocas",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         max_passes: int = 1000,
         random_state: Any = None,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any, Self
 
 from streamsvm.estimators.dcsvm import DCSVM_OPTIONS
+from streamsvm.estimators.given import Gamma
 from streamsvm.estimators.outliers import OutlierDetector
 from streamsvm.estimators.support_vectors import RegressionVectors
+from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import ExpansionModel
+from streamsvm.options.base import Fill, Scale
+from streamsvm.options.solvers import Clustering
 
 OPTIONS = tuple(name for name in DCSVM_OPTIONS if name not in ("combine", "part_metric"))
 
@@ -83,8 +87,8 @@ class DCOneClassSVM(RegressionVectors, OutlierDetector):
         self,
         *,
         nu: float = 0.5,
-        kernel: str = "rbf",
-        gamma: float | str = "scale",
+        kernel: DefiniteKernel = "rbf",
+        gamma: Gamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
@@ -95,14 +99,14 @@ class DCOneClassSVM(RegressionVectors, OutlierDetector):
         levels: int | None = None,
         early_level: int | None = None,
         sample: int = 1000,
-        clustering: str = "input",
+        clustering: Clustering = "input",
         part_rows: int | None = None,
         adaptive: bool = True,
         refine: bool = True,
         neighbours: int = 1,
         cache_size: float = 200,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: Scale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,

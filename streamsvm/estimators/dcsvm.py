@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from streamsvm.errors import ConfigError
+from streamsvm.estimators.given import (
+    ClassWeight,
+    MultiClass,
+    Probability,
+    Search,
+    Searched,
+    SearchedGamma,
+    SearchedKernel,
+    SearchedMetric,
+    SearchedScale,
+)
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.support_vectors import SupportVectors
 from streamsvm.events import Event, Phase, Record, Round
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Clustering, Combine
 
 DCSVM_OPTIONS = (
     "early",
@@ -89,40 +102,40 @@ class DCSVC(SupportVectors, SetClassifier):
     def __init__(
         self,
         *,
-        C: float | str = 1.0,
-        kernel: str = "rbf",
-        gamma: float | str = "scale",
+        C: Searched = 1.0,
+        kernel: SearchedKernel = "rbf",
+        gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         fit_intercept: bool = False,
-        loss: str = "hinge",
-        multi_class: str = "ovo",
+        loss: Literal["hinge", "squared_hinge"] = "hinge",
+        multi_class: MultiClass = "ovo",
         nu: float | None = None,
         tol: float = 1e-3,
-        class_weight: Any = None,
-        probability: bool | str = False,
+        class_weight: ClassWeight = None,
+        probability: Probability = False,
         threshold: str | None = None,
         costs: Any = None,
-        metric: str = "none",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         random_state: Any = None,
-        early: bool | str = False,
+        early: bool | Search = False,
         children: int = 4,
         levels: int | None = None,
         early_level: int | None = None,
         sample: int = 1000,
-        clustering: str = "input",
+        clustering: Clustering = "input",
         part_rows: int | None = None,
         adaptive: bool = True,
         refine: bool = True,
-        combine: str = "nearest",
+        combine: Combine = "nearest",
         neighbours: int = 1,
         part_metric: int = 0,
         cache_size: float = 200,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from streamsvm.estimators.base import StoreRegressor
 from streamsvm.estimators.dcsvm import DCSVM_OPTIONS, loss_of
+from streamsvm.estimators.given import (
+    Search,
+    Searched,
+    SearchedGamma,
+    SearchedKernel,
+    SearchedMetric,
+    SearchedScale,
+)
 from streamsvm.estimators.support_vectors import RegressionVectors
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Clustering
 
 OPTIONS = tuple(
     name for name in DCSVM_OPTIONS if name != "combine"
@@ -84,36 +94,36 @@ class DCSVR(RegressionVectors, StoreRegressor):
     def __init__(
         self,
         *,
-        C: float | str = 1.0,
+        C: Searched = 1.0,
         epsilon: float = 0.1,
         scale_targets: bool = True,
-        kernel: str = "rbf",
-        gamma: float | str = "scale",
+        kernel: SearchedKernel = "rbf",
+        gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
-        loss: str = "epsilon_insensitive",
+        loss: Literal["epsilon_insensitive", "squared_epsilon_insensitive"] = "epsilon_insensitive",
         nu: float | None = None,
         interval: float | None = None,
         tol: float = 1e-3,
-        metric: str = "none",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         random_state: Any = None,
-        early: bool | str = False,
+        early: bool | Search = False,
         children: int = 4,
         levels: int | None = None,
         early_level: int | None = None,
         sample: int = 1000,
-        clustering: str = "input",
+        clustering: Clustering = "input",
         part_rows: int | None = None,
         adaptive: bool = True,
         refine: bool = True,
         neighbours: int = 1,
         part_metric: int = 0,
         cache_size: float = 200,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from river import base
@@ -13,6 +13,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import StreamModel
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.calibration import are_odds
@@ -22,6 +23,7 @@ from streamsvm.models.pooled import side_by_side
 from streamsvm.online.calibration import LogOdds, OnlineCalibration
 from streamsvm.online.door import MOST_FEATURES, BudgetDoor, is_doubled
 from streamsvm.online.labels import Labels
+from streamsvm.options.solvers import Loss, Strategy
 from streamsvm.tasks.pairs import n_columns
 
 if TYPE_CHECKING:
@@ -97,21 +99,21 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
     def __init__(
         self,
         lam: float | None = None,
-        gamma: float | str | None = None,
-        kernel: str = "rbf",
+        gamma: float | Literal["scale", "auto"] | None = None,
+        kernel: DefiniteKernel = "rbf",
         degree: int = 3,
         coef0: float = 0.0,
         budget: int = 500,
         merge: int = 3,
-        strategy: str | None = None,
+        strategy: Strategy | None = None,
         bias: bool = False,
         classes: Iterable[Hashable] | None = None,
         average: bool = False,
         max_features: int = MOST_FEATURES,
         max_classes: int = MOST_CLASSES,
         kernel_params: dict[str, Any] | None = None,
-        class_weight: Mapping[Hashable, float] | str | None = None,
-        loss: str | None = None,
+        class_weight: Mapping[Hashable, float] | Literal["balanced"] | None = None,
+        loss: Loss | None = None,
     ) -> None:
         self.lam, self.gamma, self.kernel, self.degree, self.coef0 = lam, gamma, kernel, degree, coef0
         self.budget, self.merge, self.strategy, self.bias = budget, merge, strategy, bias

@@ -21,9 +21,9 @@ from streamsvm.models.budget_options import BudgetOptions, BudgetStats
 from streamsvm.models.experts import ExpertsLearner
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.online.columns import Columns, Spread
-from streamsvm.options.documented import fill
-from streamsvm.options.parameters import ONLINE_METHODS
 from streamsvm.tasks import task_of
+from streamsvm.texts.documented import fill
+from streamsvm.texts.parameters import ONLINE_METHODS
 
 if TYPE_CHECKING:
     import pandas as pd

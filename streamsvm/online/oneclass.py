@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from streamsvm.data.scaling import Scaling
+from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import StreamModel
 from streamsvm.online.door import MOST_FEATURES, BudgetDoor
+from streamsvm.options.solvers import Strategy
 from streamsvm.tasks.oneclass import NU, OneClass
 
 try:
@@ -66,13 +68,13 @@ class BSGDOneClass(BudgetDoor, AnomalyDetector):
     def __init__(
         self,
         nu: float = NU,
-        gamma: float | str = "scale",
-        kernel: str = "rbf",
+        gamma: float | Literal["scale", "auto"] = "scale",
+        kernel: DefiniteKernel = "rbf",
         degree: int = 3,
         coef0: float = 0.0,
         budget: int = 500,
         merge: int = 3,
-        strategy: str | None = None,
+        strategy: Strategy | None = None,
         max_features: int = MOST_FEATURES,
         kernel_params: dict[str, Any] | None = None,
     ) -> None:

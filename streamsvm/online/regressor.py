@@ -6,16 +6,18 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from itertools import pairwise
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from river import base
 
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import DataError
+from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import StreamModel
 from streamsvm.online.columns import LARGEST
 from streamsvm.online.door import MOST_FEATURES, BudgetDoor, is_doubled
+from streamsvm.options.solvers import Strategy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,13 +79,13 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         self,
         lam: float = 1e-3,
         epsilon: float = 0.1,
-        gamma: float | str = "scale",
-        kernel: str = "rbf",
+        gamma: float | Literal["scale", "auto"] = "scale",
+        kernel: DefiniteKernel = "rbf",
         degree: int = 3,
         coef0: float = 0.0,
         budget: int = 500,
         merge: int = 3,
-        strategy: str | None = None,
+        strategy: Strategy | None = None,
         bias: bool = False,
         average: bool = False,
         max_features: int = MOST_FEATURES,

@@ -100,8 +100,9 @@ Labels = Annotated[tuple[str, ...], BeforeValidator(_labels)]
 ClassWeight = Annotated[dict[str, float] | Literal["balanced"] | None, BeforeValidator(_class_weight)]
 Every = Annotated[float | str, BeforeValidator(_every)]
 Time = Annotated[float, BeforeValidator(parse_time)]
+Fill = Literal["mean", "median", "most_frequent", "refuse"]
 Gaps = Annotated[
-    Literal["mean", "median", "most_frequent", "refuse"] | None,
+    Fill | None,
     Field(
         description="What takes the place of missing values (NaN), kept in the model: a column's mean, median or "
         "most_frequent value, or nothing (refuse); else the mean, of a table that was ingested with gaps"

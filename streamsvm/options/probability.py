@@ -10,13 +10,15 @@ from streamsvm.options.base import Options, Whole
 from streamsvm.options.costs import CostsText
 from streamsvm.options.wish import WishText
 
+Calibrator = Literal["sigmoid", "isotonic"]
+
 
 class ProbabilityConfig(Options):
     """What is made of decision values of rows that the model of them was not trained on: probabilities (see
     `calibration`), and a threshold (see `training.thresholds`)."""
 
     method: Annotated[
-        Literal["sigmoid", "isotonic"] | None,
+        Calibrator | None,
         Field(description="How decision values become probabilities; else there are none"),
     ] = None
     folds: Annotated[

@@ -14,6 +14,15 @@ from pydantic import Field, model_validator
 from streamsvm.kernels.table import kernel_row, mergers
 from streamsvm.options.base import Count, KernelConfig, Real, Rule, SolverOptions, Whole
 
+Clustering = Literal["kernel", "input"]
+Combine = Literal["nearest", "naive", "committee"]
+Strategy = Literal["sequence", "gradient", "project", "remove"]
+Loss = Literal["hinge", "logistic"]
+Method = Literal["ocas", "plain"]
+Number = Literal["float64", "float32"]
+Subproblem = Literal["pairs", "fpg"]
+Shift = Literal["paper", "balance"]
+
 
 class DCSVMConfig(SolverOptions):
     """Divide and conquer (Hsieh, Si and Dhillon 2014)."""
@@ -35,13 +44,11 @@ class DCSVMConfig(SolverOptions):
     levels: Annotated[Count, Field(description="Levels of division; else from n")] = None
     early_level: Annotated[Count, Field(description="Level of early prediction; else from n")] = None
     sample: Annotated[Whole, Field(ge=2, description="Rows that k-means clusters")] = 1000
-    clustering: Annotated[Literal["kernel", "input"], Field(description="Space of k-means")] = "input"
+    clustering: Annotated[Clustering, Field(description="Space of k-means")] = "input"
     part_rows: Annotated[Count, Field(description="Most rows of a part; else from the memory limit")] = None
     adaptive: Annotated[bool, Field(description="Sample k-means rows among the support vectors")] = True
     refine: Annotated[bool, Field(description="Solve on level 1's support vectors before the top")] = True
-    combine: Annotated[
-        Literal["nearest", "naive", "committee"], Field(description="How parts predict together, with early")
-    ] = "nearest"
+    combine: Annotated[Combine, Field(description="How parts predict together, with early")] = "nearest"
     neighbours: Annotated[
         Whole,
         Field(ge=1, description="Nearest parts whose mean decides; of combine nearest, input clustering"),
@@ -85,13 +92,13 @@ class BSGDConfig(SolverOptions):
         Whole, Field(ge=2, description="Support vectors that become one where the budget is full")
     ] = 3
     strategy: Annotated[
-        Literal["sequence", "gradient", "project", "remove"],
+        Strategy,
         Field(description="How: merged one by one or at once, projected on the others, or removed"),
     ] = "sequence"
     epochs: Annotated[Whole, Field(ge=1, description="Passes over the rows")] = 1
     lam: Annotated[Annotated[Real, Field(gt=0)] | None, Field(description="lambda; else 1 / (n C)")] = None
     loss: Annotated[
-        Literal["hinge", "logistic"],
+        Loss,
         Field(description="Of classes: hinge, or logistic, which makes probabilities by itself"),
     ] = "hinge"
     bias: Annotated[bool, Field(description="Learn a constant too, regularised like the rest")] = False
@@ -125,11 +132,11 @@ class CuttingPlaneConfig(SolverOptions):
     parameters = {"passes": "max_passes", "bias": "intercept_scaling"}
 
     loss: Annotated[
-        Literal["hinge", "logistic"],
+        Loss,
         Field(description="Of classes: hinge, or logistic, which makes probabilities by itself"),
     ] = "hinge"
     method: Annotated[
-        Literal["ocas", "plain"],
+        Method,
         Field(description="Planes near the best point of a line search, or at the last minimum"),
     ] = "ocas"
     bias: Annotated[
@@ -172,11 +179,9 @@ class ADMMHSSConfig(SolverOptions):
     landmarks: Annotated[
         Whole, Field(ge=0, description="Rows that explain the smooth part of the kernel first; 0: none")
     ] = 256
-    storage: Annotated[Literal["float64", "float32"], Field(description="Numbers of matrix and factor")] = (
-        "float64"
-    )
+    storage: Annotated[Number, Field(description="Numbers of matrix and factor")] = "float64"
     beta: Annotated[
-        Annotated[Real, Field(gt=0)] | Literal["paper", "balance"],
+        Annotated[Real, Field(gt=0)] | Shift,
         Field(description="Shift of ADMM: number, 'paper' (from the rows) or 'balance' (by residuals)"),
     ] = "paper"
     iterations: Annotated[Whole, Field(ge=1, description="Most steps of ADMM")] = 50
@@ -200,7 +205,7 @@ class ALFPGMConfig(SolverOptions):
         Whole, Field(ge=1, description="Pairs that join a working set, of rows or of kept ones")
     ] = 500
     subproblem: Annotated[
-        Literal["pairs", "fpg"],
+        Subproblem,
         Field(
             description="Two-variable steps, or the paper's augmented Lagrangian with fast projected gradient"
         ),

@@ -1,4 +1,4 @@
-"""Texts that parameters and attributes of several classes share, as numpydoc sections; see `options.documented`.
+"""Texts that parameters and attributes of several classes share, as numpydoc sections; see `texts.documented`.
 
 Each says what the parameter is, what a larger value does, and its unit and range. Defaults come from signatures.
 """

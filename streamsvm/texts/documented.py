@@ -1,6 +1,6 @@
 """Docstrings of classes with many parameters: what several classes share is written once, and filled in here.
 
-The text of an entry is the first found in the docstring of the class, of its bases, and in `options.parameters`.
+The text of an entry is the first found in the docstring of the class, of its bases, and in `texts.parameters`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from inspect import Parameter, cleandoc, isfunction, signature
 from textwrap import indent
 from typing import Any, NamedTuple
 
-from streamsvm.options.parameters import ATTRIBUTES, PARAMETERS
+from streamsvm.texts.parameters import ATTRIBUTES, PARAMETERS
 
 SECTION = r"(?<=^{}\n{}\n)(?:.|\n)*?(?=\n[A-Z][A-Za-z ]+\n---|\Z)"
 
