@@ -35,7 +35,7 @@ myst_heading_anchors = 3
 default_role = "py:obj"  # a link where the name is one of Python's, else code
 templates_path = ["templates"]
 exclude_patterns = ["templates"]
-autosummary_context = {"members": Members()}
+autosummary_context = {"own": Members()}
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = True
@@ -80,8 +80,9 @@ def fill(app, docname, source) -> None:
 
 
 def escape(app, what, name, obj, options, lines) -> None:
-    """Docstrings are plain text: |a| is a length and classes_ a name, no markup."""
-    lines[:] = [re.sub(r"(?<!\\)(\||(?<=\w)_(?!\w))", r"\\\1", line) for line in lines]
+    """Docstrings are plain text: |a| is a length and classes_ a name, no markup. Lines in TeX stay as they are."""
+    marks, is_tex = re.compile(r"(?<!\\)(\||(?<=\w)_(?!\w))"), re.compile(r"\\[a-z:,]")
+    lines[:] = [line if is_tex.search(line) else marks.sub(r"\\\1", line) for line in lines]
 
 
 def setup(app) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from streamsvm.estimators.admm_hss import HSSSVC as HSSSVC
     from streamsvm.estimators.admm_hss_svr import HSSSVR as HSSSVR
     from streamsvm.estimators.alfpgm import ALFPGMSVC as ALFPGMSVC
-    from streamsvm.estimators.alfpgm import ALFPGMSVR as ALFPGMSVR
+    from streamsvm.estimators.alfpgm_svr import ALFPGMSVR as ALFPGMSVR
     from streamsvm.estimators.auto import AutoSVC as AutoSVC
     from streamsvm.estimators.budgeted import BudgetedSVC as BudgetedSVC
     from streamsvm.estimators.budgeted_svr import BudgetedSVR as BudgetedSVR

@@ -1,7 +1,7 @@
 """Estimators that follow scikit-learn.
 
-scikit-learn imports pandas wherever it is installed (`utils/fixes.py`) and since 1.8 has no use for it there: data
-frames are told by those who bring pandas along. It is a fifth of the time of `from streamsvm import DCSVC`, so where
+scikit-learn imports pandas wherever it is installed (`utils/fixes.py`) and since 1.8 does not need it there: data
+frames come from callers who have imported pandas. It is a fifth of the time of `from streamsvm import DCSVC`, so where
 this package is what brings scikit-learn in, the thread that does so finds no pandas for that moment.
 """
 

@@ -12,8 +12,19 @@ from sklearn.utils.validation import check_is_fitted
 from streamsvm.config import build_config
 from streamsvm.errors import ConfigError
 from streamsvm.estimators.base import StoreEstimator
+from streamsvm.estimators.given import (
+    ClassWeight,
+    Probability,
+    Searched,
+    SearchedGamma,
+    SearchedKernel,
+    SearchedMetric,
+    SearchedScale,
+)
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.searched import SEARCH, asked
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Number, Shift
 from streamsvm.train import train_path
 
 HSS_OPTIONS = (
@@ -33,13 +44,80 @@ HSS_OPTIONS = (
 
 
 class HSSPath(StoreEstimator):
-    """A model for each C, of which one predicts."""
+    """A model for each C, of which one predicts.
+
+    Parameters
+    ----------
+    C : float, sequence of float or "search"
+        Inverse strength of the regularisation: upper bound of the dual variables, times class and sample weights. Above
+        0. Larger: fewer training errors, a less smooth function. Several values make a path: `path_` holds a model for
+        each, and `choose` selects the one that predicts, at first that of the largest C. "search": chosen from the
+        data.
+    tol : float
+        Largest violation of the KKT conditions at which polishing stops, above 0. Larger: shorter, less exact.
+    random_state : int, RandomState or None
+        Seed of the samples of columns, the landmarks and the trees.
+    rtol : float
+        Relative pivot at which a basis of the compressed matrix ends, between 0 and 1. Larger: a coarser, smaller
+        matrix.
+    atol : float
+        Size of the entries, relative to the diagonal, at which a basis ends, at least 0. Larger: a coarser, smaller
+        matrix.
+    max_rank : int
+        Maximum number of columns of a basis, at least 1. Larger: more exact, more time and memory.
+    definite : bool or None
+        True: bases that keep the matrix positive semidefinite at any tolerance. False: least squares, whose error falls
+        with `rtol`, and which needs a `beta` above that error. None: least squares for narrow kernels, which landmarks
+        hardly explain, and definite bases otherwise.
+    leaf : int
+        Maximum number of rows of a leaf of the cluster tree, at least 2. Larger: fewer, larger dense blocks.
+    neighbours : int
+        Number of near rows of each row whose columns are compressed, at least 1. Larger: more exact, slower to
+        compress.
+    landmarks : int
+        Number of rows that explain the smooth component of the kernel beforehand, at least 0. Larger: a better start,
+        more memory. They are used if they explain at least half of it. 0: never.
+    storage : {"float64", "float32"}
+        Type of the numbers of the compressed matrix and its factor. "float32" takes half the memory.
+    beta : float, "paper" or "balance"
+        Shift of ADMM, above 0. Larger: smaller steps, and less sensitive to the error of the compression. "paper": 10
+        below 1e4 rows, 1e2 up to 1e5, 1e3 up to 1e6, 1e4 above. "balance": adapted to the residuals, with a
+        factorisation each time.
+    iterations : int
+        Maximum number of steps of ADMM, at least 1. Larger: more exact, a longer fit.
+    residual : float
+        Relative primal and dual residual at which ADMM stops early, at least 0. Larger: fewer steps. 0: never.
+    polish : int
+        Maximum number of rounds of the exact solver afterwards, at least 0. Larger: closer to the exact solution, a
+        longer fit. 0: none.
+
+    Attributes
+    ----------
+    path_ : dict of float to ExpansionModel
+        The model of each C.
+    reports_ : dict of float to dict
+        For each C what `streamsvm fit --json` prints: ranks, bytes, estimated errors, residuals, seconds by phase.
+    C_ : float
+        The C of the model that predicts.
+    objective_ : float
+        Dual objective, summed over classes: with the compressed kernel, or exact after polishing.
+    dual_gap_ : float
+        Primal minus dual objective, likewise.
+    n_iter_ : int
+        Number of steps of ADMM.
+    """
 
     C: float | Sequence[float] | str
     tol: float
 
     def choose(self, C: float) -> Self:
-        """Lets the model of this C predict. Raises ValueError where there is none."""
+        """Selects the model that predicts. Raises ValueError if there is none for this C.
+
+        Parameters
+        ----------
+        C : float
+            A value of the path.
+        """
         check_is_fitted(self, "path_")
         if C not in self.path_:
             raise ValueError(f"C={C} is not on the path; expected one of {', '.join(map(str, self.path_))}")
@@ -70,90 +148,44 @@ class HSSPath(StoreEstimator):
 
 
 class HSSSVC(HSSPath, SetClassifier):
-    """Support vector classification with a bias, for one C or a whole path of them at about the same cost.
+    r"""Support vector classification with an intercept, for one C or many at about the same cost; approximate.
 
-    Minimises 1/2 a'YKYa - sum_i a_i over 0 <= a_i <= C_i, y'a = 0, as `SVC` does, approximately: the kernel matrix is
-    compressed (hierarchically semi-separable, HSS) and K + beta I factorised once; each step of ADMM is then a solve
-    of linear cost, of which every class and every C is one more right-hand side (Cipolla and Gondzio 2021). More than
-    two classes, and the labels of a y (n, k) of 0 and 1: each against the rest. `polish` goes on with the exact solver.
+    Compresses and factorises the kernel matrix once (hierarchically semi-separable, HSS). Each step of ADMM is then a
+    solve of linear cost, and every class and every C is one more right-hand side. With more than two classes, and with
+    a y (n, k) of 0 and 1, each class or label is decided against the rest. `polish` continues with the exact solver.
 
     Parameters
     ----------
-    C : float, sequence of float or "search", default=1.0
-        Upper bound of the dual variables, times class and sample weights. Of several, `path_` holds the models, and
-        `choose` says which one predicts: at first that of the largest C.
-    kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear"}, default="rbf"
-    gamma, degree, coef0, kernel_params : as in `DCSVC`, default="scale", 3, 0.0, None
-    tol : float, default=1e-3
-        Largest KKT violation at the end of polishing.
-    class_weight : dict, "balanced", "search" or None, default=None
-        Factors on C by class.
-    probability : bool, "sigmoid" or "isotonic", default=False
-        Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
-        largest probability. True: sigmoid.
-    threshold, costs : as in `DCSVC`
-    metric : {"none", "diagonal", "full", "search"}, default="none"
-        Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
-        kernel, C and gamma where these are at their defaults. It is kept where held-out rows are decided better.
-    metric_params : dict or None, default=None
-        Its options: iterations, and rank of a full one.
-    search_params : dict or None, default=None
-        How C, kernel, gamma, scale and metric are chosen where they are "search", see `DCSVC`.
-    random_state : int, RandomState or None, default=None
-        Draws samples of columns, landmarks and trees.
-    rtol, atol, max_rank : float, float, int, default=1e-3, 1e-3, 300
-        A basis ends where the pivots fall below rtol of the first, or what is left below atol an entry, or there.
-    definite : bool or None, default=None
-        True: bases that keep the matrix positive semidefinite at any tolerance. False: least squares, whose error goes
-        on falling with rtol, and which needs a beta above it. None: least squares where landmarks explain little,
-        which tells of a narrow kernel, and definite bases elsewhere, or where those turn out not to be enough.
-    leaf, neighbours, landmarks : int, default=128, 32, 256
-        Rows of a leaf of the cluster tree; near rows whose columns are compressed; rows that explain the smooth part
-        of the kernel beforehand, where they explain half of it and more (0: never).
-    storage : {"float64", "float32"}, default="float64"
-        Numbers of matrix and factor.
-    beta : float, "paper" or "balance", default="paper"
-        Shift of ADMM. "paper": 1e2 up to 1e5 rows, 1e3 up to 1e6, 1e4 above, and 10 below 1e4; "balance": mended by
-        the residuals, at a factorisation each time.
-    iterations, residual : int, float, default=50, 0.0
-        Most steps of ADMM, and the relative residuals at which it ends sooner.
-    polish : int, default=0
-        Most rounds of the exact solver from there on, until the KKT violation is below tol.
-    scale : {"none", "minmax", "standard", "maxabs", "robust", "quantile", "search"}, default="none"
-        Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
-        scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
-    gaps : as in `DCSVC`
-    memory_limit : int, str or None, default=None
-        Bytes, or as "2GiB"; bounds the whole process. Rows and matrix have to fit.
-    n_jobs : int or None, default=None
-        Threads; None or -1 is every core.
-    client : distributed.Client, False or None, default=None
-        The cluster that fits; None: that of the active dask client, if there is one, else threads; False: threads.
-    verbose : int, default=0
-        1 shows progress on stderr: bars on a terminal, lines elsewhere; above 1 each step of the solver, too.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Labels, sorted.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has names that are all strings.
-    chosen_, expected_, metric_ : dict
-        Where something is "search", or with a metric: as in `DCSVC`.
-    path_ : dict of float to ExpansionModel
-        The model of each C.
-    reports_ : dict of float to dict
-        What `streamsvm fit --json` prints: ranks, bytes, estimated errors, residuals, seconds by phase.
-    C_ : float
-        The C that predicts.
+    classes_, n_features_in_, feature_names_in_, feature_importances_
     model_ : ExpansionModel
-        Its model; `save` writes it, `streamsvm.load_model` reads it.
-    objective_, dual_gap_ : float
-        Dual objective and gap: under the compressed kernel, or exact after polishing; summed over classes.
-    n_iter_ : int
-        Steps of ADMM.
+    chosen_, expected_, metric_, threshold_, path_, reports_, C_, objective_, dual_gap_, n_iter_
+
+    See Also
+    --------
+    ALFPGMSVC : the exact solution.
+    HSSSVR : regression.
+    sklearn.svm.SVC : the same problem.
+
+    Notes
+    -----
+    For each class it solves, with :math:`Y = \operatorname{diag}(y)`,
+
+    .. math::
+
+        \min_\alpha\: \tfrac12\, \alpha^\top Y K Y \alpha - e^\top \alpha \quad
+        \text{where} \quad 0 \le \alpha_i \le C_i, \: y^\top \alpha = 0
+
+    and factorises :math:`K + \beta I`.
+
+    References
+    ----------
+    * S. Cipolla and J. Gondzio. Training very large scale nonlinear SVMs using ADMM coupled with HSS approximations.
+      2021.
+    * A. Radhakrishnan et al. Mechanism for feature learning in neural networks and backpropagation-free machine
+      learning models. Science 383, 2024.
 
     Examples
     --------
@@ -168,18 +200,18 @@ class HSSSVC(HSSPath, SetClassifier):
     def __init__(
         self,
         *,
-        C: float | Sequence[float] | str = 1.0,
-        kernel: str = "rbf",
-        gamma: float | str = "scale",
+        C: Searched | Sequence[float] = 1.0,
+        kernel: SearchedKernel = "rbf",
+        gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         tol: float = 1e-3,
-        class_weight: Any = None,
-        probability: bool | str = False,
+        class_weight: ClassWeight = None,
+        probability: Probability = False,
         threshold: str | None = None,
         costs: Any = None,
-        metric: str = "none",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         random_state: Any = None,
@@ -190,13 +222,13 @@ class HSSSVC(HSSPath, SetClassifier):
         leaf: int = 128,
         neighbours: int = 32,
         landmarks: int = 256,
-        storage: str = "float64",
-        beta: float | str = "paper",
+        storage: Number = "float64",
+        beta: float | Shift = "paper",
         iterations: int = 50,
         residual: float = 0.0,
         polish: int = 0,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -237,10 +269,9 @@ class HSSSVC(HSSPath, SetClassifier):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.
+        """Trains a model for each C.
 
-        groups: as in `DCSVC.fit`. Warns where the kernel matrix compresses badly, and which solver to take. Raises
-        ValueError for bad data or parameters, MemoryError where memory_limit is too small.
+        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
         """
         self._train(X, y, sample_weight, groups=groups)
         return self

@@ -7,38 +7,55 @@ from typing import Any, Self
 
 from streamsvm.estimators.admm_hss import HSSPath
 from streamsvm.estimators.base import StoreRegressor
+from streamsvm.estimators.given import Searched, SearchedGamma, SearchedKernel, SearchedMetric, SearchedScale
 from streamsvm.estimators.support_vectors import RegressionVectors
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Number, Shift
 
 
 class HSSSVR(RegressionVectors, StoreRegressor, HSSPath):
-    """Epsilon support vector regression, for one C or a whole path of them at about the same cost.
+    r"""Epsilon support vector regression, for one C or many at about the same cost; approximate.
 
-    Minimises 1/2 v'Kv + epsilon |v|_1 - t'v over -C_i <= v_i <= C_i, e'v = 0, the problem of `SVR` with v = a - a*, for
-    f(x) = sum_i v_i K(x_i, x) + b, approximately: by ADMM on a compressed kernel matrix, as `HSSSVC`. `polish` goes on
-    with the exact solver. t is y less its mean over its deviation, and answers are in units of y, as in `DCSVR`.
+    Runs ADMM on a compressed kernel matrix, as `HSSSVC`. `polish` continues with the exact solver. By default it learns
+    the standardised target t, and answers in units of y.
 
     Parameters
     ----------
-    C : float, sequence of float or "search", default=1.0
-        Upper bound of |v_i|, times sample weights. Of several, `path_` holds the models, and `choose` says which one
-        predicts: at first that of the largest C.
-    epsilon : float, default=0.1
-        Largest error without a loss, in units of t, as C and tol.
-    scale_targets : bool, default=True
-        Whether y is scaled; False is the problem of `SVR` with the same C and epsilon.
-    interval : float or None, default=None
-        As in `DCSVR`: rows that are not learned from make `predict_interval`.
-    kernel, gamma, degree, coef0, kernel_params, tol, metric, metric_params, search_params, random_state, rtol, atol, \
-max_rank, definite, leaf, neighbours, landmarks, storage, beta, iterations, residual, polish, scale, gaps, \
-memory_limit, n_jobs, client, verbose : as in `HSSSVC`
 
     Attributes
     ----------
-    n_features_in_, feature_names_in_, chosen_, expected_, metric_, path_, reports_, C_, model_, objective_, \
-dual_gap_, n_iter_ : as in `HSSSVC`
-        Objective and gap are in units of t.
-    support_, support_vectors_, dual_coef_, intercept_, n_support_ : as in `SVR`
-        Of the model that predicts.
+    n_features_in_, feature_names_in_, feature_importances_
+    model_ : ExpansionModel
+    chosen_, expected_, metric_, path_, reports_, C_, objective_, dual_gap_, n_iter_
+    support_
+    support_vectors_
+    dual_coef_ : ndarray of shape (1, n_SV)
+        Coefficients of the support vectors of the model that predicts.
+    intercept_ : ndarray of shape (1,)
+        Intercept, b, of this model.
+    n_support_ : ndarray of shape (1,)
+        Number of support vectors of this model.
+
+    See Also
+    --------
+    ALFPGMSVR : the exact solution.
+    HSSSVC : classification.
+    sklearn.svm.SVR : the same problem, without `scale_targets`.
+
+    Notes
+    -----
+    For :math:`f(x) = \sum_i v_i K(x_i, x) + b` it solves
+
+    .. math::
+
+        \min_v\: \tfrac12\, v^\top K v + \epsilon \lVert v \rVert_1 - t^\top v \quad
+        \text{where} \quad -C_i \le v_i \le C_i, \: e^\top v = 0
+
+    References
+    ----------
+    * S. Cipolla and J. Gondzio. Training very large scale nonlinear SVMs using ADMM coupled with HSS approximations.
+      2021.
+    * J. Lei et al. Distribution-free predictive inference for regression. JASA 113, 2018.
 
     Examples
     --------
@@ -53,17 +70,17 @@ dual_gap_, n_iter_ : as in `HSSSVC`
     def __init__(
         self,
         *,
-        C: float | Sequence[float] | str = 1.0,
+        C: Searched | Sequence[float] = 1.0,
         epsilon: float = 0.1,
         scale_targets: bool = True,
         interval: float | None = None,
-        kernel: str = "rbf",
-        gamma: float | str = "scale",
+        kernel: SearchedKernel = "rbf",
+        gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         tol: float = 1e-3,
-        metric: str = "none",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         random_state: Any = None,
@@ -74,13 +91,13 @@ dual_gap_, n_iter_ : as in `HSSSVC`
         leaf: int = 128,
         neighbours: int = 32,
         landmarks: int = 256,
-        storage: str = "float64",
-        beta: float | str = "paper",
+        storage: Number = "float64",
+        beta: float | Shift = "paper",
         iterations: int = 50,
         residual: float = 0.0,
         polish: int = 0,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -120,7 +137,10 @@ dual_gap_, n_iter_ : as in `HSSSVC`
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Trains on X (n, d) and targets y (n,); inputs, warnings and errors as `HSSSVC.fit`."""
+        """Trains on all rows.
+
+        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
+        """
         config = self._config()
         store, _ = self._training_store(X, y, sample_weight, groups=groups)
         self._learn(store, config)

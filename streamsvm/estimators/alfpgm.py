@@ -1,10 +1,10 @@
-"""ALFPGMSVC and ALFPGMSVR: LIBSVM's problems, exactly, under the names of scikit-learn's SVC and SVR."""
+"""ALFPGMSVC: LIBSVM's problem, exactly, under the names of scikit-learn's SVC."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy import sparse
@@ -13,11 +13,24 @@ from sklearn.utils.validation import check_is_fitted
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
-from streamsvm.estimators.base import StoreEstimator, StoreRegressor
+from streamsvm.estimators.base import StoreEstimator
 from streamsvm.estimators.dcsvm import multiclass_of
+from streamsvm.estimators.given import (
+    ClassWeight,
+    MultiClass,
+    Probability,
+    Search,
+    Searched,
+    SearchedGamma,
+    SearchedMetric,
+    SearchedScale,
+)
 from streamsvm.estimators.multilabel import SetClassifier
-from streamsvm.estimators.support_vectors import RegressionVectors, SupportVectors
+from streamsvm.estimators.support_vectors import SupportVectors
+from streamsvm.kernels.table import KernelName
 from streamsvm.models import ExpansionModel, KernelModel
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Subproblem
 
 ALFPGM_OPTIONS = (
     "pairs",
@@ -34,8 +47,45 @@ ALFPGM_OPTIONS = (
 Values = Callable[[Any, Any], Any]  # of a kernel, (m, q), of m rows with q rows
 
 
-class _ALFPGM(StoreEstimator):
-    """What classification and regression share."""
+class ALFPGMEstimator(StoreEstimator):
+    """What classification and regression share.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "sigmoid", "linear", "precomputed", "search"} or callable
+        Similarity of two rows: rbf exp(-gamma |a-b|^2), laplacian exp(-gamma |a-b|_1), matern p(s) exp(-s) with s =
+        sqrt(2 nu) gamma |a-b|, cauchy 1 / (1 + gamma |a-b|^2), poly (gamma a'b + coef0)^degree, sigmoid tanh(gamma a'b
+        + coef0), linear a'b. "precomputed": X has kernel values. A function returns those (m, q) of m rows with q rows.
+        Both need data in memory, and exclude `probability`.
+    coef0 : float
+        Constant in the poly kernel, at least 0, and in sigmoid. Larger: low-order terms of poly count more. Other
+        kernels ignore it.
+    tol : float
+        Stopping tolerance, above 0: LIBSVM's m - M. Larger: a shorter, less exact fit.
+    shrinking : bool
+        Leave out rows that are likely to stay at a bound, until the final check.
+    max_iter : int
+        Maximum number of rounds, at least 1. Larger: a more exact fit. -1: no limit.
+    pairs : int
+        Number of pairs that join a working set, at least 1. Larger: fewer, longer rounds, and more memory.
+    subproblem : {"pairs", "fpg"}
+        How working sets are solved: two-variable steps, or the paper's augmented Lagrangian with fast projected
+        gradient, which is slower.
+    mu : float
+        Scaling parameter of the augmented Lagrangian, above 0, with subproblem "fpg". Larger: the equality constraint
+        counts more in each step.
+    min_alpha_check : int or None
+        Number of rows among which partners are sought, at least 1. Larger: better pairs, slower rounds. None: all.
+    min_alpha_opt : int or None
+        Rounds after which a row that rests at a bound is left out until the final check, at least 1. Larger: fewer rows
+        are left out. None: never; the paper takes 5.
+    max_alpha_opt : int or None
+        Rounds after which any row is left out until the final check, at least 1. Larger: fewer rows are left out. None:
+        never; the paper takes 20.
+    delta_alpha : float
+        Change of a dual variable below which its row rests, at least 0, see `min_alpha_opt`. Larger: more rows are left
+        out.
+    """
 
     kernel: str | Values  # type: ignore[assignment]
     C: float | str
@@ -95,56 +145,59 @@ class _ALFPGM(StoreEstimator):
         return (X.T @ self._coefficients()).T
 
 
-class ALFPGMSVC(_ALFPGM, SupportVectors, SetClassifier):
-    """Support vector classification with a bias, exactly LIBSVM's problem, many pairs at a time; for code with `SVC`.
+class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
+    r"""Support vector classification with an intercept, exactly LIBSVM's problem; replaces scikit-learn's `SVC`.
 
-    Minimises 1/2 a'Qa - e'a over 0 <= a_i <= C_i, y'a = 0 for each pair of classes, or each class and the rest
-    (Aregbesola and Griva 2022); or for each of the labels that a y (n, k) of 0 and 1 has. It is fastest on rows that
-    fit in memory.
+    Improves many pairs of dual variables in each round. It is fastest on rows that fit in memory. With a y (n, k) of 0
+    and 1 each row may have any number of k labels, and each label is decided against the rest.
 
     Parameters
     ----------
-    C, kernel, degree, gamma, coef0, shrinking, tol, cache_size, class_weight, max_iter, decision_function_shape, \
-break_ties, random_state : as in `SVC`
-        kernel is also "laplacian", "matern" or "cauchy", see `DCSVC`; "precomputed" and functions, on data in memory,
-        without probability; coef0 of poly is at least 0; tol bounds m - M as
-        LIBSVM's does; max_iter counts working sets, -1 for no limit; cache_size is MB, used for rows of 128 nonzeros
-        and more. Nothing is random.
-    kernel_params : dict or None, default=None
-        Further options of the kernel: {"nu": 2.5} of matern, 0.5, 1.5 (default) or 2.5.
-    multi_class : {"ovo", "ovr"}, default="ovo"
-        Of more than two classes: a problem for each pair, as `SVC`, or for each class against the rest, of which the
-        largest decision value wins; see `DCSVC` for the attributes then.
-    probability : bool, "sigmoid" or "isotonic", default=False
-        Cross-validate to calibrate: five more fits. `predict_proba` is there then, and `predict` gives the class of the
-        largest probability. True: sigmoid.
-    threshold, costs : as in `DCSVC`
-    metric, metric_params, search_params, scale, gaps, memory_limit, n_jobs, client, verbose : as in `DCSVC`
-        C, kernel, gamma, scale and metric may be "search".
-    pairs : int, default=500
-        Pairs p that join a working set; with free support vectors of the last one it has up to 4 p rows.
-    subproblem : {"pairs", "fpg"}, default="pairs"
-        How working sets are solved: two-variable steps, or the paper's augmented Lagrangian with fast projected
-        gradient, which is slower.
-    mu : float, default=0.1
-        Scaling parameter of the augmented Lagrangian.
-    min_alpha_check : int or None, default=2000
-        Rows among which partners are sought (None: all).
-    min_alpha_opt, max_alpha_opt, delta_alpha : int or None, int or None, float, default=None, None, 1e-6
-        Working sets after which a row at a bound, or one that moved by less than delta_alpha, is left out, and after
-        which any row is; None: never. They come back before the last check of optimality. The paper takes 5 and 20.
+    max_iter : int
+        Maximum number of rounds of each problem, at least 1. Larger: a more exact fit. -1: no limit.
+    decision_function_shape : {"ovr", "ovo"}
+        Columns of `decision_function` with more than two classes: one for each class, or one for each pair of classes.
+    break_ties : bool
+        Decide equal votes by the decision values, not for the first class. Needs decision_function_shape "ovr".
+    random_state : int, RandomState or None
+        Seed of cross-validation and search; the solver itself has no random choices.
 
     Attributes
     ----------
-    classes_, class_weight_, coef_, dual_coef_, feature_names_in_, fit_status_, intercept_, n_features_in_, n_iter_, \
-n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
-        n_iter_ counts working sets.
-    chosen_, expected_, metric_ : dict
-        Where something is "search", or with a metric: as in `DCSVC`.
-    model_ : KernelModel or, with multi_class "ovr", ExpansionModel
-        The trained model; `save` writes it, `streamsvm.load_model` reads it.
-    objective_, dual_gap_ : float
-        Dual objective, and primal minus dual objective, summed over problems.
+    classes_, n_features_in_, feature_names_in_, feature_importances_
+    model_ : KernelModel or ExpansionModel
+    chosen_, expected_, metric_, threshold_, objective_, dual_gap_
+    n_iter_ : ndarray of shape (n_problems,)
+        Number of rounds of each problem.
+    fit_status_ : int
+        0 if it converged, 1 if `max_iter` stopped it.
+    shape_fit_ : tuple of int of shape (2,)
+        Number of training rows and features.
+    class_weight_ : ndarray of shape (n_classes,)
+        Factor on C of each class.
+    coef_ : {ndarray, csr_array} of shape (n_problems, n_features_in_)
+        Weights of the features; linear kernel only.
+    support_, support_vectors_, dual_coef_, intercept_, n_support_
+
+    See Also
+    --------
+    DCSVC : for more rows, or with early prediction.
+    HSSSVC : many values of C at once.
+    ALFPGMSVR : regression.
+    sklearn.svm.SVC : the same problem and names.
+
+    Notes
+    -----
+    Each problem, with :math:`Q_{ij} = y_i y_j K(x_i, x_j)`, is
+
+    .. math::
+
+        \min_\alpha\: \tfrac12\, \alpha^\top Q\, \alpha - e^\top \alpha \quad
+        \text{where} \quad 0 \le \alpha_i \le C_i, \: y^\top \alpha = 0
+
+    References
+    ----------
+    * V. Aregbesola and I. Griva. A fast algorithm for training large scale support vector machines. JCC 10(12), 2022.
 
     Examples
     --------
@@ -159,36 +212,36 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
     def __init__(
         self,
         *,
-        C: float | str = 1.0,
-        kernel: str | Values = "rbf",
+        C: Searched = 1.0,
+        kernel: Literal[KernelName, Search] | Values = "rbf",
         degree: int = 3,
-        gamma: float | str = "scale",
+        gamma: SearchedGamma = "scale",
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         shrinking: bool = True,
         tol: float = 1e-3,
         cache_size: float = 200,
-        class_weight: Any = None,
-        probability: bool | str = False,
+        class_weight: ClassWeight = None,
+        probability: Probability = False,
         threshold: str | None = None,
         costs: Any = None,
-        metric: str = "none",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         max_iter: int = -1,
-        decision_function_shape: str = "ovr",
+        decision_function_shape: MultiClass = "ovr",
         break_ties: bool = False,
-        multi_class: str = "ovo",
+        multi_class: MultiClass = "ovo",
         random_state: Any = None,
         pairs: int = 500,
-        subproblem: str = "pairs",
+        subproblem: Subproblem = "pairs",
         mu: float = 0.1,
         min_alpha_check: int | None = 2000,
         min_alpha_opt: int | None = None,
         max_alpha_opt: int | None = None,
         delta_alpha: float = 1e-6,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -230,10 +283,10 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.
+        """Trains on all rows.
 
-        groups: as in `DCSVC.fit`. Warns (ConvergenceWarning) where max_iter ends it. Raises ValueError for bad data or
-        parameters, MemoryError where memory_limit is too small.
+        Warns (ConvergenceWarning) if `max_iter` stops it. Raises ValueError for bad data or parameters, MemoryError if
+        `memory_limit` is too small.
         """
         if self.decision_function_shape not in ("ovr", "ovo"):
             raise ValueError(
@@ -247,15 +300,17 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """(n,) for two classes, positive for classes_[1]; else (n, n_classes) of shape "ovr", or for "ovo"
-        (n, n_classes * (n_classes - 1) / 2), positive for the first class of each pair."""
+        """(n,) for two classes, positive for classes_[1], else (n, n_classes).
+
+        With decision_function_shape "ovo" (n, n_classes * (n_classes - 1) / 2), positive for the first class of a pair.
+        """
         has_pairs = len(self._known_classes()) > 2 and self.model_.is_pairwise
         if self.decision_function_shape == "ovr" or not has_pairs:
             return super().decision_function(X)
         return self._answers(X, _of_pairs)
 
     def predict(self, X: Any) -> np.ndarray:
-        """(n,) labels by LIBSVM's vote; equal votes are the first class's, or decided by confidence (break_ties)."""
+        """(n,) labels by LIBSVM's vote. Equal votes go to the first class, or to the more confident (`break_ties`)."""
         self._known_classes()
         if self.break_ties and self.decision_function_shape == "ovo":
             raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
@@ -295,102 +350,3 @@ n_support_, support_, support_vectors_, shape_fit_ : as in `SVC`
 def _of_pairs(model: KernelModel, rows: Rows) -> np.ndarray:
     """(m, pairs), positive for the first class of each pair."""
     return -model.binary_decisions(rows)
-
-
-class ALFPGMSVR(_ALFPGM, RegressionVectors, StoreRegressor):
-    """Epsilon support vector regression, exactly LIBSVM's problem, many pairs at a time; for code with `SVR`.
-
-    f(x) = sum_i (a_i - a*_i) K(x_i, x) + b, whose errors beyond epsilon cost C each. Parameters and attributes are
-    those of `SVR` and, below them, of `ALFPGMSVC`. With `scale_targets` C, epsilon and tol are in units of y less its
-    mean over its deviation, as in `DCSVR`, and answers in those of y. `interval`, as in `DCSVR`, makes
-    `predict_interval`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_diabetes
-    >>> from streamsvm import ALFPGMSVR
-    >>> X, y = load_diabetes(return_X_y=True)
-    >>> svm = ALFPGMSVR(C=1000, epsilon=10).fit(X[:350], y[:350])
-    >>> round(svm.score(X[350:], y[350:]), 2)
-    0.32
-    """
-
-    def __init__(
-        self,
-        *,
-        kernel: str | Values = "rbf",
-        degree: int = 3,
-        gamma: float | str = "scale",
-        coef0: float = 0.0,
-        kernel_params: dict[str, Any] | None = None,
-        tol: float = 1e-3,
-        C: float | str = 1.0,
-        epsilon: float = 0.1,
-        scale_targets: bool = False,
-        interval: float | None = None,
-        shrinking: bool = True,
-        cache_size: float = 200,
-        max_iter: int = -1,
-        pairs: int = 500,
-        subproblem: str = "pairs",
-        mu: float = 0.1,
-        min_alpha_check: int | None = 2000,
-        min_alpha_opt: int | None = None,
-        max_alpha_opt: int | None = None,
-        delta_alpha: float = 1e-6,
-        metric: str = "none",
-        metric_params: dict[str, Any] | None = None,
-        search_params: dict[str, Any] | None = None,
-        scale: str = "none",
-        gaps: str | None = None,
-        memory_limit: int | str | None = None,
-        n_jobs: int | None = None,
-        client: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.tol = tol
-        self.C = C
-        self.epsilon = epsilon
-        self.scale_targets = scale_targets
-        self.interval = interval
-        self.shrinking = shrinking
-        self.cache_size = cache_size
-        self.max_iter = max_iter
-        self.pairs = pairs
-        self.subproblem = subproblem
-        self.mu = mu
-        self.min_alpha_check = min_alpha_check
-        self.min_alpha_opt = min_alpha_opt
-        self.max_alpha_opt = max_alpha_opt
-        self.delta_alpha = delta_alpha
-        self.metric = metric
-        self.metric_params = metric_params
-        self.search_params = search_params
-        self.scale = scale
-        self.gaps = gaps
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.client = client
-        self.verbose = verbose
-
-    random_state = None
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Trains on X (n, d) and targets y (n,); inputs, warnings and errors as `ALFPGMSVC.fit`."""
-        config = self._config()
-        store, _ = self._training_store(X, y, sample_weight, groups=groups)
-        self._told(store, self._learn(store, config))
-        return self
-
-    def _coefficients(self) -> np.ndarray:
-        return self._fitted().coef
-
-    def _values(self) -> dict[str, Any]:
-        values = super()._values()
-        own = {name: getattr(self, name) for name in ("epsilon", "scale_targets", "interval")}
-        return values | {"task": "regress"} | own

@@ -6,65 +6,53 @@ from typing import Any, Self
 
 from streamsvm.config import FitConfig
 from streamsvm.estimators.base import StoreClassifier
+from streamsvm.estimators.given import Balanced, Probability
+from streamsvm.options.base import Fill
 from streamsvm.search.bare import completed
 
 
 class AutoSVC(StoreClassifier):
-    """Support vector classification with nothing to set: what `streamsvm fit --store` makes of the data.
+    """Support vector classification that chooses every parameter from the data, as `streamsvm fit` does.
 
-    Scaling, kernel, C, gamma, what each column counts for, and exact or early prediction are chosen by fits on a
-    sample, compared on held-out rows. Then all rows are learned that way: the problem is that of `DCSVC`, min
-    1/2 a'Qa - e'a, 0 <= a_i <= C_i, for each pair of classes. Columns may be in any units.
+    Compares scalings, kernels, C, gamma, feature weights, and exact or early prediction by fits on a sample, scored on
+    held-out rows. Then it trains on all rows with the best values. The features may have any units.
 
     Parameters
     ----------
-    time_budget : float, str or None, default=None
-        Time of `fit`, in seconds, at least 5, or as "60s", "10m" or "2h". None: the search takes about as long as
-        the fit, or ten seconds where that is longer, on a machine of two cores.
-    class_weight : dict, "balanced" or None, default=None
-        Factors on C by class, above 0; "balanced" is n_samples / (n_classes * count).
-    probability : bool, "sigmoid" or "isotonic", default=False
-        Cross-validate to calibrate: five more fits, by what was chosen. `predict_proba` is there then, and `predict`
-        gives the class of the largest probability. True: sigmoid.
-    threshold, costs : as in `DCSVC`
-    search_params : dict or None, default=None
-        How it is chosen: {"trials": 20} is the most steps of the search; with it time decides nothing, and the same
-        random_state chooses the same. {"sample": 20000} is the rows that are chosen by. {"scoring":
-        "balanced_accuracy"} compares the mean recall of all classes, and weights of classes are tried, too.
-    gaps : as in `DCSVC`
-    random_state : int, RandomState or None, default=None
-        Seeds the sample, its folds and the fit.
-    memory_limit : int, str or None, default=None
-        Bytes, or as "2GiB"; bounds the whole process (None: most of what is free). Data beyond it is read from disk.
-    n_jobs : int or None, default=None
-        Threads; None or -1 is every core (one, inside a parallel joblib worker).
-    client : distributed.Client, False or None, default=None
-        The cluster that fits; None: that of the active dask client, if there is one, else threads; False: threads.
-    verbose : int, default=0
-        1 shows progress on stderr: bars on a terminal, lines elsewhere; above 1 each step of the solver, too.
+    time_budget : float, str or None
+        Time for the whole fit, in seconds, at least 5, or like "60s", "10m" or "2h". Larger: a more thorough search.
+        None: the search takes about as long as the fit, at least about ten seconds.
+    class_weight : dict, "balanced" or None
+    search_params : dict or None
+        Options of the search. "trials" is its maximum number of fits, and makes the choice reproducible. "sample" is
+        its number of rows (20,000). "scoring" is "accuracy" or "balanced_accuracy", which also tries class weights.
+    random_state : int, RandomState or None
+        Seed of the sample, its folds and the fit.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Labels, sorted.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has names that are all strings.
+    classes_, n_features_in_, feature_names_in_, feature_importances_, model_
     chosen_ : dict
-        What was chosen, under the names that `DCSVC` has for it; solver is "dcsvm", or "cutting-plane" where a linear
-        kernel is best.
+        The values that were chosen, by the names of parameters of `DCSVC`; solver is "dcsvm", or "cutting-plane" if a
+        linear kernel is best.
     expected_ : dict
-        The accuracy to expect on new rows: score, low and high (for 19 of 20 tests of as many new rows), rows that
-        told, and whether they were decided by the model itself; scoring is its name. Absent where rows are too few to
-        choose by.
+        The accuracy to expect on new rows, `score`, with a 95 % interval from `low` to `high`. `rows` is the number of
+        held-out rows, `model` says whether the final model itself decided them, and `scoring` is the name of the
+        score. Absent if there are too few rows.
     metric_ : dict
-        How it was chosen: scores on held-out rows as chosen, without a metric and as the defaults are; each step; the
-        columns that count.
-    model_ : object
-        The trained model; `save` writes it, `streamsvm.load_model` reads it.
-    objective_, dual_gap_ : float
-        Dual objective, and primal minus dual objective, summed over pairs (and parts).
+        Scores on held-out rows with the chosen values, without a metric and with the defaults, each step, and the
+        features that count.
+    threshold_, objective_, dual_gap_
+
+    See Also
+    --------
+    DCSVC : the estimator whose parameters it chooses.
+    CuttingPlaneSVC : the linear one.
+
+    References
+    ----------
+    * A. Radhakrishnan et al. Mechanism for feature learning in neural networks and backpropagation-free machine
+      learning models. Science 383, 2024.
 
     Examples
     --------
@@ -82,12 +70,12 @@ class AutoSVC(StoreClassifier):
         self,
         time_budget: float | str | None = None,
         *,
-        class_weight: Any = None,
-        probability: bool | str = False,
+        class_weight: Balanced = None,
+        probability: Probability = False,
         threshold: str | None = None,
         costs: Any = None,
         search_params: dict[str, Any] | None = None,
-        gaps: str | None = None,
+        gaps: Fill | None = None,
         random_state: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
@@ -108,11 +96,9 @@ class AutoSVC(StoreClassifier):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Chooses and trains on X (n, d): numpy, scipy CSR, a dask array or a `Store` with its own labels and weights.
+        """Chooses the parameters, and trains on all rows.
 
-        y, sample_weight: (n,). groups: (n,), of which rows are held out together. A dask array or Store is never loaded
-        whole where memory is short. Raises ValueError for bad data or parameters, MemoryError where memory_limit is too
-        small.
+        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
         """
         self._train(X, y, sample_weight, groups=groups)
         return self

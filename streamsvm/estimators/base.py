@@ -36,6 +36,8 @@ from streamsvm.models.files import save_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import decisions_of, predict_blocks
 from streamsvm.progress.shown import shown
+from streamsvm.texts.documented import fill
+from streamsvm.texts.parameters import BATCH_METHODS
 from streamsvm.train import train_in_memory
 
 T = TypeVar("T")
@@ -43,7 +45,7 @@ CHOICES = ("metric_", "chosen_", "expected_", "threshold_")  # attributes of a f
 
 
 class StoreEstimator(CallbackSupport, StoreInputs):
-    """An estimator over `train`: `_values` are its parameters as a configuration, `model_` is what it learnt."""
+    """An estimator over `train`: `_values` are its parameters as a configuration, `model_` is what it learned."""
 
     kernel: str
     kernel_params: dict[str, Any] | None
@@ -59,6 +61,10 @@ class StoreEstimator(CallbackSupport, StoreInputs):
     metric: str = "none"
     metric_params: dict[str, Any] | None = None
     search_params: dict[str, Any] | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        fill(cls, BATCH_METHODS)
 
     @abstractmethod
     def _values(self) -> dict[str, Any]:
@@ -109,7 +115,7 @@ class StoreEstimator(CallbackSupport, StoreInputs):
         """(d,) what each column counts for, see `explain.importances`; their sum is 1.
 
         By the metric where one was learned, else at the support vectors.
-        Raises AttributeError where rows are kernel values, or not every part decides for its own rows.
+        Raises AttributeError where rows are kernel values, or several partitions decide a row together.
         """
         check_is_fitted(self)
         from streamsvm.explain.importances import importances  # fits do not need it
@@ -159,6 +165,9 @@ class StoreEstimator(CallbackSupport, StoreInputs):
     def _kernel_values(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in ESTIMATOR_PARAMETERS}
         return {"name": self.kernel} | own | (self.kernel_params or {})
+
+
+fill(StoreEstimator, BATCH_METHODS)  # whose subclasses do so as they are made
 
 
 def _costs(given: Any) -> Any:
@@ -215,22 +224,24 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
         return report
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """(n,) for two classes, positive for classes_[1]; else (n, n_classes)."""
+        """(n,) decision values for two classes, positive for classes_[1], else (n, n_classes)."""
         return self._answers(X, decisions_of)
 
     def predict(self, X: Any) -> np.ndarray:
-        """(n,) labels: with `threshold` by decision values above it, else with `probability` the most probable ones, or
-        with `costs` those of the least expected cost.
+        """(n,) labels.
 
-        A Store is read block by block; of a dask array the answer is one, too, here and in all that follows.
+        With `threshold` those of decision values above it, with `probability` the most probable, with `costs` those
+        with the smallest expected cost, else those of the largest decision value or vote.
         """
         check_is_fitted(self)
         return self._answers(X, partial(labels_of, self.classes_))
 
     @available_if(_wants_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, n_classes) probabilities, the largest that of `predict` without `threshold` or `costs`; with
-        `probability` only."""
+        """(n, n_classes) probabilities; with `probability` only.
+
+        Without `threshold` and `costs` the largest is that of the label from `predict`.
+        """
         return self._answers(X, _probable)
 
     @available_if(_wants_probabilities)
@@ -240,7 +251,7 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
             return np.log(self.predict_proba(X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Mean accuracy on X and y; of a Store, on its own labels where y is None."""
+        """Mean accuracy."""
         if isinstance(X, Store) and y is None:
             y, sample_weight = X.y, X.sample_weight if sample_weight is None else sample_weight
         from sklearn.metrics import accuracy_score  # loads much
@@ -282,8 +293,10 @@ class StoreRegressor(RegressorMixin, StoreEstimator):
 
     @available_if(_wants_intervals)
     def predict_interval(self, X: Any, level: float | None = None) -> np.ndarray:
-        """(n, 2) lower and upper ends of intervals that y is in with a chance of at least `level`, else of `interval`;
-        with `interval` only. Raises ModelError, a ValueError, for a level that the rows kept out do not tell of."""
+        """(n, 2) lower and upper ends of intervals that contain y with probability `level`; with `interval` only.
+
+        Raises ModelError, a ValueError, for a level too high for the number of held-out rows.
+        """
         check_is_fitted(self)
         self.model_.intervals.half_width(level)
         return self._answers(X, partial(_ends, level))

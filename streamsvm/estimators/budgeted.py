@@ -14,14 +14,18 @@ from streamsvm.data.labels import encode, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.estimators.base import threads, warn
+from streamsvm.estimators.given import ClassWeight, Probability, SearchedGamma, SearchedMetric, SearchedScale
 from streamsvm.estimators.inputs import REFUSED
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.searched import asked
 from streamsvm.events import Events
+from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import BudgetModel
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.calibration import Calibration, are_odds
 from streamsvm.models.learner import BudgetLearner
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Loss, Strategy
 from streamsvm.parallel.engine import Engine
 from streamsvm.tasks.base import Targets
 from streamsvm.tasks.pairs import n_columns, signs
@@ -33,86 +37,68 @@ STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambd
 
 
 class BudgetedSVC(SetClassifier):
-    """Kernel classification by stochastic gradient descent with at most `budget` support vectors.
+    r"""Kernel classification by stochastic gradient descent with a limited number of support vectors.
 
-    Minimises lambda/2 |w|^2 + mean loss, lambda = 1 / (n C), one row at a time; where the budget is full,
-    `merge` support vectors become one (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018). More than two
-    classes, and the labels of a y (n, k) of 0 and 1: each against the rest, on one support set.
+    Learns row by row. When the budget is full, `merge` support vectors become one. With more than two classes, and with
+    a y (n, k) of 0 and 1, each class or label is decided against the rest, on one set of support vectors. `partial_fit`
+    learns further batches.
 
     Parameters
     ----------
-    C : float, default=1.0
-        Inverse of the regularisation, as in `SVC`.
-    kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear"}, default="rbf"
-        Merging needs rbf; the strategies "project" and "remove" take every kernel.
-    gamma : float, "scale", "auto" or "search", default="scale"
-        As in `DCSVC`; "scale" is computed from the rows of `fit`, or of the first `partial_fit`.
-    degree, coef0, kernel_params : as in `DCSVC`, default=3, 0.0, None
-    budget : int, default=500
-        Most support vectors.
-    merge : int, default=3
-        Support vectors that become one, 2 or more; 3 to 5 is a good range.
-    strategy : {"sequence", "gradient", "project", "remove"}, default="sequence"
-        Merge one by one or at once; project the weakest support vector on the others; or remove it.
-    epochs : int, default=1
-        Passes of `fit` over the rows, each in another order.
-    lam : float or None, default=None
-        lambda itself. None: 1 / (n C), and in `partial_fit`, where n is not known, 1e-4 / C.
-    loss : {"hinge", "logistic"}, default="hinge"
-        Logistic is log(1 + exp(-y f)): 1 / (1 + exp(-f)) is the probability of a class against the rest, which makes
-        `predict_proba`, of more than two classes over their sum.
-    fit_intercept : bool, default=False
-        Learn a constant too, regularised like the rest.
-    average : bool, default=False
-        Decide by the mean of the weights over all steps, step t weighted by t. Pays where the budget is rarely full.
-    class_weight : dict, "balanced", "search" or None, default=None
-        Factors on the loss by class.
-    probability : bool, "sigmoid" or "isotonic", default=False
-        Cross-validate to calibrate: five more fits. `predict_proba` is there then, as it is with loss="logistic", and
-        `predict` gives the class of the largest probability. True: sigmoid.
-    threshold, costs : as in `DCSVC`
-    metric : {"none", "diagonal", "full", "search"}, default="none"
-        Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
-        gamma where at its default. It is kept where held-out rows are decided better.
-    metric_params : dict or None, default=None
-        Its options: iterations, and rank of a full one.
-    search_params : dict or None, default=None
-        How gamma, scale and metric are chosen where they are "search", see `DCSVC`.
-    random_state : int, RandomState or None, default=None
-        Seeds the order of the rows.
-    scale : {"none", "minmax", "standard", "maxabs", "robust", "quantile", "search"}, default="none"
-        Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
-        scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
-    gaps : as in `DCSVC`
-    memory_limit : int, str or None, default=None
-        Bytes, or as "2GiB"; bounds the whole process.
-    n_jobs : int or None, default=None
-        Threads; None or -1 is every core.
-    client : distributed.Client, False or None, default=None
-        The cluster that fits; None: that of the active dask client, if there is one, else threads; False: threads.
-    verbose : int, default=0
-        1 shows progress on stderr: bars on a terminal, lines elsewhere; above 1 each step of the solver, too.
+    C : float
+        Inverse strength of the regularisation, as in `sklearn.svm.SVC`, above 0. Larger: fewer training errors, a less
+        smooth function. `lam` takes precedence.
+    kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear"}
+    gamma : float, "scale", "auto" or "search"
+        Inverse width of the kernel, above 0. Larger: a more local, less smooth function. "scale": 1 / (n_features *
+        X.var()), from the rows of `fit` or of the first `partial_fit`. "auto": 1 / n_features. matern uses the square
+        roots of these, laplacian 1 / (n_features * X.std()) for "scale". linear ignores
+        it.
+    fit_intercept : bool
+        Learn an intercept, regularised like the rest.
+    metric : {"none", "diagonal", "full", "search"}
+        Learn feature weights ("diagonal") or a linear map of the features ("full") from a sample, and choose gamma with
+        them if it is left at its default. It is kept only if it decides held-out rows better. "search": like
+        "diagonal", but chosen with other values of "search" only.
+    random_state : int, RandomState or None
+        Seed of the order of the rows.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Labels, sorted.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has names that are all strings.
+    classes_, n_features_in_, feature_names_in_, feature_importances_
     model_ : BudgetModel
-        The trained model and the learner's state; `save` writes it, `streamsvm.load_model` reads it.
-    chosen_, expected_, metric_ : dict
-        Where something is "search", or with a metric: as in `DCSVC`.
+        The trained model, with all that `partial_fit` needs. `save` writes it, `streamsvm.load_model` reads it.
+    chosen_, expected_, metric_, threshold_
     objective_ : float
-        lambda/2 |w|^2 + mean loss of the last epoch's rows, each before its step (after `fit` only).
+        Regularised mean loss of the rows of the last epoch, each before its step; after `fit` only.
     support_vectors_ : ndarray of shape (n_SV, n_features_in_)
-        Merged points: not rows of X.
+        Support vectors. They are merged points, not rows of X.
     dual_coef_ : ndarray of shape (1 or n_classes, n_SV)
-        Their coefficients.
+        Coefficients of the support vectors.
     intercept_ : ndarray of shape (1 or n_classes,)
-        Zero without fit_intercept.
+        Intercepts; 0 without `fit_intercept`.
+
+    See Also
+    --------
+    DCSVC : exact.
+    BudgetedSVR : regression.
+    online.BSGDClassifier : learns event by event, and tunes itself.
+
+    Notes
+    -----
+    With :math:`\lambda = 1 / (n C)` it minimises
+
+    .. math:: \tfrac{\lambda}{2} \lVert w \rVert^2 + \tfrac1n \sum_i \max(0,\, 1 - y_i f(x_i))
+
+    in steps of :math:`1 / (\lambda t)`.
+
+    References
+    ----------
+    * Z. Wang, K. Crammer and S. Vucetic. Breaking the curse of kernelization: budgeted stochastic gradient descent for
+      large-scale SVM training. JMLR 13, 2012.
+    * S. Qaadan and T. Glasmachers. Multi-merge budget maintenance for stochastic gradient descent SVM training. 2018.
+    * A. Radhakrishnan et al. Mechanism for feature learning in neural networks and backpropagation-free machine
+      learning models. Science 383, 2024.
 
     Examples
     --------
@@ -130,29 +116,29 @@ class BudgetedSVC(SetClassifier):
         self,
         *,
         C: float = 1.0,
-        kernel: str = "rbf",
-        gamma: float | str = "scale",
+        kernel: DefiniteKernel = "rbf",
+        gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         budget: int = 500,
         merge: int = 3,
-        strategy: str = "sequence",
+        strategy: Strategy = "sequence",
         epochs: int = 1,
         lam: float | None = None,
-        loss: str = "hinge",
+        loss: Loss = "hinge",
         fit_intercept: bool = False,
         average: bool = False,
-        class_weight: Any = None,
-        probability: bool | str = False,
+        class_weight: ClassWeight = None,
+        probability: Probability = False,
         threshold: str | None = None,
         costs: Any = None,
-        metric: str = "none",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         random_state: Any = None,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -188,20 +174,19 @@ class BudgetedSVC(SetClassifier):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Learns X (n, d) anew, in shuffled order: numpy, scipy CSR, a dask array or a `Store` with its own labels.
+        """Trains from scratch on all rows, in shuffled order.
 
-        groups: as in `DCSVC.fit`. Raises ValueError for bad data or parameters, MemoryError where memory_limit is too
-        small.
+        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
         """
         self.__dict__.pop("_learner", None)
         self._train(X, y, sample_weight, groups=groups)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Learns the rows of X in their order, after those of `fit` and `partial_fit` before.
+        """Learns the rows in their order, after those of earlier calls of `fit` and `partial_fit`.
 
-        classes: all labels there will be; needed in the first call. Raises ValueError for other labels, and with
-        `probability` or, in a first call, with `scale`, `metric` or what is "search".
+        Raises ValueError for unknown labels, with `probability`, `threshold` or `costs`, and, in a first call, with
+        `scale`, `gaps`, `metric` or values of "search".
         """
         first = not hasattr(self, "model_")
         self._require_batches(first)
@@ -235,7 +220,7 @@ class BudgetedSVC(SetClassifier):
         return self
 
     def _require_batches(self, first: bool) -> None:
-        """Raises ConfigError for what rows that come in batches do not tell; first: none were learnt before."""
+        """Raises ConfigError for what needs all rows at once; first: none were learned before."""
         if self._like is not None:
             raise ConfigError("partial_fit learns one label a row, and fit was given several: use fit alone")
         if first and self.scale != "none":

@@ -8,39 +8,71 @@ import numpy as np
 
 from streamsvm.estimators.base import StoreRegressor
 from streamsvm.estimators.budgeted import BSGD_OPTIONS
+from streamsvm.estimators.given import SearchedGamma, SearchedMetric, SearchedScale
+from streamsvm.kernels.table import DefiniteKernel
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Strategy
 
 
 class BudgetedSVR(StoreRegressor):
-    """Kernel regression by stochastic gradient descent with at most `budget` support vectors.
+    r"""Kernel regression by stochastic gradient descent with a limited number of support vectors.
 
-    Minimises lambda/2 |w|^2 + mean max(0, |y - f(x)| - epsilon), lambda = 1 / (n C), the problem of `SVR` over n C, for
-    f(x) = w'phi(x) + b, b the mean of y. One row at a time, in implicit steps (Kulis and Bartlett 2010) in units of the
-    spread of y, which answers do not depend on; where the budget is full, `merge` support vectors become one, as in
-    `BudgetedSVC`.
+    Learns row by row, in implicit steps. When the budget is full, `merge` support vectors become one, as in
+    `BudgetedSVC`. By default it learns the standardised target t, and answers in units of y.
 
     Parameters
     ----------
-    C, epsilon : float, default=1.0 and 0.1
-        As in `SVR`, of y less its mean over its deviation, as in `DCSVR`.
-    scale_targets : bool, default=True
-        False: C and epsilon are in units of y, as those of `SVR`.
-    kernel, gamma, degree, coef0, kernel_params, budget, merge, strategy, epochs, average, metric, metric_params, \
-search_params, random_state, scale, gaps, memory_limit, n_jobs, client, verbose : as in `BudgetedSVC`
-    interval : float or None, default=None
-        As in `DCSVR`: rows that are not learned from make `predict_interval`.
-    lam : float or None, default=None
-        lambda itself. None: 1 / (n C).
-    fit_intercept : bool, default=False
-        Learn a constant too, beside the mean of y, regularised like the rest.
+    C : float
+        Inverse strength of the regularisation, as in `sklearn.svm.SVR`, above 0. Larger: fewer training errors, a less
+        smooth function. `lam` takes precedence.
+    kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear"}
+    lam : float or None
+        lambda, the strength of the regularisation, above 0. Larger: a smoother function. None: 1 / (n C).
+    fit_intercept : bool
+        Learn an intercept in addition to the mean of y, regularised like the rest.
+    metric : {"none", "diagonal", "full", "search"}
+        Learn feature weights ("diagonal") or a linear map of the features ("full") from a sample, and choose gamma with
+        them if it is left at its default. It is kept only if it decides held-out rows better. "search": like
+        "diagonal", but chosen with other values of "search" only.
+    random_state : int, RandomState or None
+        Seed of the order of the rows.
 
     Attributes
     ----------
-    n_features_in_, feature_names_in_, model_, chosen_, expected_, metric_, objective_, support_vectors_ : as in \
-`BudgetedSVC`
+    n_features_in_, feature_names_in_, feature_importances_
+    model_ : BudgetModel
+    chosen_, expected_, metric_
+    objective_ : float
+        Regularised mean loss of the rows of the last epoch, each before its step.
+    support_vectors_ : ndarray of shape (n_SV, n_features_in_)
+        Support vectors. They are merged points, not rows of X.
     dual_coef_ : ndarray of shape (1, n_SV)
         Coefficients of the support vectors.
     intercept_ : ndarray of shape (1,)
-        b.
+        Intercept: the mean of y, plus what `fit_intercept` learns.
+
+    See Also
+    --------
+    DCSVR : exact.
+    BudgetedSVC : classification.
+    online.BSGDRegressor : learns event by event.
+
+    Notes
+    -----
+    With :math:`\lambda = 1 / (n C)` it minimises
+
+    .. math::
+
+        \tfrac{\lambda}{2} \lVert w \rVert^2 + \tfrac1n \sum_i \max(0,\, \lvert t_i - f(x_i) \rvert - \epsilon)
+
+    which is the problem of `sklearn.svm.SVR` divided by n C.
+
+    References
+    ----------
+    * Z. Wang, K. Crammer and S. Vucetic. Breaking the curse of kernelization: budgeted stochastic gradient descent for
+      large-scale SVM training. JMLR 13, 2012.
+    * S. Qaadan and T. Glasmachers. Multi-merge budget maintenance for stochastic gradient descent SVM training. 2018.
+    * B. Kulis and P. L. Bartlett. Implicit online learning. ICML 2010.
 
     Examples
     --------
@@ -59,24 +91,24 @@ search_params, random_state, scale, gaps, memory_limit, n_jobs, client, verbose 
         epsilon: float = 0.1,
         scale_targets: bool = True,
         interval: float | None = None,
-        kernel: str = "rbf",
-        gamma: float | str = "scale",
+        kernel: DefiniteKernel = "rbf",
+        gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         budget: int = 500,
         merge: int = 3,
-        strategy: str = "sequence",
+        strategy: Strategy = "sequence",
         epochs: int = 1,
         lam: float | None = None,
         fit_intercept: bool = False,
         average: bool = False,
-        metric: str = "none",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         random_state: Any = None,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -110,7 +142,10 @@ search_params, random_state, scale, gaps, memory_limit, n_jobs, client, verbose 
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Learns X (n, d) and targets y (n,) in shuffled order; inputs and errors as `BudgetedSVC.fit`."""
+        """Trains on all rows, in shuffled order.
+
+        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
+        """
         config = self._config()
         store, _ = self._training_store(X, y, sample_weight, groups=groups)
         self._learn(store, config)

@@ -21,7 +21,7 @@ MOST_SHARE = 0.3  # of a worker's memory, for rows that come from this process
 def joined(given: Any, store: Store, events: Events) -> Iterator[None]:
     """A fit inside computes on the cluster of the client `given`; None: of the active one; False: on threads.
 
-    The client is used to find the cluster, and left as it is. Where workers cannot have what a fit needs, threads
+    The client is used to find the cluster, and left as it is. If workers cannot have what a fit needs, threads
     compute, with a warning; or, with a client that was given, ConfigError is raised.
     """
     client = _active() if given is None else _required(given)

@@ -11,14 +11,59 @@ from sklearn.utils.validation import check_is_fitted
 from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.estimators.base import StoreEstimator, classes_of, labels_of
+from streamsvm.estimators.given import (
+    ClassWeight,
+    Gamma,
+    Probability,
+    Searched,
+    SearchedGamma,
+    SearchedMetric,
+    SearchedScale,
+)
 from streamsvm.estimators.multilabel import SetClassifier
+from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.metrics import ranking
+from streamsvm.options.base import Fill, Scale
+from streamsvm.options.solvers import Loss, Method
 from streamsvm.predict import decisions_of
 from streamsvm.tasks import task_of
 
 
 class LinearEstimator(StoreEstimator):
-    """What all of these share: parameters of the solver, and what it found."""
+    """What all of these share: parameters of the solver, and what it found.
+
+    Parameters
+    ----------
+    kernel : {"linear", "rbf", "laplacian", "matern", "cauchy", "poly"}
+        Similarity of two rows: linear a'b, rbf exp(-gamma |a-b|^2), laplacian exp(-gamma |a-b|_1), matern p(s) exp(-s)
+        with s = sqrt(2 nu) gamma |a-b|, cauchy 1 / (1 + gamma |a-b|^2), poly (gamma a'b + coef0)^degree. All but linear
+        are approximated, and need `landmarks`.
+    landmarks : int or None
+        Number of rows, drawn at random, by which a kernel is approximated (Nystroem), at least 1. Larger: more
+        accurate, slower, more memory. None: the kernel is linear.
+    tol : float
+        Duality gap, relative to the objective, at which the fit stops, above 0. Larger: a shorter, less exact fit.
+        Planes are stored in float32, so values far below 1e-6 cannot be reached.
+    method : {"ocas", "plain"}
+        How planes are chosen: near the best point of a line search, or at the last minimum, as Joachims does; for
+        comparison.
+    max_passes : int
+        Maximum number of passes over the rows, at least 1. Larger: a more exact fit.
+    random_state : int, RandomState or None
+        Seed of the landmarks.
+
+    Attributes
+    ----------
+    model_ : LinearModel
+    objective_ : float
+        Value of the primal objective, exact, summed over classes.
+    dual_gap_ : float
+        Bound on the distance of the objective from its minimum, summed over classes.
+    n_iter_ : int
+        Number of planes of each class.
+    coef_ : ndarray of shape (1 or n_classes, n_features_in_)
+        Weights of the features; without landmarks only.
+    """
 
     tol: float
     method: str
@@ -40,7 +85,23 @@ class LinearEstimator(StoreEstimator):
 
 
 class WithIntercept(LinearEstimator):
-    """Of losses of single rows, weighed by C, with a constant."""
+    """Of losses of single rows, weighed by C, with a constant.
+
+    Parameters
+    ----------
+    C : float or "search"
+        Inverse strength of the regularisation: weight of the losses, times class and sample weights. Above 0. Larger:
+        fewer training errors, larger weights, more passes.
+    fit_intercept : bool
+        Learn an intercept: the weight of a constant feature, regularised like the others.
+    intercept_scaling : float
+        Value of that constant feature, above 0. Larger: the intercept is regularised less.
+
+    Attributes
+    ----------
+    intercept_ : ndarray of shape (1 or n_classes,)
+        Intercepts.
+    """
 
     C: float | str
     fit_intercept: bool
@@ -57,83 +118,45 @@ class WithIntercept(LinearEstimator):
 
 
 class CuttingPlaneSVC(WithIntercept, SetClassifier):
-    """Linear support vector classification in a few passes over the rows, of any number.
+    r"""Linear support vector classification in a few passes over any number of rows.
 
-    Minimises 1/2 |w|^2 + sum_i C_i max(0, 1 - y_i w'x_i), as `LinearSVC` with loss="hinge" does, by cutting planes
-    (Joachims 2006, whose C is n times this one) with the line search of Franc and Sonnenburg 2009. More than two
-    classes, and the labels of a y (n, k) of 0 and 1: each against the rest, all in the same passes. With
-    loss="logistic" it is `LogisticRegression`, but that the constant is regularised.
+    Bounds the risk from below by planes, one for each step, with a line search. With more than two classes, and with a
+    y (n, k) of 0 and 1, each class or label is decided against the rest, all in the same passes. With loss "logistic"
+    it is logistic regression whose intercept is regularised.
 
     Parameters
     ----------
-    loss : {"hinge", "logistic"}, default="hinge"
-        Logistic is log(1 + exp(-y_i w'x_i)): 1 / (1 + exp(-f)) is the probability of a class against the rest, which
-        makes `predict_proba`, of more than two classes over their sum.
-    C : float or "search", default=1.0
-        Weight of the losses, times class and sample weights.
-    kernel : {"linear", "rbf", "laplacian", "matern", "cauchy", "poly"}, default="linear"
-        All but linear are approximated by `landmarks`.
-    gamma, degree, coef0, kernel_params : as in `DCSVC`, default="scale", 3, 0.0, None
-    landmarks : int or None, default=None
-        Rows, drawn at random, by which the kernel is approximated (Nystroem).
-    tol : float, default=1e-3
-        Duality gap over the objective at the end. Planes are kept in float32: far below 1e-6 is out of reach.
-    fit_intercept : bool, default=True
-        Learn a constant too: the weight of a constant feature, regularised like the others.
-    intercept_scaling : float, default=1.0
-        Value of that feature; the larger, the less the constant is regularised.
-    method : {"ocas", "plain"}, default="ocas"
-        Plain takes each plane at the last minimum, as Joachims 2006 does: for comparison.
-    class_weight : dict, "balanced", "search" or None, default=None
-        Factors on C by class.
-    max_passes : int, default=1000
-        Most passes over the rows.
-    probability : bool, "sigmoid" or "isotonic", default=False
-        Cross-validate to calibrate: five more fits. `predict_proba` is there then, as it is with loss="logistic", and
-        `predict` gives the class of the largest probability. True: sigmoid.
-    threshold, costs : as in `DCSVC`
-    metric : {"none", "diagonal", "full", "search"}, default="none"
-        Learn from a sample what each column, or direction, counts for (Radhakrishnan et al. 2024), and along with it
-        C and gamma where these are at their defaults. It is kept where held-out rows are decided better.
-    metric_params : dict or None, default=None
-        Its options: iterations, and rank of a full one.
-    search_params : dict or None, default=None
-        How C, gamma (with landmarks), scale and metric are chosen where they are "search", see `DCSVC`.
-    random_state : int, RandomState or None, default=None
-        Draws the landmarks.
-    scale : {"none", "minmax", "standard", "maxabs", "robust", "quantile", "search"}, default="none"
-        Scaling of the features by the training rows, kept in the model: for a `Store` and dask arrays, which no
-        scaler of a pipeline reads block by block. Support vectors and `coef_` are of scaled features then.
-    gaps : as in `DCSVC`
-    memory_limit : int, str or None, default=None
-        Bytes, or as "2GiB"; bounds the whole process. Rows beyond it are read from a scratch folder in each pass.
-    n_jobs : int or None, default=None
-        Threads; None or -1 is every core.
-    client : distributed.Client, False or None, default=None
-        The cluster that fits; None: that of the active dask client, if there is one, else threads; False: threads.
-    verbose : int, default=0
-        1 shows progress on stderr: bars on a terminal, lines elsewhere; above 1 each step of the solver, too.
+    metric : {"none", "diagonal", "full", "search"}
+        Learn feature weights ("diagonal") or a linear map of the features ("full") from a sample, and choose C and
+        gamma with them if these are left at their defaults. It is kept only if it decides held-out rows better.
+        "search": like "diagonal", but chosen with other values of "search" only.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Labels, sorted.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has names that are all strings.
-    chosen_, expected_, metric_ : dict
-        Where something is "search", or with a metric: as in `DCSVC`.
-    coef_ : ndarray of shape (1 or n_classes, n_features_in_)
-        Weights; without landmarks only.
-    intercept_ : ndarray of shape (1 or n_classes,)
-        Constants.
-    model_ : LinearModel
-        The trained model; `save` writes it, `streamsvm.load_model` reads it.
-    objective_, dual_gap_ : float
-        Primal objective, exact, and a bound on its distance from the least; summed over classes.
-    n_iter_, n_passes_ : int
-        Planes taken (of each class), and passes over the rows.
+    classes_, n_features_in_, feature_names_in_, feature_importances_, model_, chosen_, expected_, metric_, threshold_
+    coef_, intercept_, objective_, dual_gap_, n_iter_, n_passes_
+
+    See Also
+    --------
+    AutoSVC : chooses the kernel, too.
+    CuttingPlaneSVR : regression.
+    CuttingPlaneRanker : ranking and ordinal labels.
+    sklearn.svm.LinearSVC : with loss "hinge" the same problem.
+
+    Notes
+    -----
+    For each class it solves
+
+    .. math:: \min_w\: \tfrac12 \lVert w \rVert^2 + \sum_i C_i \max(0,\, 1 - y_i w^\top x_i)
+
+    The C of Joachims is n times this one.
+
+    References
+    ----------
+    * T. Joachims. Training linear SVMs in linear time. KDD 2006.
+    * V. Franc and S. Sonnenburg. Optimized cutting plane algorithm for large-scale risk minimization. JMLR 10, 2009.
+    * A. Radhakrishnan et al. Mechanism for feature learning in neural networks and backpropagation-free machine
+      learning models. Science 383, 2024.
 
     Examples
     --------
@@ -148,10 +171,10 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
     def __init__(
         self,
         *,
-        loss: str = "hinge",
-        C: float | str = 1.0,
-        kernel: str = "linear",
-        gamma: float | str = "scale",
+        loss: Loss = "hinge",
+        C: Searched = 1.0,
+        kernel: DefiniteKernel = "linear",
+        gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
@@ -159,18 +182,18 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         tol: float = 1e-3,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
-        method: str = "ocas",
-        class_weight: Any = None,
-        probability: bool | str = False,
+        method: Method = "ocas",
+        class_weight: ClassWeight = None,
+        probability: Probability = False,
         threshold: str | None = None,
         costs: Any = None,
-        metric: str = "none",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         max_passes: int = 1000,
         random_state: Any = None,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -205,10 +228,9 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Trains on X (n, d): numpy, scipy CSR, a dask array or a `Store`, which brings its own labels and weights.
+        """Trains on all rows.
 
-        groups: as in `DCSVC.fit`. Raises ValueError for bad data or parameters, MemoryError where memory_limit is too
-        small.
+        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
         """
         self._found(self._train(X, y, sample_weight, groups=groups))
         return self
@@ -222,35 +244,52 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
 
 
 class CuttingPlaneRanker(LinearEstimator):
-    """Linear ranking: rows of higher labels shall score higher, within queries or over all rows.
+    r"""Linear ranking: rows with higher labels score higher, within queries or over all rows.
 
-    Minimises 1/2 |w|^2 + C n mean over pairs of max(0, 1 - w'(x_i - x_j)), the pairs being the rows i and j of one
-    query of which i has the higher label (Joachims 2006, OP4, whose C is n times this one). With weights v, pairs
-    weigh v_i v_j, and n is the sum of v. Without queries this is ordinal regression, and thresholds on the scores
-    predict the labels; with two labels it maximises the area under the ROC curve. Pairs are never listed.
+    Learns from pairs of rows of one query, without listing them. Without queries this is ordinal regression, and
+    thresholds on the scores predict the labels. With two labels it maximises the area under the ROC curve.
 
     Parameters
     ----------
-    C, kernel, gamma, degree, coef0, kernel_params, landmarks, tol, method, max_passes, random_state, scale, \
-memory_limit, n_jobs, client, verbose :
-        As in `CuttingPlaneSVC`; nothing is searched. There is no intercept: differences do not see it.
+    C : float
+        Inverse strength of the regularisation: weight of the pairs' mean loss, times the number of rows. Above 0.
+        Larger: fewer pairs in the wrong order, larger weights, more passes.
+    gamma : float, "scale" or "auto"
+    scale : {"none", "minmax", "standard", "maxabs", "robust", "quantile"}
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_labels,)
-        Labels, sorted.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has names that are all strings.
+    classes_, n_features_in_, feature_names_in_, feature_importances_, model_
     coef_ : ndarray of shape (1, n_features_in_)
-        Weights; without landmarks only.
+        Weights of the features; without landmarks only.
     thresholds_ : ndarray of shape (n_labels - 1,)
-        Scores between the ranks; where fit was given no queries.
-    model_ : LinearModel
-        The trained model; `save` writes it, `streamsvm.load_model` reads it.
-    objective_, dual_gap_, n_iter_, n_passes_ :
-        As in `CuttingPlaneSVC`; a step takes two passes.
+        Scores between the ranks; only if `fit` had no queries.
+    objective_
+    dual_gap_
+    n_iter_ : int
+        Number of planes, each of which takes two passes.
+    n_passes_
+
+    See Also
+    --------
+    CuttingPlaneSVC : labels without an order.
+    CuttingPlaneSVR : labels that are numbers.
+
+    Notes
+    -----
+    P is the set of pairs of rows (i, j) of one query of which i has the higher label. It solves
+
+    .. math::
+
+        \min_w\: \tfrac12 \lVert w \rVert^2 + C n \operatorname{mean}_{(i,j) \in P} \max(0,\, 1 - w^\top (x_i - x_j))
+
+    With sample weights v, pairs weigh :math:`v_i v_j`, and n is the sum of v. There is no intercept, which differences
+    would cancel. The C of Joachims is n times this one.
+
+    References
+    ----------
+    * T. Joachims. Training linear SVMs in linear time. KDD 2006.
+    * V. Franc and S. Sonnenburg. Optimized cutting plane algorithm for large-scale risk minimization. JMLR 10, 2009.
 
     Examples
     --------
@@ -266,18 +305,18 @@ memory_limit, n_jobs, client, verbose :
         self,
         *,
         C: float = 1.0,
-        kernel: str = "linear",
-        gamma: float | str = "scale",
+        kernel: DefiniteKernel = "linear",
+        gamma: Gamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         landmarks: int | None = None,
         tol: float = 1e-3,
-        method: str = "ocas",
+        method: Method = "ocas",
         max_passes: int = 1000,
         random_state: Any = None,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: Scale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -302,10 +341,9 @@ memory_limit, n_jobs, client, verbose :
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, qid: Any = None, sample_weight: Any = None) -> Self:
-        """Trains on X (n, d) with labels y (n,), whose order counts. qid (n,): each row's query; None: one for all.
+        """Trains on all rows. The order of the labels counts.
 
-        X may be a `Store`, which brings its own labels, queries and weights. Raises ValueError for bad data or
-        parameters, and where no query has two labels.
+        Raises ValueError for bad data or parameters, and if no query has two labels.
         """
         config = self._config()
         store, y = self._training_store(X, y, sample_weight, qid)
@@ -316,17 +354,17 @@ memory_limit, n_jobs, client, verbose :
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """(n,) scores: the higher, the later in the order of the labels."""
+        """(n,) scores. Larger: later in the order of the labels."""
         return self._answers(X, decisions_of)
 
     def predict(self, X: Any) -> np.ndarray:
-        """(n,) labels where fit was given no queries, else scores."""
+        """(n,) labels if `fit` had no queries, else scores."""
         check_is_fitted(self)
         has_labels = task_of(self.model_.task).has_labels
         return self._answers(X, partial(labels_of, self.classes_) if has_labels else decisions_of)
 
     def score(self, X: Any, y: Any = None, qid: Any = None) -> float:
-        """Share of the pairs of X that are in the right order, ties half. Raises ValueError where there are none."""
+        """Share of the pairs in the right order, ties count half. Raises ValueError if there are no pairs."""
         if isinstance(X, Store) and y is None:
             y, qid = X.y, X.qid
         groups = np.zeros(len(y), np.int64) if qid is None else np.unique(qid, return_inverse=True)[1]

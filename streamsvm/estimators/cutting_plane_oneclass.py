@@ -5,35 +5,60 @@ from __future__ import annotations
 from typing import Any, Self
 
 from streamsvm.estimators.cutting_plane import LinearEstimator
+from streamsvm.estimators.given import Gamma
 from streamsvm.estimators.outliers import OutlierDetector
+from streamsvm.kernels.table import DefiniteKernel
+from streamsvm.options.base import Fill, Scale
+from streamsvm.options.solvers import Method
 
 
 class CuttingPlaneOneClassSVM(OutlierDetector, LinearEstimator):
-    """Outliers in a few passes over the rows, of any number: a half-space away from 0 that holds most of them.
+    r"""Outlier detection in a few passes over any number of rows: a half-space away from 0 that holds most of them.
 
-    Minimises 1/2 |w|^2 - rho nu sum_i w_i + sum_i w_i max(0, rho - w'x_i) over w and rho, w_i the weight of a row, 1
-    without weights: `OneClassSVM` with a linear kernel (Schoelkopf et al. 2001), by cutting planes (Joachims 2006), and
-    about the problem of `SGDOneClassSVM`. f(x) = w'x - rho is below 0 of outliers, a share nu of the rows. With
-    `landmarks` x stands for Nystroem features of a kernel, without which rows that lie all around 0 are no class.
+    The decision function is below 0 for outliers, a share `nu` of the training rows. Without `landmarks` it is linear,
+    and rows that lie all around 0 do not form a class.
 
     Parameters
     ----------
-    nu : float, default=0.5
-        Share of outliers among the rows of X; above 0, at most 1.
-    kernel, gamma, degree, coef0, kernel_params, landmarks, method, max_passes, random_state, scale, gaps, \
-memory_limit, n_jobs, client, verbose : as in `CuttingPlaneSVC`
-    tol : float, default=1e-3
-        Duality gap over the objective at the end.
+    nu : float
+        Share of outliers among the training rows. Above 0, at most 1. Larger: more outliers.
+    gamma : float, "scale" or "auto"
+    scale : {"none", "minmax", "standard", "maxabs", "robust", "quantile"}
 
     Attributes
     ----------
-    n_features_in_, feature_names_in_, model_, dual_gap_, n_iter_, n_passes_ : as in `CuttingPlaneSVC`
+    n_features_in_, feature_names_in_, feature_importances_, model_
     objective_ : float
-        That of the dual, 1/2 |w|^2, as `OneClassSVM` has it.
+        Value of the dual objective, as `sklearn.svm.OneClassSVM` has it.
+    dual_gap_
     coef_ : ndarray of shape (1, n_features_in_)
-        Weights; without landmarks only.
-    offset_ : float
-        rho, by which `decision_function` is less than `score_samples`.
+        Weights of the features; without landmarks only.
+    offset_
+    n_iter_ : int
+        Number of planes.
+    n_passes_
+
+    See Also
+    --------
+    DCOneClassSVM : with a kernel, exact.
+    online.BSGDOneClass : learns event by event.
+    sklearn.linear_model.SGDOneClassSVM : about the same problem.
+
+    Notes
+    -----
+    For :math:`f(x) = w^\top x - \rho` and sample weights :math:`v_i` it solves
+
+    .. math::
+
+        \min_{w, \rho}\: \tfrac12 \lVert w \rVert^2 - \rho\, \nu \sum_i v_i + \sum_i v_i \max(0,\, \rho - w^\top x_i)
+
+    With `landmarks`, x stands for the Nystroem features of the kernel.
+
+    References
+    ----------
+    * B. Schoelkopf et al. Estimating the support of a high-dimensional distribution. Neural Computation 13, 2001.
+    * T. Joachims. Training linear SVMs in linear time. KDD 2006.
+    * V. Franc and S. Sonnenburg. Optimized cutting plane algorithm for large-scale risk minimization. JMLR 10, 2009.
 
     Examples
     --------
@@ -51,18 +76,18 @@ memory_limit, n_jobs, client, verbose : as in `CuttingPlaneSVC`
         self,
         *,
         nu: float = 0.5,
-        kernel: str = "linear",
-        gamma: float | str = "scale",
+        kernel: DefiniteKernel = "linear",
+        gamma: Gamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
         landmarks: int | None = None,
         tol: float = 1e-3,
-        method: str = "ocas",
+        method: Method = "ocas",
         max_passes: int = 1000,
         random_state: Any = None,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: Scale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -87,7 +112,10 @@ memory_limit, n_jobs, client, verbose : as in `CuttingPlaneSVC`
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Trains on X (n, d), inputs and errors as `CuttingPlaneSVC.fit`; y, and labels of a Store, are not read."""
+        """Trains on all rows. y, and labels of a Store, are ignored.
+
+        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
+        """
         config = self._config()
         self._found(self._learn(self._rows(X, sample_weight), config))
         self.offset_ = -float(self.model_.intercept[0])

@@ -8,35 +8,56 @@ import numpy as np
 
 from streamsvm.estimators.base import StoreRegressor
 from streamsvm.estimators.cutting_plane import WithIntercept
+from streamsvm.estimators.given import Searched, SearchedGamma, SearchedMetric, SearchedScale
+from streamsvm.kernels.table import DefiniteKernel
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Method
 
 
 class CuttingPlaneSVR(StoreRegressor, WithIntercept):
-    """Linear support vector regression in a few passes over the rows, of any number.
+    r"""Linear support vector regression in a few passes over any number of rows.
 
-    Minimises 1/2 |w|^2 + sum_i C_i max(0, |t_i - w'x_i| - epsilon), as `LinearSVR` does, by cutting planes (Joachims
-    2006) with the line search of Franc and Sonnenburg 2009. t is y less its mean over its deviation, and answers are in
-    units of y: with C, epsilon and tol times the deviation it is the problem of y itself.
+    Bounds the risk from below by planes, as `CuttingPlaneSVC`. By default it learns the standardised target t, and
+    answers in units of y.
 
     Parameters
     ----------
-    C, kernel, gamma, degree, coef0, kernel_params, landmarks, tol, fit_intercept, intercept_scaling, method, metric, \
-metric_params, search_params, max_passes, random_state, scale, gaps, memory_limit, n_jobs, client, verbose :
-        As in `CuttingPlaneSVC`.
-    epsilon : float, default=0.0
-        Largest error without a loss, in units of t, as C.
-    scale_targets : bool, default=True
-        Whether y is scaled; False is the problem of `LinearSVR` with the same C and epsilon.
-    interval : float or None, default=None
-        As in `DCSVR`: rows that are not learned from make `predict_interval`.
+    metric : {"none", "diagonal", "full", "search"}
+        Learn feature weights ("diagonal") or a linear map of the features ("full") from a sample, and choose C and
+        gamma with them if these are left at their defaults. It is kept only if it decides held-out rows better.
+        "search": like "diagonal", but chosen with other values of "search" only.
 
     Attributes
     ----------
-    n_features_in_, feature_names_in_, chosen_, expected_, metric_, model_, objective_, dual_gap_, n_iter_, n_passes_ :
-        As in `CuttingPlaneSVC`; the objective is that of t.
+    n_features_in_, feature_names_in_, feature_importances_, model_, chosen_, expected_, metric_
     coef_ : ndarray of shape (n_features_in_,)
-        Weights, in units of y; without landmarks only.
+        Weights of the features, in units of y; without landmarks only.
     intercept_ : ndarray of shape (1,)
-        Constant, in units of y.
+        Intercept, in units of y.
+    objective_ : float
+        Value of the primal objective in the units of t, exact.
+    dual_gap_
+    n_iter_ : int
+        Number of planes.
+    n_passes_
+
+    See Also
+    --------
+    DCSVR : with a kernel.
+    CuttingPlaneSVC : classification.
+    sklearn.svm.LinearSVR : without `scale_targets` the same problem.
+
+    Notes
+    -----
+    It solves
+
+    .. math:: \min_w\: \tfrac12 \lVert w \rVert^2 + \sum_i C_i \max(0,\, \lvert t_i - w^\top x_i \rvert - \epsilon)
+
+    References
+    ----------
+    * T. Joachims. Training linear SVMs in linear time. KDD 2006.
+    * V. Franc and S. Sonnenburg. Optimized cutting plane algorithm for large-scale risk minimization. JMLR 10, 2009.
+    * J. Lei et al. Distribution-free predictive inference for regression. JASA 113, 2018.
 
     Examples
     --------
@@ -51,12 +72,12 @@ metric_params, search_params, max_passes, random_state, scale, gaps, memory_limi
     def __init__(
         self,
         *,
-        C: float | str = 1.0,
+        C: Searched = 1.0,
         epsilon: float = 0.0,
         scale_targets: bool = True,
         interval: float | None = None,
-        kernel: str = "linear",
-        gamma: float | str = "scale",
+        kernel: DefiniteKernel = "linear",
+        gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
@@ -64,14 +85,14 @@ metric_params, search_params, max_passes, random_state, scale, gaps, memory_limi
         tol: float = 1e-3,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
-        method: str = "ocas",
-        metric: str = "none",
+        method: Method = "ocas",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         max_passes: int = 1000,
         random_state: Any = None,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -104,7 +125,10 @@ metric_params, search_params, max_passes, random_state, scale, gaps, memory_limi
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Trains on X (n, d) and targets y (n,); inputs and errors as `CuttingPlaneSVC.fit`."""
+        """Trains on all rows.
+
+        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
+        """
         config = self._config()
         store, _ = self._training_store(X, y, sample_weight, groups=groups)
         self._found(self._learn(store, config))

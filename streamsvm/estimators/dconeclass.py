@@ -5,38 +5,71 @@ from __future__ import annotations
 from typing import Any, Self
 
 from streamsvm.estimators.dcsvm import DCSVM_OPTIONS
+from streamsvm.estimators.given import Gamma
 from streamsvm.estimators.outliers import OutlierDetector
 from streamsvm.estimators.support_vectors import RegressionVectors
+from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import ExpansionModel
+from streamsvm.options.base import Fill, Scale
+from streamsvm.options.solvers import Clustering
 
 OPTIONS = tuple(name for name in DCSVM_OPTIONS if name not in ("combine", "part_metric"))
 
 
 class DCOneClassSVM(RegressionVectors, OutlierDetector):
-    """Outliers by divide and conquer: the support of a distribution, exact or with early prediction.
+    r"""Outlier detection by divide and conquer: the support of a distribution, exact or with early prediction.
 
-    Minimises 1/2 a'Ka over 0 <= a_i <= w_i with sum a = nu sum w, w_i the weight of a row, 1 without weights: the
-    problem of `OneClassSVM` (Schoelkopf et al. 2001). f(x) = sum_i a_i K(x_i, x) - rho is below 0 of outliers: of at
-    most a share nu of the rows, up to `tol`. Parts are those of `DCSVC` (Hsieh, Si and Dhillon 2014); in an early model
-    each has a rho of its own, and with it the same share of outliers.
+    The decision function is below 0 for outliers, which are at most a share `nu` of the training rows, up to `tol`.
+    Partitions are those of `DCSVC`.
 
     Parameters
     ----------
-    nu : float, default=0.5
-        Largest share of outliers among the rows of X, and smallest share of support vectors; above 0, at most 1.
-    kernel, gamma, degree, coef0, kernel_params, random_state, early, children, levels, early_level, sample, \
-clustering, part_rows, adaptive, refine, neighbours, cache_size, scale, gaps, memory_limit, n_jobs, client, verbose :
-        As in `DCSVC`.
-    tol : float, default=1e-3
-        LIBSVM's m - M at the end, over rho: decision values grow with the rows.
+    nu : float
+        Largest share of outliers among the training rows, and smallest share of support vectors. Above 0, at most 1.
+        Larger: more outliers.
+    kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear"}
+    gamma : float, "scale" or "auto"
+    tol : float
+        Stopping tolerance, above 0: LIBSVM's m - M divided by rho. Larger: a shorter, less exact fit.
+    random_state : int, RandomState or None
+        Seed of the clustering. An exact model depends on it within `tol` only.
+    early : bool
+    scale : {"none", "minmax", "standard", "maxabs", "robust", "quantile"}
 
     Attributes
     ----------
-    n_features_in_, feature_names_in_, model_, objective_, dual_gap_ : as in `DCSVC`
+    n_features_in_, feature_names_in_, feature_importances_
+    model_ : ExpansionModel or LocalModel
+    objective_, dual_gap_
     offset_ : float
-        rho, by which `decision_function` is less than `score_samples`; 0 of an early model, which has one of each part.
-    support_, support_vectors_, dual_coef_, intercept_, n_support_ : as in `OneClassSVM`
-        Of exact models only.
+        rho: `decision_function` is `score_samples` minus this. 0 for an early model, whose partitions have their own.
+    support_, support_vectors_
+    dual_coef_ : ndarray of shape (1, n_SV)
+        Coefficients of the support vectors.
+    intercept_ : ndarray of shape (1,)
+        Minus rho.
+    n_support_ : ndarray of shape (1,)
+        Number of support vectors.
+
+    See Also
+    --------
+    CuttingPlaneOneClassSVM : linear, or with Nystroem features.
+    online.BSGDOneClass : learns event by event.
+    sklearn.svm.OneClassSVM : the same problem.
+
+    Notes
+    -----
+    For :math:`f(x) = \sum_i \alpha_i K(x_i, x) - \rho` and sample weights :math:`w_i` it solves
+
+    .. math::
+
+        \min_\alpha\: \tfrac12\, \alpha^\top K \alpha \quad
+        \text{where} \quad 0 \le \alpha_i \le w_i, \: \sum_i \alpha_i = \nu \sum_i w_i
+
+    References
+    ----------
+    * B. Schoelkopf et al. Estimating the support of a high-dimensional distribution. Neural Computation 13, 2001.
+    * C.-J. Hsieh, S. Si and I. S. Dhillon. A divide-and-conquer solver for kernel support vector machines. ICML 2014.
 
     Examples
     --------
@@ -54,8 +87,8 @@ clustering, part_rows, adaptive, refine, neighbours, cache_size, scale, gaps, me
         self,
         *,
         nu: float = 0.5,
-        kernel: str = "rbf",
-        gamma: float | str = "scale",
+        kernel: DefiniteKernel = "rbf",
+        gamma: Gamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
@@ -66,14 +99,14 @@ clustering, part_rows, adaptive, refine, neighbours, cache_size, scale, gaps, me
         levels: int | None = None,
         early_level: int | None = None,
         sample: int = 1000,
-        clustering: str = "input",
+        clustering: Clustering = "input",
         part_rows: int | None = None,
         adaptive: bool = True,
         refine: bool = True,
         neighbours: int = 1,
         cache_size: float = 200,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: Scale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -106,7 +139,10 @@ clustering, part_rows, adaptive, refine, neighbours, cache_size, scale, gaps, me
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Trains on X (n, d), inputs and errors as `DCSVC.fit`; y, and labels of a Store, are not read."""
+        """Trains on all rows. y, and labels of a Store, are ignored.
+
+        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
+        """
         config = self._config()
         self._learn(self._rows(X, sample_weight), config)
         model = self.model_

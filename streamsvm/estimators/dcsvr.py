@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from streamsvm.estimators.base import StoreRegressor
 from streamsvm.estimators.dcsvm import DCSVM_OPTIONS, loss_of
+from streamsvm.estimators.given import (
+    Search,
+    Searched,
+    SearchedGamma,
+    SearchedKernel,
+    SearchedMetric,
+    SearchedScale,
+)
 from streamsvm.estimators.support_vectors import RegressionVectors
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Clustering
 
 OPTIONS = tuple(
     name for name in DCSVM_OPTIONS if name != "combine"
@@ -14,41 +24,62 @@ OPTIONS = tuple(
 
 
 class DCSVR(RegressionVectors, StoreRegressor):
-    """Epsilon support vector regression by divide and conquer, exact or with early prediction.
+    r"""Epsilon support vector regression by divide and conquer, exact or with early prediction.
 
-    Minimises 1/2 (a - a*)'K(a - a*) + epsilon sum(a + a*) - t'(a - a*) over 0 <= a_i, a*_i <= C_i with
-    sum(a - a*) = 0, the problem of `SVR`, for f(x) = sum_i (a_i - a*_i) K(x_i, x) + b; errors within epsilon cost
-    nothing. t is y less its mean over its deviation, and answers are in units of y: with C, epsilon and tol times the
-    deviation it is the problem of y itself. Parts are those of `DCSVC` (Hsieh, Si and Dhillon 2014); in an early
-    model each has a b of its own.
+    Partitions are those of `DCSVC`. By default it learns the standardised target t, and answers in units of y.
 
     Parameters
     ----------
-    C, kernel, gamma, degree, coef0, kernel_params, metric, metric_params, search_params, random_state, early, \
-children, levels, early_level, sample, clustering, part_rows, adaptive, refine, neighbours, part_metric, cache_size, \
-scale, gaps, memory_limit, n_jobs, client, verbose : as in `DCSVC`
-    epsilon : float, default=0.1
-        Largest error without a loss, in units of t, as C and tol.
-    scale_targets : bool, default=True
-        Whether y is scaled; False is the problem of `SVR` with the same C and epsilon.
-    loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, default="epsilon_insensitive"
-        Of a row, times its C: xi = max(0, |t - f(x)| - epsilon), or xi^2, whose dual has no bound C but a ridge 1 / 2C.
-    nu : float or None, default=None
-        Makes nu-SVR, the problem of `NuSVR`: epsilon, which is not read then, is what leaves at most this share of the
-        rows outside.
-    interval : float or None, default=None
-        Level in (0, 1) of `predict_interval`: a fifth of the rows, 10,000 at most, is not learned from then, and tells
-        how far off f is (split conformal prediction, Lei et al. 2018).
-    tol : float, default=1e-3
-        LIBSVM's m - M at the end. Kernel values are float32: far below 1e-5 of the spread of t is out of reach.
+    loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}
+        Cost of a training error: xi = max(0, |t - f(x)| - epsilon), or xi^2, which has no upper bound of the dual
+        variables.
+    nu : float or None
+        Train nu-SVR, as `sklearn.svm.NuSVR`, instead of using epsilon: the largest share of rows outside the tube.
+        Above 0, at most 1. Larger: a narrower tube, more support vectors. None: epsilon decides.
+    tol : float
+        Stopping tolerance, above 0: LIBSVM's m - M, in the units of t. Larger: a shorter, less exact fit. Kernel values
+        are float32, so values far below 1e-5 cannot be reached.
+    random_state : int, RandomState or None
+        Seed of the clustering. An exact model depends on it within `tol` only.
 
     Attributes
     ----------
-    n_features_in_, feature_names_in_, model_, chosen_, expected_, metric_, objective_, dual_gap_ : as in `DCSVC`
+    n_features_in_, feature_names_in_, feature_importances_
+    model_ : ExpansionModel or LocalModel
+    chosen_, expected_, metric_, objective_, dual_gap_
     epsilon_ : float
-        That nu makes; of an early model each part has its own, and this is absent.
-    support_, support_vectors_, dual_coef_, intercept_, n_support_ : as in `SVR`
-        Of exact models only.
+        Half-width of the tube that `nu` led to; exact models only.
+    support_
+    support_vectors_
+    dual_coef_ : ndarray of shape (1, n_SV)
+        Coefficients of the support vectors.
+    intercept_ : ndarray of shape (1,)
+        Intercept, b.
+    n_support_ : ndarray of shape (1,)
+        Number of support vectors.
+
+    See Also
+    --------
+    ALFPGMSVR : exact, for rows that fit in memory.
+    CuttingPlaneSVR : linear.
+    BudgetedSVR : with a limited number of support vectors.
+    sklearn.svm.SVR : without `scale_targets` the same problem.
+
+    Notes
+    -----
+    For :math:`f(x) = \sum_i v_i K(x_i, x) + b` it solves
+
+    .. math::
+
+        \min_v\: \tfrac12\, v^\top K v + \epsilon \sum_i \lvert v_i \rvert - t^\top v \quad
+        \text{where} \quad -C_i \le v_i \le C_i, \: \sum_i v_i = 0
+
+    With `scale_targets`, C, epsilon and tol are in units of the standard deviation of y.
+
+    References
+    ----------
+    * C.-J. Hsieh, S. Si and I. S. Dhillon. A divide-and-conquer solver for kernel support vector machines. ICML 2014.
+    * J. Lei et al. Distribution-free predictive inference for regression. JASA 113, 2018.
 
     Examples
     --------
@@ -63,36 +94,36 @@ scale, gaps, memory_limit, n_jobs, client, verbose : as in `DCSVC`
     def __init__(
         self,
         *,
-        C: float | str = 1.0,
+        C: Searched = 1.0,
         epsilon: float = 0.1,
         scale_targets: bool = True,
-        kernel: str = "rbf",
-        gamma: float | str = "scale",
+        kernel: SearchedKernel = "rbf",
+        gamma: SearchedGamma = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         kernel_params: dict[str, Any] | None = None,
-        loss: str = "epsilon_insensitive",
+        loss: Literal["epsilon_insensitive", "squared_epsilon_insensitive"] = "epsilon_insensitive",
         nu: float | None = None,
         interval: float | None = None,
         tol: float = 1e-3,
-        metric: str = "none",
+        metric: SearchedMetric = "none",
         metric_params: dict[str, Any] | None = None,
         search_params: dict[str, Any] | None = None,
         random_state: Any = None,
-        early: bool | str = False,
+        early: bool | Search = False,
         children: int = 4,
         levels: int | None = None,
         early_level: int | None = None,
         sample: int = 1000,
-        clustering: str = "input",
+        clustering: Clustering = "input",
         part_rows: int | None = None,
         adaptive: bool = True,
         refine: bool = True,
         neighbours: int = 1,
         part_metric: int = 0,
         cache_size: float = 200,
-        scale: str = "none",
-        gaps: str | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -134,7 +165,10 @@ scale, gaps, memory_limit, n_jobs, client, verbose : as in `DCSVC`
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Trains on X (n, d) and targets y (n,); inputs and errors as `DCSVC.fit`."""
+        """Trains on all rows.
+
+        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
+        """
         config = self._config()
         store, _ = self._training_store(X, y, sample_weight, groups=groups)
         report = self._learn(store, config)

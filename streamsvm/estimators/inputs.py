@@ -1,4 +1,4 @@
-"""What batch estimators take: rows and what is beside them, by scikit-learn's rules, as stores."""
+"""What batch estimators take: rows and their columns of labels and weights, by scikit-learn's rules, as stores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REFUSED = (None, "refuse")  # gaps with which arrays have none
 
 
 class StoreInputs(BaseEstimator):
-    """An estimator's way from what it is given to a store. `model_` is what it learnt."""
+    """An estimator's way from what it is given to a store. `model_` is what it learned."""
 
     gaps: str | None = None  # of estimators from outside, which need not know of it
 

@@ -42,16 +42,16 @@ class SetClassifier(StoreClassifier):
         return report
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """(n,) for two classes, positive for classes_[1]; else (n, n_classes). Of labels (n, k), positive for each."""
+        """(n,) for two classes, positive for classes_[1], else (n, n_classes). (n, k) for k labels a row."""
         if self._like is None:
             return super().decision_function(X)
         return self._answers(X, partial(_of_columns, self._like.shape[1]))
 
     def predict(self, X: Any) -> np.ndarray:
-        """(n,) labels: with `threshold` by decision values above it, else with `probability` the most probable ones;
-        (n, k) 0 and 1 where `fit` was given such.
+        """(n,) labels, or (n, k) of 0 and 1 if `fit` had such.
 
-        A Store is read block by block; of a dask array the answer is one, too, here and in all that follows.
+        With `threshold` those of decision values above it, with `probability` the most probable, with `costs` those
+        with the smallest expected cost, else those of the largest decision value or vote.
         """
         check_is_fitted(self)
         return super().predict(X) if self._like is None else self._answers(X, partial(_above, self._like))

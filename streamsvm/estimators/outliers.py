@@ -22,15 +22,15 @@ class OutlierDetector(OutlierMixin, StoreEstimator):
     offset_: float
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """(n,) f(x), below 0 of outliers."""
+        """(n,) decision values, below 0 for outliers."""
         return self._answers(X, decisions_of)
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """(n,) f(x) + offset_, the larger the more like the rows that were learned from."""
+        """(n,) decision values plus `offset_`. Larger: more like the training rows."""
         return self.decision_function(X) + self.offset_
 
     def predict(self, X: Any) -> np.ndarray:
-        """(n,) 1 of inliers, -1 of outliers."""
+        """(n,) 1 for inliers, -1 for outliers."""
         check_is_fitted(self)
         return self._answers(X, _labels)
 

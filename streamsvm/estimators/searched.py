@@ -26,7 +26,7 @@ def asked(estimator: Any) -> tuple[str, ...]:
 
 
 def with_search(estimator: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values of a configuration, with a search for what is to be chosen, in place of its values.
+    """Nested values of a configuration, with a search for what is to be chosen, instead of its values.
 
     Raises ConfigError where it cannot be chosen.
     """
@@ -74,7 +74,7 @@ def _require(estimator: Any, name: str, values: Mapping[str, Any]) -> None:
         names = ", ".join(known)
         raise ConfigError(f"{found}, but solver {solver} has only these chosen: {names}; give a value")
     if kernel != SEARCH and kernel_row(kernel).whole:
-        raise ConfigError(f"{found}, which rows of features tell; found kernel {kernel}, give a value")
+        raise ConfigError(f"{found}, which needs rows of features; found kernel {kernel}, give a value")
     if name == "kernel" and isinstance(estimator.gamma, float | int):
         raise ConfigError(
             f"{found}, and gamma {estimator.gamma}, which is of one kernel; expected gamma 'search', 'scale' or 'auto'"
@@ -86,7 +86,7 @@ def _solver(values: Mapping[str, Any]) -> str:
 
 
 def _home(name: str, solver: str) -> tuple[str, ...]:
-    """Where a configuration has what a parameter says."""
+    """The place in a configuration of what a parameter says."""
     own = (name,) if name in FitConfig.model_fields else (section_of(solver), name)
     return HOMES.get(name, own)
 

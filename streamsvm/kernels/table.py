@@ -6,10 +6,13 @@ A new kernel is a class and a row here; configuration, command line, estimators,
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from streamsvm.errors import ConfigError
 from streamsvm.parallel.imports import whole_class
+
+DefiniteKernel = Literal["rbf", "laplacian", "matern", "cauchy", "poly", "linear"]  # for type checkers
+KernelName = Literal[DefiniteKernel, "sigmoid", "precomputed"]
 
 
 class Row(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from river import base
@@ -13,6 +13,7 @@ from streamsvm.data.rows import Rows
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.kernels.base import Kernel
+from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import StreamModel
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.calibration import are_odds
@@ -22,6 +23,7 @@ from streamsvm.models.pooled import side_by_side
 from streamsvm.online.calibration import LogOdds, OnlineCalibration
 from streamsvm.online.door import MOST_FEATURES, BudgetDoor, is_doubled
 from streamsvm.online.labels import Labels
+from streamsvm.options.solvers import Loss, Strategy
 from streamsvm.tasks.pairs import n_columns
 
 if TYPE_CHECKING:
@@ -32,59 +34,57 @@ HEAVIEST = 100.0  # weight of balanced classes
 
 
 class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
-    """Kernel SVM on a budget of support vectors, trained online by stochastic gradient descent; it tunes itself.
+    r"""Online kernel classification on a budget of support vectors; it tunes itself.
 
-    With `lam` and `gamma` it minimises lambda/2 |w|^2 + mean loss in steps of 1 / (lambda t). If the budget is full,
-    `merge` support vectors become one (Wang, Crammer and Vucetic 2012; Qaadan and Glasmachers 2018). Several classes:
-    each against the rest on one support set. Labels and features may appear at any time. Memory and time of an event
-    are constant.
+    With `lam` and `gamma` it is one learner by stochastic gradient descent: when the budget is full, `merge` support
+    vectors become one. Several classes are decided each against the rest, on one set of support vectors. New labels and
+    features may appear at any time. Memory and time for an event are constant.
 
-    If one of the two is left out, several such learners with kernels from wide to narrow, and additive functions of
-    the columns, learn in parallel from columns that are standardised as they come, and a pool weights their
-    probabilities by how right they were (`ExpertsLearner`). After 2,048 events the two best kernels remain. A feature
-    that an event lacks counts as its mean, or as 0 if most events lack it; without a pool it is 0.
+    If `lam` or `gamma` is None, several such learners with kernels from wide to narrow, and additive functions of the
+    features, learn in parallel from standardised features. A pool weights their probabilities by past success. After
+    2,048 events the two best kernels remain. A feature that an event lacks counts as its mean, or as 0 if most events
+    lack it. Without a pool it is 0.
 
     Parameters
     ----------
-    lam
-        lambda, above 0; about 1 / (n C) for a stream of n events and SVC's C. None: 1e-5, 1e-4 and 1e-3 are tried.
-    gamma
-        Of the kernel: a number, or "scale" for 1 / (sum of the columns' variances), which is 1 / d for standardised
-        columns and about 1 for rows of length 1, such as TFIDF, or "auto" for 1 / (columns seen). "scale" and "auto"
-        are measured again whenever the number of events has doubled, and support vectors continue with the new value.
-        None: 1, 4 and 16 times "scale" are tried.
-    kernel
-        "rbf", "laplacian", "matern", "cauchy", "poly" or "linear"; merging needs rbf.
-    degree, coef0
-        Of the polynomial (gamma a'b + coef0)^degree.
-    budget
-        Maximum number of support vectors.
-    merge
-        Support vectors that become one: 2 is the classic method, 3 to 5 a good range.
-    strategy
-        "sequence", "gradient", "project" or "remove". None: "sequence" for rbf, "project" for other kernels.
-    bias
-        Learn a constant too, regularised like the rest.
-    classes
-        All labels there will be: others are an error. None: labels are added as they come.
-    average
-        Decide by the mean of all steps weighted by t, not the last: better on noise where the budget is rarely full,
-        much worse where the stream changes.
-    max_features
-        Maximum number of columns: features beyond are left out, with a warning. The budget takes 4 bytes for each of
-        them.
-    max_classes
-        Maximum number of labels: one more is a DataError.
-    kernel_params
-        Further options of the kernel: {"nu": 2.5} of matern, 0.5, 1.5 (None) or 2.5.
-    class_weight
-        {label: weight}, above 0, of the loss of an event; 1 for others. This is the cost of taking this label for
-        another. "balanced": events so far / (classes * those of the label), at most 100. With the hinge loss,
-        probabilities count all events alike, but the largest is that of the label that is predicted.
-    loss
-        "hinge", with probabilities that are learned along with it, the default if lam and gamma are given; or
-        "logistic", log(1 + exp(-y f)), whose decisions f are the logarithms of odds of a label against the rest, those
-        of weighted events. A pool has this one.
+    lam : float or None
+        lambda, the strength of the regularisation, above 0: about 1 / (n C) for n events. Larger: a smoother function.
+        None: 1e-5, 1e-4 and 1e-3 are tried.
+    gamma : float, "scale", "auto" or None
+        Inverse width of the kernel, above 0. Larger: a more local, less smooth function. "scale": 1 / (sum of the
+        features' variances). "auto": 1 / (number of features). Both are measured again whenever the number of events
+        has doubled. None: 1, 4 and 16 times "scale" are tried.
+    classes : iterable or None
+        All labels that may appear: others are an error. None: any label.
+    max_classes : int
+        Maximum number of labels, at least 2. Larger: more memory. A label beyond is a DataError.
+    class_weight : dict, "balanced" or None
+        Weight of the loss for each label, above 0; 1 for others. Larger: errors on this label cost more. "balanced":
+        events so far / (classes * those of the label), at most 100. Probabilities of the hinge loss count all events
+        alike, but the largest is that of the predicted label.
+    loss : {"hinge", "logistic"} or None
+        Cost of an error. "hinge", with probabilities that are learned separately, is the default with `lam` and
+        `gamma`. "logistic" is log(1 + exp(-y f)), whose f are log-odds of a label against the rest; the pool always
+        uses it.
+
+    See Also
+    --------
+    online.BSGDRegressor : regression.
+    online.BSGDOneClass : outlier detection.
+    BudgetedSVC : the scikit-learn estimator.
+    river.linear_model.LogisticRegression : linear.
+
+    Notes
+    -----
+    One learner minimises, in steps of :math:`1 / (\lambda t)`,
+
+    .. math:: \tfrac{\lambda}{2} \lVert w \rVert^2 + \operatorname{mean}_t \max(0,\, 1 - y_t f(x_t))
+
+    References
+    ----------
+    * Z. Wang, K. Crammer and S. Vucetic. Breaking the curse of kernelization: budgeted stochastic gradient descent for
+      large-scale SVM training. JMLR 13, 2012.
+    * S. Qaadan and T. Glasmachers. Multi-merge budget maintenance for stochastic gradient descent SVM training. 2018.
 
     Examples
     --------
@@ -99,21 +99,21 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
     def __init__(
         self,
         lam: float | None = None,
-        gamma: float | str | None = None,
-        kernel: str = "rbf",
+        gamma: float | Literal["scale", "auto"] | None = None,
+        kernel: DefiniteKernel = "rbf",
         degree: int = 3,
         coef0: float = 0.0,
         budget: int = 500,
         merge: int = 3,
-        strategy: str | None = None,
+        strategy: Strategy | None = None,
         bias: bool = False,
         classes: Iterable[Hashable] | None = None,
         average: bool = False,
         max_features: int = MOST_FEATURES,
         max_classes: int = MOST_CLASSES,
         kernel_params: dict[str, Any] | None = None,
-        class_weight: Mapping[Hashable, float] | str | None = None,
-        loss: str | None = None,
+        class_weight: Mapping[Hashable, float] | Literal["balanced"] | None = None,
+        loss: Loss | None = None,
     ) -> None:
         self.lam, self.gamma, self.kernel, self.degree, self.coef0 = lam, gamma, kernel, degree, coef0
         self.budget, self.merge, self.strategy, self.bias = budget, merge, strategy, bias
@@ -222,7 +222,7 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         return self._learner.decide(Rows(rows))
 
     def labels_of(self, decisions: np.ndarray) -> list[Any]:
-        """The label of each row of decisions (m, columns); None before the first event is learnt."""
+        """The label of each row of decisions (m, columns); None before the first event is learned."""
         return [self._labels[self._winner(row)] if self._labels else None for row in decisions]
 
     @property
@@ -240,13 +240,13 @@ class BSGDClassifier(BudgetDoor, base.MiniBatchClassifier):
         self.max_classes = self._labels.most = max_classes or self.max_classes
 
     def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
-        """Raises DataError for an event that cannot be learned: a feature is not a number, or a label one too many."""
+        """Raises DataError for an event that cannot be learned: a feature that is not a number, or a label too many."""
         super().check(x)
         if y is not None:
             self._labels.require([y])
 
     def to_model(self, scaling: Scaling | None = None, **more: Any) -> StreamModel:
-        """The model as `fit` writes it, with all that learning needs to continue, and what a caller adds."""
+        """The model as `fit` writes it, with all that further learning needs, and `more` that the caller wants kept."""
         calibration = (
             self._calibration.calibration(len(self._labels.targets[0])) if self.n_labels > 1 else None
         )

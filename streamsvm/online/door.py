@@ -22,6 +22,8 @@ from streamsvm.models.experts import ExpertsLearner
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.online.columns import Columns, Spread
 from streamsvm.tasks import task_of
+from streamsvm.texts.documented import fill
+from streamsvm.texts.parameters import ONLINE_METHODS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +36,24 @@ OWN = ("epsilon", "nu")  # of the configuration itself
 
 
 class BudgetDoor:
-    """A learner on a budget that takes dicts. Its parameters have the names of BudgetOptions and of kernels."""
+    """A learner on a budget that takes dicts. Its parameters have the names of BudgetOptions and of kernels.
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "auto"
+        Inverse width of the kernel, above 0. Larger: a more local, less smooth function. "scale": 1 / (sum of the
+        features' variances). "auto": 1 / (number of features). Both are measured again whenever the number of events
+        has doubled.
+    kernel : {"rbf", "laplacian", "matern", "cauchy", "poly", "linear"}
+    strategy : {"sequence", "gradient", "project", "remove"} or None
+        How support vectors are reduced when the budget is full: merge them one by one or at once, project the weakest
+        on the others, or remove it. None: "sequence" for rbf, the one kernel that merges, "project" for others.
+    bias : bool
+        Learn an intercept, regularised like the rest.
+    average : bool
+        Predict by the mean of all steps, step t weighted by t, not by the last. Better on noise if the budget is rarely
+        full, much worse if the stream changes.
+    """
 
     task: ClassVar[str]
     gamma: float | str | None
@@ -42,6 +61,10 @@ class BudgetDoor:
     kernel_params: dict[str, Any] | None
     max_features: int
     _weights: Mapping[str, float] = {}  # of labels, by their texts
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        fill(cls, ONLINE_METHODS)
 
     @property
     def tunes_itself(self) -> bool:
@@ -109,7 +132,7 @@ class BudgetDoor:
 
     @property
     def n_seen(self) -> int:
-        """Events learned."""
+        """Number of events learned."""
         return self._learner.t
 
     @property
@@ -135,7 +158,7 @@ class BudgetDoor:
         self.max_features = self._columns.most = max_features or self.max_features
 
     def check(self, x: Mapping[Any, Any], y: Any = None) -> None:
-        """Raises DataError for an event that cannot be learned: a feature is not a number."""
+        """Raises DataError for an event that cannot be learned: a feature that is not a number."""
         self._columns.check(x)
 
     def decision_one(self, x: Mapping[Any, Any]) -> np.ndarray:
@@ -158,7 +181,7 @@ class BudgetDoor:
     def _model(
         self, classes: np.ndarray, scaling: Scaling | None, own: dict[str, Any], **header: Any
     ) -> StreamModel:
-        """The model as `fit` writes it. own: what only this learner keeps, in addition to what all keep."""
+        """The model as `fit` writes it. own: what this class alone keeps."""
         config = self._config.model_dump(mode="json")
         spread = self._spread and self._spread.to_state()
         kept = {

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from streamsvm.data.scaling import Scaling
+from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import StreamModel
 from streamsvm.online.door import MOST_FEATURES, BudgetDoor
+from streamsvm.options.solvers import Strategy
 from streamsvm.tasks.oneclass import NU, OneClass
 
 try:
@@ -21,19 +23,34 @@ _INLIER = np.ones(1)
 
 
 class BSGDOneClass(BudgetDoor, AnomalyDetector):
-    """One-class SVM on a budget of support vectors, trained online by stochastic gradient descent.
+    r"""Online outlier detection on a budget of support vectors.
 
-    Minimises 1/2 |w|^2 - nu rho + mean max(0, rho - w'phi(x)) (Schoelkopf et al. 2001) in steps of 1 / t. An event
-    outside, w'phi(x) < rho, becomes a support vector and lowers rho by (1 - nu) / t, any other one raises it by nu / t
-    (Kivinen, Smola and Williamson 2004): so a share nu of the events is outside in the long run. Budget, merging and
-    features are those of `BSGDClassifier`. There is no lambda: it would scale w and rho alike.
+    An event outside becomes a support vector and lowers the threshold rho, any other event raises it. So a share `nu`
+    of the events is outside in the long run.
 
     Parameters
     ----------
-    nu
-        Share of the events that are outside; above 0, at most 1.
-    gamma, kernel, degree, coef0, budget, merge, strategy, max_features, kernel_params
-        As in `BSGDClassifier`.
+    nu : float
+        Share of the events that are outside. Above 0, at most 1. Larger: more outliers.
+
+    See Also
+    --------
+    online.BSGDClassifier : classification.
+    DCOneClassSVM : exact, on stored rows.
+    river.anomaly.OneClassSVM : linear.
+
+    Notes
+    -----
+    It minimises, in steps of :math:`1 / t`,
+
+    .. math:: \tfrac12 \lVert w \rVert^2 - \nu \rho + \operatorname{mean}_t \max(0,\, \rho - w^\top \varphi(x_t))
+
+    There is no lambda: it would scale w and rho alike.
+
+    References
+    ----------
+    * B. Schoelkopf et al. Estimating the support of a high-dimensional distribution. Neural Computation 13, 2001.
+    * J. Kivinen, A. J. Smola and R. C. Williamson. Online learning with kernels. IEEE TSP 52, 2004.
 
     Examples
     --------
@@ -51,13 +68,13 @@ class BSGDOneClass(BudgetDoor, AnomalyDetector):
     def __init__(
         self,
         nu: float = NU,
-        gamma: float | str = "scale",
-        kernel: str = "rbf",
+        gamma: float | Literal["scale", "auto"] = "scale",
+        kernel: DefiniteKernel = "rbf",
         degree: int = 3,
         coef0: float = 0.0,
         budget: int = 500,
         merge: int = 3,
-        strategy: str | None = None,
+        strategy: Strategy | None = None,
         max_features: int = MOST_FEATURES,
         kernel_params: dict[str, Any] | None = None,
     ) -> None:
@@ -90,7 +107,7 @@ class BSGDOneClass(BudgetDoor, AnomalyDetector):
         return -float(self._learner.coefficients()[1][0])
 
     def to_model(self, scaling: Scaling | None = None, **more: Any) -> StreamModel:
-        """The model as `fit` writes it, with all that learning needs to continue, and what a caller adds."""
+        """The model as `fit` writes it, with all that further learning needs, and `more` that the caller wants kept."""
         return self._model(np.array(OneClass.own_classes), scaling, more)
 
     @classmethod

@@ -6,41 +6,63 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from itertools import pairwise
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from river import base
 
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import DataError
+from streamsvm.kernels.table import DefiniteKernel
 from streamsvm.models import StreamModel
 from streamsvm.online.columns import LARGEST
 from streamsvm.online.door import MOST_FEATURES, BudgetDoor, is_doubled
+from streamsvm.options.solvers import Strategy
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
-    """Kernel regression on a budget of support vectors, trained online by stochastic gradient descent.
+    r"""Online kernel regression on a budget of support vectors.
 
-    Minimises lambda/2 |w|^2 + mean max(0, |y - f(x)| - epsilon) in implicit steps of at most 1 / (lambda (t + 2 /
-    lambda)): each ends when the event's loss is 0 (Kulis and Bartlett 2010). Targets may be of any scale: f is their
-    running mean plus what is learned in units of their running standard deviation, both measured again whenever the
-    number of events has doubled. Budget, merging and features are those of `BSGDClassifier`; support vectors merge
-    with those whose coefficients have the same sign.
+    Learns in implicit steps, each of which ends where the loss of the event is 0. Targets may have any scale: f is
+    their running mean plus what is learned in units of their running standard deviation. Both are measured again
+    whenever the number of events has doubled.
 
     Parameters
     ----------
-    lam
-        lambda, above 0, of targets in units of their standard deviation.
-    epsilon
-        Largest error without a loss, in units of the targets' standard deviation.
-    gamma, kernel, degree, coef0, budget, merge, strategy, average, max_features, kernel_params
-        As in `BSGDClassifier`.
-    bias
-        Learn a constant too, in addition to the mean of the targets, regularised like the rest. On streams that begin
-        it takes half of every step, and answers are worse for long.
+    lam : float
+        lambda, the strength of the regularisation, above 0, for targets in units of their standard deviation. Larger: a
+        smoother function.
+    epsilon : float
+        Largest error without a loss, at least 0, in units of the targets' standard deviation. Larger: fewer support
+        vectors, coarser answers.
+    bias : bool
+        Learn an intercept in addition to the mean of the targets, regularised like the rest. At the start of a stream
+        it takes half of every step, and answers are worse for a long time.
+
+    See Also
+    --------
+    online.BSGDClassifier : classification.
+    BudgetedSVR : the scikit-learn estimator.
+    river.linear_model.LinearRegression : linear.
+
+    Notes
+    -----
+    It minimises, in steps of at most :math:`1 / (\lambda t + 2)`,
+
+    .. math::
+
+        \tfrac{\lambda}{2} \lVert w \rVert^2 + \operatorname{mean}_t \max(0,\, \lvert y_t - f(x_t) \rvert - \epsilon)
+
+    Support vectors merge only with those whose coefficients have the same sign.
+
+    References
+    ----------
+    * B. Kulis and P. L. Bartlett. Implicit online learning. ICML 2010.
+    * Z. Wang, K. Crammer and S. Vucetic. Breaking the curse of kernelization: budgeted stochastic gradient descent for
+      large-scale SVM training. JMLR 13, 2012.
 
     Examples
     --------
@@ -57,13 +79,13 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         self,
         lam: float = 1e-3,
         epsilon: float = 0.1,
-        gamma: float | str = "scale",
-        kernel: str = "rbf",
+        gamma: float | Literal["scale", "auto"] = "scale",
+        kernel: DefiniteKernel = "rbf",
         degree: int = 3,
         coef0: float = 0.0,
         budget: int = 500,
         merge: int = 3,
-        strategy: str | None = None,
+        strategy: Strategy | None = None,
         bias: bool = False,
         average: bool = False,
         max_features: int = MOST_FEATURES,
@@ -126,7 +148,7 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
             number(y)
 
     def to_model(self, scaling: Scaling | None = None, **more: Any) -> StreamModel:
-        """The model as `fit` writes it, with all that learning needs to continue, and what a caller adds."""
+        """The model as `fit` writes it, with all that further learning needs, and `more` that the caller wants kept."""
         return self._model(np.empty(0), scaling, {"targets": vars(self._targets)} | more)
 
     @classmethod
@@ -139,7 +161,7 @@ class BSGDRegressor(BudgetDoor, base.MiniBatchRegressor):
         return learner
 
     def _see(self, targets: np.ndarray) -> None:
-        """Targets that are about to be learned: units are measured with the first of them, too."""
+        """Targets that are about to be learned: units are measured by the first of them, too."""
         first, *more = targets.tolist()
         had_none = not self._targets.squares
         self._targets.see(first)

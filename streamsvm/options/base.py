@@ -100,8 +100,9 @@ Labels = Annotated[tuple[str, ...], BeforeValidator(_labels)]
 ClassWeight = Annotated[dict[str, float] | Literal["balanced"] | None, BeforeValidator(_class_weight)]
 Every = Annotated[float | str, BeforeValidator(_every)]
 Time = Annotated[float, BeforeValidator(parse_time)]
+Fill = Literal["mean", "median", "most_frequent", "refuse"]
 Gaps = Annotated[
-    Literal["mean", "median", "most_frequent", "refuse"] | None,
+    Fill | None,
     Field(
         description="Fill for missing values (NaN), saved in the model: a column's mean, median or most_frequent "
         "value, or refuse them (default: mean, if the table was ingested with gaps)"

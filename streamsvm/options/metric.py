@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from streamsvm.options.base import Options, Real, Rule, Whole
 
 Factor = tuple[Real, ...] | tuple[tuple[Real, ...], ...]
+MetricKind = Literal["none", "diagonal", "full"]
 
 
 class MetricConfig(Options):
@@ -25,7 +26,7 @@ class MetricConfig(Options):
     )
 
     kind: Annotated[
-        Literal["none", "diagonal", "full"],
+        MetricKind,
         Field(description="A weight for each column, or a full matrix, learned from a sample"),
     ] = "none"
     iterations: Annotated[Whole, Field(ge=1, description="Maximum number of updates of the metric")] = 12

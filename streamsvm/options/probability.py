@@ -10,13 +10,15 @@ from streamsvm.options.base import Options, Whole
 from streamsvm.options.costs import CostsText
 from streamsvm.options.wish import WishText
 
+Calibrator = Literal["sigmoid", "isotonic"]
+
 
 class ProbabilityConfig(Options):
     """Probabilities (see `calibration`) and a threshold (see `training.thresholds`), from decision values of rows that
     the model was not trained on."""
 
     method: Annotated[
-        Literal["sigmoid", "isotonic"] | None,
+        Calibrator | None,
         Field(description="Calibrate probabilities by this method (default: no probabilities)"),
     ] = None
     folds: Annotated[

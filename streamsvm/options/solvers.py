@@ -14,6 +14,15 @@ from pydantic import Field, model_validator
 from streamsvm.kernels.table import kernel_row, mergers
 from streamsvm.options.base import Count, KernelConfig, Real, Rule, SolverOptions, Whole
 
+Clustering = Literal["kernel", "input"]
+Combine = Literal["nearest", "naive", "committee"]
+Strategy = Literal["sequence", "gradient", "project", "remove"]
+Loss = Literal["hinge", "logistic"]
+Method = Literal["ocas", "plain"]
+Number = Literal["float64", "float32"]
+Subproblem = Literal["pairs", "fpg"]
+Shift = Literal["paper", "balance"]
+
 
 class DCSVMConfig(SolverOptions):
     """Divide and conquer (Hsieh, Si and Dhillon 2014)."""
@@ -37,9 +46,7 @@ class DCSVMConfig(SolverOptions):
     levels: Annotated[Count, Field(description="Levels of division (default: from n)")] = None
     early_level: Annotated[Count, Field(description="Level of early prediction (default: from n)")] = None
     sample: Annotated[Whole, Field(ge=2, description="Sample of rows that k-means clusters")] = 1000
-    clustering: Annotated[
-        Literal["kernel", "input"], Field(description="Space in which k-means clusters")
-    ] = "input"
+    clustering: Annotated[Clustering, Field(description="Space in which k-means clusters")] = "input"
     part_rows: Annotated[
         Count, Field(description="Maximum rows of a partition (default: from the memory limit)")
     ] = None
@@ -47,10 +54,9 @@ class DCSVMConfig(SolverOptions):
         True
     )
     refine: Annotated[bool, Field(description="Solve on level 1's support vectors before the top")] = True
-    combine: Annotated[
-        Literal["nearest", "naive", "committee"],
-        Field(description="How early models of partitions predict together"),
-    ] = "nearest"
+    combine: Annotated[Combine, Field(description="How early models of partitions predict together")] = (
+        "nearest"
+    )
     neighbours: Annotated[
         Whole,
         Field(ge=1, description="Nearest partitions to average, with combine nearest and input clustering"),
@@ -98,7 +104,7 @@ class BSGDConfig(SolverOptions):
         Whole, Field(ge=2, description="Support vectors to merge into one if the budget is full")
     ] = 3
     strategy: Annotated[
-        Literal["sequence", "gradient", "project", "remove"],
+        Strategy,
         Field(
             description="How to keep the budget: merge one by one or at once, project on the others, or remove"
         ),
@@ -108,7 +114,7 @@ class BSGDConfig(SolverOptions):
         None
     )
     loss: Annotated[
-        Literal["hinge", "logistic"],
+        Loss,
         Field(
             description="Loss for classes: hinge, or logistic, which gives probabilities without calibration"
         ),
@@ -144,13 +150,13 @@ class CuttingPlaneConfig(SolverOptions):
     parameters = {"passes": "max_passes", "bias": "intercept_scaling"}
 
     loss: Annotated[
-        Literal["hinge", "logistic"],
+        Loss,
         Field(
             description="Loss for classes: hinge, or logistic, which gives probabilities without calibration"
         ),
     ] = "hinge"
     method: Annotated[
-        Literal["ocas", "plain"],
+        Method,
         Field(
             description="Where to add planes: near the best point of a line search, or at the last minimum"
         ),
@@ -203,11 +209,9 @@ class ADMMHSSConfig(SolverOptions):
             ge=0, description="Landmark rows that represent the smooth component of the kernel; 0 for none"
         ),
     ] = 256
-    storage: Annotated[
-        Literal["float64", "float32"], Field(description="Number type of matrix and factors")
-    ] = "float64"
+    storage: Annotated[Number, Field(description="Number type of matrix and factors")] = "float64"
     beta: Annotated[
-        Annotated[Real, Field(gt=0)] | Literal["paper", "balance"],
+        Annotated[Real, Field(gt=0)] | Shift,
         Field(description="Shift of ADMM: number, 'paper' (from the rows) or 'balance' (by residuals)"),
     ] = "paper"
     iterations: Annotated[Whole, Field(ge=1, description="Maximum number of ADMM steps")] = 50
@@ -232,7 +236,7 @@ class ALFPGMConfig(SolverOptions):
         Whole, Field(ge=1, description="Pairs added to a working set, and the maximum kept from the last one")
     ] = 500
     subproblem: Annotated[
-        Literal["pairs", "fpg"],
+        Subproblem,
         Field(
             description="Subproblem solver: two-variable steps, or the paper's augmented Lagrangian with fast "
             "projected gradient"

@@ -79,7 +79,7 @@ SOLVERS = {
     "alfpgm": Row(
         "streamsvm.training.alfpgm:ALFPGMFit",
         "streamsvm.options.solvers:ALFPGMConfig",
-        ("streamsvm.estimators.alfpgm:ALFPGMSVC", "streamsvm.estimators.alfpgm:ALFPGMSVR"),
+        ("streamsvm.estimators.alfpgm:ALFPGMSVC", "streamsvm.estimators.alfpgm_svr:ALFPGMSVR"),
         tasks=("classify", "multilabel", "regress"),
         takes_indefinite=True,
         reads=("tol", "cache_size", "multiclass"),

@@ -90,10 +90,10 @@ def test_numbers_to_regress_on():
             "DCSVC: tol is 'search', but solver dcsvm has only these chosen: early, scale, ",
         ),
         (DCSVC(kernel="search", gamma=0.5), "kernel is 'search', and gamma 0.5, which is of one kernel"),
-        (ALFPGMSVC(C="search", kernel="precomputed"), "rows of features tell; found kernel precomputed"),
+        (ALFPGMSVC(C="search", kernel="precomputed"), "rows of features; found kernel precomputed"),
         (
             ALFPGMSVC(C="search", kernel=lambda a, b: a @ b.T),
-            "rows of features tell; found kernel precomputed",
+            "rows of features; found kernel precomputed",
         ),
         (
             DCSVC(C="search", search_params={"time_budget": 1}),

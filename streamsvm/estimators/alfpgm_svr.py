@@ -1,0 +1,159 @@
+"""ALFPGMSVR: LIBSVM's problem, exactly, under the names of scikit-learn's SVR."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from streamsvm.estimators.alfpgm import ALFPGMEstimator, Values
+from streamsvm.estimators.base import StoreRegressor
+from streamsvm.estimators.given import Search, Searched, SearchedGamma, SearchedMetric, SearchedScale
+from streamsvm.estimators.support_vectors import RegressionVectors
+from streamsvm.kernels.table import KernelName
+from streamsvm.options.base import Fill
+from streamsvm.options.solvers import Subproblem
+
+
+class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
+    r"""Epsilon support vector regression, exactly LIBSVM's problem; replaces scikit-learn's `SVR`.
+
+    Improves many pairs of dual variables in each round, as `ALFPGMSVC`.
+
+    Parameters
+    ----------
+
+    Attributes
+    ----------
+    n_features_in_, feature_names_in_, feature_importances_
+    model_ : ExpansionModel
+    chosen_, expected_, metric_, objective_, dual_gap_
+    n_iter_ : ndarray of shape (1,)
+        Number of rounds.
+    fit_status_ : int
+        0 if it converged, 1 if `max_iter` stopped it.
+    shape_fit_ : tuple of int of shape (2,)
+        Number of training rows and features.
+    coef_ : {ndarray, csr_array} of shape (1, n_features_in_)
+        Weights of the features; linear kernel only.
+    support_, support_vectors_
+    dual_coef_ : ndarray of shape (1, n_SV)
+        Coefficients of the support vectors.
+    intercept_ : ndarray of shape (1,)
+        Intercept, b.
+    n_support_ : ndarray of shape (1,)
+        Number of support vectors.
+
+    See Also
+    --------
+    DCSVR : for more rows, or with early prediction.
+    CuttingPlaneSVR : linear.
+    ALFPGMSVC : classification.
+    sklearn.svm.SVR : the same problem and names.
+
+    Notes
+    -----
+    For :math:`f(x) = \sum_i v_i K(x_i, x) + b` it solves
+
+    .. math::
+
+        \min_v\: \tfrac12\, v^\top K v + \epsilon \sum_i \lvert v_i \rvert - t^\top v \quad
+        \text{where} \quad -C_i \le v_i \le C_i, \: \sum_i v_i = 0
+
+    References
+    ----------
+    * V. Aregbesola and I. Griva. A fast algorithm for training large scale support vector machines. JCC 10(12), 2022.
+    * J. Lei et al. Distribution-free predictive inference for regression. JASA 113, 2018.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from streamsvm import ALFPGMSVR
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> svm = ALFPGMSVR(C=1000, epsilon=10).fit(X[:350], y[:350])
+    >>> round(svm.score(X[350:], y[350:]), 2)
+    0.32
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Literal[KernelName, Search] | Values = "rbf",
+        degree: int = 3,
+        gamma: SearchedGamma = "scale",
+        coef0: float = 0.0,
+        kernel_params: dict[str, Any] | None = None,
+        tol: float = 1e-3,
+        C: Searched = 1.0,
+        epsilon: float = 0.1,
+        scale_targets: bool = False,
+        interval: float | None = None,
+        shrinking: bool = True,
+        cache_size: float = 200,
+        max_iter: int = -1,
+        pairs: int = 500,
+        subproblem: Subproblem = "pairs",
+        mu: float = 0.1,
+        min_alpha_check: int | None = 2000,
+        min_alpha_opt: int | None = None,
+        max_alpha_opt: int | None = None,
+        delta_alpha: float = 1e-6,
+        metric: SearchedMetric = "none",
+        metric_params: dict[str, Any] | None = None,
+        search_params: dict[str, Any] | None = None,
+        scale: SearchedScale = "none",
+        gaps: Fill | None = None,
+        memory_limit: int | str | None = None,
+        n_jobs: int | None = None,
+        client: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.tol = tol
+        self.C = C
+        self.epsilon = epsilon
+        self.scale_targets = scale_targets
+        self.interval = interval
+        self.shrinking = shrinking
+        self.cache_size = cache_size
+        self.max_iter = max_iter
+        self.pairs = pairs
+        self.subproblem = subproblem
+        self.mu = mu
+        self.min_alpha_check = min_alpha_check
+        self.min_alpha_opt = min_alpha_opt
+        self.max_alpha_opt = max_alpha_opt
+        self.delta_alpha = delta_alpha
+        self.metric = metric
+        self.metric_params = metric_params
+        self.search_params = search_params
+        self.scale = scale
+        self.gaps = gaps
+        self.memory_limit = memory_limit
+        self.n_jobs = n_jobs
+        self.client = client
+        self.verbose = verbose
+
+    random_state = None
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Trains on all rows.
+
+        Raises ValueError for bad data or parameters, MemoryError if `memory_limit` is too small.
+        """
+        config = self._config()
+        store, _ = self._training_store(X, y, sample_weight, groups=groups)
+        self._told(store, self._learn(store, config))
+        return self
+
+    def _coefficients(self) -> np.ndarray:
+        return self._fitted().coef
+
+    def _values(self) -> dict[str, Any]:
+        values = super()._values()
+        own = {name: getattr(self, name) for name in ("epsilon", "scale_targets", "interval")}
+        return values | {"task": "regress"} | own

@@ -1,0 +1,23 @@
+"""Types of the parameters of estimators, made of those of options: type checkers and editors know the values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from streamsvm.kernels.table import DefiniteKernel
+from streamsvm.options.base import Scale
+from streamsvm.options.metric import MetricKind
+from streamsvm.options.probability import Calibrator
+
+Search = Literal["search"]
+Searched = float | Search
+SearchedGamma = float | Literal["scale", "auto", "search"]
+SearchedKernel = Literal[DefiniteKernel, Search]
+SearchedMetric = Literal[MetricKind, Search]
+SearchedScale = Literal[Scale, Search]
+Gamma = float | Literal["scale", "auto"]
+Balanced = Mapping[Any, float] | Literal["balanced"] | None
+ClassWeight = Balanced | Search
+Probability = bool | Calibrator
+MultiClass = Literal["ovo", "ovr"]

@@ -1,0 +1,107 @@
+"""Docstrings of classes with many parameters: what several classes share is written once, and filled in here.
+
+The text of an entry is the first found in the docstring of the class, of its bases, and in `texts.parameters`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from inspect import Parameter, cleandoc, isfunction, signature
+from textwrap import indent
+from typing import Any, NamedTuple
+
+from streamsvm.texts.parameters import ATTRIBUTES, PARAMETERS
+
+SECTION = r"(?<=^{}\n{}\n)(?:.|\n)*?(?=\n[A-Z][A-Za-z ]+\n---|\Z)"
+
+SEARCH = '"search"'
+
+
+class Entry(NamedTuple):
+    """What a value may be, and what it says; "" where it is left to another entry of this name."""
+
+    kind: str = ""
+    text: str = ""
+
+    def or_else(self, other: Entry) -> Entry:
+        return Entry(self.kind or other.kind, self.text or other.text)
+
+    def line(self, name: str) -> str:
+        is_searched = SEARCH in self.kind and SEARCH not in self.text
+        text = f"{self.text}\n{SEARCH}: chosen from the data." if is_searched else self.text
+        return f"{name} : {self.kind}\n{indent(text, '    ')}"
+
+
+def entries(doc: str, section: str) -> dict[str, Entry]:
+    """The entries of a numpydoc section, by name. A line of names alone, `a, b`, has an empty entry for each."""
+    found = re.search(SECTION.format(section, "-" * len(section)), doc, re.M)
+    return dict(_entries(found[0])) if found else {}
+
+
+def _entries(text: str) -> Iterator[tuple[str, Entry]]:
+    for entry in re.split(r"\n(?=\S)", text.strip("\n")):
+        head, _, body = entry.partition("\n")
+        names, _, kind = head.partition(" : ")
+        yield from ((name, Entry(kind, cleandoc(body))) for name in names.split(", ") if name)
+
+
+def fill(cls: type, methods: str) -> None:
+    """Completes docstrings: an entry for each parameter of the class, with its default, and of its methods, in order.
+
+    methods: the section that methods share. A class from outside the package keeps its docstrings.
+    """
+    if not cls.__module__.startswith("streamsvm.") or not cls.__doc__:
+        return
+    shared = entries(methods, "Parameters")
+    for name, member in vars(cls).items():
+        function = getattr(member, "fn", getattr(member, "__func__", member))
+        if name[0] != "_" and isfunction(function) and function.__doc__:
+            function.__doc__ = _of_method(function, shared)
+    if "__init__" in vars(cls):
+        cls.__doc__ = _of_class(cls, cleandoc(cls.__doc__))
+
+
+def _of_class(cls: type, doc: str) -> str:
+    own = _merged(cls, doc, "Parameters", PARAMETERS)
+    doc = _replaced(doc, "Parameters", "\n".join(_lines(cls.__init__, own)))  # type: ignore[misc]
+    known = _merged(cls, doc, "Attributes", ATTRIBUTES)
+    return _replaced(doc, "Attributes", "\n".join(known[n].line(n) for n in entries(doc, "Attributes")))
+
+
+def _of_method(function: Any, shared: Mapping[str, Entry]) -> str:
+    doc = cleandoc(function.__doc__)
+    lines = "\n".join(_lines(function, {**shared, **entries(doc, "Parameters")}))
+    if "\nParameters\n---" in doc or not lines:
+        return _replaced(doc, "Parameters", lines)
+    return f"{doc}\n\nParameters\n----------\n{lines}"
+
+
+def _lines(function: Any, known: Mapping[str, Entry]) -> Iterator[str]:
+    given = [p for p in signature(function).parameters.values() if p.name not in ("self", "cls")]
+    return (_with_default(known[p.name], p).line(p.name) for p in given if p.name in known)
+
+
+def _merged(cls: type, doc: str, section: str, shared: str) -> Mapping[str, Entry]:
+    found = entries(doc, section)
+    texts = [
+        cleandoc(base.__doc__ or "") for base in cls.__mro__[1:] if base.__module__.startswith("streamsvm.")
+    ]
+    for text in (*texts, shared):
+        for name, entry in entries(text, section).items():
+            found[name] = found.get(name, Entry()).or_else(entry)
+    return found
+
+
+def _with_default(entry: Entry, parameter: Parameter) -> Entry:
+    is_given = parameter.default is Parameter.empty
+    return entry if is_given else entry._replace(kind=f"{entry.kind}, default={_literal(parameter.default)}")
+
+
+def _literal(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _replaced(doc: str, section: str, text: str) -> str:
+    pattern = SECTION.format(section, "-" * len(section))
+    return re.sub(pattern, lambda _: f"{text}\n", doc, count=1, flags=re.M)

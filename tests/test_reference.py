@@ -1,0 +1,95 @@
+"""The reference: each parameter of a public signature has one entry in its docstring, in order, with its default."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from inspect import Parameter
+
+import pytest
+
+import streamsvm
+from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
+from streamsvm.texts.documented import entries
+from streamsvm.texts.parameters import ATTRIBUTES, BATCH_METHODS, ONLINE_METHODS, PARAMETERS
+
+OURS = [getattr(streamsvm, name) for name in streamsvm.__all__ if not name.startswith("_")]
+PUBLIC = [*OURS, BSGDClassifier, BSGDOneClass, BSGDRegressor]
+LEARNERS = [public for public in PUBLIC if hasattr(public, "fit") or hasattr(public, "learn_one")]
+HEAD = re.compile(r"^(\w+) : ", re.M)
+
+
+def methods_of(public):
+    """Public methods of this package's own that have parameters."""
+    for name in dir(public):
+        function = inspect.unwrap(getattr(public, name))
+        ours = getattr(function, "__module__", None) or ""
+        if name[0] != "_" and inspect.isroutine(function) and ours.startswith("streamsvm"):
+            yield function
+
+
+def signatures():
+    for public in PUBLIC:
+        if inspect.isfunction(public):
+            yield pytest.param(public, public.__doc__, id=public.__name__)
+            continue
+        if public in LEARNERS:
+            yield pytest.param(public.__init__, public.__doc__, id=public.__name__)
+        for method in methods_of(public):
+            yield pytest.param(method, method.__doc__, id=f"{public.__name__}.{method.__name__}")
+
+
+@pytest.mark.parametrize(("function", "doc"), list(signatures()))
+def test_every_parameter_has_one_entry_in_order(function, doc):
+    given = [p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
+    section = inspect.cleandoc(doc).partition("Parameters\n----------\n")[2].partition("\n\n")[0]
+    assert HEAD.findall(section) == [p.name for p in given]
+    found = entries(inspect.cleandoc(doc), "Parameters")
+    for parameter in given:
+        entry = found[parameter.name]
+        assert len(entry.text) > 10, parameter.name
+        if parameter.default is not Parameter.empty:
+            assert entry.kind.replace('"', "'").endswith(f"default={parameter.default!r}")
+
+
+@pytest.mark.parametrize("public", LEARNERS, ids=lambda public: public.__name__)
+def test_no_text_of_a_parameter_stands_twice_on_a_page(public):
+    texts = [entry.text for entry in entries(public.__doc__, "Parameters").values()]
+    assert len(set(texts)) == len(texts)
+
+
+@pytest.mark.parametrize("public", LEARNERS, ids=lambda public: public.__name__)
+def test_a_page_leads_on(public):
+    for section in ("See Also", "References", "Examples"):
+        assert f"\n{section}\n---" in public.__doc__
+    for name, entry in entries(public.__doc__, "Attributes").items():
+        assert entry.kind, name
+        assert entry.text, name
+
+
+def test_shared_texts_are_read():
+    told = "".join(public.__doc__ for public in LEARNERS)
+    for text in (PARAMETERS, ATTRIBUTES):
+        section = text.partition("\n")[0]
+        unread = [name for name, entry in entries(text, section).items() if f"\n{name} : " not in told]
+        assert not unread
+    for text in (BATCH_METHODS, ONLINE_METHODS):
+        names = {
+            p for public in LEARNERS for m in methods_of(public) for p in inspect.signature(m).parameters
+        }
+        assert set(entries(text, "Parameters")) <= names
+
+
+def test_a_subclass_from_outside_keeps_its_docstring():
+    class Own(streamsvm.DCSVC):
+        """Mine.
+
+        Parameters
+        ----------
+        C
+        """
+
+        def __init__(self, *, C=1.0):
+            super().__init__(C=C)
+
+    assert inspect.cleandoc(Own.__doc__) == "Mine.\n\nParameters\n----------\nC"
