@@ -35,7 +35,7 @@ def test_every_curve_has_its_figures_and_is_in_the_picture():
     assert set(tables) == set(TITLES)
     for curve in CURVES:
         table = tables[curve["name"]]
-        assert curve["name"] in drawn
+        assert curve["label"] in drawn
         assert len(table["rows"]) == len(curve["points"])
         assert all(0.5 < row["accuracy"] < 1 and row["CPU seconds"] > 0 for row in table["rows"])
         assert {"command", "date", "cpu", "commit", "streamsvm"} <= set(table["machine"])
