@@ -5,7 +5,7 @@
 
 --measure fits what configs/covtype_picture.toml lists and keeps it in --figures (docs/figures/covtype.json), curve by
 curve, each with its machine, versions, command and date. --only measures some curves and leaves the others as they are.
---draw makes the picture of what is kept. Both may be given.
+--draw makes the picture of what is kept, and prints the table of docs/measured.md. Both may be given.
 
 CPU seconds are those of all cores together, and hardly change when other programs run, too; elapsed seconds are kept
 next to them. Those of streamsvm are of the whole `fit` command, which reads a store on disk; those of LightGBM and
@@ -35,7 +35,7 @@ INK = "#808080"  # can be read on white and on black
 FEW = 1_000  # rows of a first fit, which is not counted
 ERRORS = (20, 10, 5, 4, 3, 2, 1.5)  # per cent, at which accuracy is written
 TICKS_S = (1, 10, 60, 600, 3600, 86400)
-COLOURS = {"streamsvm": "#d9480f", "LightGBM": "#2b8a3e", "scikit-learn-intelex": "#1c7ed6"}
+COLOURS = {"streamsvm": "#d9480f", "LightGBM": "#37b24d", "scikit-learn-intelex": "#1c7ed6"}
 
 
 def curves() -> list[dict[str, Any]]:
@@ -119,6 +119,22 @@ def _setting(point: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value:,}" for name, value in point.items())
 
 
+def in_one(tables: list[dict[str, Any]]) -> Table:
+    """What is kept as one table, a row for each point."""
+    rows = [
+        {
+            "curve": table["title"],
+            "setting": row.get("setting"),
+            "seconds": Seconds(row["seconds"]) if "seconds" in row else None,
+            "CPU seconds": Seconds(row["CPU seconds"]),
+            "accuracy": Share(row["accuracy"]),
+        }
+        for table in tables
+        for row in table["rows"]
+    ]
+    return Table("Accuracy over CPU seconds: covtype", rows)
+
+
 def draw(tables: list[dict[str, Any]], out: Path) -> None:
     """One line for each table, on no ground, so that it can be read on light and dark pages."""
     inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
@@ -167,7 +183,9 @@ def main() -> None:
                     print(table.markdown(), flush=True)
                     keep(args.figures, [table])
         if args.draw:
-            draw(kept(args.figures), args.draw)
+            tables = kept(args.figures)
+            draw(tables, args.draw)
+            print(in_one(tables).markdown())
 
 
 if __name__ == "__main__":

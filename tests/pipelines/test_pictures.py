@@ -42,6 +42,14 @@ def test_every_curve_has_its_figures_and_is_in_the_picture():
         assert "/" not in table["machine"]["command"].replace("pipelines/", "").replace("docs/figures/", "")
 
 
+def test_benchmarks_show_the_figures_that_are_kept():
+    from covtype_picture import in_one
+    from tables import kept
+
+    page = (DOCS / "measured.md").read_text(encoding="utf-8")
+    assert in_one(kept(FIGURES)).markdown().strip() in page.replace("\n## Accuracy", "\n### Accuracy")
+
+
 def test_tables_are_kept_by_title(tmp_path):
     from tables import Table, keep, kept
 
