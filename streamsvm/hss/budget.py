@@ -1,4 +1,4 @@
-"""What a compressed matrix is made by, and how many bytes it takes."""
+"""The options of a compressed matrix, and its size in bytes."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Tolerances:
 
 
 class Sampling(NamedTuple):
-    """Which columns stand for a node's far block: the neighbours of its rows outside of it, and random ones."""
+    """The columns that represent a node's far block: the neighbours of its rows outside of it, and random ones."""
 
     ids: np.ndarray  # (n, k) neighbours of each row, as `nearest_neighbours` finds them; -1: none
     sq_distances: np.ndarray  # (n, k)

@@ -1,4 +1,4 @@
-"""A kernel matrix as landmarks plus an HSS matrix of what they leave, and its shifted inverse."""
+"""A kernel matrix as landmarks plus an HSS matrix of the rest, and its shifted inverse."""
 
 from __future__ import annotations
 

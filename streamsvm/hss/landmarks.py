@@ -21,7 +21,7 @@ Strips = Sequence[tuple[int, int]]  # first and last row of each
 
 @dataclass(frozen=True)
 class Landmarks(Weighed):
-    """Rows and M (rows, m), so that Z = K(X, rows) M makes Z Z' of Nystroem; m = 0 where they explain little.
+    """Rows and M (rows, m), so that Z = K(X, rows) M makes Z Z' of Nystroem; m = 0 if they explain little.
 
     explained: share of the trace.
     """

@@ -23,7 +23,7 @@ Blocks = dict[int, np.ndarray]  # by number of a node
 
 @dataclass
 class Sweep(Weighed):
-    """What a product or a solve has come to on its way up and down a tree, or a part of one.
+    """The state of a product or a solve on its way up and down a tree, or a subtree.
 
     columns (m, k): of row number `first` and those after it. up, down: what each node sends up, and is sent from
     above. kept: what `rise` leaves for `fall`. out (m, k): the result.

@@ -1,8 +1,8 @@
 """A compressed kernel matrix and its shifted inverse whose subtrees are elsewhere: with the workers of a cluster.
 
-What a worker makes of a subtree stays with it, and is made again where it is lost: blocks or factors of its nodes,
-features of its rows. Here are the nodes above all subtrees, and vectors while they are multiplied. Every number is the
-one that `kernel_matrix` comes to in one process.
+The results of a worker for a subtree stay with it, and are made again if they are lost: blocks or factors of its nodes,
+features of its rows. This process has the nodes above all subtrees, and vectors while they are multiplied. Every number
+is the same as that of `kernel_matrix` in one process.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def _applied(
 
 
 def _down(top: Swept, ups: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What each subtree is sent, from what they send up."""
+    """What each subtree receives, from what they send up."""
     found = across(top, dict(zip(top.tree.roots, ups, strict=True)))
     return [found[root] for root in top.tree.roots]
 
@@ -239,7 +239,7 @@ def _subtree_bytes(tree: ClusterTree, row_bytes: float, engine: Engine) -> int |
 
 @dataclass(frozen=True)
 class _Work(Weighed):
-    """What a subtree is compressed by. limit_bytes: of matrix and factor."""
+    """The options that compress a subtree. limit_bytes: of matrix and factor."""
 
     tree: ClusterTree
     options: HSSOptions

@@ -33,7 +33,7 @@ class ClusterTree:
 
     @classmethod
     def of(cls, n: int, leaf_rows: int) -> ClusterTree:
-        """The least depth whose leaves have at most leaf_rows, the least cut whose subtrees have SUBTREE_ROWS."""
+        """The smallest depth whose leaves have at most leaf_rows, the smallest cut whose subtrees have SUBTREE_ROWS."""
         depth, cut = (max(0, int(np.ceil(np.log2(n / most)))) for most in (leaf_rows, SUBTREE_ROWS))
         return cls(n, depth, min(depth, cut))
 

@@ -144,7 +144,7 @@ def _fill_empty(labels: np.ndarray, distances: np.ndarray, k: int) -> np.ndarray
 class Partition(Weighed):
     """A tree of centres: each row ends in one partition, 0..n_parts-1.
 
-    nodes[i] is the i-th inner node; children[i][c] is a part (>= 0) or, where negative, inner node ~children[i][c].
+    nodes[i] is the i-th inner node; children[i][c] is a partition (>= 0) or, if negative, inner node ~children[i][c].
     """
 
     nodes: tuple[Centres, ...]

@@ -1,4 +1,4 @@
-"""exp(-gamma |a-b|_1): distances are sums over features, which no inner product knows."""
+"""exp(-gamma |a-b|_1): distances are sums over features, which no inner product expresses."""
 
 from __future__ import annotations
 

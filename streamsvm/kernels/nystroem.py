@@ -1,4 +1,4 @@
-"""Features whose inner products approximate a kernel, from rows that stand for all (Williams and Seeger 2001)."""
+"""Features whose inner products approximate a kernel, from rows that represent all (Williams and Seeger 2001)."""
 
 from __future__ import annotations
 

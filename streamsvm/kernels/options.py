@@ -26,7 +26,7 @@ def kernel_of(options: KernelConfig, d: int, total: float | None = None) -> Kern
 
 
 def as_arguments(kernel: Kernel) -> dict[str, Any]:
-    """What an estimator of this kernel is made with: what it has no parameter for goes into kernel_params."""
+    """The arguments of an estimator with this kernel: those without a parameter go into kernel_params."""
     attrs = kernel.to_attrs()
     named = {"kernel": attrs.pop("name")}
     named |= {name: attrs.pop(name) for name in ESTIMATOR_PARAMETERS if name in attrs}

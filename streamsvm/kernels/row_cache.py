@@ -1,4 +1,4 @@
-"""Kernel rows made once and kept, in a budget of bytes."""
+"""Kernel rows computed once and kept, in a budget of bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STRIP = 4096  # columns that one thread adds up: their sums (32 KiB) stay in L1
 
 
 class RowCache:
-    """Rows K(x_i, columns) of a problem of n rows; those used longest ago make room.
+    """Rows K(x_i, columns) of a problem of n rows; the least recently used ones make room.
 
     The columns are the problem's active rows: narrowing them keeps what is known, other columns start from scratch.
     """

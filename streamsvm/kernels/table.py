@@ -1,4 +1,4 @@
-"""The kernels there are, a row each: what is known of them before any is loaded.
+"""The catalogue of kernels: one row each, with all that must be known before loading one.
 
 A new kernel is a class and a row here; configuration, command line, estimators, exporters and documentation read it.
 """

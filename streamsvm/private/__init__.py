@@ -1,4 +1,4 @@
-"""Names that other libraries keep to themselves, one module a library; tests/test_private.py says when one is gone.
+"""Private names of other libraries, one module a library; tests/test_private.py reports when one is gone.
 
-Only from here does the package import them: a release that renames one is mended in one place.
+The package imports them only from here: if a release renames one, there is one place to fix.
 """

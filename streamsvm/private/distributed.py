@@ -12,7 +12,7 @@ from distributed.comm import connect
 
 
 class BoundedClient(Client):
-    """Waits for what listens, but never speaks, no longer than for what does not listen."""
+    """Waits for a server that listens but never answers no longer than for one that does not listen."""
 
     def start(self, **options: Any) -> None:
         try:
@@ -25,7 +25,7 @@ class BoundedClient(Client):
         await asyncio.wait_for(super()._ensure_connected(timeout), timeout)
 
     async def _reconnect(self) -> None:
-        """Does not: what the scheduler knew is gone with it. All that wait are notified."""
+        """Does not reconnect: what the scheduler knew is gone with it. All waiting calls are notified."""
         self.scheduler_comm = None
         for state in list(self.futures.values()):
             state.cancel()
@@ -41,7 +41,7 @@ def scatter(
 
 
 def wait(client: Client, future: Any, seconds: float) -> None:
-    """Until a future is done, but no longer than so.
+    """Waits until a future is done, at most that long.
 
     `Future.exception(timeout)` raises to say so, and what that raises keeps its callers' frames and what they hold.
     """

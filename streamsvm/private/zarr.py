@@ -1,4 +1,4 @@
-"""zarr: single keys of a store, asked for from outside its event loop, and what array metadata says of them."""
+"""zarr: single keys of a store, asked for from outside its event loop, and what array metadata states about them."""
 
 from __future__ import annotations
 

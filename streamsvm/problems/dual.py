@@ -26,7 +26,7 @@ class Bounds(Protocol):
 
 
 class Block(Bounds, Protocol):
-    """What solving a block takes."""
+    """The oracle that solving a block needs."""
 
     def gram(self, ids: np.ndarray) -> np.ndarray:
         """Q[ids, ids], (q, q) float32."""
@@ -146,7 +146,7 @@ class KernelDual(BoundedGap):
 
 
 def is_wide(rows: Rows) -> bool:
-    """Whether kernel values of rows are dearer to make again than to keep."""
+    """Whether computing kernel values of rows again costs more than keeping them."""
     few = rows.take(slice(1000)).X
     return bool(np.count_nonzero(few.data if rows.is_sparse else few) >= WIDE * few.shape[0])
 

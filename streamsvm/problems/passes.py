@@ -1,4 +1,4 @@
-"""Passes over rows, which every risk is known by."""
+"""Passes over rows, from which every risk is computed."""
 
 from __future__ import annotations
 

@@ -33,12 +33,12 @@ class Duals(Protocol):
         """Of all subproblems, the one that has this number among those with rows."""
 
     def dual(self, number: int) -> DualQP:
-        """A subproblem; the one before it is not asked for again."""
+        """A subproblem; the one before it is not needed again."""
 
 
 @dataclass
 class InTurnState:
-    """start (m, columns): what subproblems begin with. solved, bias and margin (count,): of those that are done, how
+    """start (m, columns): starting coefficients of subproblems. solved, bias and margin (count,): of finished ones, how
     many; and the one at hand. thresholds: where biases begin, if they are given at first.
 
     solved is filled in place: with hundreds of pairs of classes copies would take longer than the smallest ones.
@@ -57,7 +57,7 @@ class InTurnState:
     thresholds: Thresholds | None = None
 
     def to_arrays(self) -> dict[str, Any]:
-        """All of it under names, for a checkpoint, but for the start."""
+        """All fields but the start as named arrays, for a checkpoint."""
         running = self.running.to_arrays() if self.running is not None else {}
         numbers = {name: getattr(self, name) for name in ("done", "objective", "gap", "ended", "late")}
         own = numbers | {"bias": self.bias, "margin": self.margin}
@@ -170,5 +170,5 @@ def prefixed(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unprefixed(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The arrays whose names begin so, without that beginning."""
+    """The arrays whose names have this prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}

@@ -90,7 +90,7 @@ def feasible(problem: DualQP, alpha: np.ndarray) -> np.ndarray:
 
 
 def _weakest_first(problem: DualQP) -> np.ndarray:
-    """The variables by what all together say for them."""
+    """The order of variables by the decision values of all of them together."""
     if isinstance(problem.linear, np.ndarray):
         return np.arange(len(problem.upper))
     return np.argsort(_density(problem), kind="stable")

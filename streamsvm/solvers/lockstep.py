@@ -1,4 +1,4 @@
-"""Duals over the same rows that differ in their bounds alone, solved side by side: the folds of a cross-validation.
+"""Duals over the same rows that differ only in their bounds, solved in parallel: the folds of a cross-validation.
 
 A fold is the whole problem with bounds of 0 on its held-out rows. All columns then want nearly the same kernel values:
 each round takes one working set for all, solves every column's dual restricted to it, and streams one product
@@ -64,7 +64,7 @@ class LockstepState:
         return np.stack([column.alpha for column in self.columns])
 
     def to_arrays(self) -> dict[str, Any]:
-        """All of it under names, for a checkpoint."""
+        """All fields as named arrays, for a checkpoint."""
         named = ((f"{c}_{name}", v) for c, s in enumerate(self.columns) for name, v in s.to_arrays().items())
         return {"columns": len(self.columns), **dict(named)}
 
@@ -123,7 +123,7 @@ class Lockstep:
         return all(map(self.solver.is_solved, state.columns))
 
     def step(self, problem: ColumnsQP, state: LockstepState) -> LockstepState:
-        """One working set for the columns that are not solved yet; those that are wait."""
+        """One working set for the columns that are not solved yet; solved ones wait."""
         tol = self.solver.tol
         todo = [c for c, column in enumerate(state.columns) if column.violation > tol]
         if not todo:
@@ -147,7 +147,7 @@ class Lockstep:
     def _deltas(
         self, problem: ColumnsQP, columns: list[BlockState], todo: list[int], block: np.ndarray
     ) -> np.ndarray:
-        """(len(todo), len(block)): what each column wants of the working set."""
+        """(len(todo), len(block)): the step of each column in the working set."""
         Q, deltas = problem.gram(block), np.zeros((len(todo), len(block)))
 
         def solve(start: int, stop: int) -> None:

@@ -31,8 +31,8 @@ def run(
 ) -> State:
     """Steps until `stop(state)`, from `state` or from the solver's own start.
 
-    until: time.time() that a step as long as the last one would pass: none follows. least: steps that are made all the
-    same, as what a solver starts from decides nothing.
+    until: time.time(); no step follows that would pass it if as long as the last one. least: steps that are made all
+    the same, as the start of a solver decides nothing.
     """
     state = solver.init(problem) if state is None else state
     while not stop(state):

@@ -49,10 +49,10 @@ class Oracle(Protocol):
     def tried(
         self, rows: int, factor: np.ndarray, trials: Sequence[Trial], start: np.ndarray | None
     ) -> list[Found]:
-        """What each trial comes to on the first rows. start: of alpha / C, of fewer rows maybe."""
+        """The result of each trial on the first rows. start: of alpha / C, maybe of fewer rows."""
 
     def refitted(self, rows: int, factor: np.ndarray, trial: Trial, alpha: np.ndarray) -> np.ndarray:
-        """The factor that the gradients of a solution make."""
+        """The factor from the gradients of a solution."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class MetricState:
     ended: bool = False
 
     def to_arrays(self) -> dict[str, Any]:
-        """All of it under names, for a checkpoint."""
+        """All fields as named arrays, for a checkpoint."""
         arrays: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS} | {"ended": self.ended}
         arrays |= {f"told{i}": np.array([str(value) for value in row]) for i, row in enumerate(self.told)}
         arrays |= {f"pool{i}": losses for i, losses in enumerate(self.pool)}
@@ -259,7 +259,7 @@ class MetricSearch:
         return replace(state, n=min(state.n, rows))
 
     def _trials(self, track: Track, state: MetricState, *, is_last: bool) -> list[Trial]:
-        """What is tried next to the last one, itself first: both ways where a phase begins, then one."""
+        """The neighbours of the last one to try, itself first: both ways at the start of a phase, then one."""
         last, begins = track.trial, state.steps == 0
         is_first = begins and state.phase == 0 and self.given is not None
         gammas = (
@@ -275,7 +275,7 @@ class MetricSearch:
         return [last, *near]
 
     def _without(self, problem: Oracle, state: MetricState) -> tuple[Fitted, ...]:
-        """What is given, and the best first fit and its neighbours without a metric, on n rows."""
+        """The given fit, and the best first fit and its neighbours without a metric, on n rows."""
         assert self.given is not None  # else it has ended
         assert state.first is not None  # of the first step
         tried = [([self.given[0]], self.given[1]), (self._near_first(state), state.first.factor)]
@@ -286,7 +286,7 @@ class MetricSearch:
         )
 
     def _near_first(self, state: MetricState) -> list[Trial]:
-        """The best first trial and its neighbours, but for what was tried on n rows."""
+        """The best first trial and its neighbours, except those already tried on n rows."""
         assert self.given is not None
         assert state.first is not None
         last = state.first.trial
@@ -303,9 +303,9 @@ class MetricSearch:
 
 
 def chosen(state: MetricState) -> Fitted:
-    """The best fit; one under a metric has to beat those without by more than chance.
+    """The best fit; a fit under a metric must beat those without by more than chance.
 
-    Of a search that was ended before it had compared them, the best of those with the most rows.
+    If a search ended before it had compared them, the best of those with the most rows.
     """
     if not state.plain:
         fits = [fit for fit in (state.best, *(track.last for track in state.tracks), state.first) if fit]

@@ -1,10 +1,10 @@
 """Experts' probabilities as one: a log-linear pool, whose weights are learned as events come.
 
 p(y | x) is proportional to prod_e p_e(y | x)^v_e (Genest and Zidek 1986). v begins at 1 / E, and takes AdaGrad steps on
-the log loss that forget: about 1,000 events count. Weights may be negative, down to -1: an expert may say where
+the log loss that forget: about 1,000 events count. Weights may be negative, down to -1: an expert may show where
 another one is too sure.
 
-The pool watches itself, too: its share of errors of late rises above that of a long time only where the stream has
+The pool watches itself, too: its recent share of errors rises above its long-term share only if the stream has
 changed (a chart of exponentially weighted means: Ross, Adams, Tasoulis and Hand 2012).
 """
 
@@ -105,7 +105,8 @@ def _watch(watched, p, code):
 
 @nb.njit(nogil=True)
 def _pool(D, i, shared, v, L, p):
-    """Fills L (experts, classes), logarithms of what each says of row i, and p (classes,), what they say together."""
+    """Fills L (experts, classes), logarithms of each expert's probabilities for row i, and p (classes,), those of the
+    pool."""
     p[:] = 0
     for e in range(len(D)):
         _logs(D[e, i], e < shared, L[e])

@@ -1,4 +1,4 @@
-"""Duals with y'a = 0, solved for thresholds that are given, which move until y'a is 0.
+"""Duals with y'a = 0, solved at given thresholds, which move until y'a is 0.
 
 A bias ties together what is far apart: every pair of variables has to agree on it. For a given b the dual without the
 constraint, min over a of 1/2 a'Qa + (p + b y)'a, is as easy as one without a bias, and y'a, which falls as b rises, is

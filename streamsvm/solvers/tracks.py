@@ -1,4 +1,4 @@
-"""What a search for a metric tries: trials, what they come to, and tracks of them."""
+"""Trials of a search for a metric, their results, and tracks of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_WAY = 0.0  # neither a larger gamma nor a smaller one helps
 
 @dataclass(frozen=True)
 class Trial(Weighed):
-    """What is tried under a metric. gamma: over the oracle's unit; NaN: as the options say. class_weight: on top of the
+    """A trial under a metric. gamma: over the oracle's unit; NaN: as the options say. class_weight: on top of the
     rows' own, "balanced" or none."""
 
     kernel: str
@@ -80,7 +80,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Track:
-    """What is tried next to, under which factor, from which alpha / C; and its last fit.
+    """The present point of a track, its factor and alpha / C, and its last fit.
 
     way: the factor on gamma that is tried next; if it does not help, its inverse comes next, under another metric.
     NO_WAY if both did not. learns: whether its gradients make a metric. scale: what the factor was to begin with, for a
