@@ -29,7 +29,9 @@ extensions = [
     "sphinx.ext.viewcode",
     "mathml",
     "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
 ]
+exclude_patterns = ["gallery"]  # scripts, of which sphinx-gallery makes the pages in examples/
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 default_role = "py:obj"  # a link where the name is one of Python's, else code
@@ -63,6 +65,20 @@ if REPOSITORY := PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repo
         "source_directory": "docs/",
     }
 html_show_sourcelink = False
+
+# Names of functions are texts: functions cannot be compared from one build to the next, and all pages would be read again.
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "examples",
+    "backreferences_dir": "examples/backreferences",  # of `.. minigallery:: streamsvm.DCSVC`
+    "doc_module": ("streamsvm",),
+    "within_subsection_order": "pictures.order",
+    "reset_modules": ("matplotlib", "pictures.style"),
+    "image_srcset": ["2x"],
+    "write_computation_times": False,  # a page; the build prints them in any case
+    "show_signature": False,
+    "jupyterlite": None,
+}
 
 # What pages leave open, made from the code that it describes.
 GENERATED = {

@@ -1,0 +1,88 @@
+"""
+A store larger than its memory
+==============================
+
+`--memory-limit` bounds the whole process, Python and its libraries included. Here 610 MiB of rows are learned
+by a process that may take 500 MiB, and its memory is drawn.
+"""
+
+# %%
+# 800,000 rows of 200 numbers, written block by block as a zarr group. Of files, `streamsvm ingest` makes such
+# stores.
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter, sleep
+
+import matplotlib.pyplot as plt
+import numpy as np
+import psutil
+import zarr
+
+ROWS, COLUMNS, BLOCK, MIB = 800_000, 200, 50_000, 2**20
+
+folder = tempfile.TemporaryDirectory()
+store = Path(folder.name) / "rows.zarr"
+group = zarr.create_group(store)
+X = group.create_array(
+    "X", shape=(ROWS, COLUMNS), dtype="float32", chunks=(10_000, COLUMNS), compressors=None
+)
+y = group.create_array("y", shape=(ROWS,), dtype="int64", chunks=(ROWS,))
+rng, labels = np.random.default_rng(0), np.empty(ROWS, np.int64)
+for start in range(0, ROWS, BLOCK):
+    rows = rng.standard_normal((BLOCK, COLUMNS), dtype="float32")
+    X[start : start + BLOCK] = rows
+    labels[start : start + BLOCK] = rows[:, :20].sum(axis=1) > 0
+y[:] = labels
+
+# %%
+# A kernel SVM on a budget of 100 support vectors makes one pass over them, in a process of its own, whose
+# memory is read every 50 ms.
+
+LIMIT = 500
+options = [
+    "--solver",
+    "bsgd",
+    "--budget",
+    "100",
+    "--gamma",
+    "0.005",
+    "--no-search",
+    "--memory-limit",
+    f"{LIMIT}MiB",
+    "--json",
+]
+command = [sys.executable, "-m", "streamsvm", "fit", "--store", str(store), *options]
+begin, seconds, resident = perf_counter(), [], []
+with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    watched = psutil.Process(process.pid)
+    while process.poll() is None:
+        seconds.append(perf_counter() - begin)
+        resident.append(watched.memory_info().rss / MIB)
+        sleep(0.05)
+    report = json.load(process.stdout)
+folder.cleanup()
+print(
+    f"{report['n']:,} rows, {report['n_support']} support vectors, {report['peak_rss_bytes'] / MIB:.0f} MiB at most"
+)
+
+# %%
+
+figure, axes = plt.subplots(figsize=(8, 3.5), layout="constrained")
+axes.fill_between(seconds, resident, alpha=0.3, color="C0")
+axes.plot(seconds, resident, color="C0", label="memory of the process")
+axes.axhline(LIMIT, color="C3", linestyle="--", label="its limit")
+axes.axhline(4 * ROWS * COLUMNS / MIB, color="grey", linestyle=":", label="the rows alone")
+axes.set(xlabel="seconds", ylabel="resident memory, MiB", ylim=(0, 700), title="One pass over more than fits")
+axes.legend(loc="lower right")
+plt.show()
+
+# %%
+# The steep rise at the beginning is Python and its libraries; from then on rows come and go block by block,
+# and memory stays where it is, however many there are.
+#
+# Where a limit is too small, the command says the least that works. :doc:`/sizing` tells how much is needed,
+# and :doc:`/guide/fit` what else a limit does.
