@@ -31,12 +31,14 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["gallery"]  # scripts, of which sphinx-gallery makes the pages in examples/
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 default_role = "py:obj"  # a link where the name is one of Python's, else code
 templates_path = ["templates"]
-exclude_patterns = ["templates"]
+exclude_patterns = [
+    "gallery",
+    "templates",
+]  # gallery: scripts, of which sphinx-gallery makes the pages in examples/
 autosummary_context = {"own": Members()}
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
