@@ -228,8 +228,8 @@ def config(**values):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"task": "rank"}, "goes with solver cutting-plane alone"),
-        ({"task": "ordinal", "solver": "admm-hss"}, "goes with solver cutting-plane alone"),
+        ({"task": "rank"}, "which only solver cutting-plane supports"),
+        ({"task": "ordinal", "solver": "admm-hss"}, "which only solver cutting-plane supports"),
         ({"task": "regress", "positive": "a"}, "has no classes"),
     ],
 )

@@ -189,7 +189,7 @@ def test_rows_that_are_all_the_same_are_learned():
         ({"nu": 0}, "nu: found 0, expected a number above 0"),
         ({"nu": 1.5}, "nu: found 1.5, expected a number at most 1"),
         ({"holdout": 10}, "holdout is 10, and task oneclass has no labels"),
-        ({"solver": "alfpgm"}, "goes with solver dcsvm or bsgd or cutting-plane alone"),
+        ({"solver": "alfpgm"}, "only solver dcsvm or bsgd or cutting-plane supports"),
         ({"positive": "a"}, "has no classes"),
         ({"probability": {"method": "sigmoid"}}, "probabilities"),
         ({"dcsvm": {"early": True, "levels": 1, "combine": "naive"}}, "adds up partitions"),

@@ -213,7 +213,7 @@ def test_a_held_out_store_chooses_for_a_model_that_is_there():
         ({"probability": {"threshold": 0.3}}, "found 0.3, expected"),
         (
             {"probability": {"threshold": "f1"}, "task": "regress"},
-            "a threshold goes with task classify alone",
+            "a threshold goes only with task classify",
         ),
         (
             {"probability": {"threshold": "f1"}, "solver": "cutting-plane", "kernel": {"name": "linear"}}
