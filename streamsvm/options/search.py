@@ -42,7 +42,7 @@ class SearchConfig(Options):
     time_budget: Annotated[
         Annotated[float, BeforeValidator(parse_seconds)] | None,
         Field(
-            description="Seconds for the whole command (default: the search takes as long as the fit, or about ten)"
+            description="Seconds for the whole command (default: the search takes as long as the fit, at least 10)"
         ),
     ] = None
     trials: Annotated[

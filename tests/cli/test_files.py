@@ -136,11 +136,11 @@ def test_a_store_of_others_is_not_replaced(sales, new, tmp_path, capsys):
         run("ingest", new, "--label", "returned", "--ignore", "id", "--store", tmp_path / "sales.zarr") == 0
     )
     assert run("fit", sales, *FIT) == 2
-    assert "found a store that was not made of" in capsys.readouterr().err
+    assert "found a store that was not made from" in capsys.readouterr().err
     other = ("--store", tmp_path / "other.zarr", "--model", tmp_path / "m")
     assert run("fit", sales, *FIT, *other) == 0
     assert run("fit", new, *FIT, *other, "--force") == 2
-    assert "found a store that was not made of" in capsys.readouterr().err
+    assert "found a store that was not made from" in capsys.readouterr().err
     assert load_model(tmp_path / "m").layout.attrs["ignored"] == ["id"]
 
 

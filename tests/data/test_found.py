@@ -166,7 +166,7 @@ class TestStoreBeside:
         assert made() == (2, True)
         (tmp_path / "data/b.csv").rename(tmp_path / "data/c.csv")
         assert made() == (2, False)
-        with pytest.raises(StorageError, match="was not made of"):
+        with pytest.raises(StorageError, match="was not made from"):
             store_of(["data/a.csv"], "data.zarr", IngestOptions())
 
     def test_made_by_an_earlier_version_is_made_again(self, tmp_path):

@@ -211,7 +211,7 @@ class TestByName:
         ("found", "expected"),
         [
             (rows("a", "b"), "X has no column 'c'"),
-            (rows("a", "b", "c", "d"), "X: column 3 is 'd', no feature"),
+            (rows("a", "b", "c", "d"), "X: column 3 is 'd', not a feature"),
             (rows("a", "b", "c", "a"), "X: column 0 is 'a', twice"),
             (rows(d=2), "X has 2 columns, the model was trained on 3"),
         ],
