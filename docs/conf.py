@@ -40,7 +40,7 @@ html_title = "streamsvm"
 html_theme_options = {"navigation_with_keys": True}
 html_show_sourcelink = False
 
-# Names of functions are texts: functions cannot be compared from one build to the next, and all pages would be read again.
+# Names of functions, not functions, which would differ from build to build and have all pages read anew.
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "examples",
