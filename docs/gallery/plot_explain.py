@@ -51,7 +51,7 @@ right.barh(
     label="mean over test samples",
 )
 right.set(xlabel="importance, %", title="All samples")
-right.legend(loc="lower right")
+right.legend(loc="center right")
 plt.show()
 
 # %%

@@ -51,11 +51,11 @@ left.legend()
 for name, found in outside.items():
     right.plot(100 * shares, found, "o-", color=colours[name], label=name)
 right.set(xlabel="nu, %", ylabel="outliers, %", title="What nu does")
-right.legend(loc="center right")
+right.legend(loc="center right", bbox_to_anchor=(1, 0.72))
 plt.show()
 
 # %%
-# Of the training rows exactly the share `nu` is outside, of later benign samples a little more, as there are
-# few rows in thirty dimensions. A large `nu` finds the last malignant samples, and raises more false alarms.
+# Of the training rows at most the share `nu` is outside, of later benign samples a little more, as there are few
+# rows in thirty dimensions. A large `nu` finds the last malignant samples, and raises more false alarms.
 #
 # :doc:`/guide/outliers` states the problem and tells of streams.

@@ -55,7 +55,7 @@ for name, found in scores.items():
     right.plot(places, [ndcg_score(*by_query, k=k) for k in places], "o-", label=name)
 right.set(xlabel="first k documents", ylabel="NDCG at k", title="Test queries", ylim=(0, 1))
 right.set_xticks(places)
-right.legend(loc="center right")
+right.legend(loc="lower right")
 plt.show()
 
 # %%
