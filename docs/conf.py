@@ -68,7 +68,7 @@ if REPOSITORY := PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repo
     }
 html_show_sourcelink = False
 
-# Names of functions are texts: functions cannot be compared from one build to the next, and all pages would be read again.
+# Names of functions, not functions, which would differ from build to build and have all pages read anew.
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "examples",

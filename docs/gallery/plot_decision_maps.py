@@ -7,7 +7,7 @@ parts can be seen, and what happens to the border of the classes where it crosse
 """
 
 # %%
-# Two moons, an exact fit, and two early ones of the same eight parts.
+# Two moons, an exact fit, and early ones of few and of many parts.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -17,11 +17,10 @@ from streamsvm import DCSVC, Store
 
 X, y = make_moons(n_samples=3000, noise=0.2, random_state=0)
 options = {"C": 10, "gamma": 2.0, "random_state": 0}
-parts = {"early": True, "levels": 1, "children": 8}
 fits = {
     "exact": DCSVC(**options).fit(X, y),
-    "early: the nearest part": DCSVC(**parts, **options).fit(X, y),
-    "early: mean of the 3 nearest parts": DCSVC(neighbours=3, **parts, **options).fit(X, y),
+    "early, 4 parts": DCSVC(early=True, levels=1, children=4, **options).fit(X, y),
+    "early, 16 parts": DCSVC(early=True, levels=1, children=16, **options).fit(X, y),
 }
 
 # %%
@@ -37,17 +36,17 @@ for here, (name, svm) in zip(axes, fits.items(), strict=True):
     values = svm.decision_function(grid).reshape(len(z), len(x))
     part = svm.model_.parts_of(rows).reshape(len(z), len(x))
     shade = here.pcolormesh(x, z, values, cmap="RdBu", vmin=-3, vmax=3, rasterized=True)
-    here.contour(x, z, values, levels=[0], colors="black")
     for p in range(1, part.max() + 1):
         here.contour(x, z, part == p, levels=[0.5], colors="white", linewidths=1)
+    here.contour(x, z, values, levels=[0], colors="black")
     here.set(title=f"{name}\n{100 * svm.score(X, y):.1f} % of the rows", xlabel="x")
 axes[0].set_ylabel("z")
 figure.colorbar(shade, ax=axes, label="decision value")
 plt.show()
 
 # %%
-# Where two parts meet, the black line may jump: each side knows its own rows only. The mean of several parts
-# moves from one to the next in smaller steps, at the price of asking more of them. Parts have so few rows
-# here in order to be seen; by themselves they have some thousands, and the jumps are few and small.
+# Where two parts meet, the decision value may jump, and the black line with it: each side knows its own rows
+# only. A part whose rows are all of one class says that class everywhere. Parts have few rows here in order
+# to be seen; by themselves they have some thousands, and the share of rows near their borders is small.
 #
-# :doc:`/solvers/dcsvm` tells how parts are made, and of the option `neighbours`.
+# :doc:`/solvers/dcsvm` tells how parts are made, and what `neighbours` does, by which several parts decide.

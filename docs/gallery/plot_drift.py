@@ -33,7 +33,7 @@ def stream():
 
 learners = {
     "BSGDClassifier(budget=100)": BSGDClassifier(budget=100),
-    "river: scaled logistic regression": preprocessing.StandardScaler() | linear_model.LogisticRegression(),
+    "StandardScaler | LogisticRegression": preprocessing.StandardScaler() | linear_model.LogisticRegression(),
 }
 right = {name: [] for name in learners}
 for x, label in stream():
@@ -44,14 +44,14 @@ for x, label in stream():
 # %%
 
 window = np.ones(200) / 200
-figure, axes = plt.subplots(figsize=(8, 3.5), layout="constrained")
+figure, axes = plt.subplots(figsize=(9, 3.8), layout="constrained")
 for name, hits in right.items():
     share = 100 * np.convolve(hits, window, mode="valid")
-    axes.plot(np.arange(len(share)) + len(window), share, label=f"{name}, {100 * np.mean(hits):.1f} % in all")
+    axes.plot(np.arange(len(share)) + len(window), share, label=f"{name}: {100 * np.mean(hits):.1f} %")
 for change in (EVENTS, 2 * EVENTS, 3 * EVENTS):
     axes.axvline(change, color="grey", linestyle="--", label="the rule changes" if change == EVENTS else None)
 axes.set(xlabel="events", ylabel="accuracy of the last 200, %", title="Predict, then learn")
-axes.legend()
+figure.legend(loc="outside lower center", ncols=3)
 plt.show()
 
 # %%

@@ -41,7 +41,7 @@ for sign, colour in ((1, "C0"), (-1, "C1")):
     left.barh(rows, told.shapley[top[rows]], color=colour, label=label)
 left.set_yticks(range(len(top)), [f"{names[column]} = {told.values[column]:.4g}" for column in top])
 left.set(xlabel="Shapley value", title="This sample")
-left.legend()
+left.legend(loc="lower right")
 
 share = importances(svm.model_, test).ordered(8)[::-1]
 right.barh(
@@ -51,7 +51,7 @@ right.barh(
     label="mean over test samples",
 )
 right.set(xlabel="importance, %", title="All samples")
-right.legend()
+right.legend(loc="center right")
 plt.show()
 
 # %%

@@ -77,7 +77,7 @@ axes.plot(seconds, resident, color="C0", label="memory of the process")
 axes.axhline(LIMIT, color="C3", linestyle="--", label="its limit")
 axes.axhline(4 * ROWS * COLUMNS / MIB, color="grey", linestyle=":", label="the rows alone")
 axes.set(xlabel="seconds", ylabel="resident memory, MiB", ylim=(0, 700), title="One pass over more than fits")
-axes.legend(loc="lower right")
+axes.legend(loc="lower center")
 plt.show()
 
 # %%

@@ -34,13 +34,18 @@ told = {"decision value alone": 1 / (1 + np.exp(-values))} | told
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
 left.plot([0, 1], [0, 1], "--", color="grey", label="as it should be")
 for name, proba in told.items():
-    happened, said = calibration_curve(y_test, proba, n_bins=10)
-    left.plot(said, happened, "o-", label=f"{name}, Brier score {brier_score_loss(y_test, proba):.3f}")
+    happened, said = calibration_curve(y_test, proba, n_bins=10, strategy="quantile")
+    left.plot(said, happened, "o-", label=name)
 left.set(xlabel="probability that was told", ylabel="share of rows of the class", title="Reliability")
 left.legend(fontsize="small")
 order = np.argsort(values)
 for number, (name, proba) in enumerate(told.items()):
-    right.plot(values[order], proba[order], color=f"C{number}", label=name)
+    right.plot(
+        values[order],
+        proba[order],
+        color=f"C{number}",
+        label=f"{name}, Brier score {brier_score_loss(y_test, proba):.3f}",
+    )
 right.set(xlabel="decision value", ylabel="probability that is told", title="The maps")
 right.legend(fontsize="small")
 plt.show()

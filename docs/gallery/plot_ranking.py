@@ -48,13 +48,14 @@ for place, colour in zip((10, 100, 190), ("C0", "C1", "C2"), strict=True):
         label=f"query {order[place]}",
     )
 left.set(xlabel="length of the document, standardised", ylabel="grade", title="Three queries")
-left.legend()
+left.legend(loc="lower left")
 places = [1, 2, 3, 5, 10, 20]
 for name, found in scores.items():
     by_query = y[~train].reshape(-1, DOCUMENTS), found.reshape(-1, DOCUMENTS)
     right.plot(places, [ndcg_score(*by_query, k=k) for k in places], "o-", label=name)
 right.set(xlabel="first k documents", ylabel="NDCG at k", title="Test queries", ylim=(0, 1))
-right.legend()
+right.set_xticks(places)
+right.legend(loc="lower right")
 plt.show()
 
 # %%
