@@ -40,7 +40,7 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = True
 napoleon_google_docstring = False
-napoleon_use_ivar = True
+napoleon_custom_sections = [("Attributes", "params_style")]
 napoleon_use_param = False
 # Plain lists of the names that docstrings link to: the build needs no internet.
 intersphinx_mapping = {

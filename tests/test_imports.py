@@ -19,7 +19,18 @@ from streamsvm.data.rows import Rows
 
 ROOT = Path(streamsvm.__file__).parent
 LAYERS = (  # folders, and pages at the root, in the order of imports; tables are read long before what they tell of
-    *("errors", "_version", "texts", "private", "storage", "events", "progress", "parallel", "data", "metrics"),
+    *(
+        "errors",
+        "_version",
+        "texts",
+        "private",
+        "storage",
+        "events",
+        "progress",
+        "parallel",
+        "data",
+        "metrics",
+    ),
     *("kernels.table", "solvers.catalogue", "tasks", "options", "config", "unread", "data.ingest"),
     *(
         "kernels",

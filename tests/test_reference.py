@@ -47,7 +47,7 @@ def test_every_parameter_has_one_entry_in_order(function, doc):
     found = entries(inspect.cleandoc(doc), "Parameters")
     for parameter in given:
         entry = found[parameter.name]
-        assert len(entry.text) > 10, parameter.name
+        assert entry.text.endswith("."), parameter.name
         if parameter.default is not Parameter.empty:
             assert entry.kind.replace('"', "'").endswith(f"default={parameter.default!r}")
 
