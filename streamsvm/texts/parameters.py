@@ -226,7 +226,7 @@ y : label or number
 X : pandas.DataFrame
     Events, one in each row.
 rows : ndarray of shape (m, n_columns)
-    Events as `row_of` returns them.
+    Events as `row_of` returns them, dense float32.
 decisions : ndarray of shape (m, n_columns)
     Decision values.
 model : BudgetModel or ExpertsModel
