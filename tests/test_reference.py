@@ -120,6 +120,7 @@ def test_formulas_need_no_script(monkeypatch):
     from mathml import mathml
 
     assert "<mi>α</mi>" in mathml(r"\min_\alpha x \tag{1}")
+    assert mathml(r"\tfrac12 \sqrt5") == mathml(r"\tfrac{1}{2} \sqrt{5}")
     assert mathml(r"x \tag{1}").endswith("(1)</span>")
     with pytest.raises(ExtensionError, match="cannot convert"):
         mathml(r"\nothing")
