@@ -38,13 +38,13 @@ templates_path = ["templates"]
 exclude_patterns = [
     "gallery",
     "templates",
-]  # gallery: scripts, of which sphinx-gallery makes the pages in examples/
+]  # of the scripts in gallery, sphinx-gallery makes pages in examples/
 autosummary_context = {"own": Members()}
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = True
 napoleon_google_docstring = False
-napoleon_use_ivar = True
+napoleon_custom_sections = [("Attributes", "params_style")]
 napoleon_use_param = False
 # Plain lists of the names that docstrings link to: the build needs no internet.
 intersphinx_mapping = {

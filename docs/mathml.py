@@ -11,17 +11,24 @@ from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.errors import ExtensionError
 
+DIGITS = re.compile(
+    r"(\\[dt]?frac) *(\d) *(\w)|(\\sqrt) *(\d)"
+)  # for TeX an argument is one digit, not a number
 TAG = re.compile(r"\s*\\tag\{([^}]*)\}")
 
 
 def mathml(tex: str, *, as_block: bool = False) -> str:
     """A formula in TeX as MathML; a \\tag, which MathML lacks, stands after it. Raises ExtensionError."""
     try:
-        found = str(tex2mathml(TAG.sub("", tex), as_block=as_block))
+        found = str(tex2mathml(DIGITS.sub(_braced, TAG.sub("", tex)), as_block=as_block))
     except (MathError, IndexError) as error:
         raise ExtensionError(f"found the formula {tex!r}, which docutils cannot convert: {error}") from None
     tag = TAG.search(tex)
     return f'{found}<span class="tag">({escape(tag[1])})</span>' if tag else found
+
+
+def _braced(match: re.Match[str]) -> str:
+    return "".join(text if text[0] == "\\" else f"{{{text}}}" for text in match.groups() if text)
 
 
 def visit_inline(self: Any, node: nodes.math) -> None:

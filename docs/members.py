@@ -8,7 +8,25 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
+from streamsvm.solvers.catalogue import SOLVERS
+
 VALUES = (property, cached_property)
+GUIDES = {  # by the end of a class's name, the first that fits
+    "AutoSVC": "choose",
+    "BSGDClassifier": "stream",
+    "BSGDRegressor": "stream",
+    "BSGDOneClass": "stream",
+    "SVC": "fit",
+    "SVR": "regression",
+    "Ranker": "fit",
+    "OneClassSVM": "outliers",
+    "Store": "data",
+    "Model": "predict",
+    "Intervals": "regression",
+    "Importances": "explain",
+    "Told": "explain",
+    "SupportVector": "explain",
+}
 
 
 class Members:
@@ -23,6 +41,16 @@ class Members:
     def properties(self, fullname: str) -> list[str]:
         """Names of the public properties; those of a fit, `coef_`, are among the attributes of the class's text."""
         return [name for name, member in _members(fullname) if isinstance(member, VALUES) and name[-1] != "_"]
+
+    def guides(self, fullname: str) -> list[str]:
+        """Pages that show the class at work: of its task, and of its solver."""
+        name = fullname.rpartition(".")[2]
+        own = [
+            f"/solvers/{solver}"
+            for solver, row in SOLVERS.items()
+            if any(e.endswith(f":{name}") for e in row.estimators)
+        ]
+        return [f"/guide/{page}" for ending, page in GUIDES.items() if name.endswith(ending)][:1] + own
 
 
 def _members(fullname: str) -> Iterator[tuple[str, Any]]:

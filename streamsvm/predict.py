@@ -38,7 +38,8 @@ PREDICTIONS = "streamsvm_predictions"  # group attribute of what `predict` write
 class Predictor(Judge, Protocol):
     """The model interface that prediction uses."""
 
-    d: int
+    @property
+    def d(self) -> int: ...
 
     @property
     def intervals(self) -> Intervals | None: ...

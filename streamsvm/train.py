@@ -127,15 +127,21 @@ def graph_of(
 ) -> Delayed:
     """The model of an early fit as a lazy dask graph: for `dask.compute`, `dask.visualize` and `client.compute`.
 
-    It is, to the last bit, the `LocalModel` that `fit` makes of the same configuration: a FitConfig, or the values of
-    one as a configuration file has them, {"C": 10, "dcsvm": {"early": True}}. Scaling, gamma and what the configuration
-    leaves to a search are found now, the rest by the graph. Memory is planned for this process and its threads: give
-    memory_limit and threads of one worker where others compute.
+    It equals, to the last bit, the `LocalModel` that `fit` makes with the same configuration. Scaling, gamma and values
+    that are searched are computed now, the rest by the graph. Memory is planned for this process and its threads: if
+    workers compute, give memory_limit and threads of one worker. Keys are named after their phase: sample-0,
+    centres-0, (assign-0, block), number, (regroup, file), parts, (solve, part) and model. Raises ConfigError,
+    DataError, MemoryLimitError.
 
-    folder: for files that tasks write and read, which workers on other machines must see; None: a temporary one on
-    this machine. The files are removed once the model exists. Keys are named after their phase, sample-0, centres-0,
-    (assign-0, block), ... number, (regroup, file), `parts`, (solve, part) and model. Raises ConfigError, DataError,
-    MemoryLimitError.
+    Parameters
+    ----------
+    store : Store, str or Path
+        The rows, or the folder or URL of their store.
+    config : FitConfig or dict
+        Options, or their values as in a configuration file: {"C": 10, "dcsvm": {"early": True}}.
+    folder : str, Path or None, default=None
+        For files of the tasks, which are removed with the model. Workers on other machines need access to it. None:
+        a temporary folder on this machine.
 
     Examples
     --------

@@ -5,10 +5,15 @@ from __future__ import annotations
 import inspect
 import re
 from inspect import Parameter
+from pathlib import Path
+from typing import get_args
 
+import numpy as np
 import pytest
+from sphinx.errors import ExtensionError
 
 import streamsvm
+from streamsvm.kernels.table import DefiniteKernel, KernelName, given_kernels, kernel_names, kernel_row
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
 from streamsvm.texts.documented import entries
 from streamsvm.texts.parameters import ATTRIBUTES, BATCH_METHODS, ONLINE_METHODS, PARAMETERS
@@ -47,7 +52,7 @@ def test_every_parameter_has_one_entry_in_order(function, doc):
     found = entries(inspect.cleandoc(doc), "Parameters")
     for parameter in given:
         entry = found[parameter.name]
-        assert len(entry.text) > 10, parameter.name
+        assert entry.text.endswith("."), parameter.name
         if parameter.default is not Parameter.empty:
             assert entry.kind.replace('"', "'").endswith(f"default={parameter.default!r}")
 
@@ -93,3 +98,29 @@ def test_a_subclass_from_outside_keeps_its_docstring():
             super().__init__(C=C)
 
     assert inspect.cleandoc(Own.__doc__) == "Mine.\n\nParameters\n----------\nC"
+
+
+def test_literal_types_list_the_kernels():
+    definite = {name for name in kernel_names() if kernel_row(name).definite}
+    assert set(get_args(DefiniteKernel)) == definite
+    assert set(get_args(KernelName)) == {*kernel_names(), *given_kernels()}
+
+
+def test_stores_and_models_are_short_in_consoles_and_notebooks():
+    store = streamsvm.Store.from_arrays(np.eye(4), ["a", "<b>", "a", "<b>"])
+    model = streamsvm.DCSVC(gamma=0.5).fit(store).model_
+    assert repr(store) == "Store(in memory, 4 x 4 float64 dense, y)"
+    assert repr(model) == "KernelModel(classify, rbf gamma=0.5, 4 features, 2 classes, 4 support vectors)"
+    for shown in (store, model):
+        assert all(f">{text}</td>" in shown._repr_html_() for text in shown.facts().values())
+
+
+def test_formulas_need_no_script(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "docs"))
+    from mathml import mathml
+
+    assert "<mi>α</mi>" in mathml(r"\min_\alpha x \tag{1}")
+    assert mathml(r"\tfrac12 \sqrt5") == mathml(r"\tfrac{1}{2} \sqrt{5}")
+    assert mathml(r"x \tag{1}").endswith("(1)</span>")
+    with pytest.raises(ExtensionError, match="cannot convert"):
+        mathml(r"\nothing")

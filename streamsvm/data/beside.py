@@ -185,3 +185,14 @@ def weights_of(values: np.ndarray, start: int = 0) -> np.ndarray:
         row = start + bad[0]
         raise DataError(f"sample_weight of row {row} is {weight[bad[0]]}; expected a finite number >= 0")
     return weight
+
+
+def queries_of(qid: np.ndarray, place: str) -> np.ndarray:
+    """Query ids, whole numbers >= 0 or text. place: where they are from. Raises DataError."""
+    if qid.dtype.kind in "fi":
+        bad = np.flatnonzero(~((qid >= 0) & (qid == np.floor(qid))))
+        if len(bad):
+            raise DataError(
+                f"{place}: the qid of row {bad[0]} is {qid[bad[0]]}; expected a whole number >= 0"
+            )
+    return qid

@@ -17,6 +17,7 @@ from streamsvm.data.beside import (
     check_column,
     labels_of,
     open_column,
+    queries_of,
     values_of,
     weights_of,
 )
@@ -26,12 +27,12 @@ from streamsvm.data.labels import Classes, alike, counted
 from streamsvm.data.layout import GAPS, Layout
 from streamsvm.data.names import Names, is_frame, names_in_attrs, names_of_others
 from streamsvm.data.opening import open_group, open_source
+from streamsvm.data.ranges import row_ranges, usual_rows
 from streamsvm.data.rows import Rows, concat
 from streamsvm.data.sources import (
     CSRSource,
     Source,
     computed,
-    default_chunk_rows,
     is_dask_frame,
     source_of,
 )
@@ -44,12 +45,14 @@ from streamsvm.storage.atomic import PARTIAL
 from streamsvm.storage.checked_array import whole_metadata
 from streamsvm.storage.paths import local_path
 from streamsvm.storage.place import STORE_MARK
+from streamsvm.texts.documented import fill
+from streamsvm.texts.parameters import STORE_METHODS
+from streamsvm.texts.shown import Shown
 
-MANY_BLOCKS, LARGE_BYTES = 256, 32 << 20  # beyond this number blocks become larger, because each is a task
 READERS = 2  # threads that read ahead: more are not faster, because zarr decompresses in one
 
 
-class Store(Weighed):
+class Store(Shown, Weighed):
     """n samples of d features with their labels. Read-only, read block by block, and never loaded whole.
 
     Make one with `Store.open` (zarr) or `Store.from_arrays` (numpy, scipy CSR, dask). Row ids are 0..n-1.
@@ -59,7 +62,7 @@ class Store(Weighed):
     >>> from streamsvm import Store
     >>> store = Store.from_arrays(np.eye(4), ["a", "b", "a", "b"])
     >>> store, store.blocks(2), store.read(0, 2).X.shape
-    (Store(in memory: 4 x 4 float64 dense), [(0, 2), (2, 4)], (2, 4))
+    (Store(in memory, 4 x 4 float64 dense, y), [(0, 2), (2, 4)], (2, 4))
     """
 
     def __init__(
@@ -95,9 +98,20 @@ class Store(Weighed):
         group: str = "group",
         sample_weight: str = "sample_weight",
     ) -> Store:
-        """The store at a path or fsspec URL; x, y, qid, group and sample_weight name its arrays.
+        """The store at a path or URL. Raises NotFoundError if there is nothing, DataError if it is not a store.
 
-        Raises NotFoundError if there is nothing, DataError if it is not a store.
+        Parameters
+        ----------
+        x : str
+            Name of its array of rows, or of its CSR group.
+        y : str
+            Name of its array of labels.
+        qid : str
+            Name of its array of queries.
+        group : str
+            Name of its array of groups.
+        sample_weight : str
+            Name of its array of weights.
         """
         opened = open_group(url)
         with whole_metadata(str(url)):
@@ -124,8 +138,7 @@ class Store(Weighed):
     ) -> Store:
         """A store over numpy arrays, scipy CSR, dask arrays, or frames of pandas, polars, dask and Arrow.
 
-        X (n, d). y, sample_weight, qid, group (n,) or None. feature_names (d,). Data frames are encoded as `ingest`
-        encodes tables: a column for each value of text, and times as days. like: use the columns of these rows.
+        Data frames are encoded as `streamsvm ingest` encodes tables: a column for each value of text, times as days.
         """
         given = {"y": y, "sample_weight": sample_weight, "qid": qid, "group": group}
         given = {k: computed(v) if is_dask_frame(v) else v for k, v in given.items()}
@@ -143,32 +156,24 @@ class Store(Weighed):
             return _reopen, (self.url if path is None else str(path.absolute()), self._names)
         return _rebuild, (self._source, self._columns, self.attrs, self._feature_names)
 
-    def __repr__(self) -> str:
+    def facts(self) -> dict[str, str]:
+        """What matters, by name, in words: what a notebook shows."""
         layout = "CSR" if self.is_sparse else "dense"
-        return f"Store({self.url or 'in memory'}: {self.n} x {self.d} {self.dtype} {layout})"
+        facts = {
+            "place": self.url or "in memory",
+            "rows x features": f"{self.n} x {self.d} {self.dtype} {layout}",
+        }
+        return facts | ({"columns": ", ".join(self._columns)} if self._columns else {})
 
     def __len__(self) -> int:
         return self.n
 
     def blocks(self, max_rows: int | None = None) -> list[tuple[int, int]]:
-        """Half-open row ranges that cover 0..n in order, of at most max_rows rows, on chunk borders where possible.
-
-        Without max_rows a block is a chunk. Chunks below 4 MiB are joined, up to 32 MiB in a store of many chunks.
-        """
+        """Half-open row ranges that cover 0..n in order, on chunk borders where possible."""
         row_bytes = self.nbytes / self.n
         as_floats = row_bytes if self.is_sparse else max(row_bytes, 4 * self.d)
-        large = min(self.n // MANY_BLOCKS, int(LARGE_BYTES / as_floats))
-        limit = max_rows or max(self.chunk_rows, default_chunk_rows(row_bytes), large)
-        if limit >= self.chunk_rows:
-            step = limit // self.chunk_rows * self.chunk_rows
-            edges = range(0, self.n, step)
-        else:
-            parts = -(-self.chunk_rows // limit)
-            step = -(-self.chunk_rows // parts)
-            chunks = range(0, self.n, self.chunk_rows)
-            edges = [e for c in chunks for e in range(c, min(c + self.chunk_rows, self.n), step)]  # type: ignore
-        bounds = [*edges, self.n]
-        return list(zip(bounds, bounds[1:], strict=False))
+        limit = max_rows or usual_rows(self.n, self.chunk_rows, row_bytes, as_floats)
+        return row_ranges(self.n, self.chunk_rows, limit)
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows start..stop, as stored. Raises CorruptDataError naming array, chunk and rows."""
@@ -306,14 +311,7 @@ class Store(Weighed):
         """(n,) query ids, whole numbers >= 0 or text, or None. Raises DataError."""
         if not self.has_qid:
             return None
-        qid = values_of(self._columns["qid"])
-        if qid.dtype.kind in "fi":
-            bad = np.flatnonzero(~((qid >= 0) & (qid == np.floor(qid))))
-            if len(bad):
-                raise DataError(
-                    f"{self.url or 'the data'}: the qid of row {bad[0]} is {qid[bad[0]]}; expected a whole number >= 0"
-                )
-        return qid
+        return queries_of(values_of(self._columns["qid"]), self.url or "the data")
 
     @cached_property
     def group(self) -> np.ndarray | None:
@@ -389,6 +387,9 @@ class Store(Weighed):
         if self.group is not None:  # folds depend on it
             state.update(self.group.tobytes())
         return state.hexdigest()
+
+
+fill(Store, STORE_METHODS)
 
 
 def _reopen(url: str, names: dict[str, str]) -> Store:

@@ -106,6 +106,10 @@ class ALFPGMEstimator(StoreEstimator):
         } | ({"kernel": {"name": "precomputed"}} if callable(self.kernel) else {})
 
     def save(self, path: str | Path) -> None:
+        """Writes `model_`. Raises OSError, and ConfigError if the kernel is a function.
+
+        `streamsvm.load_model` and the command line read the folder.
+        """
         if callable(self.kernel):
             raise ConfigError(
                 "kernel is a function, which no model keeps; save one of kernel='precomputed', whose rows are values"

@@ -167,7 +167,8 @@ class StoreEstimator(CallbackSupport, StoreInputs):
         return {"name": self.kernel} | own | (self.kernel_params or {})
 
 
-fill(StoreEstimator, BATCH_METHODS)  # whose subclasses do so as they are made
+for shared in (CallbackSupport, StoreEstimator):
+    fill(shared, BATCH_METHODS)  # subclasses do so when they are created
 
 
 def _costs(given: Any) -> Any:

@@ -23,14 +23,21 @@ _CHUNK = re.compile(r"([\w.-]+)/c(/\d+)+")
 
 
 def audit(path: str | Place) -> dict[str, Any]:
-    """The contents of the model at `path`, a folder or URL, read completely and compared with the checksums.
+    """Reads a whole model, compares it with its checksums, and lists what it holds. None of it is code.
 
-    A model is one file of JSON, and arrays of numbers, each with a JSON file; `kind` picks a class from a closed list,
-    and nothing in it is run. The answer has `model`, `kind`, `version`, `attributes`, the names in the JSON, `files`,
-    `bytes` of the arrays in memory, and `arrays`: `array`, `shape`, `dtype`, `codecs`, `bytes` of each.
-    Raises ModelError, naming the file, for anything else: a link, a file that does not belong to a model, an
-    array of no numbers, a codec beyond `CODECS`; NotFoundError, CorruptDataError, StorageError as `load_model`.
+    A model is one JSON file, and arrays of numbers, each with its own JSON. `kind` selects a class from a closed list.
+    Returns a dict: `model`, `kind`, `version`, `attributes` (the names in the JSON), `files`, `bytes` of the arrays in
+    memory, and `arrays`, each with `array`, `shape`, `dtype`, `codecs` and `bytes`. Raises ModelError, naming the file,
+    for anything else: a link, an unknown file, an array that is not numeric, a codec beyond `CODECS`. Raises
+    NotFoundError, CorruptDataError and StorageError as `load_model`.
 
+    Parameters
+    ----------
+    path : str or Path
+        Folder or URL of the model.
+
+    Examples
+    --------
     >>> from sklearn.datasets import load_iris
     >>> from streamsvm import DCSVC, audit
     >>> DCSVC().fit(*load_iris(return_X_y=True)).save("iris.model.zarr")

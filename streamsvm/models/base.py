@@ -26,6 +26,7 @@ from streamsvm.parallel.sizes import Weighed
 from streamsvm.tasks import task_names, task_of
 from streamsvm.tasks.base import Task
 from streamsvm.tasks.pairs import joined
+from streamsvm.texts.shown import Shown
 
 
 @dataclass(frozen=True)
@@ -107,13 +108,30 @@ class Header(Weighed):
         return header
 
 
-class Model(Named, Weighed, ABC):
-    """What follows from a header and the decision values of binary problems."""
+class Model(Shown, Named, Weighed, ABC):
+    """A trained model: it predicts raw rows, arrays and data frames, and scales them itself.
 
+    `streamsvm.load_model` reads one, `save` of an estimator writes one. The kinds are KernelModel, LocalModel,
+    ExpansionModel, LinearModel, BudgetModel, LocalBudgetModel and ExpertsModel.
+    """
+
+    kind: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Any]]
     header: Header
     task: str = "classify"
     thresholds: np.ndarray = np.empty(0)  # of tasks that need them to separate labels
+
+    def facts(self) -> dict[str, str]:
+        """What matters, by name, in words: what a console and a notebook show."""
+        kernel = self.header.kernel.to_attrs()
+        numbers = [f"{name}={value:.4g}" for name, value in kernel.items() if name != "name"]
+        n_support, features = getattr(self, "n_support", None), f"{self.d} features"
+        facts = {"task": self.task, "kernel": " ".join([kernel["name"], *numbers]), "input": features}
+        facts |= {"classes": f"{len(self.classes)} classes"} if self.learned.has_labels else {}
+        facts |= {"size": f"{n_support} support vectors"} if n_support is not None else {}
+        facts |= {"partitions": f"{self.n_parts} partitions"} if self.n_parts > 1 else {}
+        facts |= {"probabilities": "with probabilities"} if self.header.calibration is not None else {}
+        return facts
 
     @property
     def is_pairwise(self) -> bool:
@@ -241,6 +259,15 @@ class Model(Named, Weighed, ABC):
         rows = store.read(0, store.n)
         require_finite(store, rows, 0, gaps=self.takes_gaps)
         return rows.arranged(columns, self.d)
+
+    @abstractmethod
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """(arrays, attributes) that are saved, see `files`."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Self:
+        """The model that was saved as these."""
 
     @abstractmethod
     def binary_decisions(self, rows: Rows) -> np.ndarray:

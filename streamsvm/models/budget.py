@@ -17,7 +17,7 @@ from streamsvm.models.learner import BudgetLearner
 from streamsvm.models.shapes import Expansion
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BudgetModel(Model):
     """f_c(x) = sum_j coef_jc K(x, s_j) + bias_c, one column for two classes, else one for each class against the rest.
 

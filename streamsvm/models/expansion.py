@@ -13,7 +13,7 @@ from streamsvm.models.base import Header, Model, known_task
 from streamsvm.models.shapes import Expansion
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ExpansionModel(Model):
     """f_c(x) = sum_i coef_ic K(x_i, x) + b_c, one column for two classes, else one for each class against the rest.
 

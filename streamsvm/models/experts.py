@@ -155,7 +155,7 @@ class ExpertsLearner:
             pooled.add_column()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ExpertsModel(Model):
     """What an `ExpertsLearner` knew when it was taken, with all that it needs to continue.
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from importlib import import_module
 from types import TracebackType
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 import zarr
@@ -25,6 +25,9 @@ from streamsvm.storage.jsonable import jsonable
 from streamsvm.storage.paths import Place, URLPath, place_of
 from streamsvm.storage.place import MODEL_FORMAT, STORE_MARK
 from streamsvm.storage.versions import AT, Version, arrays_at
+
+if TYPE_CHECKING:
+    from streamsvm.models.base import Model as AnyModel
 
 KEEP_BYTES = 64 << 20
 KEEP_CHUNKS = 4  # of an array that is larger: threads read different chunks
@@ -70,17 +73,27 @@ def save_model(model: Model, path: str | Place) -> None:
         writer.attrs = attrs
 
 
-def load_model(path: str | Place) -> Any:
-    """The model saved at `path`, a folder or URL. Raises NotFoundError, ModelError, CorruptDataError, StorageError.
+def load_model(path: str | Place) -> AnyModel:
+    """Reads a saved model. Raises NotFoundError, ModelError, CorruptDataError or StorageError.
 
+    Parameters
+    ----------
+    path : str or Path
+        Folder or URL of the model.
+
+    Examples
+    --------
     >>> from sklearn.datasets import load_iris
     >>> from streamsvm import DCSVC, load_model
     >>> DCSVC().fit(*load_iris(return_X_y=True)).save("iris.model.zarr")
     >>> model = load_model("iris.model.zarr")
-    >>> model.kind, model.d, model.classes
-    ('kernel', 4, array([0, 1, 2]))
+    >>> model  # doctest: +ELLIPSIS
+    KernelModel(classify, rbf gamma=..., 4 features, 3 classes, ... support vectors)
+    >>> model.classes
+    array([0, 1, 2])
     """
-    return _load(place_of(path), HOMES)
+    model: AnyModel = _load(place_of(path), HOMES)
+    return model
 
 
 def load_factorisation(path: str | Place) -> Any:

@@ -15,7 +15,7 @@ from streamsvm.models.shapes import Compact, Expansion
 from streamsvm.tasks.pairs import pair_coefficients
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KernelModel(Model):
     """f(x) = sum_i y_i alpha_i K(x_i, x) + b of each pair of classes, over support rows already scaled."""
 

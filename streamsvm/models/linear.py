@@ -15,7 +15,7 @@ from streamsvm.models.shapes import Expansion
 from streamsvm.problems.products import times
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LinearModel(Model):
     """f_c(x) = w_c'x + b_c, one column for two classes, else one for each class against the rest.
 

@@ -19,7 +19,7 @@ from streamsvm.tasks.base import Task
 from streamsvm.tasks.pairs import pair_coefficients
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LocalModel(Model):
     """Early prediction: each partition decides for the rows that fall into it.
 

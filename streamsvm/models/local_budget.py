@@ -16,7 +16,7 @@ from streamsvm.models.learner import BudgetLearner
 from streamsvm.models.shapes import Expansion, Routes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LocalBudgetModel(Model):
     """f_c(x) = sum_j coef_jc K(x, s_j) + bias_pc over the supports j of the region p that x falls into.
 

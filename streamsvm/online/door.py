@@ -274,6 +274,9 @@ class BudgetDoor:
         return self._learner.decide(self._columns.matrix(X, grow=False))
 
 
+fill(BudgetDoor, ONLINE_METHODS)
+
+
 def is_doubled(n: int) -> bool:
     """Whether n is 1, 2, 4, 8 ..."""
     return n > 0 and n & (n - 1) == 0

@@ -33,7 +33,7 @@ class Fixed:
 
     @property
     def kind(self) -> str:
-        return str(self.model.kind)  # type: ignore[attr-defined]
+        return str(self.model.kind)
 
     @property
     def last_words(self) -> str:

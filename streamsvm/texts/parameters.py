@@ -226,7 +226,7 @@ y : label or number
 X : pandas.DataFrame
     Events, one in each row.
 rows : ndarray of shape (m, n_columns)
-    Events as `row_of` returns them.
+    Events as `row_of` returns them, dense float32.
 decisions : ndarray of shape (m, n_columns)
     Decision values.
 model : BudgetModel or ExpertsModel
@@ -241,4 +241,36 @@ max_classes : int or None
     Maximum number of labels from now on. None: as before.
 kwargs : object
     Ignored.
+"""
+
+STORE_METHODS = """\
+Parameters
+----------
+url : str or Path
+    Folder, or URL that fsspec knows.
+X : {array-like, sparse matrix, dask array, data frame} of shape (n, d)
+    The rows.
+y : array-like of shape (n,) or None
+    Labels or targets.
+sample_weight : array-like of shape (n,) or None
+    Weight of each row, at least 0. None: 1.
+qid : array-like of shape (n,) or None
+    Query of each row, for ranking.
+group : array-like of shape (n,) or None
+    Group of each row: rows of a group are held out together.
+feature_names : tuple of str or None
+    Names of the d features.
+like : Layout or None
+    Columns into which a data frame is encoded, those of an earlier one. None: its own.
+max_rows : int or None
+    Maximum number of rows of a block, at least 1. Larger: fewer blocks, more memory. None: a chunk, or several small
+    chunks of up to 4 MiB together, 32 MiB in a store of many chunks.
+start : int
+    First row.
+stop : int
+    Row after the last one.
+ids : ndarray of shape (m,)
+    Row numbers, from 0 to n - 1.
+row : int
+    Row number, from 0 to n - 1.
 """
