@@ -168,7 +168,7 @@ def test_the_readme_can_be_followed_in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     follow(README)
     assert Path("labels.csv").read_text(encoding="utf-8").startswith("label\n")
-    assert Path("report.html").exists()
+    assert Path("exact.html").exists()
 
 
 @pytest.mark.timeout(900)
