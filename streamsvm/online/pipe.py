@@ -13,7 +13,6 @@ import json
 import os
 import stat
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -31,6 +30,7 @@ from streamsvm.models import StreamModel
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import LEARNERS
 from streamsvm.online.judges import JUDGES, Judge
+from streamsvm.online.recent import Recent
 from streamsvm.storage.human import number_or_text
 from streamsvm.storage.paths import Place
 from streamsvm.storage.place import found_at
@@ -41,31 +41,6 @@ LEAST_STRETCH = 100  # events learned from record to record
 STRETCH = 0.005  # and at least this share of all so far
 PROGRESS_S = 0.2
 Parse = Callable[[str], dict[str, Any]]
-
-
-@dataclass
-class Recent:
-    """Events since the last record of a stream: labels, and seconds that answering and learning took."""
-
-    labels: Counter[str] = field(default_factory=Counter)
-    events: int = 0
-    seconds: float = 0.0
-    slowest_s: float = 0.0
-
-    def add(self, seconds: float, label: Any) -> None:
-        self.events += 1
-        self.seconds += seconds
-        self.slowest_s = max(self.slowest_s, seconds)
-        if label is not None:
-            self.labels[str(label)] += 1
-
-    def facts(self) -> dict[str, Any]:
-        mean = self.seconds / max(self.events, 1)
-        return {
-            "labels": dict(self.labels),
-            "answer_s": round(mean, 7),
-            "slowest_s": round(self.slowest_s, 7),
-        }
 
 
 @dataclass

@@ -26,7 +26,8 @@ from streamsvm.events import Events, Stretch
 from streamsvm.models.budget_options import BudgetStats
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
 from streamsvm.online.judges import OfClasses
-from streamsvm.online.pipe import Recent, Stream, Teller, events
+from streamsvm.online.pipe import Stream, Teller, events
+from streamsvm.online.recent import Recent
 from streamsvm.report.html import contents
 from streamsvm.report.read import read_run
 

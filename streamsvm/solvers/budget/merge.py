@@ -133,14 +133,15 @@ def _lost_with(distances, A, p, K, table, lost):  # the same for coefficients th
 
 
 @nb.njit(nogil=True, forceinline=True)
-def unite(s, m, first, ids, gamma, bearable, table, together):
-    """Replaces the first of the supports `ids` with one point, at ids[0]; the others stay in their slots.
+def unite(s, m, first, mates, bearable, table, together):
+    """Replaces the first of the supports with one point, at ids[0]; the others stay in their slots.
 
-    Returns what that loses, and how many have become one.
+    mates: their ids, and `values_between` them. Returns what that loses, and how many have become one.
     """
     X, D, A, U, W = s.X, s.values, s.A, s.U, m.W
+    ids, S = mates
     size, k = len(ids), A.shape[1]
-    S, a = _between(s, ids, gamma), np.empty((size, k))
+    a = np.empty((size, k))
     for i in range(size):
         copy(a[i], A[ids[i]])
     c = _in_sequence(S, a, bearable, table)
@@ -173,7 +174,7 @@ def unite(s, m, first, ids, gamma, bearable, table, together):
 
 
 @nb.njit(nogil=True)
-def _between(s, ids, gamma):
+def values_between(s, ids, gamma):
     """Values of these supports with each other."""
     size, S = len(ids), np.zeros((len(ids), len(ids)))
     if len(s.T):

@@ -10,7 +10,7 @@ import numpy as np
 from streamsvm.private.numba import stale_with
 from streamsvm.solvers.budget import losses, merge, project, state, values
 from streamsvm.solvers.budget.losses import EPSILON, LOGISTIC, SUPPORT, chance_of, pull
-from streamsvm.solvers.budget.merge import partners, unite
+from streamsvm.solvers.budget.merge import partners, unite, values_between
 from streamsvm.solvers.budget.project import project_on_others
 from streamsvm.solvers.budget.state import (
     BORN,
@@ -131,7 +131,8 @@ def _maintain(s, m, first, o, tables, together, projects):
     elif tables is not None:
         ids = partners(s, weakest, o.gamma, tables, o.merge - 1)
         if len(ids) > 1:
-            lost, size = unite(s, m, first, ids, o.gamma, second, tables[0], together)
+            mates = ids, values_between(s, ids, o.gamma)
+            lost, size = unite(s, m, first, mates, second, tables[0], together)
             counts[BORN] += 1
             born[weakest] = counts[BORN]
             for q in ids[1:size]:
