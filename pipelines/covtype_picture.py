@@ -23,7 +23,7 @@ from typing import Any
 
 import matplotlib
 from bench import CONFIGS, HERE, Bench, Solver, from_arguments, options
-from tables import Bytes, Seconds, Share, Table, keep, kept
+from tables import Bytes, Seconds, Share, Table, keep, kept, machine
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402
@@ -176,12 +176,12 @@ def _own_options(parser: argparse.ArgumentParser) -> None:
 
 def main() -> None:
     with from_arguments(__doc__, _own_options) as (bench, args):
-        chosen = tuple((args.only or "").split("|"))
+        about, chosen = machine(), tuple((args.only or "").split("|"))
         for curve in curves() if args.measure else ():
             if curve["name"].startswith(chosen):
                 for table in measured(bench, curve):
                     print(table.markdown(), flush=True)
-                    keep(args.figures, [table])
+                    keep(args.figures, about, [table])
         if args.draw:
             tables = kept(args.figures)
             draw(tables, args.draw)

@@ -146,9 +146,12 @@ class Report:
         return json.dumps({"machine": self._machine, "tables": self._tables}, default=vars, indent=1) + "\n"
 
 
-def keep(path: Path, tables: Sequence[Table]) -> None:
-    """Writes tables to a file of figures, each with its machine; those of other titles in it stay as they are."""
-    new = {table.title: {"machine": machine(), **vars(table)} for table in tables}
+def keep(path: Path, about: dict[str, Any], tables: Sequence[Table]) -> None:
+    """Writes tables to a file of figures, each with its machine; those of other titles in it stay as they are.
+
+    about: what `machine` said before anything was measured.
+    """
+    new = {table.title: {"machine": about, **vars(table)} for table in tables}
     old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     merged = [new.pop(table["title"], table) for table in old] + list(new.values())
     path.write_text(json.dumps(merged, default=vars, indent=1) + "\n", encoding="utf-8")

@@ -51,11 +51,11 @@ def test_benchmarks_show_the_figures_that_are_kept():
 
 
 def test_tables_are_kept_by_title(tmp_path):
-    from tables import Table, keep, kept
+    from tables import Table, keep, kept, machine
 
     path = tmp_path / "figures.json"
-    keep(path, [Table("one", ROWS), Table("two", ROWS)])
-    keep(path, [Table("two", ROWS[:1])])
+    keep(path, machine(), [Table("one", ROWS), Table("two", ROWS)])
+    keep(path, machine(), [Table("two", ROWS[:1])])
     one, two = kept(path)
     assert (one["title"], one["rows"]) == ("one", ROWS)
     assert (two["title"], two["rows"]) == ("two", ROWS[:1])
@@ -66,7 +66,7 @@ def test_runs_are_kept_as_their_spread(tmp_path):
     from measure import Spread
     from tables import Table, keep, kept
 
-    keep(tmp_path / "figures.json", [Table("one", [{"seconds": Spread.of([1.0, 3.0, 2.0])}])])
+    keep(tmp_path / "figures.json", {}, [Table("one", [{"seconds": Spread.of([1.0, 3.0, 2.0])}])])
     [row] = kept(tmp_path / "figures.json")[0]["rows"]
     assert row["seconds"].median == 2
 
