@@ -1,4 +1,4 @@
-"""Programs of the gallery: each has a title, a picture, pages to read on and a place, and runs alone without a warning."""
+"""Programs of the gallery: each has a title, a picture and its place, and runs alone without a warning."""
 
 from __future__ import annotations
 
