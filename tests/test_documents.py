@@ -199,8 +199,11 @@ def test_links_of_the_readme_lead_somewhere():
     assert not [link for link in links if not (ROOT / link).exists()]
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # runs the programs of the gallery
+@pytest.mark.timeout(900)
 def test_the_site_builds_without_a_warning(tmp_path):
     execute(sys.executable, "-m", "sphinx", "-q", "-W", str(DOCS), str(tmp_path / "site"))
     index = (tmp_path / "site" / "reference" / "options.html").read_text(encoding="utf-8")
     assert "dcsvm.early_level" in index
+    gallery = (tmp_path / "site" / "examples" / "index.html").read_text(encoding="utf-8")
+    assert gallery.count("_thumb.png") == len(list((DOCS / "gallery").glob("plot_*.py")))

@@ -1,4 +1,4 @@
-"""Gallery: each program has a title, a picture and text, its place in the order, and runs alone without a warning."""
+"""Programs of the gallery: each has a title, a picture and its place, and runs alone without a warning."""
 
 from __future__ import annotations
 

@@ -57,6 +57,6 @@ plt.show()
 
 # %%
 # Lines of different slopes: parts are bounded in size, so that more rows make more parts, not larger ones, and time
-# grows as the rows do. The more rows there are, the more is saved; what is lost is accuracy of a point or two.
+# grows as the rows do. The more rows there are, the more is saved; what is lost is about a point of accuracy.
 #
 # :doc:`/solvers/dcsvm` tells how it works, :doc:`/measured` what it gives on half a million rows and more.

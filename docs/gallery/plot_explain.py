@@ -51,7 +51,7 @@ right.barh(
     label="mean over test samples",
 )
 right.set(xlabel="importance, %", title="All samples")
-right.legend(loc="center right")
+right.legend(loc="lower right", bbox_to_anchor=(1, 0.2))
 plt.show()
 
 # %%

@@ -40,12 +40,8 @@ left.set(xlabel="probability that was told", ylabel="share of rows of the class"
 left.legend(fontsize="small")
 order = np.argsort(values)
 for number, (name, proba) in enumerate(told.items()):
-    right.plot(
-        values[order],
-        proba[order],
-        color=f"C{number}",
-        label=f"{name}, Brier score {brier_score_loss(y_test, proba):.3f}",
-    )
+    label = f"{name}, Brier score {brier_score_loss(y_test, proba):.3f}"
+    right.plot(values[order], proba[order], color=f"C{number}", label=label)
 right.set(xlabel="decision value", ylabel="probability that is told", title="The maps")
 right.legend(fontsize="small")
 plt.show()
