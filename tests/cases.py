@@ -76,8 +76,11 @@ GAPS = {
     "admm-hss": 1e-2,
 }  # most of the objective; else tol
 PAGES = {  # sections of a report beside summary and warnings, and plots beside phases and memory
-    "dcsvm": ({"convergence", "levels", "cost"}, {"objective", "gap", "violation", "levels"}),
-    "dcsvm early": ({"levels", "cost"}, set()),
+    "dcsvm": (
+        {"convergence", "levels", "parts", "cost"},
+        {"objective", "gap", "violation", "levels", "map", "part-sizes"},
+    ),
+    "dcsvm early": ({"levels", "parts", "cost"}, {"map", "part-sizes"}),
     "bsgd": ({"budget", "cost"}, {"budget"}),
     "alfpgm": ({"convergence", "working-sets", "cost"}, {"objective", "gap", "violation", "working-sets"}),
     "admm-hss": (

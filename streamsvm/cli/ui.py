@@ -23,7 +23,7 @@ def ui(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="0: a free one.", min=0, max=65535)] = 8321,
 ) -> None:
-    """Show runs on a live page: lists, compares and follows them. It only reads, at an address of this machine.
+    """Show runs on a live page: lists, compares and follows them. Read-only, on this machine.
 
     \b
     streamsvm ui runs

@@ -45,6 +45,7 @@ class Bound(structref.StructRefProxy):
 structref.define_proxy(Bound, _BoundType, FIELDS)
 
 
+@stale_with(running, additive, pooling, losses, merge, project, state, values, steps_of)
 @nb.njit(cache=True)
 def bind(scaling, coefficients, row, pool, kernels, ways, room):
     """A `Bound`, which keeps these arrays alive; they stay what their learners change."""

@@ -208,7 +208,7 @@ def test_a_model_that_does_not_learn_says_so(tmp_path, capsys):
         server.refused(400, "event 0: feature 'z' is none of the model's", "/predict", [{"z": 1.0}])
         server.refused(
             409,
-            "was fitted with scaling, which a stream cannot go on with",
+            "was fitted with scaling, which a stream cannot continue with",
             "/learn",
             {"0": 1.0, "1": 2.0, "y": "yes"},
         )

@@ -102,7 +102,7 @@ def test_defaults_are_those_of_the_configuration():
         ({"memory_limit": "much"}, "memory_limit: "),
         ({"random_state": "x"}, "cannot be used to seed"),
         ({"levels": 1, "early_level": 2}, "early_level is 2, expected at most levels, 1"),
-        ({"early": True, "fit_intercept": True, "combine": "naive"}, "would their constants"),
+        ({"early": True, "fit_intercept": True, "combine": "naive"}, "would add up their constants"),
     ],
 )
 def test_parameters_are_checked_when_fitting(options, match):

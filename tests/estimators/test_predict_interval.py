@@ -42,7 +42,7 @@ def test_intervals_are_those_of_the_model(name, tmp_path):
     np.testing.assert_array_equal(load_model(tmp_path / "m").predict_interval(X[400:], 0.5), narrow)
     lazy = svm.predict_interval(da.from_array(X[400:], (30, 3)))
     np.testing.assert_allclose(lazy.compute(), found, rtol=1e-6)
-    with pytest.raises(ModelError, match=r"interval is 0\.999, which needs 999 rows"):
+    with pytest.raises(ModelError, match=r"interval is 0\.999, which needs 999 held-out rows"):
         svm.predict_interval(X, 0.999)
 
 

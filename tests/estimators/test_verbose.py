@@ -103,7 +103,7 @@ class TestWarnings:
         with pytest.warns(ConvergenceWarning, match="stopped after 1 passes") as caught:
             CuttingPlaneSVC(max_passes=1).fit(*data())
         assert caught[0].filename == __file__
-        with pytest.warns(UserWarning, match="one part: solved exactly") as caught:
+        with pytest.warns(UserWarning, match="one partition: solved exactly") as caught:
             DCSVC(early=True, levels=None, C=2).fit(*data())
         assert caught[0].filename == __file__
 

@@ -231,7 +231,7 @@ def _edit_attrs(path: Path, **changes: Any) -> None:
         ({"version": 7}, "found model version 7, this streamsvm reads version 1"),
         ({"kind": "quantum"}, "found a model of kind 'quantum', supported are kernel, local"),
         ({"kind": ["toy"]}, "found a model of kind"),
-        ({"format": "other"}, "no model"),
+        ({"format": "other"}, "is not a model"),
         ({"streamsvm_store": 1}, "--store"),
     ],
 )

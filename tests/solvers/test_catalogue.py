@@ -103,7 +103,15 @@ def test_a_row_says_what_is_there(name):
 
 def test_public_estimators_are_those_of_the_rows():
     made = {place.partition(":")[2] for row in SOLVERS.values() for place in row.estimators}
-    assert set(streamsvm.__all__) == {*made, "AutoSVC", "Store", "graph_of", "load_model", "__version__"}
+    assert set(streamsvm.__all__) == {
+        *made,
+        "AutoSVC",
+        "Store",
+        "audit",
+        "graph_of",
+        "load_model",
+        "__version__",
+    }
 
 
 def test_an_unknown_solver_is_an_error():

@@ -120,7 +120,7 @@ def test_of_folds_and_of_a_held_out_store(values, tmp_path):
             load_model(tmp_path / "m").predict_proba(Rows(X)), model.predict_proba(Rows(X))
         )
         short = replace(own, by_part=own.by_part[1:])
-        with pytest.raises(ModelError, match="parts"):
+        with pytest.raises(ModelError, match="partitions"):
             replace(model, header=replace(model.header, calibration=short)).predict_proba(Rows(X))
     there = write(tmp_path / "s", Rows(X[:1600]), y[:1600], step=400, chunk_rows=400)
     train(there, how, model_path=tmp_path / "m")
