@@ -36,9 +36,9 @@ class _BoundType(types.StructRef):
 
 class Bound(structref.StructRefProxy):
     """scaling, coefficients, pool: arrays of `RunningScaling`, `AdditiveLearner` and `Pool`. row: an additive `Row`.
-    kernels: of each rbf learner Supports, Options, and room for its values (slots, 1) and decisions (columns, 1). ways:
-    tables, together and projects of `steps`. room: Z (1, d), the row scaled, D (experts, 1, columns), what each says,
-    out (1, columns), what they say together, and what a block of one row needs.
+    kernels: of each rbf learner Supports, Options, and room for its values (slots, 1) and decisions (columns, 1); as
+    many as D has rows for count. ways: tables, together and projects of `steps`. room: Z (1, d), the row scaled, D
+    (experts, 1, columns), what each says, out (1, columns), what they say together, and what a block of one row needs.
     """
 
 
@@ -99,6 +99,8 @@ def _meet(x, bound):
     D[: len(f), 0] = f
     e = len(f)
     for supports, options, W, F in bound.kernels:
+        if e == len(D):
+            break
         s, o = Supports(*supports), Options(*options)
         exponents_of_row(s.X, s.T, s.norms, s.counts[SUPPORTS], Z[0], o.gamma, W)
         values.decide(W, s.counts[SUPPORTS], s.A, F, True)
@@ -117,6 +119,8 @@ def _learn(x, Y, code, weight, bound):
     e = len(bound.coefficients[0])
     pooling.learn(D, e, bound.pool, code, weight, out)
     for supports, options, W, F in bound.kernels:
+        if e == len(D):
+            break
         steps_taken = Supports(*supports).counts
         chance, is_pulled = chance_of(steps_taken[STEPS]), False
         for c in range(len(F)):
