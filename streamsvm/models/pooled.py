@@ -117,9 +117,7 @@ class Pooled:
             ]
             scaling, coefficients, pool = map(arrays_of, (self.scaling, self.additive, self.pool))
             row, room = self.additive.row(), room_for(self.d, len(self.pool.v), self.columns)
-            kernels += kernels[-1:] * (
-                len(WIDTHS) - len(kernels)
-            )  # one type, compiled once, whoever has gone
+            kernels += kernels[-1:] * (len(WIDTHS) - len(kernels))  # one type, so it is compiled once
             self._bound = bind(scaling, coefficients, row, pool, tuple(kernels), self.kernels[0].ways, room)
         return self._bound
 
