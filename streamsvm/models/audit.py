@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from streamsvm.errors import CorruptDataError, ModelError
-from streamsvm.models.files import KEEP_BYTES, load_model, read_attrs, stored_arrays
+from streamsvm.models.files import block_length, load_model, read_attrs, stored_arrays
 from streamsvm.storage.checked_array import whole_metadata
 from streamsvm.storage.paths import Place, URLPath, place_of
 from streamsvm.storage.versions import arrays_at
@@ -106,5 +105,5 @@ def _array(home: Place, name: str) -> dict[str, Any]:
 
 def _read(array: Any) -> int:
     """Bytes of an array, all of which is read, block by block. Raises CorruptDataError."""
-    step = max(1, KEEP_BYTES // max(1, array.dtype.itemsize * math.prod(array.shape[1:])))
+    step = block_length(array)
     return sum(array[start : start + step].nbytes for start in range(0, len(array), step))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from streamsvm.config import FitConfig
+from streamsvm.options.solvers import Strategy
 from streamsvm.tasks.base import Loss, Task
 
-Strategy = Literal["sequence", "gradient", "project", "remove"]
 LONGEST = {"epsilon": 0.5}  # step, of the targets' spread: values count, of classes signs alone
 
 

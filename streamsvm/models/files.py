@@ -59,6 +59,11 @@ class Model(Protocol):
     def from_state(cls, arrays: Mapping[str, Any], attrs: dict[str, Any]) -> Self: ...
 
 
+def block_length(array: Any) -> int:
+    """Entries of an array, along its first axis, that are read at once."""
+    return max(1, KEEP_BYTES // max(1, array.dtype.itemsize * math.prod(array.shape[1:])))
+
+
 def save_model(model: Model, path: str | Place) -> None:
     """Writes the model completely or not at all, and replaces an older model at `path`. Raises StorageError.
 
@@ -67,7 +72,7 @@ def save_model(model: Model, path: str | Place) -> None:
     arrays, attrs = model.to_state()
     with ModelWriter(path, model.kind) as writer:
         for name, array in arrays.items():
-            step = max(1, KEEP_BYTES // max(1, array.dtype.itemsize * math.prod(array.shape[1:])))
+            step = block_length(array)
             for start in range(0, max(1, len(array)), step):
                 writer.append(name, array[start : start + step])
         writer.attrs = attrs
