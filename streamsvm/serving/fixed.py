@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from streamsvm.data.finite import first_nonfinite
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError, ModelError
 from streamsvm.models.base import Model
@@ -104,9 +105,8 @@ class Columns:
         rows = (
             self._sparse(found) if self._is_sparse else Rows(np.array(found, np.float64).astype(np.float32))
         )
-        infinite = np.isinf(rows.dense()).any(axis=1)
-        if infinite.any():
-            raise DataError(f"event {infinite.argmax()}: found a number beyond float32, expected finite ones")
+        if infinite := first_nonfinite(rows, gaps=True):
+            raise DataError(f"event {infinite[0]}: found a number beyond float32, expected finite ones")
         return rows
 
     def _plain(self, i: int, event: Event) -> Any:
