@@ -110,6 +110,9 @@ def labelled(k: int = 2, n: int = 600) -> tuple[np.ndarray, np.ndarray]:
     return X, np.digitize(score, np.linspace(0, 2, k)[: k - 1] if k > 2 else [0.8])
 
 
+# Of fits that are compared bit by bit: a limit decides, not what the machine has free; a test process with all kernels
+# compiled holds some 2 GiB itself.
+EVERY_STEP = {"checkpoint_every": "1 step", "memory_limit": "8GiB"}
 DIVIDED = {"levels": 1, "part_rows": 100}
 COMPRESSED = {"C": [0.5, 5.0], "gamma": 0.5, "leaf": 100, "iterations": 20, "polish": 1000}
 PROBABLE = {

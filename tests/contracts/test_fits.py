@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import GAPS, PAGES, PLAIN, SOLVERS, config, labelled
+from cases import EVERY_STEP, GAPS, PAGES, PLAIN, SOLVERS, config, labelled
 from making import write
 from stepwise import train_by_single_steps
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.parametrize("name", SOLVERS)
 
 
 def small_steps(name: str) -> FitConfig:
-    return config(name, checkpoint_every="1 step", memory_limit="2GiB")
+    return config(name, **EVERY_STEP)
 
 
 def decisions(model: Path, k: int = 3) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import SHARES, WITHOUT_LABELS, config, labelled
+from cases import EVERY_STEP, SHARES, WITHOUT_LABELS, config, labelled
 from making import write
 from stepwise import train_by_single_steps
 
@@ -50,7 +50,7 @@ def whole(store, tmp_path_factory) -> Callable[[str], tuple[dict[str, Any], Path
 
 
 def small(name: str, **values: Any) -> Any:
-    return config(name, checkpoint_every="1 step", memory_limit="2GiB", **values)
+    return config(name, **EVERY_STEP, **values)
 
 
 def decisions(folder: Path) -> np.ndarray:

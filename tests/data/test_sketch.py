@@ -44,7 +44,7 @@ def without_chunks(url: Path, *, first: bool) -> Store:
 
 @pytest.mark.parametrize("scale", ["none", "standard"])
 def test_what_a_store_keeps_is_all_that_a_plan_needs(url, scale):
-    options = config("dcsvm", scale=scale, class_weight="balanced", memory_limit="2GiB", holdout=100)
+    options = config("dcsvm", scale=scale, class_weight="balanced", memory_limit="8GiB", holdout=100)
     expected = plan(Store.open(url), options)
     assert "guessed" not in expected
     with pytest.raises(ConfigError, match="holdout is 10001"):

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from cases import EVERY_STEP
 from making import ROUNDED, write
 from sklearn.svm import SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -109,7 +110,7 @@ def test_folds_share_one_factorisation_and_score_as_fit_by_fit():
 def test_stopped_after_every_step_it_is_the_same(tmp_path):
     X, t = curve(150)
     store = write(tmp_path / "s.zarr", Rows(X), t, step=100, chunk_rows=100)
-    each = config(admm_hss={"iterations": 10}, checkpoint_every="1 step", memory_limit="2GiB")
+    each = config(admm_hss={"iterations": 10}, **EVERY_STEP)
     whole, _ = train_in_memory(store, each)
     assert train_by_single_steps(store, each, tmp_path / "model", tmp_path / "run") > 8
     np.testing.assert_array_equal(load_model(tmp_path / "model").predict(Rows(X)), whole.predict(Rows(X)))

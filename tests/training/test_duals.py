@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import EARLY, SMALL, labelled
+from cases import EARLY, EVERY_STEP, SMALL, labelled
 from making import write
 from stepwise import train_by_single_steps
 
@@ -83,7 +83,7 @@ def test_rows_in_files_give_the_same_model(name, monkeypatch, tmp_path):
 def test_stopped_after_every_step_it_is_the_same(name, tmp_path):
     X, y = data(name, 150, k=2)
     store = write(tmp_path / "s.zarr", Rows(X), y, step=100, chunk_rows=100)
-    each = options(name, checkpoint_every="1 step", memory_limit="2GiB")
+    each = options(name, **EVERY_STEP)
     whole, _ = train_in_memory(store, each)
     assert train_by_single_steps(store, each, tmp_path / "model", tmp_path / "run") > 3
     found = load_model(tmp_path / "model").decision_function(Rows(X))
