@@ -116,7 +116,7 @@ def test_a_page_tells_of_the_fit(name, stores, whole, capsys):
     run = read_run(folder / "run")
     assert run.status == "finished"
     assert run.config["C"] == 5.0
-    assert run.started.limit_bytes == 2 << 30
+    assert run.started.limit_bytes == 8 << 30
     assert run.last(Planned).kernel["name"] == config(name).kernel.name
     assert run.result["objective"] == report["objective"]
     assert run.result["peak_rss_bytes"] > 10 << 20
