@@ -74,6 +74,7 @@ PROCESSES = {
     "commands",
     "dask",
     "digits",
+    "plans",
     "rate",
     "scale",
     "scale-linear",
