@@ -25,16 +25,19 @@ from streamsvm.models.budget_options import BudgetOptions, BudgetStats, together
 from streamsvm.models.pooled import Expert, Pooled, part_of
 from streamsvm.models.shapes import Expansion
 from streamsvm.solvers.additive import TRACKS
+from streamsvm.solvers.pooling import LOOK
 
-BEAT = 128  # rows from one look at the errors to the next
 TRIAL = 2048  # rows after which a second pool that is no better goes
+BEHIND = 25.0  # or once its loss is so much larger, in nats
 ROWS, ALARMS, SWITCHES = range(3)  # counts
 SETS = ("experts", "first", "second")  # of a model
 
 
 class ExpertsLearner:
-    """A pool that decides and, once its errors rise, a second pool that begins then and takes its place as
-    soon as its loss is lower. Learning from a restored state is bitwise the same, if rows come in the same blocks.
+    """A pool that decides and, once its errors rise, a second pool that begins then. The second takes its place as
+    soon as its loss, summed over the rows that both have learned, is lower, and goes when it falls far behind: a chance
+    run of errors costs a few hundred rows of work and no accuracy. Learning from a restored state is bitwise the same,
+    if rows come in the same blocks.
 
     counts: ROWS, rows learned. ALARMS, second pools that began. SWITCHES, those that took over.
     """
@@ -106,6 +109,7 @@ class ExpertsLearner:
         while start < len(X):
             here = slice(start, start + self._to_next(len(X) - start))
             found.append(self.first.learn(X[here], Y[here], weight[here]))
+            here = slice(start, start + len(found[-1]))
             if self.second is not None:
                 self.second.learn(X[here], Y[here], weight[here])
             self._passed(here.stop - start)
@@ -113,8 +117,8 @@ class ExpertsLearner:
         return np.concatenate(found)
 
     def _to_next(self, most: int) -> int:
-        """Rows until something may change, at most so many."""
-        steps = [most, BEAT - self.t % BEAT]
+        """Rows until something other than an alarm may change, at most so many."""
+        steps = [most] if self.second is None else [most, LOOK - self.t % LOOK]
         for pooled in self._pools:
             steps.append((1 << pooled.n.bit_length()) - pooled.n)
         return min(steps)
@@ -128,20 +132,23 @@ class ExpertsLearner:
         for pooled in self._pools:
             if pooled.n & (pooled.n - 1) == 0:
                 pooled.settle()
-        if self.t % BEAT == 0:
+        if self.t % LOOK == 0:
             self._watch()
-        self._left = self._to_next(BEAT)
+        self._left = self._to_next(LOOK - self.t % LOOK)
 
     def _watch(self) -> None:
         """Begins a second pool if the first one's errors rise; later it replaces the first, or is dropped."""
         if self.second is None:
             if self.first.pool.is_alarmed:
                 self.counts[ALARMS] += 1
+                self.first.pool.count_anew()
                 self.second = Pooled(self.experts, self.d, self.columns)
-        elif self.second.n >= BEAT and self.second.pool.recent_loss < self.first.pool.recent_loss:
+            return
+        behind = self.second.pool.loss - self.first.pool.loss
+        if behind < 0:
             self.counts[SWITCHES] += 1
             self.first, self.second = self.second, None
-        elif self.second.n >= TRIAL:
+        elif behind > BEHIND or self.second.n >= TRIAL:
             self.second = None
 
     def widen(self, d: int) -> None:

@@ -82,11 +82,15 @@ def learn(x, Y, code, weight, bound):
 @stale_with(running, additive, pooling, losses, merge, project, state, values, steps_of)
 @nb.njit(nogil=True, cache=True)
 def learn_rows(X, Y, codes, weight, bound, out):
-    """The same for rows X (m, d), in order; out (m, columns): the decision values of each before its step."""
+    """The same for rows X (m, d), in order, up to one where the pool is alarmed; how many. out (m, columns): the
+    decision values of each before its step."""
     for i in range(len(X)):
         _meet(X[i], bound)
         _learn(X[i], Y[i : i + 1], codes[i : i + 1], weight[i : i + 1], bound)
         out[i] = bound.room[2][0]
+        if pooling.is_alarmed(bound.pool[3]):
+            return i + 1
+    return len(X)
 
 
 @nb.njit(nogil=True)

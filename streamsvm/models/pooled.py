@@ -16,7 +16,7 @@ from streamsvm.models.learner import BudgetLearner, supports_of
 from streamsvm.models.one_row import Bound, bind, learn_rows, meet, room_for
 from streamsvm.models.one_row import learn as learn_row
 from streamsvm.solvers.additive import TRACKS, AdditiveLearner
-from streamsvm.solvers.pooling import Pool
+from streamsvm.solvers.pooling import LOOK, Pool
 from streamsvm.storage.arrays import arrays_of
 
 WIDTHS = (1.0, 4.0, 16.0)  # gamma, times 1 / (sum of the scaled columns' variances)
@@ -125,12 +125,14 @@ class Pooled:
         return self.__dict__ | {"_bound": None}
 
     def learn(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """One step for each row (m, d), in order; its decision before its step, (m, columns)."""
+        """One step for each row (m, d), in order, up to one where the pool may be alarmed; their decisions before
+        their steps, (rows learned, columns)."""
         codes = _codes(Y)
         if self._is_compiled and self.d <= ROW_BY_ROW:
             out = np.empty(Y.shape)
-            learn_rows(X, Y, codes, weight, self._arrays(), out)
-            return out
+            return out[: learn_rows(X, Y, codes, weight, self._arrays(), out)]
+        here = slice(LOOK - self.n % LOOK)
+        X, Y, codes, weight = X[here], Y[here], codes[here], weight[here]
         Z = self.scaling.learn(X)
         of_kernels = [learner.learn(Rows(Z), Y, weight) for learner in self.kernels]
         D = np.concatenate([self.additive.learn(Z, codes, weight), of_kernels])

@@ -5,7 +5,7 @@ the log loss that forget: about 1,000 events count. Weights may be negative, dow
 another one is too sure.
 
 The pool watches itself, too: its recent share of errors rises above its long-term share only if the stream has
-changed (a chart of exponentially weighted means: Ross, Adams, Tasoulis and Hand 2012).
+changed, or by chance (a chart of exponentially weighted means: Ross, Adams, Tasoulis and Hand 2012).
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ TINY = 1e-12  # of the pool
 LATE, LONG = 50, 2000  # events that count of late, and for a long time
 ALARM = 3.5  # standard deviations
 SOONEST = 200  # events before an alarm
+LOOK = 16  # events from one look for an alarm to the next
+DUEL = 0.998  # of the sum of losses by which two pools are compared, an event
 
-ROWS, ERRORS, RECENT_ERRORS, RECENT_LOSS = range(4)  # of what is watched
+ROWS, ERRORS, RECENT_ERRORS, LOSS = range(4)  # of what is watched
 
 
 class Pool(InArrays):
@@ -53,15 +55,17 @@ class Pool(InArrays):
         return out
 
     @property
-    def recent_loss(self) -> float:
-        return float(self.watched[RECENT_LOSS])
+    def loss(self) -> float:
+        """-log p, summed over its events, or those since `count_anew`; about the last 500 count."""
+        return float(self.watched[LOSS])
+
+    def count_anew(self) -> None:
+        self.watched[LOSS] = 0
 
     @property
     def is_alarmed(self) -> bool:
-        """Whether it has been wrong more often of late than chance explains."""
-        n, errors, recent, _ = self.watched.tolist()
-        spread = (errors * (1 - errors) + 1 / LONG) / (2 * LATE - 1)
-        return n >= SOONEST and recent - errors > ALARM * spread**0.5
+        """Whether it has been wrong more often of late than chance explains, looked at every `LOOK` events."""
+        return bool(is_alarmed(self.watched))
 
     def drop(self, expert: int) -> None:
         for name in ("v", "G", "losses"):
@@ -94,13 +98,22 @@ def learn(D, shared, state, codes, weight, out):
             v[e] = max(v[e] - RATE * gradient / np.sqrt(G[e]), LEAST)
 
 
+@nb.njit(nogil=True, cache=True)
+def is_alarmed(watched):
+    n, errors, recent = watched[ROWS], watched[ERRORS], watched[RECENT_ERRORS]
+    if n < SOONEST or n % LOOK:
+        return False
+    spread = (errors * (1 - errors) + 1 / LONG) / (2 * LATE - 1)
+    return recent - errors > ALARM * np.sqrt(spread)
+
+
 @nb.njit(nogil=True)
 def _watch(watched, p, code):
     watched[ROWS] += 1
     n, wrong = watched[ROWS], 0.0 if np.argmax(p) == code else 1.0
     watched[ERRORS] += (wrong - watched[ERRORS]) / min(n, LONG)
     watched[RECENT_ERRORS] += (wrong - watched[RECENT_ERRORS]) / min(n, LATE)
-    watched[RECENT_LOSS] -= (np.log(max(p[code], SUREST)) + watched[RECENT_LOSS]) / min(n, LATE)
+    watched[LOSS] = DUEL * watched[LOSS] - np.log(max(p[code], SUREST))
 
 
 @nb.njit(nogil=True)

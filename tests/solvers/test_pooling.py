@@ -66,6 +66,6 @@ def test_errors_that_rise_are_an_alarm_and_those_of_chance_are_none():
         pool.learn(f[:, i : i + 1], 0, codes[i : i + 1], np.ones(1))
         alarms.append(pool.is_alarmed)
     assert np.mean(alarms) < 0.01
-    for i in range(60):  # half is wrong
+    for i in range(64):  # half is wrong
         pool.learn(f[:, i : i + 1], 0, (codes[i : i + 1] + i) % 2, np.ones(1))
     assert pool.is_alarmed
