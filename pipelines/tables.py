@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from measure import CORES, Spread
 
 HERE = Path(__file__).resolve().parent
 PACKAGES = ("streamsvm", "numpy", "scipy", "numba", "zarr", "dask", "scikit-learn", "river")
+BAR = re.compile(r"(?<!\\)\|")  # one that would begin a cell
 WIDTH = 200  # of a line in a file of figures
 PEERS = ("lightgbm", "scikit-learn-intelex")
 
@@ -72,7 +74,8 @@ class Table:
 
 
 def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    whole = " | ".join(BAR.sub(r"\\|", cell) for cell in cells)
+    return f"| {whole} |"
 
 
 def text(value: Any) -> str:
