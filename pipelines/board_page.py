@@ -9,7 +9,7 @@ import numpy as np
 from board_models import OURS
 from board_ranks import Board, Record, accuracies, critical_difference, models_table, streams_table
 from prequential import LOOKS
-from tables import Share, Table, machine, text
+from tables import Share, Table, text, this_run
 
 from streamsvm.report import parts
 from streamsvm.report.drawing import MUTED, SERIES, finish, new, number_text, plot, scale_y
@@ -26,8 +26,8 @@ NAMED = 4  # of the best, beside their points
 
 def page_of(results: Sequence[Record]) -> str:
     """The page of these results."""
-    board, about = Board(results), machine()
-    lead = f"{about['date']}, {about['cpu']}, river {about['river']}: {about['command']}"
+    board, run = Board(results), this_run()
+    lead = f"{run.date}, {run.machine['cpu']}, river {run.versions['river']}: {run.command}"
     sections = {
         "Models": _models(board),
         "Streams": [_shown(streams_table(board)), *_courses(board)],

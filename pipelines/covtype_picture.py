@@ -1,11 +1,11 @@
 """Accuracy over CPU seconds of training: covtype, class 2 against the rest, streamsvm and its peers. Linux.
 
-    python pipelines/covtype_picture.py --data DIR --measure [--only "CURVE|.."] [--figures FILE.json]
-    python pipelines/covtype_picture.py --draw docs/pictures/covtype.svg [--figures FILE.json]
+    python pipelines/covtype_picture.py --data DIR --measure [--only "CURVE|.."] [--out FILE.json]
+    python pipelines/covtype_picture.py --draw docs/pictures/covtype.svg [--out FILE.json]
 
---measure fits what configs/covtype_picture.toml lists and keeps it in --figures (docs/figures/covtype.json), curve by
+--measure fits what configs/covtype_picture.toml lists and keeps it in --out (docs/figures/covtype.json), curve by
 curve, each with its machine, versions, command and date. --only measures some curves and leaves the others as they are.
---draw makes the picture of what is kept, and prints the table of docs/measured.md. Both may be given.
+--draw makes the picture of what is kept, and prints its table. Both may be given.
 
 CPU seconds are those of all cores together, and hardly change when other programs run, too; elapsed seconds are kept
 next to them. Those of streamsvm are of the whole `fit` command, which reads a store on disk; those of LightGBM and
@@ -18,18 +18,19 @@ from __future__ import annotations
 import argparse
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import matplotlib
-from bench import CONFIGS, HERE, Bench, Solver, from_arguments, options
-from tables import Bytes, Seconds, Share, Table, keep, kept, machine
+from bench import CONFIGS, Bench, Solver, from_arguments, options
+from figures import FIGURES, in_one
+from tables import Bytes, Seconds, Share, Table, keep, read, this_run
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402
 
 CONFIG = CONFIGS / "covtype_picture.toml"
-FIGURES = HERE.parent / "docs" / "figures" / "covtype.json"
 PUBLISHED = "Hsieh, Si and Dhillon 2014, table 3; one 2.66 GHz Xeon X5355"
 INK = "#808080"  # can be read on white and on black
 FEW = 1_000  # rows of a first fit, which is not counted
@@ -119,23 +120,7 @@ def _setting(point: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value:,}" for name, value in point.items())
 
 
-def in_one(tables: list[dict[str, Any]]) -> Table:
-    """What is kept as one table, a row for each point."""
-    rows = [
-        {
-            "curve": table["title"],
-            "setting": row.get("setting"),
-            "seconds": Seconds(row["seconds"]) if "seconds" in row else None,
-            "CPU seconds": Seconds(row["CPU seconds"]),
-            "accuracy": Share(row["accuracy"]),
-        }
-        for table in tables
-        for row in table["rows"]
-    ]
-    return Table("Accuracy over CPU seconds: covtype", rows)
-
-
-def draw(tables: list[dict[str, Any]], out: Path) -> None:
+def draw(tables: list[Table], out: Path) -> None:
     """One line for each table, on no ground, so that it can be read on light and dark pages."""
     inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     fixed = {"svg.fonttype": "none", "svg.hashsalt": "streamsvm", "font.size": 11}
@@ -156,9 +141,9 @@ def draw(tables: list[dict[str, Any]], out: Path) -> None:
         plt.close(figure)
 
 
-def _draw_curve(axes: Any, table: dict[str, Any]) -> None:
-    points = sorted((row["CPU seconds"], 100 * (1 - row["accuracy"])) for row in table["rows"])
-    title = table["title"]
+def _draw_curve(axes: Any, table: Table) -> None:
+    points = sorted((row["CPU seconds"], 100 * (1 - row["accuracy"])) for row in table.rows)
+    title = table.title
     curve = next(curve for curve in curves() if curve["name"] == title)
     colour = COLOURS.get(title.partition(",")[0], INK)
     look = {"mfc": "none"} if "published" in title else {}
@@ -168,24 +153,24 @@ def _draw_curve(axes: Any, table: dict[str, Any]) -> None:
 
 
 def _own_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--measure", action="store_true", help="fit, and keep what comes of it in --figures")
+    parser.add_argument("--measure", action="store_true", help="fit, and keep what comes of it in --out")
     parser.add_argument("--only", metavar="CURVE[|CURVE..]", help="those whose names begin like this")
-    parser.add_argument("--draw", type=Path, metavar="FILE.svg", help="draw what is kept in --figures")
-    parser.add_argument("--figures", type=Path, default=FIGURES, metavar="FILE.json")
+    parser.add_argument("--draw", type=Path, metavar="FILE.svg", help="draw what is kept in --out")
 
 
 def main() -> None:
     with from_arguments(__doc__, _own_options) as (bench, args):
-        about, chosen = machine(), tuple((args.only or "").split("|"))
+        figures = args.out or FIGURES / "covtype.json"
+        run, chosen = this_run(), tuple((args.only or "").split("|"))
         for curve in curves() if args.measure else ():
             if curve["name"].startswith(chosen):
                 for table in measured(bench, curve):
                     print(table.markdown(), flush=True)
-                    keep(args.figures, about, [table])
+                    keep(figures, replace(run, tables=[table]))
         if args.draw:
-            tables = kept(args.figures)
+            tables = [table for run in read(figures) for table in run.tables]
             draw(tables, args.draw)
-            print(in_one(tables).markdown())
+            print(in_one(tables, "curve").markdown())
 
 
 if __name__ == "__main__":

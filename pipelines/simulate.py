@@ -25,7 +25,7 @@ from recording import NOTHING, recorder
 from scale_table import made
 from simulated_growth import MOST_CENTRES, SEED, grown
 from simulation import AHEAD, Outcome, Overheads, Record, Replay, Site, Stage, Task, simulate
-from tables import Factor, Report, Seconds, Share, Table, machine
+from tables import Factor, Report, Seconds, Share, Table, this_run
 
 SIZES = (
     125_000,
@@ -284,9 +284,9 @@ def put(page: Path, name: str, tables: list[Table]) -> None:
     if begins not in text:
         return
     before, _, rest = text.partition(begins)
-    about = machine()
+    run = this_run()
     lines = [
-        f"{about['date']}, {about['cores']} cores, {about['cpu']}.",
+        f"{run.date}, {run.machine['cores']} cores, {run.machine['cpu']}.",
         "",
         *(own.markdown() for own in tables),
     ]

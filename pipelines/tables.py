@@ -1,10 +1,11 @@
-"""Measured numbers with their units, and the tables they stand in."""
+"""Measured numbers with their units, the tables they stand in, and the runs that measured them."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from measure import CORES, Spread
 
 HERE = Path(__file__).resolve().parent
 PACKAGES = ("streamsvm", "numpy", "scipy", "numba", "zarr", "dask", "scikit-learn", "river")
+BAR = re.compile(r"(?<!\\)\|")  # one that would begin a cell
+WIDTH = 200  # of a line in a file of figures
 PEERS = ("lightgbm", "scikit-learn-intelex")
 
 
@@ -45,6 +48,9 @@ class Factor(float):
         return f"{float(self):.2f}"
 
 
+UNITS: dict[str, type] = {"s": Seconds, "bytes": Bytes, "share": Share, "factor": Factor}
+
+
 @dataclass
 class Table:
     """Records with the same keys; `checks` are what was asked for, and whether it came out."""
@@ -53,17 +59,23 @@ class Table:
     rows: list[dict[str, Any]]
     notes: list[str] = field(default_factory=list)
     checks: list[tuple[str, bool]] = field(default_factory=list)
+    text: list[str] = field(
+        default_factory=list
+    )  # lines of Markdown above the rows, of tables entered by hand
 
-    def markdown(self) -> str:
+    def markdown(self, heading: str = "### {}") -> str:
         columns = list(dict.fromkeys(name for row in self.rows for name in row))
-        lines = [f"### {self.title}", "", _line(columns), _line(["---"] * len(columns))]
+        lines = [_line(columns), _line(["---"] * len(columns))] if columns else []
         lines += [_line([text(row.get(name)) for name in columns]) for row in self.rows]
         listed = [*self.notes, *(f"{'met' if met else '**not met**'}: {what}" for what, met in self.checks)]
-        return "\n".join([*lines, "", *(f"- {line}" for line in listed), ""])
+        title = heading.format(self.title) if self.title else ""
+        parts = ["\n".join(self.text), title, "\n".join(lines), "\n".join(f"- {line}" for line in listed)]
+        return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    whole = " | ".join(BAR.sub(r"\\|", cell) for cell in cells)
+    return f"| {whole} |"
 
 
 def text(value: Any) -> str:
@@ -71,39 +83,79 @@ def text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, Spread):
-        middle, low, high = Seconds(value.median), Seconds(min(value.values)), Seconds(max(value.values))
-        return str(middle) if len(value.values) == 1 else f"{middle} ({low} to {high})"
+        middle, low, high = (str(Seconds(x)) for x in (value.median, min(value.values), max(value.values)))
+        return (
+            middle
+            if len(value.values) == 1
+            else f"{middle} ({low.removesuffix(' s')} to {high.removesuffix(' s')})"
+        )
     if type(value) is float:
         return f"{value:.6g}"
     return f"{value:,}" if type(value) is int else str(value)
 
 
-def machine() -> dict[str, Any]:
-    """Where and with what these numbers were measured."""
-    memory = psutil.virtual_memory().total
-    return {
-        "command": shlex.join(["python", *(_without_place(word) for word in sys.argv)]),
-        "date": time.strftime("%Y-%m-%d"),
-        "cpu": _cpu(),
-        "cores": CORES,
-        "memory": f"{memory / 2**30:.0f} GiB",
-        "python": platform.python_version(),
-        "commit": _commit(),
-        **{name: _version(name) for name in (*PACKAGES, *PEERS)},
-        "OPENBLAS_CORETYPE": os.environ.get("OPENBLAS_CORETYPE", "not set"),
-    }
+@dataclass
+class Measured:
+    """One run of a command: its tables, and where and with what they were measured."""
+
+    command: str
+    date: str
+    machine: dict[str, Any]
+    tables: list[Table]
+    versions: dict[str, str] = field(default_factory=dict)
+    commit: str | None = None
+    seconds: float | None = None  # that all of it took
+    entered: bool = False  # taken from the text of a page, which stands until the command runs again
+
+    def about(self) -> str:
+        """A line."""
+        facts = self.machine | {"commit": self.commit} | self.versions
+        return ", ".join([self.command, self.date, *(f"{name} {value}" for name, value in facts.items())])
+
+
+def this_run() -> Measured:
+    """What is known before anything is measured."""
+    memory, load = psutil.virtual_memory().total, psutil.getloadavg()[0]
+    installed = {name: _version(name) for name in (*PACKAGES, *PEERS)}
+    return Measured(
+        command=_command(),
+        date=time.strftime("%Y-%m-%d"),
+        machine={
+            "cpu": _cpu(),
+            "cores": CORES,
+            "memory": f"{memory / 2**30:.0f} GiB",
+            "load": f"{load:.1f} at the start",
+            "OPENBLAS_CORETYPE": os.environ.get("OPENBLAS_CORETYPE", "not set"),
+        },
+        tables=[],
+        versions={"python": platform.python_version()} | {k: v for k, v in installed.items() if v},
+        commit=_commit(),
+    )
+
+
+def _command() -> str:
+    """As others would type it: without where its files lie, and where its tables go."""
+    words = ["pipelines/" + Path(sys.argv[0]).name, *(_without_place(word) for word in sys.argv[1:])]
+    for option in ("--out", "--work"):
+        if option in words:
+            at = words.index(option)
+            del words[at : at + 2]
+    for option, stands in (("--data", "DIR"), ("--peer-python", "PYTHON")):
+        if option in words:
+            words[words.index(option) + 1] = stands
+    return shlex.join(["python", *words])
 
 
 def _without_place(word: str) -> str:
-    """A path as its name: where the folder of data lies matters to nobody else."""
+    """A path as its name: where its folder lies matters to nobody else."""
     return Path(word).name if Path(word).is_absolute() else word
 
 
-def _version(package: str) -> str:
+def _version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
-        return "not installed"
+        return None
 
 
 def _commit() -> str:
@@ -126,41 +178,88 @@ class Report:
     """Prints each table when it is there, and writes all so far to `out`, as JSON or Markdown by its suffix."""
 
     def __init__(self, out: Path | None) -> None:
-        self._out, self._machine, self._tables = out, machine(), list[Table]()
-        print(self._head(), flush=True)
+        self._out, self._run, self._start = out, this_run(), time.monotonic()
+        print(f"{self._run.about()}\n", flush=True)
 
     def add(self, tables: Sequence[Table]) -> None:
         for table in tables:
             print(table.markdown(), flush=True)
-        self._tables += tables
-        if self._out is not None:
-            self._out.write_text(self._json() if self._out.suffix == ".json" else self._markdown())
-
-    def _head(self) -> str:
-        return f"{', '.join(f'{name} {value}' for name, value in self._machine.items())}\n"
+        self._run.tables += tables
+        self._run.seconds = round(time.monotonic() - self._start, 1)
+        if self._out is None:
+            return
+        if self._out.suffix == ".json":
+            write(self._out, [self._run])
+        else:
+            self._out.write_text(self._markdown(), encoding="utf-8")
 
     def _markdown(self) -> str:
-        return "\n".join([self._head(), *(table.markdown() for table in self._tables)])
-
-    def _json(self) -> str:
-        return json.dumps({"machine": self._machine, "tables": self._tables}, default=vars, indent=1) + "\n"
+        return "\n".join([f"{self._run.about()}\n", *(table.markdown() for table in self._run.tables)])
 
 
-def keep(path: Path, about: dict[str, Any], tables: Sequence[Table]) -> None:
-    """Writes tables to a file of figures, each with its machine; those of other titles in it stay as they are.
-
-    about: what `machine` said before anything was measured.
-    """
-    new = {table.title: {"machine": about, **vars(table)} for table in tables}
-    old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    merged = [new.pop(table["title"], table) for table in old] + list(new.values())
-    path.write_text(json.dumps(merged, default=vars, indent=1) + "\n", encoding="utf-8")
+def keep(path: Path, run: Measured) -> None:
+    """Writes a run of one table to a file of figures, in the place of the run that has this title."""
+    runs = {old.tables[0].title: old for old in read(path)} if path.exists() else {}
+    write(path, list((runs | {run.tables[0].title: run}).values()))
 
 
-def kept(path: Path) -> list[dict[str, Any]]:
-    """The tables that `keep` wrote, with Spread where several runs were measured."""
-    return json.loads(path.read_text(encoding="utf-8"), object_hook=_spread)
+def write(path: Path, runs: Sequence[Measured]) -> None:
+    """A file of figures: JSON in which numbers keep their units, and repetitions their order."""
+    path.write_text(_lines([_encoded(run) for run in runs]) + "\n", encoding="utf-8")
 
 
-def _spread(value: dict[str, Any]) -> Any:
-    return Spread.of(value["values"]) if value.keys() == {"values"} else value
+def read(path: Path) -> list[Measured]:
+    """What `write` wrote. Raises Malformed."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"), object_hook=_quantity)
+        return [Measured(**{**run, "tables": [Table(**table) for table in run["tables"]]}) for run in found]
+    except (ValueError, TypeError, KeyError) as error:
+        raise Malformed(
+            f"{path}: not a file of figures ({error}); run its recipe again with --out {path}"
+        ) from error
+
+
+class Malformed(Exception):
+    """A file that holds other things than figures."""
+
+
+def _encoded(value: Any) -> Any:
+    """As JSON: a quantity with its unit, several runs as a list of values; nothing that says nothing."""
+    if isinstance(value, Spread):
+        return {"unit": "s", "values": list(value.values)}
+    if isinstance(value, (Measured, Table)):
+        said = {name: _encoded(part) for name, part in vars(value).items()}
+        return {
+            name: part
+            for name, part in said.items()
+            if part not in (None, False) and (part or name in ("title", "rows"))
+        }
+    if isinstance(value, dict):
+        return {name: _encoded(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_encoded(part) for part in value]
+    unit = next((name for name, kind in UNITS.items() if type(value) is kind), None)
+    return value if unit is None else {"unit": unit, "value": value}
+
+
+def _quantity(found: dict[str, Any]) -> Any:
+    kind = UNITS.get(str(found.get("unit")))
+    if kind is not None and found.keys() == {"unit", "value"}:
+        return kind(found["value"])
+    return Spread.of(found["values"]) if kind is Seconds and found.keys() == {"unit", "values"} else found
+
+
+def _lines(value: Any, indent: str = "") -> str:
+    """JSON that breaks only what is too long for a line: a row of a table is one."""
+    line = json.dumps(value, ensure_ascii=False)
+    if len(indent + line) <= WIDTH or not isinstance(value, (dict, list)) or not value:
+        return line
+    inner = indent + " "
+    if isinstance(value, dict):
+        parts = [
+            f"{json.dumps(name, ensure_ascii=False)}: {_lines(part, inner)}" for name, part in value.items()
+        ]
+    else:
+        parts = [_lines(part, inner) for part in value]
+    opens, closes = "{}" if isinstance(value, dict) else "[]"
+    return f"{opens}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{closes}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
@@ -30,52 +29,39 @@ def words(picture):
 
 
 def test_every_curve_has_its_figures_and_is_in_the_picture():
-    tables = {table["title"]: table for table in json.loads(FIGURES.read_text(encoding="utf-8"))}
+    from tables import read
+
+    kept = {table.title: table for run in read(FIGURES) for table in run.tables}
     drawn = words(DOCS / "pictures" / "covtype.svg")
-    assert set(tables) == set(TITLES)
+    assert set(kept) == set(TITLES)
     for curve in CURVES:
-        table = tables[curve["name"]]
+        rows = kept[curve["name"]].rows
         assert curve["label"] in drawn
-        assert len(table["rows"]) == len(curve["points"])
-        assert all(0.5 < row["accuracy"] < 1 and row["CPU seconds"] > 0 for row in table["rows"])
-        assert {"command", "date", "cpu", "commit", "streamsvm"} <= set(table["machine"])
-        assert "/" not in table["machine"]["command"].replace("pipelines/", "").replace("docs/figures/", "")
-
-
-def test_benchmarks_show_the_figures_that_are_kept():
-    from covtype_picture import in_one
-    from tables import kept
-
-    page = (DOCS / "measured.md").read_text(encoding="utf-8")
-    assert in_one(kept(FIGURES)).markdown().strip() in page.replace("\n## Accuracy", "\n### Accuracy")
+        assert len(rows) == len(curve["points"])
+        assert all(0.5 < row["accuracy"] < 1 and row["CPU seconds"] > 0 for row in rows)
 
 
 def test_tables_are_kept_by_title(tmp_path):
-    from tables import Table, keep, kept, machine
+    from tables import Table, keep, read, this_run
 
     path = tmp_path / "figures.json"
-    keep(path, machine(), [Table("one", ROWS), Table("two", ROWS)])
-    keep(path, machine(), [Table("two", ROWS[:1])])
-    one, two = kept(path)
-    assert (one["title"], one["rows"]) == ("one", ROWS)
-    assert (two["title"], two["rows"]) == ("two", ROWS[:1])
-    assert two["machine"]["cores"] >= 1
-
-
-def test_runs_are_kept_as_their_spread(tmp_path):
-    from measure import Spread
-    from tables import Table, keep, kept
-
-    keep(tmp_path / "figures.json", {}, [Table("one", [{"seconds": Spread.of([1.0, 3.0, 2.0])}])])
-    [row] = kept(tmp_path / "figures.json")[0]["rows"]
-    assert row["seconds"].median == 2
+    for title, rows in (("one", ROWS), ("two", ROWS), ("two", ROWS[:1])):
+        run = this_run()
+        run.tables = [Table(title, rows)]
+        keep(path, run)
+    assert [(run.tables[0].title, run.tables[0].rows) for run in read(path)] == [
+        ("one", ROWS),
+        ("two", ROWS[:1]),
+    ]
+    assert read(path)[1].machine["cores"] >= 1
 
 
 def test_a_picture_is_the_same_each_time_and_has_no_ground(tmp_path):
     from covtype_picture import draw
+    from tables import Table
 
     for name in ("a.svg", "b.svg"):
-        draw([{"title": "LightGBM", "rows": ROWS}], tmp_path / name)
+        draw([Table("LightGBM", ROWS)], tmp_path / name)
     drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert drawn == (tmp_path / "b.svg").read_text(encoding="utf-8")
     assert "LightGBM" in words(tmp_path / "a.svg")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
-import json
 import runpy
 import subprocess
 import sys
@@ -192,11 +191,19 @@ def tables(data, folder):
     def run(name):
         (folder / name).mkdir()
         stdout = (as_process if name in PROCESSES else here)(data, folder / name, *RECIPES[name])
-        found = json.loads((folder / name / "tables.json").read_text())["tables"]
-        assert all(f"### {table['title']}" in stdout for table in found)
-        return {table["title"].partition(":")[0]: table["rows"] for table in found}
+        found = written(folder / name)
+        assert all(f"### {table.title}" in stdout for table in found)
+        return {table.title.partition(":")[0]: table.rows for table in found}
 
     return run
+
+
+def written(work):
+    """The tables that a recipe left."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(PIPELINES)
+        from tables import read
+    return [table for run in read(work / "tables.json") for table in run.tables]
 
 
 def words(data, work, recipe, *options):
@@ -543,7 +550,7 @@ def test_dask_prepares_what_is_learned(tables, folder):
     (rows,) = tables("dask").values()
     assert [row["step"] for row in rows[2:]] == ["pipeline.fit", "pipeline.decision_function"]
     assert pq.ParquetFile(folder / "dask" / "census.parquet").num_row_groups == 4
-    found = json.loads((folder / "dask" / "tables.json").read_text())["tables"][0]["notes"]
+    found = written(folder / "dask")[0].notes
     assert float(found[1].partition("accuracy ")[2].partition(" %")[0]) > 90
 
 

@@ -1,0 +1,88 @@
+"""Puts what recipes measured into the pages that show it: `python pipelines/figures.py [PAGE.md ...]`.
+
+A page (by default docs/measured.md) has a block for each file of figures:
+
+    <!-- figures: NAME -->
+    the tables of docs/figures/NAME.json, with their command, machine and date
+    <!-- end of figures -->
+
+`<!-- figures: NAME by COLUMN -->` makes one table of all: their titles become its first column.
+
+Recipes write the files (`--out docs/figures/NAME.json`), and rerun.py runs them again. A run that is marked `entered`
+was typed once, with its own text and with repetitions in ascending order; the next run replaces all of it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tables import HERE, Malformed, Measured, Table, read
+
+DOCS = HERE.parent / "docs"
+FIGURES, PAGE = DOCS / "figures", DOCS / "measured.md"
+BLOCK = re.compile(r"^(<!-- figures: (\S+)(?: by (.+?))? -->)\n.*?^(<!-- end of figures -->)$", re.M | re.S)
+
+
+def refreshed(page: str, folder: Path = FIGURES) -> str:
+    """The text of a page with its blocks made anew. Raises Malformed."""
+    return BLOCK.sub(lambda m: f"{m[1]}\n\n{block(folder / f'{m[2]}.json', m[3])}\n\n{m[4]}", page)
+
+
+def names(page: str) -> list[str]:
+    """The files of figures that a page shows."""
+    return [found[2] for found in BLOCK.finditer(page)]
+
+
+def block(path: Path, column: str | None = None) -> str:
+    """Markdown of a file of figures: in one table if a column for the titles is named."""
+    if not path.exists():
+        raise Malformed(f"{path}: no such file; a recipe writes it with --out {path}")
+    runs = read(path)
+    if column is not None:
+        parts = [in_one([table for run in runs for table in run.tables], column).markdown()]
+    else:
+        parts = [table.markdown("**{}**") for run in runs for table in run.tables]
+    parts += [caption(path.name, measured)] if (measured := [run for run in runs if not run.entered]) else []
+    return "\n\n".join(part.strip("\n") for part in parts)
+
+
+def caption(name: str, runs: Sequence[Measured]) -> str:
+    """Command, machine and date of runs; what was entered says that in its own text."""
+    commands = list(dict.fromkeys(run.command for run in runs))
+    by = f"By `{commands[0]}`" if len(commands) == 1 else f"By {len(commands)} commands"
+    places = "; ".join(dict.fromkeys(_place(run) for run in runs))
+    return f"{by}: {places}. All versions: [`{name}`](figures/{name})."
+
+
+def _place(run: Measured) -> str:
+    about, versions = run.machine, run.versions
+    facts = [run.date, f"{about['cores']} cores of {about['cpu']}", about["memory"], f"load: {about['load']}"]
+    facts += [f"Python {versions['python']}", f"streamsvm {versions['streamsvm']}"]
+    return ", ".join([*facts, f"commit {run.commit}"] if run.commit else facts)
+
+
+def in_one(tables: Sequence[Table], column: str) -> Table:
+    """One table of several, with their titles in a first column; notes that several share once."""
+    order = dict.fromkeys(name for table in tables for row in table.rows for name in row)
+    rows = [
+        {column: table.title} | {name: row.get(name) for name in order}
+        for table in tables
+        for row in table.rows
+    ]
+    return Table("", rows, list(dict.fromkeys(note for table in tables for note in table.notes)))
+
+
+def main(pages: Sequence[str]) -> None:
+    for page in map(Path, pages or [str(PAGE)]):
+        try:
+            text = refreshed(page.read_text(encoding="utf-8"))
+        except (OSError, Malformed) as error:
+            sys.exit(f"figures.py: {error}")
+        page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
