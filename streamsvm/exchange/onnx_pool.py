@@ -25,9 +25,7 @@ def pooled_odds(graph: Graph, x: Tensor, of_kernels: Tensor, pooled: Pooled) -> 
     if pooled.columns == 1:
         p = graph.op("Gather", p, graph.constant([1]), axis=1)
     p = graph.op("Clip", p, graph.constant(np.float64(TINY)), graph.constant(np.float64(1 - TINY)))
-    return graph.op(
-        "Log", graph.op("Div", p, graph.op("Sub", graph.constant(np.float64(1)), p))
-    )
+    return graph.op("Log", graph.op("Div", p, graph.op("Sub", graph.constant(np.float64(1)), p)))
 
 
 def _additive(graph: Graph, x: Tensor, learner: AdditiveLearner) -> Tensor:

@@ -90,7 +90,7 @@ def slopes(D, shared, v, column, out):
     for i in range(D.shape[1]):
         _pool(D, i, shared, v, L, p)
         for e in range(len(D)):
-            for c in range(len(p)):  # those by the logarithms of the expert's probabilities: of log p_own - log(1 - p_own)
+            for c in range(len(p)):  # of log p_own - log(1 - p_own) by log p_e
                 up[c] = v[e] if c == own else -v[e] * p[c] / max(1 - p[own], TINY)
                 if L[e, c] <= np.log(SUREST):
                     up[c] = 0
