@@ -290,7 +290,7 @@ class BSGD:
         K = kernel_matrix(self.kernel, self.S, self.S)
         before = np.trace(self.A.T @ K @ self.A)
         sizes = np.linalg.norm(self.A, axis=1)
-        p = int(np.argmin(sizes))
+        p = 0 if self.strategy == "forget" else int(np.argmin(sizes))  # they are in order of age
         rest = np.delete(np.arange(len(sizes)), p)
         if self.strategy in ("sequence", "gradient"):
             ids, S, A, mean = self._merged([p, *self._partners(K, sizes, p)], np.sort(sizes)[1] ** 2)

@@ -19,22 +19,34 @@ from typing import Any
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
+from scipy.linalg import block_diag
 
 from streamsvm._version import __version__
 from streamsvm.data.quantiles import Quantiles
+from streamsvm.data.rows import concat
+from streamsvm.data.running import LARGEST
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ModelError
-from streamsvm.exchange.expansion import expansion
+from streamsvm.exchange.expansion import expansion, require_two_classes
 from streamsvm.exchange.onnx_early import routed
 from streamsvm.exchange.onnx_graph import Graph
+from streamsvm.exchange.onnx_pool import pooled_odds
 from streamsvm.exchange.onnx_probabilities import probabilities
+from streamsvm.kernels.base import joined
+from streamsvm.models.pooled import Pooled
+from streamsvm.models.shapes import Expansion
 from streamsvm.storage.atomic import whole_file
 from streamsvm.tasks import task_of
 from streamsvm.tasks.pairs import n_pairs
 
 OPSET, IR_VERSION = 18, 8
 MOST_BYTES = (1 << 31) - (1 << 20)  # of a file: protobuf's bound, less what names and nodes take
-TYPES = {"U": TensorProto.STRING, "i": TensorProto.INT64, "f": TensorProto.DOUBLE}
+TYPES = {
+    "U": TensorProto.STRING,
+    "i": TensorProto.INT64,
+    "f": TensorProto.DOUBLE,
+    "b": TensorProto.BOOL,
+}
 
 
 def write_onnx(model: Any, out: Path) -> dict[str, Any]:
@@ -51,14 +63,16 @@ def write_onnx(model: Any, out: Path) -> dict[str, Any]:
 def onnx_model(model: Any) -> ModelProto:
     """The graph of a model. Raises ModelError."""
     graph = Graph()
-    routes = model.as_routes()
-    if routes is not None:
+    routes, pooled, part = model.as_routes(), model.as_pooled(), None
+    if pooled is not None:
+        decisions = _pooled(graph, model, pooled)
+    elif routes is not None:
         _require_room(int(routes.bounds[-1]), model.d, routes.intercept.shape[1])
-        decisions, part = routed(graph, _scaled(graph, routes.scaling), routes)
+        decisions, part = routed(graph, _scaled(graph, _raw(graph, model), routes.scaling), routes)
     else:
-        decisions, part = _sums(graph, model), None
+        decisions = _sums(graph, model)
     outputs = _outputs(graph, decisions, part, model)
-    inputs = [helper.make_tensor_value_info("X", TensorProto.FLOAT, ["N", model.d])]
+    inputs = [helper.make_tensor_value_info("X", TensorProto.FLOAT, ["N", _width(model)])]
     built = helper.make_graph(graph.nodes, "streamsvm", inputs, outputs, graph.constants)
     opsets = [helper.make_opsetid("", OPSET)]
     producer = {"producer_name": "streamsvm", "producer_version": __version__}
@@ -76,11 +90,30 @@ def _sums(graph: Graph, model: Any) -> str:
     if expanded.kernel.is_linear:
         expanded = expanded.folded()
     support, columns = expanded.support, len(expanded.intercept)
-    x = _scaled(graph, expanded.scaling)
+    x = _scaled(graph, _raw(graph, model), expanded.scaling)
     if expanded.kernel.is_linear:
         _require_room(support.d, 2 * columns)
         weights = np.asarray(support.X.astype(np.float64).T @ expanded.coef)
         return graph.op("Gemm", x, graph.constant(weights), graph.constant(expanded.intercept))
+    return _expanded(graph, x, expanded)
+
+
+def _pooled(graph: Graph, model: Any, pooled: Pooled) -> str:
+    """(N, columns) of raw rows. The expansions' distances are one product."""
+    require_two_classes(model)
+    ends = (graph.constant(np.float64(sign * LARGEST)) for sign in (-1, 1))
+    x = graph.op("Clip", _scaled(graph, _raw(graph, model), model.header.scaling), *ends)
+    supports = [learner.supports() for learner in pooled.kernels]
+    coef, intercept = zip(*(learner.coefficients() for learner in pooled.kernels), strict=True)
+    kernel = joined([learner.kernel for learner in pooled.kernels], list(map(len, supports)))
+    side_by_side = block_diag(*coef), np.concatenate(intercept)
+    sums = _expanded(graph, x, Expansion(kernel, model.header.scaling, concat(supports), *side_by_side))
+    return pooled_odds(graph, x, sums, pooled)
+
+
+def _expanded(graph: Graph, x: str, expanded: Expansion) -> str:
+    """(N, columns) of scaled rows x."""
+    support, columns = expanded.support, len(expanded.intercept)
     _require_room(len(support), support.d, columns * expanded.coef.itemsize // 4)
     rows, coef = support.dense(), expanded.coef
     if not len(rows):
@@ -98,9 +131,20 @@ def _require_room(n: int, *columns: int) -> None:
         )
 
 
-def _scaled(graph: Graph, scaling: Scaling) -> str:
+def _width(model: Any) -> int:
+    """The columns of X: of a stream those that have a name, not those for features to come."""
+    return len(model.feature_names) if model.by_name else int(model.d)
+
+
+def _raw(graph: Graph, model: Any) -> str:
+    """(N, d) float64 of X."""
+    more = model.d - _width(model)
+    x = graph.op("Pad", "X", graph.constant([0, 0, 0, more])) if more else "X"
+    return graph.cast(x, np.float64)
+
+
+def _scaled(graph: Graph, x: str, scaling: Scaling) -> str:
     """(N, width) float64 scaled rows, rounded to float32 as those of the model are."""
-    x = graph.cast("X", np.float64)
     if scaling.is_none:
         return x
     raw = x
@@ -166,7 +210,7 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list
         codes = _codes(graph, values, model, one_column)
     else:
         codes = _by_probabilities(graph, p, model.costs)
-    classes = model.classes if model.classes.dtype.kind in "Uf" else model.classes.astype(np.int64)
+    classes = model.classes if model.classes.dtype.kind in "Ufb" else model.classes.astype(np.int64)
     graph.called("label", graph.op("Gather", graph.constant(classes), codes))
     label = TYPES[model.classes.dtype.kind]
     return [helper.make_tensor_value_info("label", label, ["N"]), *outputs]

@@ -6,17 +6,13 @@ A row whose nearest centres are equally far, to float32, may go to another of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 from onnx import GraphProto, TensorProto, helper
 from scipy.linalg import block_diag
 
 from streamsvm.exchange.onnx_graph import Graph
-from streamsvm.kernels.base import Kernel
-from streamsvm.kernels.kmeans import Centres, Partition
+from streamsvm.kernels.base import Kernel, joined
+from streamsvm.kernels.kmeans import Partition
 from streamsvm.models.shapes import Routes
 
 
@@ -130,18 +126,11 @@ def _distances(graph: Graph, x: str, partition: Partition, width: int) -> str:
     else:
         rows = np.concatenate([node.rows.dense() for node in nodes])
         weights = block_diag(*(np.pad(node.weights, ((0, 0), (0, width - node.k))) for node in nodes))
-        values = _side_by_side(nodes).onnx(graph, x, graph.double(rows))
+        together = joined([node.kernel for node in nodes], [len(node.rows) for node in nodes])
+        values = together.onnx(graph, x, graph.double(rows))
         products = graph.op("MatMul", values, graph.double(weights))
     twice = graph.op("Mul", products, graph.constant(np.float64(2)))
     return graph.op("Sub", graph.constant(offsets.ravel()), twice)
-
-
-def _side_by_side(nodes: Sequence[Centres]) -> Kernel:
-    """The kernel of all nodes' rows one after another: each parameter has a value for each of them."""
-    counts, attrs = [len(node.rows) for node in nodes], [node.kernel.to_attrs() for node in nodes]
-    differ = {name for name in attrs[0] if len({own[name] for own in attrs}) > 1}
-    values: dict[str, Any] = {name: np.repeat([own[name] for own in attrs], counts) for name in differ}
-    return replace(nodes[0].kernel, **values)
 
 
 def _descend(graph: Graph, nearest: str, partition: Partition, width: int) -> str:

@@ -8,11 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamsvm.data.rows import Rows, concat
+from streamsvm.data.running import LARGEST
 from streamsvm.data.scaling import Scaling
 from streamsvm.errors import ModelError
 from streamsvm.kernels.base import Kernel
+from streamsvm.models import ExpertsModel
 from streamsvm.models.base import Model
+from streamsvm.models.learner import BudgetLearner
+from streamsvm.models.pooled import Pooled
 from streamsvm.models.shapes import Expansion, Routes
+from streamsvm.solvers.additive import TRACKS
 from streamsvm.tasks.pairs import classes_of_pairs
 
 TILE_ENTRIES = 1 << 21  # of kernel values and of gradients, float64: 16 MiB
@@ -36,6 +41,19 @@ class Decision:
     ids: np.ndarray | None  # (s,) rows of the training store
     of_rows: bool  # whether support rows are rows of data
 
+    @property
+    def is_single(self) -> bool:
+        """Whether there is one column of decision values."""
+        return self.columns.shape[1] == 1
+
+    def scaled(self, rows: Rows) -> Rows:
+        """Raw rows as it sees them."""
+        return self.scaling.apply(rows)
+
+    def sums_at(self, row: Rows) -> list[Decision]:
+        """The sums behind it at one scaled row: itself."""
+        return [self]
+
     def values(self, rows: Rows) -> np.ndarray:
         """(m,) float64 g of scaled rows."""
         out = np.full(len(rows), self.intercept)
@@ -45,11 +63,14 @@ class Decision:
 
     def gradients(self, rows: Rows) -> np.ndarray:
         """(m, d) float64 derivatives of g by raw features, at raw rows."""
-        scaled = self.scaling.apply(rows)
+        return self.scaling.pull_back(self.scaled_gradients(self.scaled(rows)), rows)
+
+    def scaled_gradients(self, scaled: Rows) -> np.ndarray:
+        """(m, d) float64 derivatives of g by the columns of scaled rows."""
         out = np.zeros((len(scaled), scaled.d))
-        for here, there in self._tiles(len(rows)):
+        for here, there in self._tiles(len(scaled)):
             out[here] += self.kernel.gradient(scaled.take(here), self.support.take(there), self.coef[there])
-        return self.scaling.pull_back(out, rows)
+        return out
 
     def _tiles(self, m: int) -> Iterator[tuple[slice, slice]]:
         """Rows and support rows by tiles that take TILE_ENTRIES.
@@ -62,6 +83,61 @@ class Decision:
         for start in range(0, m, height):
             for first in range(0, len(self.support), step):
                 yield slice(start, start + height), slice(first, first + step)
+
+
+@dataclass(frozen=True)
+class PooledDecision:
+    """g(x) = the logarithm of a pool's odds, of the second of two classes, or of one class against the rest."""
+
+    model: ExpertsModel
+    code: int  # of the class
+    of_rows: bool = True
+
+    @property
+    def scaling(self) -> Scaling:
+        return self.model.header.scaling
+
+    @property
+    def is_single(self) -> bool:
+        return self.model.columns == 1
+
+    def scaled(self, rows: Rows) -> Rows:
+        """Raw rows as experts see them."""
+        return Rows(self.model.bounded(self.scaling.apply(rows)))
+
+    def values(self, rows: Rows) -> np.ndarray:
+        """(m,) g of scaled rows."""
+        return self._pooled.decide_scaled(rows.dense())[:, self.code]
+
+    def gradients(self, rows: Rows) -> np.ndarray:
+        """(m, d) float64 derivatives of g by raw features, at raw rows, by the chain rule."""
+        Z = self.scaled(rows).dense()
+        slopes = self._slopes(Z)
+        out = self._pooled.additive.gradients(Z, slopes[: len(TRACKS)])
+        for i, learner in enumerate(self._pooled.kernels, len(TRACKS)):
+            for c, weights in enumerate(np.eye(self.model.columns)):
+                own = self._sum(learner, weights).scaled_gradients(Rows(Z))
+                out += slopes[i, :, c, None] * own
+        return self.scaling.pull_back(out * (np.abs(Z) < LARGEST), rows)
+
+    def sums_at(self, row: Rows) -> list[Decision]:
+        """The kernel expansions, each to first order: times the derivatives of g by what it says about the row."""
+        slopes = self._slopes(row.dense())[len(TRACKS) :, 0]
+        return [self._sum(learner, own) for learner, own in zip(self._pooled.kernels, slopes, strict=True)]
+
+    @property
+    def _pooled(self) -> Pooled:
+        return self.model.as_pooled()
+
+    def _slopes(self, Z: np.ndarray) -> np.ndarray:
+        pooled = self._pooled
+        return pooled.pool.slopes(pooled.each(Z), len(TRACKS), self.code)
+
+    def _sum(self, learner: BudgetLearner, weights: np.ndarray) -> Decision:
+        """The columns of a kernel expansion with these weights (columns,), without their intercepts."""
+        columns, _ = learner.coefficients()
+        of = learner.kernel, self.scaling, learner.supports()
+        return Decision(*of, columns @ weights, 0.0, columns, None, self.of_rows)
 
 
 def gradients(model: Model, rows: Rows) -> np.ndarray:
@@ -84,9 +160,15 @@ def answered(model: Model, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     return model.labels(decision, proba), codes
 
 
-def decisions(model: Model, rows: Rows, codes: np.ndarray) -> Iterator[tuple[np.ndarray, Decision]]:
+def decisions(
+    model: Model, rows: Rows, codes: np.ndarray
+) -> Iterator[tuple[np.ndarray, Decision | PooledDecision]]:
     """(positions of raw rows, their decision function), once for each class, or for each class and partition."""
     require_features(model)
+    if isinstance(model, ExpertsModel):
+        for code in np.unique(codes):
+            yield np.flatnonzero(codes == code), PooledDecision(model, int(code))
+        return
     routes = model.as_routes()
     if routes is None:
         expansion = model.as_expansion()

@@ -10,7 +10,7 @@ import numpy as np
 from streamsvm.data.moments import moments_of
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.explain.decisions import Decision, answered, decisions
+from streamsvm.explain.decisions import Decision, PooledDecision, answered, decisions
 from streamsvm.explain.sample import chosen
 from streamsvm.explain.shapley import require_shapley, shapley_values
 from streamsvm.explain.support import SupportVector, support_vectors
@@ -71,7 +71,7 @@ def explain_rows(
         if shapley:
             require_shapley(decision)
         own = raw.take(here)
-        scaled = decision.scaling.apply(own)
+        scaled = decision.scaled(own)
         g, gradient = decision.values(scaled), decision.gradients(own)
         for i, at in enumerate(here.tolist()):
             row = scaled.take(slice(i, i + 1))
@@ -94,8 +94,8 @@ def explain_rows(
     return [told[at] for at in range(len(ids))]
 
 
-def _class(model: Model, decision: Decision, code: int) -> Any:
+def _class(model: Model, decision: Decision | PooledDecision, code: int) -> Any:
     """The class that a decision above 0 is for; None if there are none."""
     if not model.learned.speaks_for_classes:
         return None
-    return model.classes[1 if decision.columns.shape[1] == 1 else code].item()
+    return model.classes[1 if decision.is_single else code].item()

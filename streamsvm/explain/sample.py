@@ -36,6 +36,10 @@ def support_rows(model: Model, most: int = MOST_ROWS) -> Rows | None:
     routes = model.as_routes()
     if routes is not None:
         return _of_parts(routes, most)
+    pooled = model.as_pooled()
+    if pooled is not None:
+        support = concat([learner.supports() for learner in pooled.kernels])
+        return _raw(model.header.scaling, support.take(_spread(len(support), most)))
     expansion = model.as_expansion()
     if not expansion.of_rows:
         return None

@@ -18,14 +18,19 @@ import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ModelError
-from streamsvm.explain.decisions import Decision
+from streamsvm.explain.decisions import Decision, PooledDecision
 
 MOST_FEATURES = 4096
 TILE = 1 << 16  # differences at a time, 512 KiB
 
 
-def require_shapley(decision: Decision) -> None:
-    """Raises ModelError if there are no Shapley values."""
+def require_shapley(decision: Decision | PooledDecision) -> Decision:
+    """The decision. Raises ModelError if there are no Shapley values."""
+    if isinstance(decision, PooledDecision):
+        raise ModelError(
+            "Shapley values are of a single sum of kernels, and the model pools several; leave Shapley values out: "
+            "gradients and effects are of the pool"
+        )
     decision.kernel.shortfall(np.zeros(1))
     metric = decision.scaling.metric
     if metric is not None and not metric.is_diagonal:
@@ -38,14 +43,15 @@ def require_shapley(decision: Decision) -> None:
             f"Shapley values are of at most {MOST_FEATURES:,} columns, the model has {decision.support.d:,}; "
             "leave Shapley values out"
         )
+    return decision
 
 
-def shapley_values(decision: Decision, row: Rows) -> tuple[np.ndarray, float]:
+def shapley_values(decision: Decision | PooledDecision, row: Rows) -> tuple[np.ndarray, float]:
     """(d,) values of the raw features of one scaled row, and v of no feature at all: together g(x).
 
     Those that a metric leaves out are 0: the kernel does not see them. Raises ModelError.
     """
-    require_shapley(decision)
+    decision = require_shapley(decision)
     x, support, coef = row.astype(np.float64).dense()[0], decision.support, decision.coef
     out, step = np.zeros(len(x)), max(1, TILE // len(x))
     for first in range(0, len(support), step):

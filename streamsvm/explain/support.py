@@ -9,7 +9,7 @@ import numpy as np
 
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ModelError
-from streamsvm.explain.decisions import Decision
+from streamsvm.explain.decisions import Decision, PooledDecision
 from streamsvm.kernels.distance import sq_distances
 from streamsvm.models.base import Model
 from streamsvm.tasks.pairs import classes_of_pairs
@@ -33,7 +33,7 @@ class SupportVector:
     values: np.ndarray | None
 
 
-def require_support(model: Model, decision: Decision) -> None:
+def require_support(model: Model, decision: Decision | PooledDecision) -> None:
     """Raises ModelError for weights, which correspond to no rows."""
     if not decision.of_rows:
         raise ModelError(
@@ -42,10 +42,23 @@ def require_support(model: Model, decision: Decision) -> None:
 
 
 def support_vectors(
-    model: Model, decision: Decision, row: Rows, n: int
+    model: Model, decision: Decision | PooledDecision, row: Rows, n: int
 ) -> tuple[list[SupportVector], list[SupportVector]]:
     """(the n with the largest |coef K(x, s)|, the n nearest ones) of one scaled row. Raises ModelError."""
     require_support(model, decision)
+    weightiest, nearest = [], []
+    for own in decision.sums_at(row):
+        weighty, near = _of_sum(model, own, row, n)
+        weightiest += weighty
+        nearest += near
+    weightiest.sort(key=lambda vector: -abs(vector.contribution))
+    nearest.sort(key=lambda vector: vector.distance)
+    return weightiest[:n], nearest[:n]
+
+
+def _of_sum(
+    model: Model, decision: Decision, row: Rows, n: int
+) -> tuple[list[SupportVector], list[SupportVector]]:
     kernel = decision.kernel.exact(row, decision.support)[0]
     distance = np.sqrt(np.abs(sq_distances(row, decision.support)[0]))  # abs: of -0.0
     contribution = decision.coef * kernel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -209,6 +209,15 @@ def _difference(a: Rows, b: Rows) -> tuple[Rows, Rows]:
     difference = a.astype(np.float64).dense() - b.astype(np.float64).dense()
     kept = difference[:, difference[0] != 0]
     return Rows(kept), Rows(np.zeros_like(kept))
+
+
+def joined(kernels: Sequence[Kernel], counts: Sequence[int]) -> Kernel:
+    """One kernel for the second rows of several kernels of one class, one after another: each parameter that differs
+    has a value for each row. counts: how many rows are of each."""
+    attrs = [kernel.to_attrs() for kernel in kernels]
+    differ = {name for name in attrs[0] if len({own[name] for own in attrs}) > 1}
+    values: dict[str, Any] = {name: np.repeat([own[name] for own in attrs], counts) for name in differ}
+    return replace(kernels[0], **values)
 
 
 def inner_products(a: Rows, b: Rows, dtype: type) -> np.ndarray:

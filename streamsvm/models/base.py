@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from streamsvm.tasks import task_names, task_of
 from streamsvm.tasks.base import Task
 from streamsvm.tasks.pairs import joined
 from streamsvm.texts.shown import Shown
+
+if TYPE_CHECKING:
+    from streamsvm.models.pooled import Pooled
 
 
 @dataclass(frozen=True)
@@ -279,6 +282,10 @@ class Model(Shown, Named, Weighed, ABC):
 
     def as_routes(self) -> Routes | None:
         """The partitions of a model that each decide for their own rows. Raises ModelError if all decide."""
+        return None
+
+    def as_pooled(self) -> Pooled | None:
+        """The experts of a model that pools what they say."""
         return None
 
     @property

@@ -227,14 +227,21 @@ class ExpertsModel(Model):
 
     def binary_decisions(self, rows: Rows) -> np.ndarray:
         """(m, columns) decision values; rows are raw."""
-        Z = self.header.scaling.apply(rows).dense().clip(-LARGEST, LARGEST)
-        return self._deciding.decide_scaled(np.ascontiguousarray(Z, np.float32))
+        return self._deciding.decide_scaled(self.bounded(self.header.scaling.apply(rows)))
+
+    @staticmethod
+    def bounded(scaled: Rows) -> np.ndarray:
+        """(m, d) float32 scaled rows as experts see them."""
+        return np.ascontiguousarray(scaled.dense().clip(-LARGEST, LARGEST), np.float32)
 
     def as_expansion(self) -> Expansion:
         raise ModelError(
             "the model pools additive functions with kernel expansions, so it is not a single expansion; "
             "give lambda and gamma for one"
         )
+
+    def as_pooled(self) -> Pooled:
+        return self._deciding
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, attrs = self.header.to_state()

@@ -110,7 +110,9 @@ class BudgetLearner:
         self.kernel, o = kernel, self.options
         self.gamma = np.float32(kernel.gamma if isinstance(kernel, RBF) else 0)
         loss = LOSSES[o.loss], o.epsilon, o.nu, o.first
-        self.of_step = tuple(Options(o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, *loss))
+        self.of_step = tuple(
+            Options(o.lam, o.merge, o.budget, o.bias, self.is_rbf, self.gamma, *loss, o.strategy == "forget")
+        )
 
     @property
     def ways(self) -> tuple[Any, Any, Any]:

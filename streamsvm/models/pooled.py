@@ -143,8 +143,12 @@ class Pooled:
         return self.decide_scaled(self.scaling.scale(X))
 
     def decide_scaled(self, Z: np.ndarray) -> np.ndarray:
+        return self.pool.decide(self.each(Z), len(TRACKS))
+
+    def each(self, Z: np.ndarray) -> np.ndarray:
+        """(experts, m, columns) what each of them says about scaled rows."""
         of_kernels = [learner.decide(Rows(Z)) for learner in self.kernels]
-        return self.pool.decide(np.concatenate([self.additive.decide(Z), of_kernels]), len(TRACKS))
+        return np.concatenate([self.additive.decide(Z), of_kernels])
 
     def settle(self) -> None:
         """Called when the number of rows has doubled: widths follow the columns' variances, and once it has shown which

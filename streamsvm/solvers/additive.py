@@ -73,6 +73,28 @@ class AdditiveLearner(InArrays):
         learn(Z, arrays_of(self), self.row(), codes, weight, D)
         return D
 
+    def curves(self) -> np.ndarray:
+        """(tracks, curved columns, GRIDS[-1], columns) float64 h at the knots of the finest grid, which has those of
+        the others: it is linear between these. Entries that are 0 add nothing instead."""
+        ends = np.cumsum((0, *GRIDS))
+        V = self.V.reshape(CURVED, -1, KNOTS, self.V.shape[2]).astype(np.float64)
+        H = np.zeros((len(TRACKS), V.shape[1], GRIDS[-1], V.shape[3]))
+        for start, stop in zip(ends, ends[1:], strict=False):
+            to_finest = hats(np.linspace(0, 1, GRIDS[-1]), stop - start)
+            H[len(TRACKS) - CURVED :] += np.einsum("gk,tjkc->tjgc", to_finest, V[:, :, start:stop])
+        return H
+
+    def gradients(self, Z: np.ndarray, S: np.ndarray) -> np.ndarray:
+        """(m, d) derivatives by Z (m, d) of sum_tc S_tic f_tc, S (tracks, m, columns)."""
+        out = np.einsum("tmc,tjc->mj", S, self.W[:, 1:].astype(np.float64)) * (np.abs(Z) < LARGEST)
+        rises = np.diff(self.curves(), axis=2) * (GRIDS[-1] - 1) / (2 * END)
+        for j in range(rises.shape[1]):
+            place = (np.clip(Z[:, j], -END, END) + END) / (2 * END) * (GRIDS[-1] - 1)
+            at = np.minimum(place.astype(np.intp), GRIDS[-1] - 2)
+            is_curved = (Z[:, j] != 0) & (np.abs(Z[:, j]) < END)
+            out[:, j] += is_curved * np.einsum("tmc,tmc->m", S, rises[:, j, at])
+        return out
+
     def row(self) -> tuple[np.ndarray, ...]:
         """Space for a `Row`."""
         _, width, columns = self.W.shape
@@ -96,6 +118,11 @@ class AdditiveLearner(InArrays):
             if single:
                 array = np.concatenate([-array / 2, array / 2] if name in "WV" else [array, array], axis=2)
             setattr(self, name, np.pad(array, ((0, 0), (0, 0), (0, 1))))
+
+
+def hats(unit: np.ndarray, knots: int) -> np.ndarray:
+    """(m, knots) how near numbers (m,) in 0..1 are to each of so many knots: 1 at it, 0 from the next ones on."""
+    return np.maximum(1 - np.abs(unit[:, None] * (knots - 1) - np.arange(knots)), 0)
 
 
 @nb.njit(nogil=True, fastmath=True, error_model="numpy")

@@ -54,6 +54,12 @@ class Pool(InArrays):
         learn(D, shared, (self.v, self.G, self.losses, self.watched), codes, weight, out)
         return out
 
+    def slopes(self, D: np.ndarray, shared: int, column: int) -> np.ndarray:
+        """(experts, m, columns) derivatives by D of this column of `decide`."""
+        out = np.empty(D.shape)
+        slopes(D, shared, self.v, column, out)
+        return out
+
     @property
     def loss(self) -> float:
         """-log p, summed over its events, or those since `count_anew`; about the last 500 count."""
@@ -78,6 +84,21 @@ def decide(D, shared, v, out):
     for i in range(D.shape[1]):
         _pool(D, i, shared, v, L, p)
         _odds(p, out[i])
+
+
+@nb.njit(nogil=True, cache=True)
+def slopes(D, shared, v, column, out):
+    columns = D.shape[2]
+    L, p, up = np.empty((len(D), max(2, columns))), np.empty(max(2, columns)), np.empty(max(2, columns))
+    own = 1 if columns == 1 else column
+    for i in range(D.shape[1]):
+        _pool(D, i, shared, v, L, p)
+        for e in range(len(D)):
+            for c in range(len(p)):  # of log p_own - log(1 - p_own) by log p_e
+                up[c] = v[e] if c == own else -v[e] * p[c] / max(1 - p[own], TINY)
+                if L[e, c] <= np.log(SUREST):
+                    up[c] = 0
+            _slopes_of_logs(D[e, i], e < shared, up, out[e, i])
 
 
 @nb.njit(nogil=True, cache=True)
@@ -149,6 +170,24 @@ def _logs(f, is_shared, out):
             out[c] -= top + np.log(total)
     for c in range(len(out)):
         out[c] = max(out[c], np.log(SUREST))
+
+
+@nb.njit(nogil=True)
+def _slopes_of_logs(f, is_shared, up, out):
+    """Derivatives by f of sum_c up_c log p_c, of what `_logs` says where it is not the least."""
+    if len(f) == 1:
+        p = np.exp(-_log_one_plus_exp(-f[0]))
+        out[0] = up[1] * (1 - p) - up[0] * p
+        return
+    h = np.empty(len(f))
+    for c in range(len(f)):
+        h[c] = f[c] if is_shared else -_log_one_plus_exp(-f[c])
+    share = np.exp(h - h.max())
+    share /= share.sum()
+    for c in range(len(f)):
+        out[c] = up[c] - up.sum() * share[c]
+        if not is_shared:
+            out[c] *= 1 - np.exp(h[c])
 
 
 @nb.njit(nogil=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,14 @@ from streamsvm.kernels.kmeans import Centres, Partition
 from streamsvm.models import (
     BudgetModel,
     ExpansionModel,
+    ExpertsModel,
     Header,
     KernelModel,
     LinearModel,
     LocalBudgetModel,
     LocalModel,
 )
+from streamsvm.online import BSGDClassifier
 from streamsvm.tasks.pairs import n_columns, n_pairs
 
 D = 4
@@ -128,6 +131,22 @@ def local_budget_model(kernel: str, k: int, scale: str = "none") -> LocalBudgetM
     support, columns = Rows(made.arrays["support"]), n_columns(k)
     coef, bias = rng.normal(size=(len(support), columns)), rng.normal(size=(len(made.present), columns))
     return LocalBudgetModel(made.header, made.partition, made.bounds, support, coef, bias)
+
+
+@cache
+def pooled_model(k: int, kernel: str) -> tuple[ExpertsModel, np.ndarray]:
+    """A pool that has learned a stream of k classes, two are True and False; rows of its columns, NaN if absent."""
+    rng, names = np.random.default_rng(k), ("a", "b", "constant", "late", "rare")
+    learner = BSGDClassifier(kernel=kernel, budget=20)
+    X = np.full((600, len(names)), np.nan, np.float32)
+    X[:, :2], X[:, 2] = rng.normal((1e3, -2), (10, 0.1), (600, 2)), 7
+    X[300:, 3] = rng.normal(size=300)
+    X[::5, 4] = rng.random(120)
+    codes = (X[:, 0] > 1e3).astype(int) + (k > 2) * (X[:, 1] > -1.95)
+    for x, code in zip(X.tolist(), codes.tolist(), strict=True):
+        event = {name: value for name, value in zip(names, x, strict=True) if not np.isnan(value)}
+        learner.learn_one(event, {1: True, 2: bool(code)}.get(k, code))
+    return learner.to_model(), X  # type: ignore[return-value]
 
 
 def _centres(rng: np.random.Generator, clustering: str, number: int, k: int) -> Centres:

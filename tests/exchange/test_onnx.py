@@ -8,7 +8,15 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from exchange.made import GRAPHS, SUMS, local_budget_model, local_model, model_of, raw_rows
+from exchange.made import (
+    GRAPHS,
+    SUMS,
+    local_budget_model,
+    local_model,
+    model_of,
+    pooled_model,
+    raw_rows,
+)
 
 from streamsvm.data.metric import Metric
 from streamsvm.data.rows import Rows
@@ -20,6 +28,8 @@ from streamsvm.kernels.kmeans import Partition
 from streamsvm.kernels.laplacian import Laplacian
 from streamsvm.models import KernelModel
 from streamsvm.models.calibration import Calibration
+from streamsvm.online import BSGDClassifier
+from streamsvm.solvers.additive import TRACKS
 
 SCALES = ("none", "minmax", "maxabs")
 
@@ -143,6 +153,51 @@ def test_one_part_alone():
 )
 def test_no_rows_no_answers(make):
     assert_same(make(), raw_rows().take(slice(0, 0)))
+
+
+def exact_decisions(model, rows):
+    """(m, columns) of a pool, with kernels in float64: early in a stream coefficients are large."""
+    Z, pooled, said = model.bounded(model.header.scaling.apply(rows)), model.as_pooled(), []
+    for learner in pooled.kernels:
+        A, bias = learner.coefficients()
+        said.append(learner.kernel.exact(Rows(Z), learner.supports()) @ A + bias)
+    return pooled.pool.decide(np.concatenate([pooled.additive.decide(Z), said]), len(TRACKS))
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "matern", "poly", "linear"])
+@pytest.mark.parametrize("k", [2, 3])
+def test_pools(k, kernel):
+    """With columns that come late, are often absent, far from 0, or constant."""
+    model, X = pooled_model(k, kernel)
+    wide = np.full((len(X), model.d), np.nan, np.float32)
+    wide[:, : X.shape[1]] = X
+    answers = run(onnx_model(model), X)
+    scores = answers["scores"][:, None] if k == 2 else answers["scores"]
+    exact = exact_decisions(model, Rows(wide))
+    np.testing.assert_allclose(scores, exact, atol=1e-5)
+    expected = model.answers_from(exact, Rows(wide))[1]
+    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-6)
+    assert answers["label"].tolist() == model.predict(Rows(wide)).tolist()
+    assert answers["label"].dtype == (bool if k == 2 else np.int64)
+
+
+def test_pools_that_have_no_graph_are_one_line():
+    with pytest.raises(ModelError, match="the laplacian kernel has no ONNX graph"):
+        onnx_model(pooled_model(2, "laplacian")[0])
+    with pytest.raises(ModelError, match="knows 1 classes so far, an export needs two"):
+        onnx_model(pooled_model(1, "rbf")[0])
+
+
+def test_columns_of_a_stream_are_those_that_have_names():
+    learner = BSGDClassifier(lam=1e-2, gamma=0.5)
+    for i in range(40):
+        learner.learn_one({f"x{j}": float(i % (j + 2)) for j in range(3 if i else 2)}, i % 2)
+    model = learner.to_model()
+    assert model.d > 3
+    X = np.arange(12, dtype=np.float32).reshape(4, 3)
+    wide = np.pad(X, ((0, 0), (0, model.d - 3)))
+    answers = run(onnx_model(model), X)
+    np.testing.assert_allclose(answers["scores"], model.decision_function(Rows(wide)), atol=1e-5)
 
 
 def test_no_support_vectors():

@@ -24,7 +24,7 @@ from streamsvm.solvers.budget.state import EVENTS, STEPS, SUPPORTS
 
 WIDE = RBF(0.1)  # so wide that merged points are near: between far ones a tie decides
 KERNELS = {"rbf": WIDE, "poly": Poly(0.3, 2, 1.0), "linear": Linear()}
-STRATEGIES = ["sequence", "gradient", "project", "remove"]
+STRATEGIES = ["sequence", "gradient", "project", "remove", "forget"]
 
 
 def keep_values(monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
@@ -159,7 +159,7 @@ def test_targets_in_units_are_learnt_as_in_others():
     np.testing.assert_allclose((found - 100) / 1000, plain.learn(rows, Y), atol=1e-6)
 
 
-@pytest.mark.parametrize("strategy", ["project", "remove"])
+@pytest.mark.parametrize("strategy", STRATEGIES[2:])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_kernels_without_merging(kernel, strategy):
     rows, Y = stream(120, seed=1)

@@ -64,6 +64,32 @@ def test_steps_are_those_of_dense_features(columns):
     np.testing.assert_allclose(found, twin(Z.astype(float), codes, weight, columns), atol=1e-5)
 
 
+@pytest.mark.parametrize("columns", [1, 3])
+def test_curves_and_gradients_are_those_of_its_decisions(columns):
+    rng = np.random.default_rng(2)
+    Z = rng.normal(scale=2, size=(200, 3)).astype(np.float32)
+    learner = AdditiveLearner(3, columns)
+    learner.learn(Z, rng.integers(0, max(2, columns), 200), np.ones(200))
+    knots = np.linspace(-END, END, GRIDS[-1])
+    f = learner.decide(Z)
+    lines = learner.W[:, 0, None] + np.einsum("ij,tjc->tic", Z.clip(-LARGEST, LARGEST), learner.W[:, 1:])
+    for t, c in np.ndindex(len(TRACKS), columns):
+        h = sum(np.interp(Z[:, j], knots, learner.curves()[t, j, :, c]) for j in range(3))
+        np.testing.assert_allclose(f[t, :, c], lines[t, :, c] + h, atol=1e-5)
+    Z[rng.random(Z.shape) < 0.2] = 0
+    S, step = rng.normal(size=(len(TRACKS), 200, columns)), np.float32(2e-3)
+    for j in range(3):
+        ends = [Z.copy(), Z.copy()]
+        for end, sign in zip(ends, (-1, 1), strict=True):
+            end[:, j] += sign * step
+        rise = (learner.decide(ends[1]) - learner.decide(ends[0])) / (ends[1] - ends[0])[:, j][:, None]
+        place = (Z[:, j] + END) / (knots[1] - knots[0])
+        is_smooth = (np.abs(place - place.round()) > 0.05) & (np.abs(np.abs(Z[:, j]) - LARGEST) > 0.01)
+        expected = np.einsum("tic,tic->i", S, rise)
+        np.testing.assert_allclose(learner.gradients(Z, S)[is_smooth, j], expected[is_smooth], atol=2e-2)
+        assert is_smooth.sum() > 100
+
+
 def test_a_rule_on_intervals_is_learned():
     rng = np.random.default_rng(0)
     Z = rng.uniform(-2, 2, (3000, 2)).astype(np.float32)

@@ -44,6 +44,24 @@ def test_weights_take_the_steps_of_the_formula(columns):
     np.testing.assert_allclose(pool.decide(D[:, -1:], 2).shape, (1, columns))
 
 
+@pytest.mark.parametrize("columns", [1, 3])
+def test_slopes_are_those_of_finite_differences(columns):
+    rng, h = np.random.default_rng(1), 1e-6
+    pool, D = (
+        Pool(4),
+        rng.normal(scale=4, size=(4, 50, columns)),
+    )  # some of them surer than they are taken to be
+    pool.v[:] = 0.6, 0.8, -0.3, 0.4
+    for own in range(columns):
+        found = pool.slopes(D, 2, own)
+        for e in range(4):
+            for c in range(columns):
+                step = np.zeros((4, 1, columns))
+                step[e, 0, c] = h
+                rise = (pool.decide(D + step, 2) - pool.decide(D - step, 2))[:, own]
+                np.testing.assert_allclose(found[e, :, c], rise / (2 * h), atol=1e-6)
+
+
 def test_the_expert_that_is_right_is_heard():
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 2, 2000)

@@ -59,3 +59,4 @@ class Options(NamedTuple):
     epsilon: float = 0.0  # of the loss of that name
     nu: float = 0.0  # share of rows outside, of the loss "support"
     first: float = 0.0  # step from which on t is counted
+    forgets: bool = False  # the oldest support is given up, not the one of the smallest coefficient

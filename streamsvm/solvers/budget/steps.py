@@ -121,6 +121,8 @@ def _maintain(s, m, first, o, tables, together, projects):
     least, second = np.inf, np.inf
     for j in range(n):
         size = A[j, 0] * A[j, 0] if A.shape[1] == 1 else dot(A[j], A[j])
+        if o.forgets:
+            size = np.float64(born[j])
         if size < least or (size == least and born[j] < born[weakest]):
             weakest, least, second = j, size, least
         elif size < second:
