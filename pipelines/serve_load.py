@@ -256,11 +256,11 @@ def lessons(load: Load, bench: Bench, before: int) -> Table:
             is_same,
         )
     ]
-    return Table("Learning beside", [record], [], checks)
+    return Table("Learning at the same time", [record], [], checks)
 
 
 def percentiles(took: list[float]) -> dict[str, str | None]:
-    found = {"p50": 50, "p99": 99, "most": 100}
+    found = {"p50": 50, "p99": 99, "longest": 100}
     return {name: f"{1e3 * np.percentile(took, q):.1f} ms" if took else None for name, q in found.items()}
 
 
