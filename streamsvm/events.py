@@ -154,7 +154,7 @@ class LevelSolved(Event):
 
 @dataclass(frozen=True)
 class PartsSolved(Event):
-    """The parts of a level, one by one; places: centres [x, y], projected from scaled rows. None: not known here."""
+    """The partitions of a level, one by one. places: centres [x, y], projected from scaled rows. None: unknown."""
 
     kind: ClassVar[str] = "parts"
     level: int

@@ -129,9 +129,9 @@ def graph_of(
 
     It equals, to the last bit, the `LocalModel` that `fit` makes with the same configuration. Scaling, gamma and values
     that are searched are computed now, the rest by the graph. Memory is planned for this process and its threads: if
-    workers compute, give memory_limit and threads of one worker. Keys are named after their phase: sample-0,
-    centres-0, (assign-0, block), number, (regroup, file), parts, (solve, part) and model. Raises ConfigError,
-    DataError, MemoryLimitError.
+    workers compute, give memory_limit and threads of one worker. Keys are named after their phase: `sample-0`,
+    `centres-0`, `(assign-0, block)`, `number`, `(regroup, file)`, `parts`, `(solve, part)` and `model`. Raises
+    ConfigError, DataError, MemoryLimitError.
 
     Parameters
     ----------

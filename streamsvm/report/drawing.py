@@ -168,14 +168,14 @@ def to_svg(figure: Figure) -> str:
 
 
 def inline(figure: Figure, name: str, label: str) -> str:
-    """The figure for inside a page: ids of its own, no sizes, colours as the page's variables; nothing is fetched."""
+    """The figure for inside a page: unique ids, no sizes, colours as the page's variables; nothing is fetched."""
     svg = to_svg(figure)
     svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.S)
     head, _, body = svg.partition(">")
 
     def own(tag: re.Match[str]) -> str:
         text = re.sub(r'\bid="|url\(#|href="#', lambda start: f"{start[0]}{name}-", tag[0])
-        text = re.sub(r"font-family:[^;]*; ", "", text)
+        text = re.sub(r"font-family:[^;]*;\s", "", text)
         return re.sub("#[0-9a-f]{6}", lambda colour: VARIABLES.get(colour[0], colour[0]), text)
 
     box = re.search(r'viewBox="[^"]*"', head)

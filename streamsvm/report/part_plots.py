@@ -1,4 +1,4 @@
-"""The parts that DC-SVM divides rows into, as plots and a table; and the tasks of a run over time."""
+"""The partitions that DC-SVM divides rows into, as plots and a table, and the tasks of a run over time."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ FEW = 10  # parts, whose sizes need no histogram
 
 
 def parts_of(run: Run) -> list[Row]:
-    """Each part of the level that was solved last: rows, support vectors, seconds, and accuracy in `evaluate`."""
+    """Each partition of the level that was solved last: rows, support vectors, seconds, and accuracy in `evaluate`."""
     told = run.last(PartsSolved)
     if told is None:
         return []
     found = [
-        {"part": i, "rows": number(rows), "n_support": number(support), "seconds": number(seconds)}
+        {"partition": i, "rows": number(rows), "n_support": number(support), "seconds": number(seconds)}
         for i, (rows, support, seconds) in enumerate(
             zip(told.rows, told.n_support, told.seconds, strict=False)
         )
@@ -43,7 +43,7 @@ def parts_of(run: Run) -> list[Row]:
 
 
 def largest(run: Run) -> list[Row]:
-    """The table of the largest parts."""
+    """The table of the largest partitions."""
     whole = ("rows", "n_support", "rows of evaluate")
     rows = sorted(parts_of(run), key=lambda row: -row["rows"])[:MOST_ROWS]
     return [row | {name: int(row[name]) for name in whole if row.get(name) is not None} for row in rows]
@@ -59,7 +59,7 @@ def _scored(run: Run) -> list[Row]:
 
 @plot
 def part_map(run: Run) -> Figure | None:
-    """The centres of the parts in the plane; areas by rows, the darker the more accurate."""
+    """The centres of the partitions in the plane. Areas show rows; darker partitions are more accurate."""
     told, parts = run.last(PartsSolved), parts_of(run)
     places = None if told is None else matrix(told.places, 2)
     if places is None or len(places) != len(parts) or len(parts) < 2:
@@ -80,11 +80,11 @@ def part_map(run: Run) -> Figure | None:
 
 def _name(part: Row) -> str:
     accuracy = part.get("accuracy")
-    return str(part["part"]) if accuracy is None else f"{part['part']}: {100 * accuracy:.0f} %"
+    return str(part["partition"]) if accuracy is None else f"{part['partition']}: {100 * accuracy:.0f} %"
 
 
 def _shades(parts: Sequence[Row]) -> np.ndarray:
-    """(parts,) opacity, rising with accuracy where that is known."""
+    """(partitions,) opacity, which rises with accuracy if that is known."""
     known = np.array([np.nan if (a := part.get("accuracy")) is None else a for part in parts], np.float64)
     if np.isnan(known).all():
         return np.full(len(parts), 0.4)
@@ -94,7 +94,7 @@ def _shades(parts: Sequence[Row]) -> np.ndarray:
 
 @plot
 def part_sizes(run: Run) -> Figure | None:
-    """How many parts have how many rows, and the seconds that each took."""
+    """A histogram of the partitions by rows, and the seconds that each took."""
     parts = parts_of(run)
     if len(parts) < 2:
         return None
@@ -105,10 +105,10 @@ def part_sizes(run: Run) -> Figure | None:
     else:
         figure, (above, below) = new(4.2, 2)
         above.hist(rows, bins=min(20, len(parts) // 2), color=colour(0))
-        above.set_ylabel("parts")
+        above.set_ylabel("partitions")
         figure.align_ylabels([above, below])
     below.plot(x, seconds, "o", ms=5, color=colour(1), alpha=0.7)
-    below.set(ylabel="seconds", xlabel="rows of a part")
+    below.set(ylabel="seconds", xlabel="rows in the partition")
     below.locator_params(axis="x", nbins=5)
     below.xaxis.set_major_formatter(lambda value, _: number_text(value))
     if len(x):

@@ -10,7 +10,8 @@ Row = dict[str, Any]
 LABELS = {
     "d": "columns",
     "ece": "ECE",
-    "max_rows": "most rows",
+    "learnt": "learned",
+    "max_rows": "rows of the largest",
     "n": "rows",
     "n_support": "support vectors",
     "n_unknown_labels": "unknown labels",

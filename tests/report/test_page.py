@@ -179,9 +179,9 @@ def test_several_runs_side_by_side(tmp_path):
 
 def test_a_table_is_saved_as_csv(tmp_path):
     _, text = shown(told.write_run(tmp_path, told.PARTS, evaluation=told.EVALUATION))
-    saved = re.findall('href="data:text/csv;base64,([^"]*)" download="largest-parts.csv"', text)
+    saved = re.findall('href="data:text/csv;base64,([^"]*)" download="largest-partitions.csv"', text)
     assert base64.b64decode(saved[0]).decode().splitlines() == [
-        "part,rows,n_support,seconds,rows of evaluate,accuracy",
+        "partition,rows,n_support,seconds,rows of evaluate,accuracy",
         "0,60,4,0.5,4,0.75",
         "1,40,3,,0,",
     ]

@@ -99,7 +99,7 @@ def test_the_objective_is_the_whole_problems(tmp_path):
     assert len(line.get_ydata()) == len(told.ROUNDS)
     table = next(part for part in parts(folder) if isinstance(part, Table) and part.title == "Level by level")
     assert "objective" not in table.rows[0]
-    assert table.rows[0]["sum of the parts' objectives"] == -9.0
+    assert table.rows[0]["sum of the partitions' objectives"] == -9.0
 
 
 @pytest.mark.parametrize(("converged", "said"), [(True, "yes"), (False, "no"), (None, None)])
