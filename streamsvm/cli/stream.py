@@ -19,8 +19,8 @@ import typer
 from streamsvm.cli.flags import class_weights
 from streamsvm.cli.options import require_model_place
 from streamsvm.cli.output import progress
-from streamsvm.config import parse_set
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
+from streamsvm.options.layers import parse_set
 from streamsvm.storage.human import number_or_text
 from streamsvm.storage.paths import Place, place_of
 

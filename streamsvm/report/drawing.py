@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +17,7 @@ import numpy as np
 from streamsvm.storage.atomic import whole_file
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -180,7 +182,23 @@ def inline(figure: Figure, name: str, label: str) -> str:
 
     box = re.search(r'viewBox="[^"]*"', head)
     assert box is not None
-    return f'<svg {box[0]} role="img" aria-label="{label}">{re.sub("<[^>]*>", own, body)}'
+    return (
+        f'<svg {box[0]} role="img" aria-label="{label}">{re.sub("<[^>]*>", own, _with_hints(figure, body))}'
+    )
+
+
+def hint(artist: Artist, number: int, text: str) -> None:
+    """A text that `inline` shows when the pointer rests on this artist; number: another one for each of a figure."""
+    artist.set_gid(f"hint-{number}")
+    artist.set_label(f"_{text}")  # the underscore keeps it out of legends
+
+
+def _with_hints(figure: Figure, body: str) -> str:
+    """The SVG with each hint as the title of its group."""
+    texts = {artist.get_gid(): str(artist.get_label())[1:] for artist in figure.findobj()}
+    return re.sub(
+        r'<g id="(hint-\d+)">', lambda group: f"{group[0]}<title>{escape(texts[group[1]])}</title>", body
+    )
 
 
 def write_plot(figure: Figure, path: str | Path) -> None:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamsvm.events import PartsSolved, TasksRun
-from streamsvm.report.drawing import INK, MUTED, finish, from_zero, new, number_text, plot, short, time_unit
+from streamsvm.report.drawing import (
+    INK,
+    MUTED,
+    finish,
+    from_zero,
+    hint,
+    new,
+    number_text,
+    plot,
+    short,
+    time_unit,
+)
 from streamsvm.report.plots import colour
 from streamsvm.report.read import Run, columns, matrix
 from streamsvm.report.values import Row, table
@@ -130,18 +142,23 @@ def timeline(run: Run) -> Figure | None:
     lanes = min(MOST_LANES, 1 + int(max(rows[:, 0].max() for _, rows in found)))
     unit, name = time_unit(max(float(rows[:, 2].max()) for _, rows in found))
     figure, axes = new(1.6 + 0.3 * lanes, xlabel=name, ylabel="worker")
-    named = set()
+    named, numbers = set(), count()
     for phase, rows in found:
         face = colour(shown.index(phase)) if phase in shown else MUTED
         label = short(phase) if phase in shown else "other"
-        for lane in np.unique(rows[:, 0][rows[:, 0] < lanes]):
-            own = rows[rows[:, 0] == lane, 1:] / unit
-            bars = list(zip(own[:, 0], own[:, 1] - own[:, 0], strict=True))
-            axes.broken_barh(
-                bars, (lane - 0.38, 0.76), facecolors=face, label=None if label in named else label
-            )
-            named.add(label)
+        axes.broken_barh([], (0, 1), facecolors=face, label=None if label in named else label)
+        named.add(label)
+        drawn = rows[rows[:, 0] < lanes]
+        lane, start, took = drawn[:, 0], drawn[:, 1] / unit, (drawn[:, 2] - drawn[:, 1]) / unit
+        bars = axes.barh(lane, took, 0.76, start, color=face)
+        for bar, span in zip(bars, drawn, strict=True):
+            hint(bar, next(numbers), _task(phase, *span))
     axes.set_yticks(range(lanes), [str(lane + 1) for lane in range(lanes)])
     axes.set_ylim(lanes - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
     return finish(figure, axes, is_shared=True)
+
+
+def _task(phase: str, lane: float, start: float, end: float) -> str:
+    """A task of the timeline in words."""
+    return f"{phase}: {number_text(end - start)} s on worker {lane + 1:.0f}, from second {start:,.2f} to {end:,.2f}"

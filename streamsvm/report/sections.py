@@ -260,7 +260,10 @@ def budget(runs: Sequence[Run]) -> Iterator[Part]:
 def cost(runs: Sequence[Run]) -> Iterator[Part]:
     yield from one("phases", "Time by phase", _of_phases(runs), plots.phases(runs))
     yield from one("memory", "Memory", _of_memory(runs), plots.memory(runs))
-    caption = "Tasks in the order in which threads of this machine ran them. Tasks too short to be seen are left out."
+    caption = (
+        "Tasks in the order in which threads of this machine ran them. Tasks too short to be seen are left out. "
+        "Point at a task to read its phase and times."
+    )
     yield from each(runs, "tasks", "Timeline of tasks", caption, part_plots.timeline)
 
 

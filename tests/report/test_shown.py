@@ -158,7 +158,7 @@ def test_parts_show_their_rows_and_what_evaluate_says_of_them(tmp_path):
 
 def test_tasks_are_in_their_lanes(tmp_path):
     [axes] = plot("tasks", told.write_run(tmp_path, told.TASKS)).figure.axes
-    bars = [path.get_extents() for bars in axes.collections for path in bars.get_paths()]
+    bars = [patch.get_bbox() for patch in axes.patches]
     assert [(bar.x0, bar.x1, round((bar.y0 + bar.y1) / 2)) for bar in bars] == [(1, 1.5, 0), (1, 1.75, 1)]
 
 
