@@ -21,9 +21,10 @@ from bench import CONFIGS, Bench, print_tables
 from measure import Spread
 from tables import Bytes, Factor, Seconds, Table
 
-from streamsvm.config import build_config, read_layer
+from streamsvm.config import build_config
 from streamsvm.data.store import Store
 from streamsvm.dry_run import Site, measure
+from streamsvm.options.layers import read_layer
 
 MOST_OFF = 0.3
 PILOT_S = 20

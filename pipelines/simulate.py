@@ -172,7 +172,7 @@ def validate(bench: Bench) -> list[Table]:
     notes = [
         "whole commands, on what other programs left of the cores in the real run",
         f"slower: CPU seconds of the tasks of {less:,} rows over those on one process, as processes share cores and"
-        " caches; where each thread has a core, nothing is slower",
+        " caches. With a core for each thread the factor is 1",
     ]
     return [Table(f"Early prediction of {most:,} rows on {CORES} cores, simulated", rows, notes, [check])]
 
@@ -258,13 +258,13 @@ def _assumed(source: Record, site: Site) -> list[str]:
     return [
         f"task times are CPU seconds of {source.n:,} rows on one process of {CORES} cores, replayed in their order"
         f" (seed {SEED}); each thread of a worker is as fast, and none of them fails or is slower than others",
-        f"parts stay as large as theirs, {part:,.0f} rows on average: levels round that to between a half and"
+        f"partitions stay as large as theirs, {part:,.0f} rows on average: levels round that to between a half and"
         " twice as many unless they are given, and take as long",
-        "tasks grow with the blocks, which are larger ones of many rows, those that fit centres with the parts that are"
-        f" divided, passes with the depth of a tree of {MOST_CENTRES} centres a node",
+        "tasks grow with the blocks, which are larger ones of many rows, those that fit centres with the number of"
+        f" partitions that are divided, passes with the depth of a tree of {MOST_CENTRES} centres a node",
         "CPU seconds of the leading process between stages, its memory and its end grow by a line through"
-        f" {' and '.join(f'{n:,}' for n in LEADS)} rows, of which no part was solved; what it waits there does"
-        " not grow; a digest of all labels has another core of its machine, and is done before the end",
+        f" {' and '.join(f'{n:,}' for n in LEADS)} rows, whose partitions were not solved. Its waiting time there"
+        " does not grow. A digest of all labels runs on another core of its machine and is done before the end",
         f"a task that does nothing costs the scheduler {1e3 * each.scheduler_s:.2f} ms, a worker"
         f" {1e3 * each.worker_s:.2f}, the leading process {1e3 * each.leader_s:.2f}, measured; scheduler and leading"
         " process have a core each, of one machine, which is counted in the hours",

@@ -6,16 +6,13 @@ A configuration is built from layers. Later layers win, and an error can name th
 from __future__ import annotations
 
 import difflib
-import json
-import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from streamsvm.errors import ConfigError, NotFoundError
+from streamsvm.errors import ConfigError
 from streamsvm.kernels.table import kernel_row
 from streamsvm.options.base import (
     Bytes,
@@ -35,6 +32,7 @@ from streamsvm.options.base import (
     Whole,
 )
 from streamsvm.options.choices import OneOf, choices
+from streamsvm.options.layers import Layer, merged, read_layer
 from streamsvm.options.metric import MetricConfig
 from streamsvm.options.probability import ProbabilityConfig
 from streamsvm.options.search import SearchConfig, searched
@@ -56,16 +54,12 @@ from streamsvm.solvers.catalogue import (
     solver_names,
     solver_row,
 )
-from streamsvm.storage.paths import Place, place_of
-from streamsvm.storage.toml import document, string
+from streamsvm.storage.paths import Place
+from streamsvm.storage.toml import document
 from streamsvm.tasks import default_task, task_names, task_of
+from streamsvm.texts.documented import described
 
-Layer = tuple[str, Mapping[str, Any]]
 Model = TypeVar("Model", bound=BaseModel)
-
-
-class Resolved(dict[str, Any]):
-    """Every option of a model, given or default."""
 
 
 class FitConfig(Options):
@@ -213,8 +207,19 @@ def _add_section(name: str, row: Row) -> None:
 for_each(_add_section)
 
 
+@described
 def build_config(*layers: Layer) -> FitConfig:
-    """The configuration of (origin, nested values) layers, later ones winning. Raises ConfigError."""
+    """Checks and merges options.
+
+    Returns
+    -------
+    FitConfig
+        The options. What no layer has gets its default.
+
+    Raises
+    ------
+    ConfigError
+    """
     return validated(FitConfig, *((origin, renamed(values)) for origin, values in layers))
 
 
@@ -226,66 +231,25 @@ def validated(model: type[Model], *layers: Layer) -> Model:
         raise ConfigError(_explain(error, layers, model)) from None
 
 
-def merged(*layers: Layer) -> dict[str, Any]:
-    """Nested values of all layers, later ones winning."""
-    found: dict[str, Any] = {}
-    for _, values in layers:
-        found = _merge(found, values)
-    return found
-
-
+@described
 def load_config(path: str | Place, *overrides: Layer) -> FitConfig:
-    """The configuration in a TOML file or a saved model, changed by `overrides`. Raises ConfigError."""
+    """Reads the configuration from a TOML file or a saved model.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, or the folder or URL of the model.
+
+    Returns
+    -------
+    FitConfig
+        The options. What the file leaves out has its default.
+
+    Raises
+    ------
+    ConfigError, NotFoundError
+    """
     return build_config(read_layer(path), *overrides)
-
-
-def read_layer(path: str | Place) -> Layer:
-    """(origin, values) of a TOML file, or of the resolved configuration inside a model."""
-    path = place_of(path)
-    if path.is_dir():
-        return str(path), _model_config(path)
-    try:
-        return str(path), tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise NotFoundError(f"{path}: no such configuration file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: not a TOML file: {error}") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-GONE = (("bsgd", "rounds"),)  # options of earlier versions, found in their models
-
-
-def parse_set(text: str) -> Layer:
-    """The layer of `--set name=value`: the value is TOML (0.5, true, [1, 2]), anything else a string."""
-    name, equals, value = text.partition("=")
-    for toml in (text, f"{name} = {string(value.strip())}") if equals else ():
-        with suppress(tomllib.TOMLDecodeError):
-            return f"--set {text}", tomllib.loads(toml)
-    raise ConfigError(f"--set {text}: expected name=value, for example --set dcsvm.levels=3")
-
-
-def _model_config(path: Place) -> Mapping[str, Any]:
-    try:
-        config = json.loads((path / "zarr.json").read_text(encoding="utf-8"))["attributes"]["config"]
-    except (OSError, ValueError, KeyError, TypeError):
-        config = None
-    if not isinstance(config, dict):
-        raise ConfigError(f"{path}: found a folder without a configuration, expected a TOML file or a model")
-    for section, member in GONE:
-        if isinstance(config.get(section), dict):
-            config[section].pop(member, None)
-    return Resolved(config | {"search": {"options": []}})  # it holds the choices
-
-
-def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """`new` over `old`, tables key by key."""
-    merged = dict(old)
-    for key, value in new.items():
-        both_tables = isinstance(old.get(key), Mapping) and isinstance(value, Mapping)
-        merged[key] = _merge(old[key], value) if both_tables else value
-    return merged
 
 
 def repeating(config: FitConfig) -> str:

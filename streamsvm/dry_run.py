@@ -26,12 +26,13 @@ from streamsvm.parallel.memory import MiB, free_bytes
 from streamsvm.runs.phases import SEARCH, usage_so_far
 from streamsvm.solvers.catalogue import fit_class
 from streamsvm.tasks import task_for
-from streamsvm.train import Run, as_chosen, plan, planned, train_in_memory, with_task
+from streamsvm.train import Run, plan, planned, train_in_memory, with_task
 from streamsvm.training.choices import DENSE
 from streamsvm.training.drawn import folds_of
 from streamsvm.training.growth import Growth
 from streamsvm.training.memory_plan import stay_in_memory
 from streamsvm.training.pace import SEARCH_S, in_time
+from streamsvm.training.repeating import as_chosen
 
 LEAST_ROWS = Growth.least_rows  # of a pilot
 STRETCHES = 64  # of neighbouring rows that pilots are drawn from, so that a large store is not read whole

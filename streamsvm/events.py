@@ -55,8 +55,7 @@ class Event:
 @dataclass(frozen=True)
 class Started(Event):
     """A run began, or was resumed (resume). limit_bytes: of memory. process: its id. time: ISO 8601, UTC.
-    command: the line that began it, if it was one of the command line.
-    """
+    command: the line that began it, if it was one of the command line."""
 
     kind: ClassVar[str] = "start"
     resume: bool | None = None
@@ -154,7 +153,7 @@ class LevelSolved(Event):
 
 @dataclass(frozen=True)
 class PartsSolved(Event):
-    """The parts of a level, one by one; places: centres [x, y], projected from scaled rows. None: not known here."""
+    """The partitions of a level, one by one. places: centres [x, y], projected from scaled rows. None: unknown."""
 
     kind: ClassVar[str] = "parts"
     level: int
@@ -318,6 +317,9 @@ class Events:
         self._turn = RLock()  # events come from several threads, and reach a sink one by one
         self._advised: set[str] = set()
 
+    def __repr__(self) -> str:
+        return "Events(...)" if self._sinks else "ignore"
+
     @property
     def now(self) -> float:
         """Seconds since the run began."""
@@ -373,10 +375,7 @@ def _category(event: Warned) -> type[Warning]:
 
 
 def _depth() -> int:
-    """Depth of the frame that called this package, as `warnings.warn` counts from the caller of this function.
-
-    Other packages' frames are between ours: the outermost of ours counts.
-    """
+    """Depth of the frame that called the outermost of this package, as `warnings.warn` counts from our caller."""
     frame = inspect.currentframe()
     frame = frame and frame.f_back
     depth = found = 1
@@ -392,6 +391,9 @@ class _Heard(Events):
 
     def advise(self, message: str) -> None:
         self(Warned(message, "data"))
+
+    def __repr__(self) -> str:
+        return "heard"  # as a default in the reference
 
 
 heard = _Heard(warn)

@@ -28,6 +28,7 @@ from streamsvm.storage.atomic import Target, whole_file
 from streamsvm.storage.paths import Place
 from streamsvm.tasks import task_of
 from streamsvm.tasks.scores import Judge
+from streamsvm.texts.documented import described
 
 if TYPE_CHECKING:
     from streamsvm.parallel.engine import Engine
@@ -226,11 +227,30 @@ def write_answers(
     return written
 
 
+@described
 def evaluate(
     model: Predictor, store: Store, *, engine: Engine, with_curves: bool = False, events: Events = heard
 ) -> dict[str, Any]:
-    """How good a model is on a store with labels.
+    """Scores a model on a store with labels.
 
+    Parameters
+    ----------
+    engine : Engine
+        Threads or a cluster that compute, from `parallel.open.open_engine`.
+    with_curves : bool
+        For two classes, add the curves of `metrics.curves`.
+
+    Returns
+    -------
+    dict
+        The scores that `evaluate --json` prints.
+
+    Raises
+    ------
+    ConfigError, DataError
+
+    Notes
+    -----
     accuracy, per_class and confusion. For two classes, also roc_auc and break_even (precision = recall); for ranks,
     mean_absolute_error. ndcg, map, swapped_pairs and kendall_tau (see `metrics.ranking`) if rows have one score and the
     store has queries, or the task is ordinal. Task rank has only these, task regress those of

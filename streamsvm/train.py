@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsvm.config import FitConfig, ProbabilityConfig, SearchConfig, build_config, repeating
+from streamsvm.config import FitConfig, ProbabilityConfig, build_config
 from streamsvm.data.sketch import sketched
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.events import Event, Events, Planned, Progress, Record, Warned, heard, ignore
+from streamsvm.events import Event, Events, Planned, Progress, Record, heard, ignore
 from streamsvm.models.calibration import are_odds
 from streamsvm.models.costs import cost_matrix
 from streamsvm.models.files import load_model, read_attrs
@@ -32,21 +32,21 @@ from streamsvm.runs.checkpoints import EXECUTION, ROWS, Checkpoints, digest
 from streamsvm.runs.directory import end_with, recorded
 from streamsvm.runs.phases import Phases, used_s, whole_command
 from streamsvm.solvers.catalogue import fit_class, renamed
-from streamsvm.storage.atomic import whole_file
 from streamsvm.storage.paths import Place, place_of, remove_tree
 from streamsvm.tasks import default_task, task_of
+from streamsvm.texts.documented import described
 from streamsvm.training.base import Context, Fit, Learned, PathFit, Report, Solution
 from streamsvm.training.choices import with_choices
 from streamsvm.training.drafts import Draft, opened_draft
 from streamsvm.training.held_out import require_holdout, rows_of_intervals
 from streamsvm.training.prepare import prepare
+from streamsvm.training.repeating import as_chosen, write_config
 from streamsvm.training.thresholds import Decided
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
 MOST_FRACTIONS = 20  # different numbers that are not whole, among labels of classes
-CONFIG_MARK = "# the options"  # a file of these begins with
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class Run:
     until: float | None = None
 
 
+@described
 def train(
     store: Store,
     config: FitConfig,
@@ -76,7 +77,22 @@ def train(
     performance_report: Path | None = None,
     events: Events = heard,
 ) -> Report:
-    """Trains, writes the model, returns the report that `fit --json` prints. Raises StreamSVMError."""
+    """Trains a model and writes it.
+
+    Parameters
+    ----------
+    model_path : Path
+        Folder or URL of the model to write. A model there is replaced.
+
+    Returns
+    -------
+    dict
+        The report that `fit --json` prints: solver, sizes, objective, seconds by phase, peak memory, and more.
+
+    Raises
+    ------
+    ConfigError, DataError, MemoryLimitError, StreamSVMError
+    """
     config, start = with_task(config, store), used_s()
     with recorded(run_dir, events, resume, **run_facts(store, config)) as events:
         until = end_of(config, start[0])
@@ -86,32 +102,26 @@ def train(
             remove_tree(run_dir / ROWS)
         report |= {"model": str(model_path)}
         if config.search.chosen:
-            report["config"] = _write_config(model, model_path, events)
+            report["config"] = write_config(model, model_path, events)
         report = whole_command(report, start)
         if run_dir is not None:
             end_with(run_dir, events, report)
         return report
 
 
-def _write_config(model: Learned, model_path: Place, events: Events) -> str | None:
-    """What was chosen, next to the model: a configuration that repeats the fit. Another's file is not replaced."""
-    path, mark = model_path.with_suffix(".fit.toml"), f"{CONFIG_MARK} of {model_path.name}:"
-    if path.exists() and not path.read_bytes().startswith(mark.encode()):
-        events(
-            Warned(
-                f"{path} belongs to another model and is kept: what was chosen is only in {model_path.name}"
-            )
-        )
-        return None
-    values = {name: value for name, value in (model.header.config or {}).items() if name not in EXECUTION}
-    text = f"{mark} `streamsvm fit --store STORE --config {path.name}` repeats it\n"
-    with whole_file(path) as file:
-        file.write((text + repeating(build_config((str(model_path), values)))).encode())
-    return str(path)
-
-
+@described
 def train_in_memory(store: Store, config: FitConfig, events: Events = heard) -> tuple[Any, Report]:
-    """Trains; returns the model itself and the report."""
+    """Trains a model without writing it.
+
+    Returns
+    -------
+    (Model, dict)
+        The model, and the report as of `train`.
+
+    Raises
+    ------
+    ConfigError, DataError, MemoryLimitError, StreamSVMError
+    """
     [found] = learned(store, with_task(config, store), Run(events, until=end_of(config)))
     return found
 
@@ -122,6 +132,7 @@ def end_of(config: FitConfig, used_s: float = 0.0) -> float | None:
     return None if budget is None else time.time() - used_s + budget
 
 
+@described
 def graph_of(
     store: Store | str | Place, config: FitConfig | Mapping[str, Any], folder: str | Place | None = None
 ) -> Delayed:
@@ -129,9 +140,8 @@ def graph_of(
 
     It equals, to the last bit, the `LocalModel` that `fit` makes with the same configuration. Scaling, gamma and values
     that are searched are computed now, the rest by the graph. Memory is planned for this process and its threads: if
-    workers compute, give memory_limit and threads of one worker. Keys are named after their phase: sample-0,
-    centres-0, (assign-0, block), number, (regroup, file), parts, (solve, part) and model. Raises ConfigError,
-    DataError, MemoryLimitError.
+    workers compute, give memory_limit and threads of one worker. Keys are named after their phase: `sample-0`,
+    `centres-0`, `(assign-0, block)`, `number`, `(regroup, file)`, `parts`, `(solve, part)` and `model`.
 
     Parameters
     ----------
@@ -139,9 +149,18 @@ def graph_of(
         The rows, or the folder or URL of their store.
     config : FitConfig or dict
         Options, or their values as in a configuration file: {"C": 10, "dcsvm": {"early": True}}.
-    folder : str, Path or None, default=None
+    folder : str, Path or None
         For files of the tasks, which are removed with the model. Workers on other machines need access to it. None:
         a temporary folder on this machine.
+
+    Returns
+    -------
+    dask.delayed.Delayed
+        The graph. Its result is the model.
+
+    Raises
+    ------
+    ConfigError, DataError, MemoryLimitError
 
     Examples
     --------
@@ -177,10 +196,18 @@ def train_path(
     return learned(store, with_task(config, store), Run(events, Cs=tuple(Cs), until=end_of(config)))
 
 
+@described
 def plan(store: Store, config: FitConfig) -> dict[str, Any]:
     """What a fit would do: memory, and what determines its time. It trains nothing and makes no pass over the store.
 
-    guessed: which of it is estimated from some of the rows, or from none. Left out if everything is known.
+    Returns
+    -------
+    dict
+        What `fit --dry-run --json` prints. `guessed`: the values estimated from some rows or none, if there are any.
+
+    Raises
+    ------
+    ConfigError, DataError, MemoryLimitError
     """
     store = sketched(store)
     require_holdout(store, config.holdout if config.interval is None else rows_of_intervals(store, config))
@@ -361,12 +388,6 @@ def is_made_by(model_path: Place, store: Store, configs: Iterable[FitConfig]) ->
 def without_probabilities(config: FitConfig) -> FitConfig:
     """The configuration without probabilities and intervals, for the fits that make them and for those of folds."""
     return config.model_copy(update={"probability": ProbabilityConfig(), "interval": None})
-
-
-def as_chosen(config: FitConfig) -> FitConfig:
-    """The configuration for fits that repeat the chosen options on other rows."""
-    own = {"holdout": 0, "interval": None, "rows": None, "search": SearchConfig(options=())}
-    return config.model_copy(update=own)
 
 
 def progress_of(events: Events) -> Events:

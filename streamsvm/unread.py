@@ -7,10 +7,11 @@ from functools import partial
 from operator import attrgetter, contains, eq, is_, ne, not_
 from typing import Any
 
-from streamsvm.config import FitConfig, KernelConfig, Layer, Resolved, groups, option_field
+from streamsvm.config import FitConfig, KernelConfig, groups, option_field
 from streamsvm.errors import ConfigError
 from streamsvm.kernels import table
 from streamsvm.options.base import Rule
+from streamsvm.options.layers import Layer, Resolved
 from streamsvm.options.metric import MetricConfig
 from streamsvm.options.search import SearchConfig
 from streamsvm.solvers import catalogue

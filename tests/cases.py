@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from streamsvm import ALFPGMSVC, DCSVC, HSSSVC, AutoSVC, BudgetedSVC, CuttingPlaneSVC
-from streamsvm.config import FitConfig, build_config, parse_set
+from streamsvm.config import FitConfig, build_config
+from streamsvm.options.layers import parse_set
 from streamsvm.parallel.imports import imported
 from streamsvm.solvers.catalogue import section_of, solver_names, solver_row
 

@@ -19,11 +19,10 @@ from streamsvm.config import (
     build_config,
     load_config,
     option_names,
-    parse_set,
-    read_layer,
 )
 from streamsvm.errors import ConfigError, NotFoundError
 from streamsvm.options.base import parse_size
+from streamsvm.options.layers import parse_set, read_layer
 from streamsvm.options.search import SearchConfig
 
 positive_floats = st.floats(min_value=0, exclude_min=True, allow_infinity=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from importlib import import_module
 from inspect import Parameter
 from pathlib import Path
 from typing import get_args
@@ -15,11 +16,20 @@ from sphinx.errors import ExtensionError
 import streamsvm
 from streamsvm.kernels.table import DefiniteKernel, KernelName, given_kernels, kernel_names, kernel_row
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
+from streamsvm.parallel.open import on_client
+from streamsvm.texts import parameters
 from streamsvm.texts.documented import entries
 from streamsvm.texts.parameters import ATTRIBUTES, BATCH_METHODS, ONLINE_METHODS, PARAMETERS
 
 OURS = [getattr(streamsvm, name) for name in streamsvm.__all__ if not name.startswith("_")]
 PUBLIC = [*OURS, BSGDClassifier, BSGDOneClass, BSGDRegressor]
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference" / "python.md"
+LISTED = [
+    f"streamsvm.{name}"
+    for block in REFERENCE.read_text(encoding="utf-8").split(":template: function.rst")[1:]
+    for name in block.partition("```")[0].split()
+]
+FUNCTIONS = [getattr(import_module(path), name) for path, _, name in (n.rpartition(".") for n in LISTED)]
 LEARNERS = [public for public in PUBLIC if hasattr(public, "fit") or hasattr(public, "learn_one")]
 HEAD = re.compile(r"^(\w+) : ", re.M)
 
@@ -34,9 +44,10 @@ def methods_of(public):
 
 
 def signatures():
+    for function in FUNCTIONS:
+        yield pytest.param(function, function.__doc__, id=function.__name__)
     for public in PUBLIC:
         if inspect.isfunction(public):
-            yield pytest.param(public, public.__doc__, id=public.__name__)
             continue
         if public in LEARNERS:
             yield pytest.param(public.__init__, public.__doc__, id=public.__name__)
@@ -55,6 +66,19 @@ def test_every_parameter_has_one_entry_in_order(function, doc):
         assert entry.text.endswith("."), parameter.name
         if parameter.default is not Parameter.empty:
             assert entry.kind.replace('"', "'").endswith(f"default={parameter.default!r}")
+
+
+CONTEXTS = (on_client,)  # return nothing
+
+
+@pytest.mark.parametrize(
+    "function", [f for f in FUNCTIONS if f not in CONTEXTS], ids=lambda function: function.__name__
+)
+def test_functions_describe_what_they_return_and_raise(function):
+    for section in ("Returns", "Raises"):
+        found = entries(function.__doc__, section)
+        assert found, section
+        assert all(entry.text.endswith(".") for entry in found.values())
 
 
 @pytest.mark.parametrize("public", LEARNERS, ids=lambda public: public.__name__)
@@ -78,6 +102,10 @@ def test_shared_texts_are_read():
         section = text.partition("\n")[0]
         unread = [name for name, entry in entries(text, section).items() if f"\n{name} : " not in told]
         assert not unread
+    given = {p for function in FUNCTIONS for p in inspect.signature(function).parameters}
+    assert set(entries(parameters.FUNCTIONS, "Parameters")) <= given
+    raised = {name for function in FUNCTIONS for name in entries(function.__doc__, "Raises")}
+    assert set(entries(parameters.RAISES, "Raises")) <= raised
     for text in (BATCH_METHODS, ONLINE_METHODS):
         names = {
             p for public in LEARNERS for m in methods_of(public) for p in inspect.signature(m).parameters

@@ -13,11 +13,10 @@ from streamsvm.config import (
     option_field,
     option_names,
     option_values,
-    parse_set,
-    read_layer,
 )
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
+from streamsvm.options.layers import parse_set, read_layer
 from streamsvm.search.options import TuneConfig, points
 from streamsvm.solvers.catalogue import section_of, solver_names
 from streamsvm.unread import require_read

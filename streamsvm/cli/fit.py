@@ -41,8 +41,9 @@ from streamsvm.cli.options import (
 )
 from streamsvm.cli.output import emit, progress
 from streamsvm.cli.told import tell
-from streamsvm.config import FitConfig, Layer, parse_set, read_layer
+from streamsvm.config import FitConfig
 from streamsvm.errors import ConfigError, CorruptDataError
+from streamsvm.options.layers import Layer, parse_set, read_layer
 from streamsvm.runs.phases import usage_so_far
 from streamsvm.search.bare import completed
 from streamsvm.storage.human import number_or_text

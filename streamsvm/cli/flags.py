@@ -9,7 +9,8 @@ import typer
 from pydantic.fields import FieldInfo
 
 from streamsvm.cli.options import CLUSTER, RUN
-from streamsvm.config import Layer, Options, field_values, option_field, option_names, option_values
+from streamsvm.config import Options, field_values, option_field, option_names, option_values
+from streamsvm.options.layers import Layer
 from streamsvm.storage.human import human_bytes, number_or_text
 
 WISH = "f1|balanced_accuracy|precision=P|recall=R"  # what a threshold is chosen for

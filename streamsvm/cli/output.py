@@ -58,8 +58,16 @@ def print_table(title: str, headings: list[str], rows: Iterable[Sequence[str]]) 
 
 
 @contextmanager
-def progress() -> Iterator[Events]:
-    """Progress on stderr: bars on a terminal, else one line a minute. Warnings and Ctrl-C are reported at once."""
+def progress(*, prints_rows: bool = False) -> Iterator[Events]:
+    """Progress on stderr: bars on a terminal, else one line a minute. Warnings and Ctrl-C are reported at once.
+
+    prints_rows: the command prints rows to stdout as it proceeds. On a terminal these take the place of bars, which
+    would break into their lines.
+    """
+    if prints_rows and sys.stdout.isatty():
+        with answered(_echo):
+            yield Events(partial(_say, _echo))
+        return
     if not sys.stderr.isatty():
         with answered(_echo):
             yield Events(partial(_say, _echo), Minutes(_echo))
@@ -68,11 +76,6 @@ def progress() -> Iterator[Events]:
 
     with Bars() as bars, answered(bars.say):
         yield Events(partial(_say, bars.say), bars)
-
-
-def spoken() -> Events:
-    """Warnings on stderr, without progress."""
-    return Events(partial(_say, _echo))
 
 
 def _echo(line: str) -> None:

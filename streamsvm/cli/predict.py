@@ -85,7 +85,7 @@ def predict(
     also, is_plain = Wanted(decision, proba, interval), workers is None and scheduler is None and x is None
     counts = out is not None and out.suffix == ".npy"  # needs the number of rows before it can be written
     known = _known(loaded, files, read) if files and not store and is_plain and not counts else None
-    with progress() as events:
+    with progress(prints_rows=out is None) as events:
         if files and known is not None:
             n = _as_read(loaded, files, known, out, also, keep, events)
         else:

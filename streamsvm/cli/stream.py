@@ -7,7 +7,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from inspect import signature
 from itertools import islice
@@ -18,9 +18,9 @@ import typer
 
 from streamsvm.cli.flags import class_weights
 from streamsvm.cli.options import require_model_place
-from streamsvm.cli.output import progress, spoken
-from streamsvm.config import parse_set
+from streamsvm.cli.output import progress
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
+from streamsvm.options.layers import parse_set
 from streamsvm.storage.human import number_or_text
 from streamsvm.storage.paths import Place, place_of
 
@@ -333,13 +333,11 @@ def _run(
 @contextmanager
 def _told(state: Stream, run_dir: Place | None, source: str) -> Iterator[Teller]:
     """Reports on the stream: a bar if stderr is a terminal and answers go elsewhere, and the run directory."""
-    from streamsvm.events import Events
     from streamsvm.online.pipe import Teller
     from streamsvm.parallel.compiling import compiling_told
     from streamsvm.runs.directory import end_with, recorded
 
-    bars: AbstractContextManager[Events] = nullcontext(spoken()) if sys.stdout.isatty() else progress()
-    with bars as events, compiling_told(events):
+    with progress(prints_rows=True) as events, compiling_told(events):
         if run_dir is None:
             yield Teller(state, events)
             return

@@ -19,6 +19,7 @@ from streamsvm.models.pooled import Pooled
 from streamsvm.models.shapes import Expansion, Routes
 from streamsvm.solvers.additive import TRACKS
 from streamsvm.tasks.pairs import classes_of_pairs
+from streamsvm.texts.documented import described
 
 TILE_ENTRIES = 1 << 21  # of kernel values and of gradients, float64: 16 MiB
 
@@ -140,11 +141,25 @@ class PooledDecision:
         return Decision(*of, columns @ weights, 0.0, columns, None, self.of_rows)
 
 
+@described
 def gradients(model: Model, rows: Rows) -> np.ndarray:
-    """(m, d) float64 derivatives by raw features of the decision function of each of these raw rows, see `Decision`.
+    """Derivatives of the decision function by the raw features, see `Decision`.
 
-    For two classes it is the decision value, for several the function of the class that is predicted. Raises
-    ModelError for models without features or without such a sum.
+    For two classes it is the decision value, for several the function of the class that is predicted.
+
+    Parameters
+    ----------
+    rows : Rows of shape (m, d)
+        Rows to explain, unscaled.
+
+    Returns
+    -------
+    ndarray of shape (m, d)
+        float64, in decision values per unit of the feature.
+
+    Raises
+    ------
+    ModelError
     """
     out = np.empty((len(rows), model.d))
     for here, decision in decisions(model, rows, answered(model, rows)[1]):

@@ -15,6 +15,7 @@ from streamsvm.data.store import Store
 from streamsvm.explain.decisions import gradients, require_features
 from streamsvm.explain.sample import sampled, support_rows
 from streamsvm.models.base import Model
+from streamsvm.texts.documented import described
 
 BLOCK_ENTRIES = 1 << 22  # of gradients: 32 MiB
 
@@ -34,13 +35,29 @@ class Importances:
         return [(self.names[f], float(self.values[f])) for f in order]
 
 
+@described
 def importances(model: Model, X: Any = None) -> Importances:
     """Importance of each column: the mean squared derivative of the decision function times the column's variance.
 
-    So units do not matter. Over X: `Rows`, or at most 1,000 of an array, a data frame or a `Store` (see
-    `decisions.Decision` for what decides); None: over the support vectors. Without X those of a model with a metric are
-    the metric's, its weights of scaled columns, and those of a linear model the squared weights of scaled columns.
-    Raises ModelError, DataError.
+    Units therefore do not matter. `decisions.Decision` defines the decision function.
+
+    Parameters
+    ----------
+    X : {Rows, array-like, data frame, Store} of shape (n, d) or None
+        Rows to average over; at most 1,000 are read, unless they are `Rows`. None: the support vectors. For a model
+        with a metric, None gives the metric's weights of scaled columns, for a linear one the squared weights.
+
+    Returns
+    -------
+    Importances
+        A share for each column, and its source.
+
+    Raises
+    ------
+    ModelError, DataError
+
+    Examples
+    --------
 
     >>> import numpy as np
     >>> from streamsvm import DCSVC

@@ -18,15 +18,15 @@ Answer = tuple[np.ndarray, np.ndarray | None]
 
 
 def has_parts(model: Any) -> bool:
-    """Whether rows are answered by parts of the model, with labels that are right or wrong."""
+    """Whether the model has several partitions and predicts labels, which are right or wrong."""
     return getattr(model, "n_parts", 1) > 1 and task_of(model.task).has_classes
 
 
 def evaluate_by_part(
     model: Any, store: Store, *, engine: Engine, with_curves: bool = False, events: Events = heard
 ) -> dict[str, Any]:
-    """What `predict.evaluate` says, and `parts`: {rows, right}, how many rows fell into each part, and how many of them
-    it answered rightly; of a model that `has_parts`. Raises as `evaluate`."""
+    """The result of `predict.evaluate`, and `parts`: {rows, right}, the number of rows in each partition, and of those
+    with the right answer. The model must have partitions (`has_parts`). Raises as `evaluate`."""
     rows, right = np.zeros((2, model.n_parts), np.int64)
 
     def counted() -> Iterator[tuple[int, int, Answer]]:

@@ -15,6 +15,7 @@ from streamsvm.explain.sample import chosen
 from streamsvm.explain.shapley import require_shapley, shapley_values
 from streamsvm.explain.support import SupportVector, support_vectors
 from streamsvm.models.base import Model
+from streamsvm.texts.documented import described
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ def deviations(rows: Rows) -> np.ndarray:
     return np.sqrt(found.m2 / found.n)
 
 
+@described
 def explain_rows(
     model: Model,
     store: Store,
@@ -59,10 +61,27 @@ def explain_rows(
     shapley: bool = False,
     support: int = 3,
 ) -> list[Told]:
-    """Rows of a store with these ids, in their order; deviation (d,) of the columns, see `deviations`.
+    """Explains the decisions on some rows of a store.
 
-    shapley: with Shapley values. support: how many support vectors of each sort; 0 or a linear model: none. Raises
-    ModelError, DataError.
+    Parameters
+    ----------
+    ids : ndarray of shape (m,)
+        Row numbers, from 0 to n - 1.
+    deviation : ndarray of shape (d,)
+        Standard deviation of each column, see `deviations`.
+    shapley : bool
+        Add Shapley values.
+    support : int
+        Number of support vectors of each sort. 0: none, as for linear models.
+
+    Returns
+    -------
+    list of Told
+        The explanations, in the order of `ids`.
+
+    Raises
+    ------
+    ModelError, DataError
     """
     raw = chosen(model, store, ids)
     answers, codes = answered(model, raw)

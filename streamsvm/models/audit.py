@@ -14,6 +14,7 @@ from streamsvm.models.files import block_length, load_model, read_attrs, stored_
 from streamsvm.storage.checked_array import whole_metadata
 from streamsvm.storage.paths import Place, URLPath, place_of
 from streamsvm.storage.versions import arrays_at
+from streamsvm.texts.documented import described
 
 CODECS = frozenset({"bytes", "crc32c", "zstd"})  # what models are packed by: no codec that makes objects
 NUMBERS = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
@@ -21,19 +22,25 @@ _ARRAY = re.compile(r"([\w.-]+)/zarr\.json")
 _CHUNK = re.compile(r"([\w.-]+)/c(/\d+)+")
 
 
+@described
 def audit(path: str | Place) -> dict[str, Any]:
     """Reads a whole model, compares it with its checksums, and lists what it holds. None of it is code.
 
     A model is one JSON file, and arrays of numbers, each with its own JSON. `kind` selects a class from a closed list.
-    Returns a dict: `model`, `kind`, `version`, `attributes` (the names in the JSON), `files`, `bytes` of the arrays in
-    memory, and `arrays`, each with `array`, `shape`, `dtype`, `codecs` and `bytes`. Raises ModelError, naming the file,
-    for anything else: a link, an unknown file, an array that is not numeric, a codec beyond `CODECS`. Raises
-    NotFoundError, CorruptDataError and StorageError as `load_model`.
 
-    Parameters
-    ----------
-    path : str or Path
-        Folder or URL of the model.
+    Returns
+    -------
+    dict
+        `model`, `kind`, `version`, `attributes` (the names in the JSON), `files`, `bytes` of the arrays in memory, and
+        `arrays`, each with `array`, `shape`, `dtype`, `codecs` and `bytes`.
+
+    Raises
+    ------
+    ModelError
+        Anything else in the model, with the name of the file: a link, an unknown file, an array that is not numeric, a
+        codec beyond `CODECS`.
+    NotFoundError, CorruptDataError, StorageError
+        As `load_model`.
 
     Examples
     --------

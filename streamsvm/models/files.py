@@ -25,6 +25,7 @@ from streamsvm.storage.jsonable import jsonable
 from streamsvm.storage.paths import Place, URLPath, place_of
 from streamsvm.storage.place import MODEL_FORMAT, STORE_MARK
 from streamsvm.storage.versions import AT, Version, arrays_at
+from streamsvm.texts.documented import described
 
 if TYPE_CHECKING:
     from streamsvm.models.base import Model as AnyModel
@@ -78,13 +79,18 @@ def save_model(model: Model, path: str | Place) -> None:
         writer.attrs = attrs
 
 
+@described
 def load_model(path: str | Place) -> AnyModel:
-    """Reads a saved model. Raises NotFoundError, ModelError, CorruptDataError or StorageError.
+    """Reads a saved model, without running any code of it.
 
-    Parameters
-    ----------
-    path : str or Path
-        Folder or URL of the model.
+    Returns
+    -------
+    Model
+        The model, of the class that its `kind` names.
+
+    Raises
+    ------
+    NotFoundError, ModelError, CorruptDataError, StorageError
 
     Examples
     --------

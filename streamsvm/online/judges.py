@@ -38,8 +38,8 @@ class Judge(ABC):
 
     @abstractmethod
     def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
-        """Of decisions (m, columns): m labels or values, None before anything is known; what decides them, (m,) or
-        (m, labels); and probabilities (m, labels) in the order of the learner's, of classes."""
+        """Three answers to decisions (m, columns): m labels or values (None before anything is known), their decision
+        values, (m,) or (m, labels), and for classes the probabilities (m, labels) in the learner's order."""
 
     @abstractmethod
     def scores(self) -> dict[str, float | None]:

@@ -176,7 +176,7 @@ class Stream:
         return replace(model, stream=deepcopy(model.stream))  # arrays are copies already
 
     def save(self) -> None:
-        """A snapshot at `path`, in place of the one before. Raises StorageError."""
+        """Replaces the snapshot at `path`. Raises StorageError."""
         events, model = self.events, self.snapshot()
         if model is not None:
             save_model(model, self.path)

@@ -11,13 +11,21 @@ from typing import Any
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events, ignore
 from streamsvm.parallel.engine import Engine
+from streamsvm.texts.documented import described
 
 _client: ContextVar[Any] = ContextVar("_client", default=None)
 
 
 @contextmanager
+@described
 def on_client(client: Any) -> Iterator[None]:
-    """Engines that are opened inside compute on the cluster of this dask client, if there is one."""
+    """Fits inside this context compute on the cluster of a dask client.
+
+    Parameters
+    ----------
+    client : distributed.Client or None
+        The client. None: fits compute in threads.
+    """
     token = _client.set(client)
     try:
         yield

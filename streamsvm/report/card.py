@@ -20,8 +20,8 @@ NOT_EXACT = ("asked", "expected", "threshold")  # of a certificate
 
 
 def card(model: Model, name: str, run: Run | None = None, stream_scores: Row | None = None) -> str:
-    """The page; run: the one that made the model, whose scores are told, too. stream_scores: of a stream, of answers
-    before their events were learnt."""
+    """The page. run: the one that trained the model; its scores are reported, too. stream_scores: scores of answers to
+    a stream, each given before the model learned from its event."""
     sections: dict[str, list[Part]] = {
         "What it does": [Facts(_use(model))],
         "Columns": list(_columns(model)),
@@ -43,13 +43,13 @@ def _certificate(model: Model) -> Row:
 
 
 def _stream(model: Model) -> Row | None:
-    """What a learner of streams has kept beside its model."""
+    """What a learner of streams stores alongside its model."""
     return getattr(model, "stream", None)
 
 
 def _of_stream(scores: Row) -> Iterator[Part]:
     if told := {name: score for name, score in scores.items() if score is not None}:
-        yield Table("Of answers to events before these were learnt", [told])
+        yield Table("Answers to events before learning from them", [told])
 
 
 def _use(model: Model) -> Row:
@@ -146,22 +146,22 @@ def _limits(model: Model) -> Iterator[str]:
     if _stream(model) is None:
         yield from _limits_of_rows(model)
     else:
-        yield "Events have any of these columns, by name: one that lacks counts as 0, others become columns."
-        yield "Rows of stores and files have all of them, by name, in any order, and no others, or are refused."
-        yield "The snapshot goes on learning where `streamsvm stream --model` takes it up: it then is another model."
+        yield "Events may have any of these columns, by name. A missing column counts as 0, a new one is added."
+        yield "Rows of stores and files must have exactly these columns, by name, in any order. Others are refused."
+        yield "`streamsvm stream --model` resumes learning from the snapshot, which changes the model."
     if model.learned.has_classes:
-        yield "A row of none of the classes gets one of them."
+        yield "A row that belongs to none of the classes still gets one of them."
     if _certificate(model).get("converged") is False:
         yield "The solver was stopped before it had converged."
     yield (
-        "Scores hold for rows like those of the fit: `streamsvm check STORE --against OTHER` tells whether others are."
+        "Scores hold for rows like the training rows. `streamsvm check STORE --against OTHER` compares two stores."
     )
 
 
 def _limits_of_rows(model: Model) -> Iterator[str]:
-    named = "under these names, " if model.feature_names else ""
-    yield f"Rows have {model.d:,} columns, {named}or are refused; infinity always is."
+    named = " with these names" if model.feature_names else ""
+    yield f"Rows must have {model.d:,} columns{named}. Infinite values are refused."
     if not model.takes_gaps:
-        yield "Missing numbers are refused: rows of the fit had none."
+        yield "Missing numbers are refused: the training rows had none."
     if any(row["kind"] == "text" for row in _of_table(model)):
-        yield "Texts that are not listed above count as 0 for each that is."
+        yield "A text that is not listed above counts as 0 in each of its columns."

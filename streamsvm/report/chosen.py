@@ -33,7 +33,7 @@ COMPARED = {"given_score": "defaults", "plain_score": "without metric"}
 
 @dataclass(frozen=True)
 class Step:
-    """The best fit of a step of the search; region: whether on parts of the store where rows are dense."""
+    """The best fit of a step of the search; region: whether on rows of a dense region of the store."""
 
     rows: int
     score: float
@@ -72,7 +72,7 @@ def _scores(run: Run) -> Row:
 
 
 def _interval(expected: Row) -> tuple[float, float, float] | None:
-    """(score, low, high), where all are told."""
+    """(score, low, high) if all three are known."""
     score, low, high = (number(expected.get(name)) for name in ("score", "low", "high"))
     return None if score is None or low is None or high is None else (score, low, high)
 
@@ -275,7 +275,7 @@ def curve(run: Run) -> list[tuple[int, float]]:
 
 
 def extrapolated(run: Run, rows: np.ndarray) -> np.ndarray:
-    """Scores at so many rows (m,), as far as the last two sizes of a search can tell."""
+    """Scores at these numbers of rows (m,), extrapolated from the last two sizes of a search."""
     told = [(step.rows, step.score) for step in steps(run) if not step.region]
     m, score = curve(run)[-1]
     gains = np.array([gain_of_rows(told, m, int(n)) for n in rows])
@@ -284,7 +284,7 @@ def extrapolated(run: Run, rows: np.ndarray) -> np.ndarray:
 
 @plot
 def learning(run: Run) -> Figure | None:
-    """The best score by rows of the sample, and what more rows would bring if it went on like that."""
+    """The best score by rows of the sample, and what more rows would gain if the trend continued."""
     found = curve(run)
     if len(found) < 2:
         return None

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +17,7 @@ import numpy as np
 from streamsvm.storage.atomic import whole_file
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -168,19 +170,35 @@ def to_svg(figure: Figure) -> str:
 
 
 def inline(figure: Figure, name: str, label: str) -> str:
-    """The figure for inside a page: ids of its own, no sizes, colours as the page's variables; nothing is fetched."""
+    """The figure for inside a page: unique ids, no sizes, colours as the page's variables; nothing is fetched."""
     svg = to_svg(figure)
     svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.S)
     head, _, body = svg.partition(">")
 
     def own(tag: re.Match[str]) -> str:
         text = re.sub(r'\bid="|url\(#|href="#', lambda start: f"{start[0]}{name}-", tag[0])
-        text = re.sub(r"font-family:[^;]*; ", "", text)
+        text = re.sub(r"font-family:[^;]*;\s", "", text)
         return re.sub("#[0-9a-f]{6}", lambda colour: VARIABLES.get(colour[0], colour[0]), text)
 
     box = re.search(r'viewBox="[^"]*"', head)
     assert box is not None
-    return f'<svg {box[0]} role="img" aria-label="{label}">{re.sub("<[^>]*>", own, body)}'
+    return (
+        f'<svg {box[0]} role="img" aria-label="{label}">{re.sub("<[^>]*>", own, _with_hints(figure, body))}'
+    )
+
+
+def hint(artist: Artist, number: int, text: str) -> None:
+    """A text that `inline` shows when the pointer rests on this artist; number: another one for each of a figure."""
+    artist.set_gid(f"hint-{number}")
+    artist.set_label(f"_{text}")  # the underscore keeps it out of legends
+
+
+def _with_hints(figure: Figure, body: str) -> str:
+    """The SVG with each hint as the title of its group."""
+    texts = {artist.get_gid(): str(artist.get_label())[1:] for artist in figure.findobj()}
+    return re.sub(
+        r'<g id="(hint-\d+)">', lambda group: f"{group[0]}<title>{escape(texts[group[1]])}</title>", body
+    )
 
 
 def write_plot(figure: Figure, path: str | Path) -> None:

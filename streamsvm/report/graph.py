@@ -19,14 +19,14 @@ MOST_ROUNDS = 3  # that are drawn
 WIDTH, TITLE, ROW, BOX = 9.6, 0.75, 0.62, 0.36  # inches: of the picture, above it, a phase, a box's height
 LEFT, RIGHT = 1.5, 6.9  # ends of boxes
 SAID = {
-    "sample": "rows drawn of each part to split",
-    "centres": "k-means of these rows",
+    "sample": "a sample of each partition to split",
+    "centres": "k-means of this sample",
     "assign": "a block's rows to the nearest centres",
-    "number": "parts, from the largest down",
-    "regroup": "rows by part, a file each",
-    "parts": "where each part's rows are",
-    "solve": "a subproblem for each part",
-    "model": "of all parts",
+    "number": "partitions, largest first",
+    "regroup": "rows by partition, one file each",
+    "parts": "location of each partition's rows",
+    "solve": "one subproblem per partition",
+    "model": "of all partitions",
 }
 TIMES = {"sample": "cluster", "solve": "solve"}  # of a report, from this phase on
 
@@ -52,7 +52,8 @@ class Line:
 
 
 def lines_of(tasks: Mapping[str, int]) -> Iterator[Line | str]:
-    """The phases of a graph with so many rounds, blocks, files and parts, from the top down; or what is left out."""
+    """The phases of a graph with these numbers of rounds, blocks, files and partitions, from the top down, and a note
+    instead of rounds that are left out."""
     rounds, many = tasks["rounds"], SERIES[0]
     drawn = range(rounds) if rounds <= MOST_ROUNDS else (0, rounds - 1)
     for number in drawn:
@@ -75,7 +76,7 @@ def count_of(tasks: Mapping[str, int]) -> int:
 
 @plot
 def graph_picture(tasks: Mapping[str, int], seconds: Mapping[str, float], title: str) -> Figure:
-    """tasks: rounds, blocks, files and parts of a fit, as its report has them. seconds: of its phases."""
+    """tasks: numbers of rounds, blocks, files and partitions of a fit, from its result. seconds: of its phases."""
     from matplotlib.figure import Figure
 
     lines = list(lines_of(tasks))
@@ -104,7 +105,7 @@ def graph_picture(tasks: Mapping[str, int], seconds: Mapping[str, float], title:
 
 
 def _boxes(axes: Axes, line: Line, y: float) -> list[float]:
-    """Draws the tasks of a phase; where their middles are."""
+    """Draws the tasks of a phase. Returns the x of their middles."""
     from matplotlib.patches import FancyBboxPatch
 
     labels = line.labels

@@ -28,7 +28,7 @@ TILE_LETTERS = 12  # that a tile of one column holds
 
 
 def contents(runs: Sequence[Run]) -> list[tuple[Section, list[Part]]]:
-    """The sections that have something to show, with their parts."""
+    """The sections that have something to show, with their content."""
     runs = _named(runs)
     return [(section, parts) for section in SECTIONS if (parts := list(section.parts(runs)))]
 
@@ -77,7 +77,7 @@ def _template(name: str) -> Template:
 
 
 def _named(runs: Sequence[Run]) -> list[Run]:
-    """Runs with names of their own."""
+    """Runs with unique names."""
     counts = Counter(run.name for run in runs)
     seen: Counter[str] = Counter()
     named = []
@@ -111,7 +111,7 @@ def _svg(part: Plot) -> Markup:
 
 
 def _breakable(text: str) -> Markup:
-    """A path that is too long for its tile may go on in the next line."""
+    """A path that may break into several lines where it is too long for its tile."""
     return escape(text).replace("/", Markup("/<wbr>"))
 
 

@@ -34,9 +34,16 @@ MOST_PAGES = 16  # that are kept
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 HEADERS = {
     "Cache-Control": "no-cache",
-    "Content-Security-Policy": (
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
-        "form-action 'self'; frame-ancestors 'none'"
+    "Content-Security-Policy": "; ".join(
+        (
+            "default-src 'none'",
+            "style-src 'unsafe-inline'",
+            "script-src 'self'",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'self'",
+            "frame-ancestors 'none'",
+        )
     ),
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -62,7 +69,7 @@ def found_runs(root: Path) -> dict[str, Path]:
 
 
 def _signature(folder: Path) -> Signature | None:
-    """When the files of a run were written, and their sizes; None of what is no run, or has links in it."""
+    """When the files of a run were written, and their sizes; None if it is not a run, or contains links."""
     if folder.is_symlink():
         return None
     told: list[tuple[int, int] | None] = []
@@ -89,7 +96,7 @@ class Drawn:
 
 
 class LivePages:
-    """The app. host: the only one that requests may name, beside this machine's; None: any."""
+    """The app. host: the only one that requests may name, apart from this machine's names; None: any."""
 
     def __init__(self, root: Path, host: str | None = LOCAL[0]) -> None:
         self._root = root

@@ -16,8 +16,8 @@ from streamsvm.storage.jsonable import jsonable
 def markdown_page(
     title: str, lead: str, shown: Sequence[tuple[Section, list[Part]]], plots: PurePath | None = None
 ) -> str:
-    """The page of these contents. plots: the folder of pictures, as seen from the page; None: they are left out, which
-    is said."""
+    """The page of these contents. plots: the folder of pictures, as seen from the page. None: a note
+    reports that they are left out."""
     text = f"# {_line(title)}\n" + (f"\n{_line(lead)}\n" if lead else "")
     left_out = [part.title for _, parts in shown for part in parts if isinstance(part, Plot)]
     if left_out and plots is None:
@@ -38,7 +38,7 @@ def _with_plots(part: Part, plots: PurePath | None) -> str:
 
 
 def markdown(part: Part) -> str:
-    """A part as Markdown; nothing for plots, and for what has nothing to tell."""
+    """A piece of content as Markdown; empty for plots, and if there is nothing to show."""
     match part:
         case Facts(values):
             told = {label(k): human(k, jsonable(v)) for k, v in values.items() if v not in (None, "", [])}

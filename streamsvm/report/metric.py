@@ -22,13 +22,13 @@ FACTS = {  # and what a page calls them
     "columns": "columns that count",
 }
 MOST_BARS = 20
-MOST_PARTS = 24  # that a picture has room for
+MOST_PARTS = 24  # that fit into a picture
 WRITTEN = 8  # columns up to which shares are written into cells
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Names of parts and columns, and shares (parts, columns)."""
+    """Names of partitions and columns, and shares (partitions, columns)."""
 
     names: list[str]
     columns: list[str]
@@ -40,7 +40,7 @@ def facts(run: Run) -> Row:
     told = table(run.result.get("metric"))
     found = {label: value for name, label in FACTS.items() if is_single(value := told.get(name))}
     own = _of_parts(run).get("own")
-    return found if number(own) is None else found | {"parts with a metric of their own": own}
+    return found if number(own) is None else found | {"partitions with a separate metric": own}
 
 
 def shares(run: Run) -> list[Row]:
@@ -58,7 +58,7 @@ def _is_pair(value: Any) -> bool:
 
 
 def parts(run: Run) -> Parts | None:
-    """What each part looks at, the largest first, at most MOST_PARTS; None where all look at the same."""
+    """The column importances of each partition, the largest first, at most MOST_PARTS; None if all share one metric."""
     told = _of_parts(run)
     columns, every = told.get("columns"), matrix(told.get("shares"))
     if not isinstance(columns, list) or every is None or every.shape[1] != len(columns):
@@ -98,12 +98,12 @@ def importances(run: Run) -> Figure | None:
 
 @plot
 def looks(run: Run) -> Figure | None:
-    """Shares of columns (across) in parts (down), the darker the larger."""
+    """Shares of columns (across) in partitions (down); darker cells are larger."""
     found = parts(run)
     if found is None:
         return None
     texts = np.array([[f"{100 * share:.0f}" for share in row] for row in found.shares])
-    figure, axes = new(1.1 + 0.3 * len(found.names), ylabel="part")
+    figure, axes = new(1.1 + 0.3 * len(found.names), ylabel="partition")
     shade = found.shares / max(float(found.shares.max()), np.finfo(np.float64).tiny)
     is_written = len(found.columns) <= WRITTEN
     cells(axes, shade, texts if is_written else None, found.names, found.columns)

@@ -146,7 +146,7 @@ def _is_told(run: Run) -> bool:
 
 
 def _points(run: Run) -> np.ndarray | None:
-    """(m, 2) labels and predictions; None where the run tells none."""
+    """(m, 2) labels and predictions; None if the run has none."""
     held = run.last(HeldOut)
     own = run.evaluation.get("points") if _is_told(run) else held and held.points
     return _matrix(own, 2)
@@ -161,7 +161,7 @@ def _half_width(run: Run) -> float | None:
 
 
 def _ways(run: Run) -> list[float]:
-    """Where intervals end, about a prediction."""
+    """The ends of an interval, relative to the prediction."""
     half = _half_width(run)
     return [] if half is None else [-half, half]
 

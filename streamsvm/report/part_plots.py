@@ -1,14 +1,26 @@
-"""The parts that DC-SVM divides rows into, as plots and a table; and the tasks of a run over time."""
+"""The partitions that DC-SVM divides rows into, as plots and a table, and the tasks of a run over time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamsvm.events import PartsSolved, TasksRun
-from streamsvm.report.drawing import INK, MUTED, finish, from_zero, new, number_text, plot, short, time_unit
+from streamsvm.report.drawing import (
+    INK,
+    MUTED,
+    finish,
+    from_zero,
+    hint,
+    new,
+    number_text,
+    plot,
+    short,
+    time_unit,
+)
 from streamsvm.report.plots import colour
 from streamsvm.report.read import Run, columns, matrix
 from streamsvm.report.values import Row, table
@@ -26,12 +38,12 @@ FEW = 10  # parts, whose sizes need no histogram
 
 
 def parts_of(run: Run) -> list[Row]:
-    """Each part of the level that was solved last: rows, support vectors, seconds, and accuracy in `evaluate`."""
+    """Each partition of the level that was solved last: rows, support vectors, seconds, and accuracy in `evaluate`."""
     told = run.last(PartsSolved)
     if told is None:
         return []
     found = [
-        {"part": i, "rows": number(rows), "n_support": number(support), "seconds": number(seconds)}
+        {"partition": i, "rows": number(rows), "n_support": number(support), "seconds": number(seconds)}
         for i, (rows, support, seconds) in enumerate(
             zip(told.rows, told.n_support, told.seconds, strict=False)
         )
@@ -43,7 +55,7 @@ def parts_of(run: Run) -> list[Row]:
 
 
 def largest(run: Run) -> list[Row]:
-    """The table of the largest parts."""
+    """The table of the largest partitions."""
     whole = ("rows", "n_support", "rows of evaluate")
     rows = sorted(parts_of(run), key=lambda row: -row["rows"])[:MOST_ROWS]
     return [row | {name: int(row[name]) for name in whole if row.get(name) is not None} for row in rows]
@@ -59,7 +71,7 @@ def _scored(run: Run) -> list[Row]:
 
 @plot
 def part_map(run: Run) -> Figure | None:
-    """The centres of the parts in the plane; areas by rows, the darker the more accurate."""
+    """The centres of the partitions in the plane. Areas show rows; darker partitions are more accurate."""
     told, parts = run.last(PartsSolved), parts_of(run)
     places = None if told is None else matrix(told.places, 2)
     if places is None or len(places) != len(parts) or len(parts) < 2:
@@ -80,11 +92,11 @@ def part_map(run: Run) -> Figure | None:
 
 def _name(part: Row) -> str:
     accuracy = part.get("accuracy")
-    return str(part["part"]) if accuracy is None else f"{part['part']}: {100 * accuracy:.0f} %"
+    return str(part["partition"]) if accuracy is None else f"{part['partition']}: {100 * accuracy:.0f} %"
 
 
 def _shades(parts: Sequence[Row]) -> np.ndarray:
-    """(parts,) opacity, rising with accuracy where that is known."""
+    """(partitions,) opacity, which rises with accuracy if that is known."""
     known = np.array([np.nan if (a := part.get("accuracy")) is None else a for part in parts], np.float64)
     if np.isnan(known).all():
         return np.full(len(parts), 0.4)
@@ -94,7 +106,7 @@ def _shades(parts: Sequence[Row]) -> np.ndarray:
 
 @plot
 def part_sizes(run: Run) -> Figure | None:
-    """How many parts have how many rows, and the seconds that each took."""
+    """A histogram of the partitions by rows, and the seconds that each took."""
     parts = parts_of(run)
     if len(parts) < 2:
         return None
@@ -105,10 +117,10 @@ def part_sizes(run: Run) -> Figure | None:
     else:
         figure, (above, below) = new(4.2, 2)
         above.hist(rows, bins=min(20, len(parts) // 2), color=colour(0))
-        above.set_ylabel("parts")
+        above.set_ylabel("partitions")
         figure.align_ylabels([above, below])
     below.plot(x, seconds, "o", ms=5, color=colour(1), alpha=0.7)
-    below.set(ylabel="seconds", xlabel="rows of a part")
+    below.set(ylabel="seconds", xlabel="rows in the partition")
     below.locator_params(axis="x", nbins=5)
     below.xaxis.set_major_formatter(lambda value, _: number_text(value))
     if len(x):
@@ -130,18 +142,23 @@ def timeline(run: Run) -> Figure | None:
     lanes = min(MOST_LANES, 1 + int(max(rows[:, 0].max() for _, rows in found)))
     unit, name = time_unit(max(float(rows[:, 2].max()) for _, rows in found))
     figure, axes = new(1.6 + 0.3 * lanes, xlabel=name, ylabel="worker")
-    named = set()
+    named, numbers = set(), count()
     for phase, rows in found:
         face = colour(shown.index(phase)) if phase in shown else MUTED
         label = short(phase) if phase in shown else "other"
-        for lane in np.unique(rows[:, 0][rows[:, 0] < lanes]):
-            own = rows[rows[:, 0] == lane, 1:] / unit
-            bars = list(zip(own[:, 0], own[:, 1] - own[:, 0], strict=True))
-            axes.broken_barh(
-                bars, (lane - 0.38, 0.76), facecolors=face, label=None if label in named else label
-            )
-            named.add(label)
+        axes.broken_barh([], (0, 1), facecolors=face, label=None if label in named else label)
+        named.add(label)
+        drawn = rows[rows[:, 0] < lanes]
+        lane, start, took = drawn[:, 0], drawn[:, 1] / unit, (drawn[:, 2] - drawn[:, 1]) / unit
+        bars = axes.barh(lane, took, 0.76, start, color=face)
+        for bar, span in zip(bars, drawn, strict=True):
+            hint(bar, next(numbers), _task(phase, *span))
     axes.set_yticks(range(lanes), [str(lane + 1) for lane in range(lanes)])
     axes.set_ylim(lanes - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
     return finish(figure, axes, is_shared=True)
+
+
+def _task(phase: str, lane: float, start: float, end: float) -> str:
+    """A task of the timeline in words."""
+    return f"{phase}: {number_text(end - start)} s on worker {lane + 1:.0f}, from second {start:,.2f} to {end:,.2f}"

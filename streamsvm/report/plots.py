@@ -1,4 +1,4 @@
-"""How a run went, as plots: each a function from runs to a figure, or None where nothing of it was told."""
+"""How a run went, as plots: each a function from runs to a figure, or None if the runs have no such data."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ E = TypeVar("E", bound=Event)
 
 
 def line(name: str, records: Iterable[Record[E]], y: Callable[[E], float | None]) -> Line:
-    """What a kind of event tells, over the time."""
+    """A value of one kind of event, over time."""
     at, values = columns(2, ((t, y(event)) for t, event in records))
     return name, at, values
 
@@ -88,9 +88,9 @@ def over_time(lines: Sequence[Line], ylabel: str) -> Figure | None:
 
 @plot
 def objective(runs: Sequence[Run]) -> Figure | None:
-    """What is minimised, of the whole problem, where it is known on the way; of a dual it is below 0.
+    """The objective of the whole problem during the run, if it is known; a dual objective is below 0.
 
-    Where some rows alone are free, as in refine, the others are 0: that is a point of the whole problem, too.
+    If only some rows are free, as in refine, the others are 0: this too is a point of the whole problem.
     """
     return over_time(
         [line(run.name, _whole(run, "whole", "some rows"), lambda event: event.objective) for run in runs],
@@ -237,7 +237,7 @@ def levels(run: Run) -> Figure | None:
     number, precision, recall = columns(3, ((event.level, event.precision, event.recall) for event in told))
     if not len(number):
         return None
-    figure, axes = new(xlabel="level, from many parts to few", ylim=(0, 1.04))
+    figure, axes = new(xlabel="level, from many partitions to few", ylim=(0, 1.04))
     draw_lines(axes, [("precision", number, precision), ("recall", number, recall)])
     axes.set_xticks(number)
     axes.invert_xaxis()
@@ -246,7 +246,7 @@ def levels(run: Run) -> Figure | None:
 
 @plot
 def budget(runs: Sequence[Run]) -> Figure | None:
-    """Accuracy of each stretch of rows before they were learnt, support vectors, and what merging has cost."""
+    """Accuracy on each stretch of rows before training on it, support vectors, and what merging has cost."""
     named: tuple[tuple[str, Callable[[Learnt], float | None]], ...] = (
         ("accuracy", lambda event: event.accuracy),
         ("support vectors", lambda event: event.supports),
@@ -261,7 +261,7 @@ def budget(runs: Sequence[Run]) -> Figure | None:
         axes.set_ylabel(label)
     figure.align_ylabels(panels)
     from_zero(panels[1])
-    panels[-1].set_xlabel("rows learnt")
+    panels[-1].set_xlabel("rows learned")
     panels[-1].locator_params(axis="x", nbins=5)
     panels[-1].xaxis.set_major_formatter(lambda rows, _: number_text(rows))
     return finish(figure, panels[0], is_shared=len(runs) > 1)
@@ -275,7 +275,7 @@ def _over_steps(
 
 
 def _learnt(run: Run) -> list[Learnt]:
-    """What a learner told: windows of a fit, or stretches of a stream."""
+    """What a learner reported: windows of a fit, or stretches of a stream."""
     return [event for _, event in run.of(Window)] or [event for _, event in run.of(Stretch)]
 
 

@@ -30,7 +30,7 @@ NOT_OPTIONS = ("rank", SCORE, "std_score", "fold_scores", "rows", "seconds")  # 
 
 @dataclass(frozen=True)
 class Run:
-    """A run: its records with `t` in seconds since it began, time going on where it was resumed; its result files.
+    """A run: its records with `t` in seconds since it began, also across resumes, and its result files.
 
     tune: the trials of a search, the best first. notes: what could not be read.
     """
@@ -52,7 +52,7 @@ class Run:
 
     @property
     def started(self) -> Started:
-        """What it began with; nothing is known of a run whose records do not tell."""
+        """Its first record; an empty one if the records lack it."""
         return next((r.event for r in self.of(Started)), Started())
 
     @property
@@ -144,7 +144,7 @@ def options_of(trials: Iterable[Row]) -> list[str]:
 
 
 def _with(config: Row, trial: Row) -> Row:
-    """A configuration with a trial's options, by dotted name, in place of its own."""
+    """A configuration with the options of a trial, by dotted name, which replace those it has."""
     merged = {name: dict(value) if isinstance(value, dict) else value for name, value in config.items()}
     for name in options_of([trial]):
         group, _, member = renamed_option(name).rpartition(".")
@@ -164,7 +164,7 @@ def _json(path: Place, notes: list[str]) -> Any:
 
 
 def _records(path: Place) -> Iterator[Record[Event]]:
-    """Those of the file, their time going on where another process went on."""
+    """Those of the file, with times that continue when another process resumed the run."""
     before, offset = 0.0, 0.0
     for line in lines_of(path):
         if (record := parse(line)) is None:
@@ -177,7 +177,7 @@ def _records(path: Place) -> Iterator[Record[Event]]:
 
 
 def _last_run(records: Iterable[Record[Event]]) -> list[Record[Event]]:
-    """The records since a run began anew in the folder; what was there before is another run's."""
+    """The records since a run last started from scratch in the folder; earlier ones are another run's."""
     found: list[Record[Event]] = []
     for record in records:
         if isinstance(record.event, Started) and not record.event.resume:

@@ -50,7 +50,7 @@ def score(runs: Sequence[Run]) -> Iterator[Part]:
         if pairs := _confused(run):
             own = "" if len(runs) == 1 else f": {run.name}"
             about = "Of each true class, the rows that were given another one."
-            yield Table(f"Most frequent confusions{own}", pairs, about)
+            yield Table(f"Largest confusions{own}", pairs, about)
     caption = "Rows by decision value and true class. Dotted: the threshold between the two answers."
     yield from each(runs, "by-class", "Decision values by class", caption, scores.histogram)
     caption = "True positive rate over false positive rate, for every threshold. Dotted: chance."
@@ -117,7 +117,7 @@ def predictions(runs: Sequence[Run]) -> Iterator[Part]:
 
 
 def _confused(run: Run) -> list[Row]:
-    """The largest entries beside the diagonal of a confusion that is too large for a glance."""
+    """The largest off-diagonal entries of a confusion matrix that is too large to read."""
     counts, labels = matrix(run.evaluation.get("confusion")), run.evaluation.get("classes")
     if counts is None or not isinstance(labels, list) or counts.shape != (len(labels),) * 2:
         return []

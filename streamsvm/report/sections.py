@@ -1,4 +1,4 @@
-"""What a report has to show, section by section; a section without data has no parts."""
+"""What a report has to show, section by section; a section without data is empty."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streamsvm.storage.human import human, human_bytes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LEVEL_NAMES = {"objective": "sum of the parts' objectives"}  # which is not that of the whole problem
+LEVEL_NAMES = {"objective": "sum of the partitions' objectives"}  # which is not that of the whole problem
 MOST_TRIALS = 12
 SIZES = ("memory_limit", "cache_size")  # options in bytes
 
@@ -203,15 +203,15 @@ def _level(solved: LevelSolved, compared: SupportCompared | None) -> Row:
 def parts(runs: Sequence[Run]) -> Iterator[Part]:
     for run in runs:
         if found := part_plots.largest(run):
-            title = "Largest parts" if len(runs) == 1 else f"Largest parts: {run.name}"
+            title = "Largest partitions" if len(runs) == 1 else f"Largest partitions: {run.name}"
             yield Table(title, known(found), folded=len(found) > MOST_CLASSES)
     where = (
-        "Centres of the parts, projected on the two directions in which they differ most (PCA). Areas show rows; "
-        "darker parts are more accurate, if evaluate has scored them."
+        "Centres of the partitions, projected on the two directions in which they differ most (PCA). Areas show rows; "
+        "darker partitions are more accurate, if evaluate has scored them."
     )
-    yield from each(runs, "map", "Map of the parts", where, part_plots.part_map)
-    each_one = "Number of parts by rows, and the seconds to solve each part."
-    yield from each(runs, "part-sizes", "Size and time of the parts", each_one, part_plots.part_sizes)
+    yield from each(runs, "map", "Map of the partitions", where, part_plots.part_map)
+    each_one = "Number of partitions by rows, and the seconds to solve each of them."
+    yield from each(runs, "part-sizes", "Size and time of the partitions", each_one, part_plots.part_sizes)
 
 
 def working_sets(runs: Sequence[Run]) -> Iterator[Part]:
@@ -246,8 +246,8 @@ def _blocks(run: Run) -> Figure | None:
 
 def budget(runs: Sequence[Run]) -> Iterator[Part]:
     caption = (
-        "Accuracy on each block of rows before training on it; support vectors; cumulative weight degradation of "
-        "merging, the sum of |w' - w|\u00b2."
+        "Accuracy on each block of rows before training on it, number of support vectors, and cumulative weight "
+        "degradation of merging, the sum of |w' - w|\u00b2."
     )
     yield from one("budget", "Accuracy and support vectors", caption, plots.budget(runs))
     caption = "Events per second, and the time to answer and learn an event: mean (line) and slowest (dots)."
@@ -260,7 +260,10 @@ def budget(runs: Sequence[Run]) -> Iterator[Part]:
 def cost(runs: Sequence[Run]) -> Iterator[Part]:
     yield from one("phases", "Time by phase", _of_phases(runs), plots.phases(runs))
     yield from one("memory", "Memory", _of_memory(runs), plots.memory(runs))
-    caption = "Tasks in the order in which threads of this machine ran them. Tasks too short to be seen are left out."
+    caption = (
+        "Tasks in the order in which threads of this machine ran them. Tasks too short to be seen are left out. "
+        "Point at a task to read its phase and times."
+    )
     yield from each(runs, "tasks", "Timeline of tasks", caption, part_plots.timeline)
 
 
@@ -294,8 +297,11 @@ def columns(runs: Sequence[Run]) -> Iterator[Part]:
             yield Table(f"Columns{after}", found, "Shares in the metric.", folded=len(found) > MOST_CLASSES)
     most = f"The most important columns, {metric.MOST_BARS} at most."
     yield from each(runs, "importances", "Importances", most, metric.importances)
-    largest = f"Importance of each column in the metric of each part, in percent; {metric.MOST_PARTS} largest parts."
-    yield from each(runs, "parts", "Importance by part", largest, metric.looks)
+    largest = (
+        f"Importance of each column in the metric of each partition, in percent. Only the {metric.MOST_PARTS} largest "
+        "partitions are shown."
+    )
+    yield from each(runs, "parts", "Importance by partition", largest, metric.looks)
 
 
 def tune(runs: Sequence[Run]) -> Iterator[Part]:
@@ -336,7 +342,7 @@ SECTIONS = (
     Section("tune", "Tuning", tune),
     Section("convergence", "Convergence", convergence),
     Section("levels", "Levels", levels),
-    Section("parts", "Parts", parts),
+    Section("parts", "Partitions", parts),
     Section("working-sets", "Working sets", working_sets),
     Section("planes", "Cutting planes", planes),
     Section("ranks", "Ranks", ranks),

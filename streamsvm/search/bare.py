@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streamsvm.config import FitConfig, Layer, Resolved, build_config, merged
+from streamsvm.config import FitConfig, build_config
 from streamsvm.errors import ConfigError
 from streamsvm.kernels.table import kernel_row
+from streamsvm.options.layers import Layer, Resolved, merged
 from streamsvm.options.search import left_out
 from streamsvm.solvers.catalogue import DEFAULT_SOLVER, solver_row, takers
 from streamsvm.tasks import default_task, is_searched

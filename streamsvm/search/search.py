@@ -26,6 +26,7 @@ from streamsvm.search.score_table import Kept
 from streamsvm.solvers.loop import is_late
 from streamsvm.storage.paths import Place
 from streamsvm.tasks import task_for
+from streamsvm.texts.documented import described
 from streamsvm.train import run_facts, train, with_task
 from streamsvm.training.advice import uneven_columns
 from streamsvm.training.prepare import first_rows
@@ -34,6 +35,7 @@ MOST_ROWS = 2_000_000  # that points are compared on, unless somebody asks for m
 REFIT = ("n", "d", "n_support", "objective", "gap", "gamma", "converged", "model")  # of its report
 
 
+@described
 def tune(
     store: Store,
     options: TuneConfig,
@@ -44,11 +46,26 @@ def tune(
     resume: bool = False,
     events: Events = heard,
 ) -> dict[str, Any]:
-    """`best` (params and score), `results` (a record for each point, best first), `seconds` (of the whole command, as
-    in the report of a fit) and `seconds_search`.
+    """Compares points by cross-validation, and trains the best one on all rows if `model_path` is given.
 
-    With model_path a model of the best point on all rows is written, and `refit` is its report; with run_dir scores are
-    kept as they come, `tune.json` holds the results, `result.json` what else came of it. Raises StreamSVMError.
+    Parameters
+    ----------
+    options : TuneConfig
+        Folds, scoring, and how many rows and seconds the search may use.
+    points : list of (dict, FitConfig)
+        What to compare: the options by name that differ, and the whole configuration.
+    run_dir : Path or None
+        Folder for the scores as they come, `tune.json` with the results, and `result.json`. None: none are kept.
+
+    Returns
+    -------
+    dict
+        `best` (params and score), `results` (a record for each point, best first), `seconds` of the whole command,
+        `seconds_search`, and with `model_path` also `refit`, the report of that fit.
+
+    Raises
+    ------
+    StreamSVMError
     """
     began, start = time.perf_counter(), used_s()
     about = run_facts(store, with_task(points[0][1], store))

@@ -1,17 +1,19 @@
-"""Docstrings of classes with many parameters: what several classes share is written once, and filled in here.
+"""Docstrings of classes and functions: what several of them share is written once, and filled in here.
 
-The text of an entry is the first found in the docstring of the class, of its bases, and in `texts.parameters`.
+The text of an entry is the first found in the docstring, in those of a class's bases, and in `texts.parameters`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter, cleandoc, isfunction, signature
 from textwrap import indent
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from streamsvm.texts.parameters import ATTRIBUTES, PARAMETERS
+from streamsvm.texts.parameters import ATTRIBUTES, FUNCTIONS, PARAMETERS, RAISES
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 SECTION = r"(?<=^{}\n{}\n)(?:.|\n)*?(?=\n[A-Z][A-Za-z ]+\n---|\Z)"
 
@@ -30,7 +32,8 @@ class Entry(NamedTuple):
     def line(self, name: str) -> str:
         is_searched = SEARCH in self.kind and SEARCH not in self.text
         text = f"{self.text}\n{SEARCH}: chosen from the data." if is_searched else self.text
-        return f"{name} : {self.kind}\n{indent(text, '    ')}"
+        head = f"{name} : {self.kind}" if self.kind else name
+        return f"{head}\n{indent(text, '    ')}"
 
 
 def entries(doc: str, section: str) -> dict[str, Entry]:
@@ -62,6 +65,17 @@ def fill(cls: type, methods: str) -> None:
         cls.__doc__ = _of_class(cls, cleandoc(cls.__doc__))
 
 
+def described(function: F) -> F:
+    """Completes the docstring of a public function: entries for each parameter, with its default, and error."""
+    if function.__doc__:
+        doc = _of_method(function, entries(FUNCTIONS, "Parameters"))
+        errors = _known(entries(doc, "Raises"), entries(RAISES, "Raises"))
+        function.__doc__ = _replaced(
+            doc, "Raises", "\n".join(errors[n].line(n) for n in entries(doc, "Raises"))
+        )
+    return function
+
+
 def _of_class(cls: type, doc: str) -> str:
     own = _merged(cls, doc, "Parameters", PARAMETERS)
     doc = _replaced(doc, "Parameters", "\n".join(_lines(cls.__init__, own)))  # type: ignore[misc]
@@ -71,10 +85,14 @@ def _of_class(cls: type, doc: str) -> str:
 
 def _of_method(function: Any, shared: Mapping[str, Entry]) -> str:
     doc = cleandoc(function.__doc__)
-    lines = "\n".join(_lines(function, {**shared, **entries(doc, "Parameters")}))
+    lines = "\n".join(_lines(function, _known(entries(doc, "Parameters"), shared)))
     if "\nParameters\n---" in doc or not lines:
         return _replaced(doc, "Parameters", lines)
     return f"{doc}\n\nParameters\n----------\n{lines}"
+
+
+def _known(own: Mapping[str, Entry], shared: Mapping[str, Entry]) -> dict[str, Entry]:
+    return {name: own.get(name, Entry()).or_else(shared.get(name, Entry())) for name in {**shared, **own}}
 
 
 def _lines(function: Any, known: Mapping[str, Entry]) -> Iterator[str]:

@@ -243,6 +243,54 @@ kwargs : object
     Ignored.
 """
 
+FUNCTIONS = """\
+Parameters
+----------
+store : Store
+    The rows, with labels where the function needs them.
+config : FitConfig
+    Options of the fit, from `config.build_config` or `config.load_config`.
+events : Events
+    Gets what happens, as `Record`. heard: warnings become Python warnings, and nothing else is reported.
+model_path : Path or None
+    Folder or URL of the model to write. A model there is replaced. None: no model is written.
+run_dir : Path or None
+    Folder for records, checkpoints and results of the run. None: none are kept.
+resume : bool
+    Continue the interrupted run in `run_dir`.
+performance_report : Path or None
+    HTML file for dask's report of the tasks. None: none.
+path : str or Path
+    Folder or URL of the model.
+model : Model
+    A trained model.
+layers : (str, mapping)
+    Where options come from, for messages, and their nested values. Later layers win.
+overrides : (str, mapping)
+    Where options come from, for messages, and their nested values, which replace those of the file.
+"""
+
+RAISES = """\
+Raises
+------
+ConfigError
+    An unknown option, a value out of range, or options that contradict each other or the data.
+DataError
+    Rows or labels that are invalid, or do not fit the model. The message names file and line, or chunk and row.
+MemoryLimitError
+    The work cannot stay below the memory limit. The message says how much it needs.
+NotFoundError
+    Nothing exists at this place.
+ModelError
+    Not a model, of an unknown kind or version, or without what the function needs.
+CorruptDataError
+    Data do not match their checksums.
+StorageError
+    A place cannot be read or written.
+StreamSVMError
+    Any other failure of this package, by its kind: files, runs, workers.
+"""
+
 STORE_METHODS = """\
 Parameters
 ----------

@@ -273,7 +273,7 @@ class DCSVMFit(Fit):
         self._tell_parts(state)
 
     def _tell_parts(self, state: DCSVMState) -> None:
-        """Records the parts of a level, one by one."""
+        """Records the partitions of a level, one by one."""
         assert state.division is not None
         seconds = [getattr(part, "seconds", None) for part in state.solutions]
         centres = [getattr(part, "centre", None) for part in state.solutions]

@@ -1,4 +1,4 @@
-"""Where parts lie: their centres in few numbers, and in the plane, for reports."""
+"""Centres of the partitions in a few numbers, and in the plane, for reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sketch(rows: Rows) -> np.ndarray:
 
 
 def in_plane(centres: Sequence[np.ndarray]) -> list[list[float]]:
-    """Points (parts, 2): the centres on the two axes along which they differ most (PCA)."""
+    """Points (partitions, 2): the centres on the two axes along which they differ most (PCA)."""
     points = np.array(centres, np.float64)
     points -= points.mean(axis=0)
     plane = np.zeros((len(points), 2))

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from terminal import read_all
 
 from streamsvm.cli.output import emit, emit_table
 from streamsvm.storage.human import human, human_bytes
@@ -80,22 +81,13 @@ with progress() as events:
 
 def test_bars_on_a_terminal():
     ours, theirs = pty.openpty()
-    run = subprocess.run([sys.executable, "-c", EVENTS], stdout=subprocess.PIPE, stderr=theirs, check=True)
+    run = subprocess.Popen([sys.executable, "-c", EVENTS], stdout=subprocess.PIPE, stderr=theirs)
     os.close(theirs)
-    shown = b""
-    while chunk := _read(ours):
-        shown += chunk
-    os.close(ours)
-    assert run.stdout == b""
+    shown = read_all(ours)  # while it runs: a terminal holds 4 KiB
+    assert run.communicate() == (b"", None)
+    assert run.returncode == 0
     for text in (b"cluster", b"2/4", b"gap 0.25", b"warning: rows are sorted by class"):
         assert text in shown
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 1 << 16)
-    except OSError:  # the other end is closed
-        return b""
 
 
 def test_only_warnings_in_a_pipe():

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from terminal import on_a_terminal
 
 from streamsvm.cli.app import app, exit_status
 from streamsvm.data.names import Named
@@ -81,6 +82,15 @@ def test_predict_writes_labels(tmp_path, model, store, capfd):
     assert [row.partition(",")[0] == "yes" for row in rows] == [
         float(row.partition(",")[2]) > 0 for row in rows
     ]
+
+
+def test_labels_on_a_terminal_come_without_bars(model, store, monkeypatch):
+    with on_a_terminal(monkeypatch) as shown:
+        assert run("predict", "--model", model, "--store", store) == 0
+    header, *labels = shown().splitlines()
+    assert header == "label"
+    assert len(labels) == 200
+    assert set(labels) == {"no", "yes"}
 
 
 def test_evaluate_as_json_and_for_people(model, store, capfd):

@@ -16,6 +16,7 @@ import told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
+from terminal import read_all
 
 from streamsvm.cli.app import app
 from streamsvm.cli.top import Watch
@@ -96,18 +97,9 @@ def test_on_a_terminal_it_ends_with_the_run(tmp_path):
             shown += os.read(ours, 1 << 16)
         with (folder / "events.jsonl").open("a") as file:
             file.write(json.dumps(told.record("done", 12.0)) + "\n")
-        while chunk := _read(ours):
-            shown += chunk
-    os.close(ours)
+        shown += read_all(ours)
     assert process.wait(timeout=30) == 0
     assert b"finished after 0:00:12" in shown
-
-
-def _read(terminal):
-    try:
-        return os.read(terminal, 1 << 16)
-    except OSError:  # the other end is closed
-        return b""
 
 
 def test_records_come_once_and_whole(tmp_path):

@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsvm import DCSVC, BudgetedSVC
-from streamsvm.config import build_config, parse_set
+from streamsvm.config import build_config
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, CorruptDataError, ModelError
 from streamsvm.models.costs import cheapest, cost_matrix
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import BSGDClassifier
+from streamsvm.options.layers import parse_set
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
 from streamsvm.train import plan, train, train_in_memory

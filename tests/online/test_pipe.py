@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from river.preprocessing import StandardScaler
 from sklearn.metrics import roc_auc_score
+from terminal import read_all
 
 from streamsvm import load_model
 from streamsvm.data.rows import Rows
@@ -472,10 +473,7 @@ def test_bars_do_not_mix_with_answers(tmp_path, redirected):
     out = (tmp_path / "out").open("wb") if redirected else theirs
     process = subprocess.Popen([sys.executable, "-c", script, *arguments], stdout=out, stderr=theirs)
     os.close(theirs)
-    shown = b""
-    while chunk := _read(ours):
-        shown += chunk
-    os.close(ours)
+    shown = read_all(ours)
     assert process.wait(timeout=60) == 0
     if redirected:
         out.close()
@@ -485,13 +483,6 @@ def test_bars_do_not_mix_with_answers(tmp_path, redirected):
     else:
         assert shown.count(b'"prediction"') == 200
         assert b"supports" not in shown
-
-
-def _read(terminal):
-    try:
-        return os.read(terminal, 1 << 16)
-    except OSError:  # the other end is closed
-        return b""
 
 
 def numbered(n: int = 300) -> list[str]:

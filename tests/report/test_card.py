@@ -67,7 +67,7 @@ def test_a_card_with_its_run(fitted, capfd):
     assert ["accuracy", f"{scores['accuracy']:.6g}"] in cells(text, "Scores")
     assert "By ward:" in text
     assert {"east", "a\\|b", "west"} <= {row[0] for row in cells(text, "Scores")}
-    assert "Texts that are not listed above count as 0" in text
+    assert "A text that is not listed above counts as 0" in text
 
 
 def test_a_card_of_the_model_alone(fitted, capfd):
@@ -80,7 +80,7 @@ def test_a_card_of_the_model_alone(fitted, capfd):
 def test_columns_without_names_and_rows_without_gaps():
     text = card(DCSVC().fit(*load_digits(return_X_y=True)).model_, "digits")
     assert "- 64 columns of numbers without names." in text
-    assert "- Rows have 64 columns, or are refused" in text
+    assert "- Rows must have 64 columns. Infinite values are refused." in text
     assert "Missing numbers are refused" in text
     assert ["classes", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9"] in cells(text, "What it does")
 
@@ -139,11 +139,11 @@ def test_a_card_of_a_stream(tmp_path, task, score, capfd):
     assert run(capfd, "report", "--model", tmp_path / "m", "--out", tmp_path / "c.md")[0] == 0
     text, counted = (tmp_path / "c.md").read_text(), json.loads(told.splitlines()[-1])
     assert ["wind", "number", "0 in events, refused in stores"] in cells(text, "Columns")
-    assert {("events", "60"), ("learnt", "60"), ("bad", "0")} < set(map(tuple, cells(text, "Data")))
+    assert {("events", "60"), ("learned", "60"), ("bad", "0")} < set(map(tuple, cells(text, "Data")))
     heads, _, values = cells(text, "Scores")
     value = dict(zip(heads, values, strict=True))[score]
     assert float(value) == pytest.approx(counted[score.replace(" ", "_")], rel=1e-4)
-    assert "Events have any of these columns" in text
+    assert "Events may have any of these columns" in text
     assert "Missing numbers are refused" not in text
 
 

@@ -36,9 +36,9 @@ def test_what_a_metric_looks_at(tmp_path):
         "facts",
         "Columns",
         "Importances",
-        "Importance by part",
+        "Importance by partition",
     ]
-    facts = {"metric": "diagonal", "columns that count": 3, "parts with a metric of their own": 2}
+    facts = {"metric": "diagonal", "columns that count": 3, "partitions with a separate metric": 2}
     assert parts["facts"] == Facts(facts)
     assert parts["Columns"].rows[0] == {"column": "elevation", "share": 0.62}
     figure = parts["Importances"].figure
@@ -50,7 +50,7 @@ def test_what_a_metric_looks_at(tmp_path):
 
 
 def test_what_each_part_looks_at(tmp_path):
-    figure = shown(written(tmp_path))["Importance by part"].figure
+    figure = shown(written(tmp_path))["Importance by partition"].figure
     assert texts(figure) == ["90", "10", "50", "50", "25", "75"]
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names == ["9,912 rows", "8,000 rows", "400 rows"]
@@ -80,7 +80,7 @@ def test_several_runs_have_their_names(tmp_path):
     assert [(row["run"], row["columns that count"]) for row in parts[""].rows] == [("one", 3), ("two", 2)]
     assert isinstance(parts["Columns: two"], Table)
     assert isinstance(parts["Importances: one"], Plot)
-    assert {name for name in parts if name.startswith("Importance by")} == {"Importance by part: one"}
+    assert {name for name in parts if name.startswith("Importance by")} == {"Importance by partition: one"}
 
 
 @pytest.mark.parametrize(
@@ -116,4 +116,4 @@ def test_nothing_counts(tmp_path):
     """Shares of 0 are drawn, too."""
     of_none = {"columns": ["a"], "shares": [[0.0], [0.0]]}
     parts = shown(written(tmp_path, importances=[["a", 0.0]], parts=of_none))
-    assert {"Importances", "Importance by part"} <= set(parts)
+    assert {"Importances", "Importance by partition"} <= set(parts)

@@ -177,11 +177,21 @@ def test_several_runs_side_by_side(tmp_path):
     assert "dcsvm.levels" not in headings  # of one alone
 
 
+def test_a_task_of_the_timeline_is_described_under_the_pointer(tmp_path):
+    _, text = shown(
+        told.write_run(tmp_path, [told.record("tasks", 2, phase="a<b", spans=[[0, 1, 1.5], [1, 1, 2]])])
+    )
+    assert re.findall(r'<g id="[^"]*hint-\d+">\s*<title>(.*?)</title>', text) == [
+        "a&lt;b: 0.5 s on worker 1, from second 1.00 to 1.50",
+        "a&lt;b: 1 s on worker 2, from second 1.00 to 2.00",
+    ]
+
+
 def test_a_table_is_saved_as_csv(tmp_path):
     _, text = shown(told.write_run(tmp_path, told.PARTS, evaluation=told.EVALUATION))
-    saved = re.findall('href="data:text/csv;base64,([^"]*)" download="largest-parts.csv"', text)
+    saved = re.findall('href="data:text/csv;base64,([^"]*)" download="largest-partitions.csv"', text)
     assert base64.b64decode(saved[0]).decode().splitlines() == [
-        "part,rows,n_support,seconds,rows of evaluate,accuracy",
+        "partition,rows,n_support,seconds,rows of evaluate,accuracy",
         "0,60,4,0.5,4,0.75",
         "1,40,3,,0,",
     ]

@@ -99,7 +99,7 @@ def test_the_objective_is_the_whole_problems(tmp_path):
     assert len(line.get_ydata()) == len(told.ROUNDS)
     table = next(part for part in parts(folder) if isinstance(part, Table) and part.title == "Level by level")
     assert "objective" not in table.rows[0]
-    assert table.rows[0]["sum of the parts' objectives"] == -9.0
+    assert table.rows[0]["sum of the partitions' objectives"] == -9.0
 
 
 @pytest.mark.parametrize(("converged", "said"), [(True, "yes"), (False, "no"), (None, None)])
@@ -158,7 +158,7 @@ def test_parts_show_their_rows_and_what_evaluate_says_of_them(tmp_path):
 
 def test_tasks_are_in_their_lanes(tmp_path):
     [axes] = plot("tasks", told.write_run(tmp_path, told.TASKS)).figure.axes
-    bars = [path.get_extents() for bars in axes.collections for path in bars.get_paths()]
+    bars = [patch.get_bbox() for patch in axes.patches]
     assert [(bar.x0, bar.x1, round((bar.y0 + bar.y1) / 2)) for bar in bars] == [(1, 1.5, 0), (1, 1.75, 1)]
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from making import write
 
-from streamsvm.config import FitConfig, read_layer, repeating
+from streamsvm.config import FitConfig, repeating
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError
+from streamsvm.options.layers import read_layer
 from streamsvm.search.bare import completed
 from streamsvm.train import train
 

@@ -13,10 +13,11 @@ import pytest
 from cases import config, labelled
 
 import streamsvm
-from streamsvm.config import FitConfig, build_config, load_config, parse_set
+from streamsvm.config import FitConfig, build_config, load_config
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
 from streamsvm.options.base import SolverOptions
+from streamsvm.options.layers import parse_set
 from streamsvm.report.read import read_run
 from streamsvm.report.sections import summary
 from streamsvm.search.options import TuneConfig, points

@@ -10,10 +10,10 @@ import pytest
 from making import write
 
 from streamsvm import DCSVC
-from streamsvm.config import read_layer
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError
+from streamsvm.options.layers import read_layer
 from streamsvm.search.bare import completed
 from streamsvm.train import train, train_in_memory
 from streamsvm.training.pace import Speed

@@ -33,11 +33,13 @@ from streamsvm.parallel.prefetch import on_thread
 from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import local_path
 from streamsvm.storage.place import require_place
+from streamsvm.texts.documented import described
 
 OF_TABLES = ("qid", "group", "ignore", "split_by", "hash", "min_frequency")  # options
 SHUFFLE = 0x5F1E  # a separate random stream, independent of labels that a user drew with the plain seed
 
 
+@described
 def ingest(
     sources: Sequence[str | os.PathLike[str]],
     store_url: str | os.PathLike[str],
@@ -49,12 +51,33 @@ def ingest(
 ) -> dict[str, Any]:
     """Reads data files, one after the other, into a new store (with `split`, two). Returns a summary.
 
-    A pattern, such as `data/*.csv`, or a folder stands for its files, in the order of their names.
-    like: the layout of the rows, instead of that of the store that the options name. attrs: further attributes of the
-    store.
     If the first block determines the layout, rows are written as they are read. If it does not, or a later block has
-    something new, rows wait in an unnamed temporary file next to the store until all are read. Raises DataError naming
-    file and line, NotFoundError, ConfigError and StorageError. Then no store is left behind.
+    something new, rows wait in an unnamed temporary file next to the store until all are read. After an error no store
+    is left behind.
+
+    Parameters
+    ----------
+    sources : sequence of str or Path
+        Files or URLs. A pattern, such as `data/*.csv`, or a folder stands for its files, in the order of their names.
+    store_url : str or Path
+        Folder or URL of the new store.
+    options : IngestOptions or None
+        Format, columns and blocks, as the options of `streamsvm ingest`. None: the defaults.
+    events : Events
+        Gets what happens, as `Record`. ignore: nothing is reported.
+    like : Layout or None
+        Layout of the rows, instead of that of the store that the options name. None: as the options say.
+    attrs : mapping or None
+        Further attributes of the store. None: none.
+
+    Returns
+    -------
+    dict
+        The summary that `ingest --json` prints: rows, columns, classes, bytes, and more.
+
+    Raises
+    ------
+    DataError, NotFoundError, ConfigError, StorageError
     """
     start = time.perf_counter()
     files = files_of([os.fspath(s) for s in sources])

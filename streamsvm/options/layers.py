@@ -1,0 +1,76 @@
+"""Layers of options: where each comes from (a TOML file, a model, `--set`), and its nested values."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from streamsvm.errors import ConfigError, NotFoundError
+from streamsvm.storage.paths import Place, place_of
+from streamsvm.storage.toml import string
+
+Layer = tuple[str, Mapping[str, Any]]
+
+
+class Resolved(dict[str, Any]):
+    """Every option of a model, given or default."""
+
+
+def merged(*layers: Layer) -> dict[str, Any]:
+    """Nested values of all layers, later ones winning."""
+    found: dict[str, Any] = {}
+    for _, values in layers:
+        found = _merge(found, values)
+    return found
+
+
+def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """`new` over `old`, tables key by key."""
+    merged = dict(old)
+    for key, value in new.items():
+        both_tables = isinstance(old.get(key), Mapping) and isinstance(value, Mapping)
+        merged[key] = _merge(old[key], value) if both_tables else value
+    return merged
+
+
+def read_layer(path: str | Place) -> Layer:
+    """(origin, values) of a TOML file, or of the resolved configuration inside a model."""
+    path = place_of(path)
+    if path.is_dir():
+        return str(path), _model_config(path)
+    try:
+        return str(path), tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise NotFoundError(f"{path}: no such configuration file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: not a TOML file: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+GONE = (("bsgd", "rounds"),)  # options of earlier versions, found in their models
+
+
+def parse_set(text: str) -> Layer:
+    """The layer of `--set name=value`: the value is TOML (0.5, true, [1, 2]), anything else a string."""
+    name, equals, value = text.partition("=")
+    for toml in (text, f"{name} = {string(value.strip())}") if equals else ():
+        with suppress(tomllib.TOMLDecodeError):
+            return f"--set {text}", tomllib.loads(toml)
+    raise ConfigError(f"--set {text}: expected name=value, for example --set dcsvm.levels=3")
+
+
+def _model_config(path: Place) -> Mapping[str, Any]:
+    try:
+        config = json.loads((path / "zarr.json").read_text(encoding="utf-8"))["attributes"]["config"]
+    except (OSError, ValueError, KeyError, TypeError):
+        config = None
+    if not isinstance(config, dict):
+        raise ConfigError(f"{path}: found a folder without a configuration, expected a TOML file or a model")
+    for section, member in GONE:
+        if isinstance(config.get(section), dict):
+            config[section].pop(member, None)
+    return Resolved(config | {"search": {"options": []}})  # it holds the choices
