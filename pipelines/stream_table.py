@@ -1,6 +1,6 @@
 """One learner of BSGDClassifier's, which tunes nothing, over eighteen streams: its probabilities, and its gamma.
 
-    python pipelines/stream_table.py --data DIR [--only probabilities,gamma] [--quick] [--out streams.md]
+    python pipelines/stream_table.py --data DIR [--only probabilities,gamma,reading] [--quick] [--out streams.md]
 
 It is BSGDClassifier(lam=1e-4, gamma="scale"); where one of the two is not given, several learners are pooled, which
 river_board.py measures.
@@ -14,15 +14,21 @@ gamma: accuracy of 10,000 events, each before it is learnt, by gamma 0.1, "auto"
 (1 / sum of the columns' variances), behind the scaler and raw; and the best of six gammas times four lambdas behind the
 scaler. And text: rows of Reuters, each of length 1, as TFIDF makes them.
 
+reading: JSON lines of 20 numbers from a file to checked rows of a learner, which learns nothing.
+
 Needs covtype.csv.gz, electricity.csv.gz, ijcnn1.bz2, w8a.bz2 and reuters.bz2 in --data; other streams are river's,
 scikit-learn's and made up.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import time
 from collections.abc import Iterable, Sequence
 from itertools import islice, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +40,9 @@ from tables import Share, Table
 
 from streamsvm.metrics import ProbabilityScores
 from streamsvm.online import BSGDClassifier
+from streamsvm.online.lines import Lines
+from streamsvm.online.lines import events as events_in
+from streamsvm.online.pipe import features_of
 
 GAMMAS = (0.1, "auto", "scale")
 GRID = tuple(product(("auto", 0.01, 0.1, 0.3, 1.0, 3.0), (1e-2, 1e-3, 1e-4, 1e-5)))
@@ -132,6 +141,44 @@ def scores(model: base.Classifier, stream: Sequence[Event], labels: list[Any]) -
     }
 
 
+def reading(bench: Bench) -> list[Table]:
+    n, path = 200 if bench.sizes.is_quick else 100_000, bench.work / "events.jsonl"
+    X = np.random.default_rng(0).normal(size=(n, 20)).round(4).tolist()
+    events_of = ({f"f{i}": value for i, value in enumerate(x)} | {"y": int(x[0] > 0)} for x in X)
+    path.write_text("".join(json.dumps(event) + "\n" for event in events_of))
+    rates = [_events_read(path) for _ in range(5)]
+    return [
+        Table(
+            "Events read and checked",
+            [
+                {
+                    "events": n,
+                    "columns": 20,
+                    "events per CPU second": f"{np.median(rates):,.0f}",
+                    "slowest": f"{min(rates):,.0f}",
+                    "fastest": f"{max(rates):,.0f}",
+                }
+            ],
+        )
+    ]
+
+
+def _events_read(path: Path, warm: int = 100) -> float:
+    learner, descriptor = plain("scale"), os.open(path, os.O_RDONLY)
+    try:
+        found = events_in(Lines(descriptor, lambda: None), "json")
+        for _, line, parse in islice(found, warm):
+            learner.learn_one(*features_of(parse(line), "y"))
+        began, count = time.thread_time(), 0
+        for count, (_, line, parse) in enumerate(found, start=1):  # noqa: B007
+            x, y = features_of(parse(line), "y")
+            learner.check(x, y)
+            learner.row_of(x)
+        return count / (time.thread_time() - began)
+    finally:
+        os.close(descriptor)
+
+
 def entropy(right: float, k: int) -> float:
     """Log loss of one who is right so often, says so, and leaves the rest to the other classes evenly."""
     wrong = 1 - right
@@ -159,4 +206,4 @@ def _read(row: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print_tables(__doc__, {"probabilities": probabilities, "gamma": gamma})
+    print_tables(__doc__, {"probabilities": probabilities, "gamma": gamma, "reading": reading})

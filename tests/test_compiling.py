@@ -8,14 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import numpy as np
 from numba.types import BaseNamedTuple
 
 import streamsvm
 from streamsvm.data.rows import Rows
+from streamsvm.events import Events
 from streamsvm.kernels.distance import RBF
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.learner import BudgetLearner
+from streamsvm.parallel.compiling import Compiles, compiling_told
 from streamsvm.solvers.budget.steps import steps
 
 ROOT = Path(streamsvm.__file__).parent
@@ -50,6 +53,17 @@ def test_a_function_is_compiled_anew_when_what_it_calls_has_changed(tmp_path):
     assert answer(tmp_path) == ["2.0", "1"]
     (tmp_path / "called.py").write_text(CALLED.replace("1.0", "10.0"))
     assert answer(tmp_path) == ["11.0", "0"]
+
+
+def test_a_sink_says_once_that_something_is_compiled_and_only_then():
+    said: list[str] = []
+    with compiling_told(Events(Compiles(said.append))):
+        twice = numba.njit(lambda x: 2 * x)
+        assert (twice(1), twice(1.0), twice(3)) == (2, 2.0, 6)
+    assert said == ["compiling kernels for this machine, once; it may take a minute"]
+    with compiling_told(Events(Compiles(said.append))):
+        assert twice(2) == 4
+    assert len(said) == 1
 
 
 def jitted(tree: ast.Module) -> dict[str, str]:

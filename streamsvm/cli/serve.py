@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
 
 LIMITS, LEARNING = "Limits", "Learning, of models that `stream` writes"  # groups of options in the help
 EVERY = 10_000
+
+
+class Fields(NamedTuple):
+    """Of events: where their labels are, and their ids, if labels come later, for at most `wait` events."""
+
+    label: str
+    wait: int | None
+    id: str | None
 
 
 def _size(text: str) -> int:
@@ -65,6 +74,25 @@ def serve(
             rich_help_panel=LEARNING,
         ),
     ] = False,
+    wait: Annotated[
+        int | None,
+        typer.Option(
+            "--wait-for-labels",
+            help="Events sent to /learn that may wait for labels, which come later by their ids.",
+            min=0,
+            metavar="N",
+            rich_help_panel=LEARNING,
+        ),
+    ] = None,
+    id_: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            help="Field that holds the id of an event (id).",
+            metavar="FIELD",
+            rich_help_panel=LEARNING,
+        ),
+    ] = None,
     max_body: Annotated[
         Any,
         typer.Option(
@@ -106,23 +134,28 @@ def serve(
     """
     with importing():
         try:
+            from streamsvm.events import Events
+            from streamsvm.parallel.compiling import Compiles, compiling_told
             from streamsvm.serving.app import Limits
             from streamsvm.serving.run import listening
             from streamsvm.serving.run import serve as answer
         except ModuleNotFoundError as error:
             raise ConfigError(f"serve needs {error.name}; install streamsvm's extra `serve`") from None
     given = {"--label": label is not None, "--snapshot-every": every is not None, "--durable": durable}
+    given |= {"--wait-for-labels": wait is not None, "--id": id_ is not None}
+    fields = Fields(label or "y", wait, id_)
     asked = [name for name, is_given in given.items() if is_given]
     with (
         listening(host, port) as at,
-        _served(model, label or "y", every or EVERY, max_events, asked) as served,
+        _served(model, fields, every or EVERY, max_events, asked) as served,
     ):
         facts = f"{served.kind}, {'learns' if not served.refusal else 'predicts only'}"
 
         def ready() -> None:
             typer.echo(f"serving {model} ({facts}) at {_url(at.getsockname())}", err=True)
 
-        number = answer(served, Limits(max_body, max_waiting, max_rate or 0.0), at, ready)
+        with compiling_told(Events(Compiles(partial(typer.echo, err=True)))):
+            number = answer(served, Limits(max_body, max_waiting, max_rate or 0.0), at, ready)
         typer.echo(f"stopped{served.last_words}", err=True)
     if number == signal.SIGINT:
         raise typer.Exit(INTERRUPTED)
@@ -130,7 +163,7 @@ def serve(
 
 @contextmanager
 def _served(
-    model: Place, label: str, every: int, most_events: int, asked: list[str]
+    model: Place, fields: Fields, every: int, most_events: int, asked: list[str]
 ) -> Iterator[Fixed | Learning]:
     """What answers: a stream if the model continues to learn, which no other process may do meanwhile. asked: options
     of streams. Raises what loading does, and ConfigError for options that nothing reads."""
@@ -145,9 +178,10 @@ def _served(
     )
     if isinstance(loaded, StreamModel):
         with alone(model):
-            stream = _stream(model, label)
+            stream = _stream(model, fields.label)
             if not isinstance(stream, str):
-                log = _log(model, label, "--durable" in asked)
+                stream.wait(fields.wait, fields.id)
+                log = _log(model, stream.fields, "--durable" in asked)
                 yield Learning(stream, most_events, every, log, lambda line: typer.echo(line, err=True))
                 return
         refusal = stream
@@ -169,7 +203,7 @@ def _stream(model: Place, label: str) -> Stream | str:
     return stream
 
 
-def _log(model: Place, label: str, is_asked: bool) -> Log | None:
+def _log(model: Place, fields: str, is_asked: bool) -> Log | None:
     """The log next to a model, if there is to be one. Raises ConfigError for one in an object store, and for events
     that nobody asked to learn."""
     from streamsvm.serving.log import Log
@@ -183,8 +217,8 @@ def _log(model: Place, label: str, is_asked: bool) -> Log | None:
         )
     folder = path.with_name(f"{path.name}.log")
     if is_asked:
-        return Log(folder, label)
-    if folder.is_dir() and not Log(folder, label).is_empty:
+        return Log(folder, fields)
+    if folder.is_dir() and not Log(folder, fields).is_empty:
         raise ConfigError(
             f"{folder} holds events that the model may not have learned; give --durable, or move it away to lose them"
         )

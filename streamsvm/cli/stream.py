@@ -6,38 +6,28 @@ import json
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
-from inspect import signature
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import typer
 
 from streamsvm.cli.flags import class_weights
 from streamsvm.cli.options import require_model_place
 from streamsvm.cli.output import progress
+from streamsvm.cli.stream_options import given_of, let_ask, new_learner, require_same
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
-from streamsvm.options.layers import parse_set
 from streamsvm.storage.human import number_or_text
 from streamsvm.storage.paths import Place, place_of
 
 if TYPE_CHECKING:
-    from streamsvm.online.pipe import Lines, Parse, Stream, Teller
-
-Given = dict[str, tuple[str, Any]]  # parameter of the learner -> (as it was given, its value)
-ALONE: dict[str, Any] = {
-    "lam": 1e-4,
-    "gamma": "scale",
-}  # of a single learner; several standardise the columns
-SETTABLE = {f"kernel.{name}": name for name in ("gamma", "degree", "coef0")}
-SETTABLE |= {"kernel.name": "kernel", "kernel.nu": "kernel_params"}
-SETTABLE |= {"epsilon": "epsilon", "nu": "nu"}
-SETTABLE |= {
-    f"bsgd.{name}": name for name in ("lam", "budget", "merge", "strategy", "loss", "bias", "average")
-}
+    from streamsvm.online.kafka import Topic
+    from streamsvm.online.lines import Lines, Parse
+    from streamsvm.online.pipe import Stream, Teller
 
 
 def stream(
@@ -50,7 +40,12 @@ def stream(
             metavar="MODEL",
         ),
     ],
-    input_: Annotated[str, typer.Option("--input", help="File of events; - is stdin.", metavar="FILE")] = "-",
+    input_: Annotated[
+        str,
+        typer.Option(
+            "--input", help="Events: a file, - for stdin, or kafka://HOST:PORT/TOPIC.", metavar="SOURCE"
+        ),
+    ] = "-",
     format_: Annotated[
         Literal["json", "csv"], typer.Option("--format", help="Format of the lines.")
     ] = "json",
@@ -134,6 +129,18 @@ def stream(
             metavar="SHARE",
         ),
     ] = None,
+    wait: Annotated[
+        int | None,
+        typer.Option(
+            "--wait-for-labels",
+            help="Events that may wait for labels, which come later by their ids. Default: labels come with events.",
+            min=0,
+            metavar="N",
+        ),
+    ] = None,
+    id_: Annotated[
+        str | None, typer.Option("--id", help="Field that holds the id of an event (id).", metavar="FIELD")
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Start a new stream and replace an existing model.")
     ] = False,
@@ -153,19 +160,19 @@ def stream(
     last snapshot: a file is read from there, and stdin has to begin with the next event.
     """
     flags = {"gamma": gamma, "lam": lam, "budget": budget, "merge": merge, "class_weight": class_weight}
-    given = _given(flags | {"max_features": max_features, "max_classes": max_classes}, set_ or [])
-    make = partial(_learner, task or "classify", given, raw=scale == "none")
+    given = given_of(flags | {"max_features": max_features, "max_classes": max_classes}, set_ or [])
+    make = partial(new_learner, task or "classify", given, raw=scale == "none")
 
     from streamsvm.storage.place import found_at
 
     if force or found_at(model) is None:
         make()  # so that bad options are reported before anything is written
-    if input_ != "-" and not Path(input_).is_file():
-        raise NotFoundError(f"--input {input_}: no such file")
+    _require_source(input_, format_)
     if force:
         require_model_place(model, force=True)
 
-    from streamsvm.online.pipe import Lines, Stream, events
+    from streamsvm.online.lines import Lines, events
+    from streamsvm.online.pipe import Stream
 
     with alone(model):
         is_new = force or found_at(model) is None
@@ -173,14 +180,15 @@ def stream(
         if not is_new:
             named = {"task": task, "scale": scale}
             flags = {name: (f"--{name} {value}", value) for name, value in named.items() if value is not None}
-            _require_same(state, given | flags)
+            require_same(state, given | flags)
         if ask is not None:
-            _let_ask(state, ask)
+            let_ask(state, ask)
+        state.wait(wait, id_)
         if state.events:
             typer.echo(f"continuing after event {state.events}, the last in {model}", err=True)
-        with _source(input_) as descriptor, _told(state, run_dir, input_) as tell:
-            lines = Lines(descriptor, sys.stdout.flush)
-            todo = islice(events(lines, format_), state.events if input_ != "-" else 0, None)
+        with _source(input_, state) as lines, _told(state, run_dir, input_) as tell:
+            is_file = isinstance(lines, Lines) and input_ != "-"
+            todo = islice(events(lines, format_), state.events if is_file else 0, None)
             try:
                 with _stops(lines) as stopped, _warnings_to(tell):
                     status = _run(state, lines, todo, stopped, tell, every=every, on_error=on_error)
@@ -192,87 +200,11 @@ def stream(
             f"warning: no event had a label {label!r}; nothing was learned, and no model was written",
             err=True,
         )
+    if state.waiting is not None and (gone := state.waiting.gone):
+        _warn(gone)
     typer.echo(json.dumps(state.summary()), err=True)
     if status:
         raise typer.Exit(status)
-
-
-def _given(flags: dict[str, Any], sets: list[str]) -> Given:
-    """The parameters of the learner that were given: how, and their values. Raises ConfigError."""
-    given: Given = {
-        name: (f"--{name.replace('_', '-')} {value}", value)
-        for name, value in flags.items()
-        if value is not None
-    }
-    for text in sets:
-        origin, values = parse_set(text)
-        for name, value in _flat(values):
-            if name not in SETTABLE:
-                raise ConfigError(
-                    f"{origin}: a stream has no such option, expected one of {', '.join(SETTABLE)}"
-                )
-            parameter = SETTABLE[name]
-            given[parameter] = (
-                origin,
-                {name.rpartition(".")[2]: value} if parameter == "kernel_params" else value,
-            )
-    return given
-
-
-def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{name}.")
-        else:
-            yield f"{before}{name}", value
-
-
-def _learner(task: str, given: Given, *, raw: bool) -> Any:
-    """A new learner. raw: it does not scale columns. Raises ConfigError for a task that has no online learner, or
-    options that the task does not have."""
-    from streamsvm.online import LEARNERS
-
-    if task not in LEARNERS:
-        raise ConfigError(f"--task {task}: expected one of {', '.join(LEARNERS)}")
-    for name, (said, _) in given.items():
-        if name not in signature(LEARNERS[task]).parameters:
-            raise ConfigError(f"{said}: a stream of task {task} has no such option; leave it out")
-    values = {name: value for name, (_, value) in given.items()}
-    learner = LEARNERS[task](**values)
-    return LEARNERS[task](**ALONE | values) if raw and learner.tunes_itself else learner
-
-
-def _require_same(state: Stream, given: Given) -> None:
-    """A stream that continues keeps its options; only bounds may change. Raises ConfigError."""
-    learner = state.learner
-    for name, (said, value) in given.items():
-        if name not in ("task", "scale") and name not in signature(type(learner)).parameters:
-            raise ConfigError(
-                f"{said}: the stream of {state.path} has task {learner.task}, which has no such option"
-            )
-        if name in ("max_features", "max_classes"):
-            learner.allow(**{name: value})
-            continue
-        is_raw = state.scaler is None and not learner.tunes_itself
-        has = ("none" if is_raw else "standard") if name == "scale" else getattr(learner, name)
-        if value != has:
-            raise ConfigError(
-                f"{said}: the stream of {state.path} has {name} {has}, which cannot change; leave the option out, "
-                "use another --model, or start again with --force"
-            )
-
-
-def _let_ask(state: Stream, share: float) -> None:
-    """Raises ConfigError for an invalid share, and for a task without classes."""
-    from streamsvm.online.judges import OfClasses
-
-    if not 0 < share <= 1:
-        raise ConfigError(f"--ask {share}: expected a share above 0, at most 1")
-    if not isinstance(state.judge, OfClasses):
-        raise ConfigError(
-            f"--ask {share}: a stream of task {state.judge.task} has no classes to be unsure of"
-        )
-    state.judge.asks = share
 
 
 @contextmanager
@@ -307,7 +239,7 @@ def _warnings_to(tell: Teller) -> Iterator[None]:
 
 def _run(
     state: Stream,
-    lines: Lines,
+    lines: Lines | Topic,
     todo: Iterator[tuple[int, str, Parse]],
     stopped: list[int],
     tell: Teller,
@@ -334,10 +266,11 @@ def _run(
 def _told(state: Stream, run_dir: Place | None, source: str) -> Iterator[Teller]:
     """Reports on the stream: a bar if stderr is a terminal and answers go elsewhere, and the run directory."""
     from streamsvm.online.pipe import Teller
-    from streamsvm.parallel.compiling import compiling_told
+    from streamsvm.parallel.compiling import Compiles, compiling_told
     from streamsvm.runs.directory import end_with, recorded
 
-    with progress(prints_rows=True) as events, compiling_told(events):
+    compiles = Compiles(partial(typer.echo, err=True))
+    with progress(prints_rows=True) as shown, compiling_told(events := shown.also(compiles)):
         if run_dir is None:
             yield Teller(state, events)
             return
@@ -355,17 +288,35 @@ def _tell(number: int, error: str, on_error: str) -> None:
     typer.echo(f"line {number}: {error}; skipped", err=True)
 
 
-@contextmanager
-def _source(name: str) -> Iterator[int]:
-    if name == "-":
-        yield 0
-        return
-    with open(name, "rb", buffering=0) as file:
-        yield file.fileno()
+def _require_source(name: str, format_: str) -> None:
+    """Raises ConfigError, NotFoundError."""
+    if name.startswith("kafka://"):
+        if format_ == "csv":
+            raise ConfigError("--format csv: messages of Kafka have no header, expected JSON")
+    elif name != "-" and not Path(name).is_file():
+        raise NotFoundError(f"--input {name}: no such file")
 
 
 @contextmanager
-def _stops(lines: Lines) -> Iterator[list[int]]:
+def _source(name: str, state: Stream) -> Iterator[Lines | Topic]:
+    from streamsvm.online.kafka import Topic
+    from streamsvm.online.lines import Lines
+
+    with ExitStack() as held:
+        if name.startswith("kafka://"):
+            topic = urlsplit(name).path.strip("/")
+            yield held.enter_context(
+                closing(Topic(name, state.topics.setdefault(topic, {}), sys.stdout.flush))
+            )
+        elif name == "-":
+            yield Lines(0, sys.stdout.flush)
+        else:
+            file = held.enter_context(open(name, "rb", buffering=0))
+            yield Lines(file.fileno(), sys.stdout.flush)
+
+
+@contextmanager
+def _stops(lines: Lines | Topic) -> Iterator[list[int]]:
     """The signals received so far. SIGTERM and SIGINT end the stream after the current event, with a snapshot."""
     came: list[int] = []
 

@@ -52,14 +52,9 @@ class Columns:
 
         The same array for the same event twice: it is predicted, then learned. Raises DataError.
         """
-        given = names, values = list(x), list(x.values())
-        if given == self._given and len(self._row) == self.width:
+        given = list(x), list(x.values())
+        if self._is_placed(given):
             return self._row
-        if names == self._order and _NUMBERS.issuperset(map(type, values)):  # as most events are
-            row = np.empty(self.width, np.float32)
-            if place(_vector(values), self._columns, self._absent, row):
-                self._given, self._row = given, row
-                return row
         x = self._plain(x)
         names, vector = list(x), numbers(x)
         if names != self._order:
@@ -75,7 +70,22 @@ class Columns:
 
     def check(self, x: Mapping[Any, Any]) -> None:
         """Raises DataError for an event that cannot be a row."""
-        numbers(self._plain(x))
+        if not self._is_placed((list(x), list(x.values()))):
+            numbers(self._plain(x))
+
+    def _is_placed(self, given: tuple[list[Hashable], list[Any]]) -> bool:
+        """Whether the row is that of these names and values: of the last event, or, as most, of one with the same
+        features, all numbers."""
+        if given == self._given and len(self._row) == self.width:
+            return True
+        names, values = given
+        if names != self._order or not set(map(type, values)) <= _NUMBERS:
+            return False
+        row = np.empty(self.width, np.float32)
+        if place(_vector(values), self._columns, self._absent, row):
+            self._given, self._row = given, row
+            return True
+        return False
 
     def _plain(self, x: Mapping[Any, Any]) -> Mapping[Any, Any]:
         """The features as numbers. Raises DataError for text in a column of numbers."""
@@ -205,7 +215,7 @@ def numbers(x: Mapping[Any, Any]) -> np.ndarray:
 def _vector(values: list[Any]) -> np.ndarray:
     """Numbers as float64; infinite if too large."""
     try:
-        return np.array(values, np.float64)
+        return np.fromiter(values, np.float64, len(values))  # three times as fast as np.array
     except OverflowError:  # an integer beyond float64
         return np.full(len(values), math.inf)
 

@@ -32,9 +32,18 @@ class Judge(ABC):
     def label(self, name: str, y: Any) -> Any:
         """The label as it is learned, or None. Raises DataError for one of field `name` that cannot be."""
 
-    @abstractmethod
     def answer(self, x: Mapping[str, Any], y: Any) -> dict[str, Any]:
-        """The answer to an event, which is then learned."""
+        """The answer to an event, which is then learned, if its label is there."""
+        said = self.predict(x)
+        return said if y is None else said | self.learn(x, y, said["prediction"])
+
+    @abstractmethod
+    def predict(self, x: Mapping[str, Any]) -> dict[str, Any]:
+        """What is known of an event before its label."""
+
+    @abstractmethod
+    def learn(self, x: Mapping[str, Any], y: Any, prediction: Any) -> dict[str, Any]:
+        """What is added to the answer when an event is learned. prediction: that of `predict`, which is judged."""
 
     @abstractmethod
     def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
@@ -93,18 +102,19 @@ class OfClasses(Judge):
                     raise DataError(f"label {name!r}: found {y!r} and {known!r}, expected one of the two")
         return y
 
-    def answer(self, x: Mapping[str, Any], y: Any) -> dict[str, Any]:
+    def predict(self, x: Mapping[str, Any]) -> dict[str, Any]:
         prediction = self.learner.predict_one(x)
         probabilities = self.learner.predict_proba_one(x)
         said = {"prediction": prediction, "probabilities": _by_text(probabilities)}
         if self.asks is not None:
             said["ask"] = self.is_worth(probabilities, self.asks)
-        if y is not None:
-            self.learner.learn_one(x, y)
-            self.learnt += 1
-            self.n_right += prediction == y
-            said["label"] = y
         return said
+
+    def learn(self, x: Mapping[str, Any], y: Any, prediction: Any) -> dict[str, Any]:
+        self.learner.learn_one(x, y)
+        self.learnt += 1
+        self.n_right += prediction == y
+        return {"label": y}
 
     def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
         shown = decisions[:, 0] if decisions.shape[1] == 1 else decisions
@@ -135,15 +145,15 @@ class OfValues(Judge):
             raise DataError(f"label {name!r}: found {y!r}, expected a number")
         return y
 
-    def answer(self, x: Mapping[str, Any], y: Any) -> dict[str, Any]:
-        prediction = self.learner.predict_one(x) if self.learner.n_seen else None
-        if y is None:
-            return {"prediction": prediction}
+    def predict(self, x: Mapping[str, Any]) -> dict[str, Any]:
+        return {"prediction": self.learner.predict_one(x) if self.learner.n_seen else None}
+
+    def learn(self, x: Mapping[str, Any], y: Any, prediction: Any) -> dict[str, Any]:
         self.learner.learn_one(x, y)
         self.learnt += 1
         if prediction is not None:
             self._count(y, prediction)
-        return {"prediction": prediction, "label": y}
+        return {"label": y}
 
     def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
         values = decisions[:, 0]
@@ -185,17 +195,23 @@ class OfOutliers(Judge):
         return int(y) if isinstance(y, float) and y.is_integer() else y
 
     def answer(self, x: Mapping[str, Any], y: Any) -> dict[str, Any]:
+        said = self.predict(x)
+        more = self.learn(x, y, said["score"])
+        return said if y is None else said | more
+
+    def predict(self, x: Mapping[str, Any]) -> dict[str, Any]:
         score = self.learner.score_one(x)
+        return {"prediction": OUTLIER if score > 0 else INLIER, "score": score}
+
+    def learn(self, x: Mapping[str, Any], y: Any, prediction: Any) -> dict[str, Any]:
+        """prediction: the score. An event is learned without a label, too."""
         self.learner.learn_one(x)
         self.learnt += 1
-        self.n_outside += score > 0
-        said: dict[str, Any] = {"prediction": OUTLIER if score > 0 else INLIER, "score": score}
-        if y is None:
-            return said
-        if len(self.counts) < 3:  # with a third label there are not two, and counting stops
-            counts, place = self.counts.setdefault(str(y), {}), str(_place(score))
+        self.n_outside += prediction > 0
+        if y is not None and len(self.counts) < 3:  # with a third label there are not two, and counting stops
+            counts, place = self.counts.setdefault(str(y), {}), str(_place(prediction))
             counts[place] = counts.get(place, 0) + 1
-        return said | {"label": y}
+        return {"label": y}
 
     def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
         scores = self.learner.scores_of(decisions[:, 0])

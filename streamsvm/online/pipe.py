@@ -7,16 +7,10 @@ which event comes next.
 
 from __future__ import annotations
 
-import codecs
-import csv
-import json
-import os
-import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -30,17 +24,17 @@ from streamsvm.models import StreamModel
 from streamsvm.models.files import load_model, save_model
 from streamsvm.online import LEARNERS
 from streamsvm.online.judges import JUDGES, Judge
+from streamsvm.online.lines import Parse
 from streamsvm.online.recent import Recent
-from streamsvm.storage.human import number_or_text
+from streamsvm.online.waiting import Waiting
 from streamsvm.storage.paths import Place
 from streamsvm.storage.place import found_at
+from streamsvm.tasks import task_of
 
-BUFFER_BYTES = 1 << 16
 BLOCK_ENTRIES = 1 << 22  # of the rows that are decided at once
 LEAST_STRETCH = 100  # events learned from record to record
 STRETCH = 0.005  # and at least this share of all so far
 PROGRESS_S = 0.2
-Parse = Callable[[str], dict[str, Any]]
 
 
 @dataclass
@@ -48,6 +42,7 @@ class Stream:
     """A learner, its judge, its scaler, and the number of events it has seen; `answer` takes the next one.
 
     label: the field that holds the label; without it an event is only predicted, unless the task needs no labels.
+    waiting: events whose labels come later, if they may. topics: next offsets, by topic and partition, of messages.
     """
 
     path: Place
@@ -59,6 +54,8 @@ class Stream:
     saved: int = 0  # events in the last snapshot
     needs_label: bool = False  # events without one are bad
     recent: Recent = field(default_factory=Recent)
+    waiting: Waiting | None = None
+    topics: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def learner(self) -> Any:
@@ -97,7 +94,38 @@ class Stream:
         scaler = _scaler_from(kept.get("scaler"))
         stream = cls(path, judge, scaler, label, counts["events"], counts["bad"])
         stream.saved = stream.events
+        stream.waiting = Waiting.from_state(kept.get("waiting"))
+        stream.topics = kept.get("topics", {})
         return stream
+
+    def wait(self, most: int | None, field: str | None) -> None:
+        """Labels may come later, by the id in this field, for at most so many events; None: as before. Raises
+        ConfigError."""
+        if most is None and self.waiting is None:
+            if field is not None:
+                raise ConfigError(
+                    f"--id {field}: ids are of labels that come later; give --wait-for-labels, too"
+                )
+            return
+        if not task_of(self.learner.task).reads_labels:
+            raise ConfigError(
+                f"--wait-for-labels {most}: a stream of task {self.learner.task} needs no labels"
+            )
+        if self.waiting is None:
+            self.waiting = Waiting(most or 0)
+        if len(self.waiting) and field not in (None, self.waiting.id):
+            raise ConfigError(
+                f"--id {field}: the events that wait in {self.path} have their ids in {self.waiting.id!r}; leave the "
+                "option out"
+            )
+        self.waiting.id = field or self.waiting.id
+        self.waiting.allow(self.waiting.most if most is None else most)
+
+    @property
+    def fields(self) -> str:
+        """Of labels and ids, as the option --label and what follows it."""
+        waits = self.waiting
+        return self.label if waits is None else f"{self.label} --id {waits.id} --wait-for-labels {waits.most}"
 
     def answer(self, line: str, parse: Parse) -> dict[str, Any]:
         """Predicts and learns one line; returns the answer. A bad line is reported and changes nothing."""
@@ -112,8 +140,7 @@ class Stream:
         self.events += 1
         began = time.perf_counter()
         try:
-            x, y = features_of(event, self.label)
-            said = self._learn(x, y)
+            said = self._learn(event)
             counted = said.get("label") if self.right is not None else None
             self.recent.add(time.perf_counter() - began, counted)
             return {"event": self.events} | said | {"snapshot": self.saved}
@@ -124,9 +151,36 @@ class Stream:
         self.bad += 1
         return {"event": self.events, "error": str(error), "snapshot": self.saved}
 
-    def _learn(self, x: dict[str, Any], y: Any) -> dict[str, Any]:
+    def _learn(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        x, y = features_of(event, self.label)
+        if self.waiting is not None and (name := self.waiting.id_of(event, x)) is not None:
+            return {"id": event[self.waiting.id]} | self._learn_named(self.waiting, name, x, y)
         if y is None and self.needs_label:
             raise DataError(f"label {self.label!r}: found none, expected one next to the features")
+        return self._answer(x, y)
+
+    def _learn_named(self, waiting: Waiting, name: str, x: dict[str, Any], y: Any) -> dict[str, Any]:
+        """Of an event with an id: one that waits for its label from here on, one with its label, or the label alone."""
+        if y is not None and not x:
+            return self._learn_late(waiting, name, y)
+        said = self._answer(x, y)
+        if y is None:
+            waiting.keep(name, x, said["prediction"])
+        else:
+            waiting.drop(name)
+        return said
+
+    def _learn_late(self, waiting: Waiting, name: str, y: Any) -> dict[str, Any]:
+        """The prediction that is judged is the one made when the event came; the scaler has learned it then."""
+        x, prediction = waiting.find(name)
+        y = self.judge.label(self.label, y)
+        self.learner.check(x, y)
+        if self.scaler is not None:
+            x = self.scaler.transform_one(x)
+        waiting.drop(name)
+        return {"prediction": prediction} | self.judge.learn(x, y, prediction)
+
+    def _answer(self, x: dict[str, Any], y: Any) -> dict[str, Any]:
         y = self.judge.label(self.label, y)
         self.learner.check(x, y)
         if self.scaler is not None:
@@ -159,6 +213,8 @@ class Stream:
         """The row of the event in place i of a request."""
         try:
             x, _ = features_of(event, self.label)
+            if self.waiting is not None:
+                self.waiting.id_of(event, x)
             if self.scaler is not None:
                 self.learner.check(x)
                 x = self.scaler.transform_one({name: x[name] for name in x if name in self.scaler.counts})
@@ -172,6 +228,10 @@ class Stream:
             return None
         counts = {"events": self.events, "learnt": self.learnt, "bad": self.bad}
         own = {"counts": counts, "judge": self.judge.to_state(), "scaler": _scaler_state(self.scaler)}
+        if self.waiting is not None:
+            own["waiting"] = self.waiting.to_state()
+        if self.topics:
+            own["topics"] = self.topics
         model = self.learner.to_model(self._scaling(), **own)
         return replace(model, stream=deepcopy(model.stream))  # arrays are copies already
 
@@ -191,6 +251,7 @@ class Stream:
             "n_support": self.learner.n_support,
             "maintenances": self.learner.stats.maintenances,
             **self.learner.drifts,
+            **({} if self.waiting is None else self.waiting.counts()),
             "snapshot": self.saved,
         }
 
@@ -264,105 +325,13 @@ class Teller:
         self._tell.progress("stream", done, total, rows_s=rate, **facts)
 
 
-@dataclass
-class Lines:
-    """Lines of a file descriptor, as they come. It calls `before_waiting` before it waits for more.
-
-    It holds at most one buffer and one line, so a slow reader of the answers slows the writer of the events.
-    """
-
-    source: int
-    before_waiting: Callable[[], None]
-    waiting: bool = field(default=False, init=False)
-    read_bytes: int = field(default=0, init=False)
-
-    @property
-    def share(self) -> float | None:
-        """The share of the file that was read; None if its end is not known."""
-        size = self._size
-        return min(self.read_bytes / size, 0.999) if size else None
-
-    @cached_property
-    def _size(self) -> int:
-        found = os.fstat(self.source)
-        return found.st_size if stat.S_ISREG(found.st_mode) else 0
-
-    def __iter__(self) -> Iterator[str]:
-        rest, is_first = b"", True
-        while True:
-            self.before_waiting()
-            self.waiting = True
-            block = os.read(self.source, BUFFER_BYTES)
-            self.waiting = False
-            self.read_bytes += len(block)
-            if not block:
-                break
-            if is_first:  # a byte order mark does not belong to the first name
-                block, is_first = block.removeprefix(codecs.BOM_UTF8), False
-            *lines, rest = (rest + block).split(b"\n")
-            yield from (line.decode("utf-8", errors="replace") for line in lines)
-        if rest:
-            yield rest.decode("utf-8", errors="replace")
-
-
-def json_event(line: str) -> dict[str, Any]:
-    """The event of a JSON line. Raises DataError."""
-    try:
-        event = json.loads(line)
-    except ValueError as error:
-        raise DataError(f"broken JSON: {error}") from None
-    except RecursionError:
-        raise DataError("broken JSON: too many nested brackets") from None
-    if not isinstance(event, dict):
-        raise DataError(f"found {line.strip()[:40]!r}, expected a JSON object")
-    return event
-
-
-def csv_event(header: list[str]) -> Parse:
-    """What turns a CSV row under this header into an event; empty fields are absent. Raises DataError."""
-
-    def parse(line: str) -> dict[str, Any]:
-        values = _fields(line)
-        if len(values) != len(header):
-            raise DataError(f"found {len(values)} fields, expected {len(header)}")
-        return {name: number_or_text(text) for name, text in zip(header, values, strict=True) if text != ""}
-
-    return parse
-
-
-def events(lines: Iterable[str], kind: str) -> Iterator[tuple[int, str, Parse]]:
-    """(line number, line, its parser) of each event; empty lines and a CSV header are none."""
-    parse: Parse | None = None if kind == "csv" else json_event
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            if parse is None:
-                parse = csv_event(_header(line))
-            else:
-                yield number, line, parse
-
-
-def _fields(line: str) -> list[str]:
-    """The fields of a CSV line. Raises DataError."""
-    try:
-        return next(csv.reader([line]))
-    except csv.Error as error:
-        raise DataError(f"broken CSV: {error}") from None
-
-
-def _header(line: str) -> list[str]:
-    """The names in a CSV header. Raises DataError."""
-    names = _fields(line)
-    for name in names:
-        if names.count(name) > 1:
-            raise DataError(f"header: found column {name!r} twice, expected names that differ")
-    return names
-
-
 def features_of(event: Mapping[str, Any], label: str) -> tuple[dict[str, Any], Any]:
     """(features, label or None): `{"x": {...}, "y": ...}`, or features and the label together."""
     if isinstance(event.get("x"), dict):
         return event["x"], event.get(label)
-    return {name: value for name, value in event.items() if name != label}, event.get(label)
+    x = dict(event)
+    y = x.pop(label, None)
+    return x, y
 
 
 def _scaler_state(scaler: StandardScaler | None) -> dict[str, list[float]] | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from numba.core import event
 
-from streamsvm.events import Events, ignore
+from streamsvm.events import Event, Events, Progress, Record, ignore
 
 PHASE = "compiling, first time only"
 
@@ -60,3 +60,16 @@ def compiling_told(events: Events) -> Iterator[None]:
         yield
     finally:
         _listener.events = ignore
+
+
+class Compiles:
+    """An event sink that says once that something is compiled, which keeps the first event of a stream waiting."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say, self._has_said = say, False
+
+    def __call__(self, record: Record[Event]) -> None:
+        told = record.event
+        if isinstance(told, Progress) and told.phase == PHASE and not self._has_said:
+            self._has_said = True
+            self._say("compiling kernels for this machine, once; it may take a minute")

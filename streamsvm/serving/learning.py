@@ -76,7 +76,11 @@ class Learning:
     @property
     def last_words(self) -> str:
         """What it has to say when it has ended."""
-        return f" after event {self.stream.events:,}; snapshot of event {self.stream.saved:,}"
+        waiting = self.stream.waiting
+        gone = waiting.gone if waiting is not None else ""
+        return f" after event {self.stream.events:,}; snapshot of event {self.stream.saved:,}" + (
+            gone and f"; {gone}"
+        )
 
     def start(self) -> None:
         """Called in the event loop that the requests come from."""
@@ -134,6 +138,8 @@ class Learning:
     def gauges(self) -> dict[str, float]:
         stream = self.stream
         found = {"events": stream.events, "support_vectors": stream.learner.n_support}
+        if stream.waiting is not None:
+            found["events_waiting"] = len(stream.waiting)
         found |= {"snapshot_event": stream.saved, "snapshot_seconds": self.snapshot_s}
         return found if self._log is None else found | {"log_bytes": self._log.bytes}
 

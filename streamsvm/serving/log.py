@@ -25,30 +25,31 @@ MOST_HEAD_BYTES = 48
 class Log:
     """Appends by one thread, the learner's; `sync` and `drop` by others. Raises StorageError."""
 
-    def __init__(self, folder: Path, label: str) -> None:
-        """label: the field of the label, with which events are learned again. Raises ConfigError for another."""
+    def __init__(self, folder: Path, fields: str) -> None:
+        """fields: those of label and id, as options, with which events are learned again. Raises ConfigError for
+        others."""
         self.folder, self._lock = folder, threading.Lock()
         with storage_errors(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
         self._open: list[int] = []  # descriptors: the last one grows, others are to be synced and closed
         self._at = 0  # bytes of the last segment that are whole
         self.broken: str | None = None
-        self._require(label)
+        self._require(fields)
 
     @property
     def is_empty(self) -> bool:
         return not any(path.stat().st_size for _, path in self._segments())
 
-    def _require(self, label: str) -> None:
+    def _require(self, fields: str) -> None:
         file = self.folder / "label"
-        before = file.read_text(encoding="utf-8") if file.exists() else label
-        if before != label and not self.is_empty:
+        before = file.read_text(encoding="utf-8") if file.exists() else fields
+        if before != fields and not self.is_empty:
             raise ConfigError(
-                f"--label {label}: {self.folder} holds events with label {before!r}, expected --label {before}"
+                f"--label {fields}: {self.folder} holds events with label {before!r}, expected --label {before}"
             )
-        if before != label or not file.exists():
+        if before != fields or not file.exists():
             with whole_file(file) as out:
-                out.write(label.encode())
+                out.write(fields.encode())
 
     def records(self, after: int) -> Iterator[tuple[int, bytes]]:
         """(number of its first event, body) of the records, but for segments that end before event `after` + 1.

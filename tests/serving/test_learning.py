@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streamsvm import load_model
-from streamsvm.errors import StorageError
+from streamsvm.errors import ConfigError, StorageError
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
 from streamsvm.online.pipe import Stream
 from streamsvm.predict import Wanted
@@ -138,3 +138,27 @@ def test_one_bad_request_spoils_no_other_that_is_answered_with_it(tmp_path):
     said = [json.loads(answer)[0] for answer in answers]
     assert said[3]["prediction"] == labels[3]
     assert said[:3] + said[4:] == labels[:3] + labels[4:]
+
+
+def test_events_that_wait_for_labels_are_in_the_log_and_survive_a_kill(tmp_path):
+    """The server ends without a snapshot: the log alone has the event, and its late label is learned from it."""
+    path, told = tmp_path / "m", list[str]()
+    learnt(path, "one", 50)
+
+    def waiting():
+        stream = stream_at(path, "one")
+        stream.wait(5, None)
+        stream.needs_label = True
+        return Learning(stream, 1000, 10_000, Log(tmp_path / "m.log", stream.fields), told.append)
+
+    killed = waiting()
+    asked = json.dumps([{"id": "late", "a": 0.5, "b": 1.0, "c": 0.0}, {"a": 1.0}]).encode()
+    first, unlabelled = json.loads(killed._lesson(asked, None))
+    assert (first["id"], "label" in first) == ("late", False)
+    assert "label 'y': found none" in unlabelled["error"]
+    again = waiting()
+    assert told == [f"learned events 51 to 52 again, from {tmp_path / 'm.log'}"]
+    (late,) = json.loads(again._lesson(b'{"id": "late", "y": true}', None))
+    assert (late["prediction"], late["label"]) == (first["prediction"], True)
+    with pytest.raises(ConfigError, match="expected --label y --id id --wait-for-labels 5"):
+        Log(tmp_path / "m.log", "y")

@@ -1,0 +1,89 @@
+"""Events from a topic of Kafka, at least once: a snapshot holds the next offset of each partition."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from streamsvm.errors import ConfigError, NotFoundError, StorageError
+
+BATCH = 500  # messages that are taken at once
+FIRST_S, WAIT_S = 10.0, 0.2  # for the topic's partitions; for messages, before signals are looked at
+OWN = {"group.id": "streamsvm", "enable.auto.commit": False, "auto.offset.reset": "error", "log_level": 0}
+
+
+@dataclass
+class Topic:
+    """Messages of `kafka://HOST[:PORT][,HOST[:PORT]]/TOPIC[?PROPERTY=VALUE&...]`, with properties of librdkafka.
+
+    next: offsets by partition, from which it begins, and which it moves past each message that it yields; a partition
+    without one begins at its oldest message. No group of consumers is joined, and nothing is committed.
+    """
+
+    url: str
+    next: dict[str, int]
+    before_waiting: Callable[[], None]
+    waiting: bool = field(default=False, init=False)
+    share: None = field(default=None, init=False)  # the end is not known
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError, NotFoundError if the broker or the topic cannot be found."""
+        try:
+            from confluent_kafka import Consumer, KafkaException
+        except ImportError:
+            raise ConfigError(
+                f"{self.url}: needs confluent-kafka; install streamsvm's extra `kafka`"
+            ) from None
+        parts = urlsplit(self.url)
+        self.name = parts.path.strip("/")
+        if not parts.netloc or not self.name:
+            raise ConfigError(f"{self.url}: expected kafka://HOST[:PORT]/TOPIC")
+        said = (
+            {"bootstrap.servers": parts.netloc, "error_cb": self._warn} | dict(parse_qsl(parts.query)) | OWN
+        )
+        try:
+            self._consumer = Consumer(said)
+            found = self._consumer.list_topics(self.name, timeout=FIRST_S).topics[self.name]
+        except KafkaException as error:
+            raise NotFoundError(f"{self.url}: {error.args[0].str()}") from None
+        if found.error is not None:
+            raise NotFoundError(f"{self.url}: {found.error.str()}")
+        self._assign(sorted(found.partitions))
+
+    def __iter__(self) -> Iterator[str]:
+        """Texts of the messages, in the order of each partition. Raises StorageError."""
+        while True:
+            messages = self._consumer.consume(BATCH, 0)
+            while not messages:
+                self.before_waiting()
+                self.waiting = True
+                messages = self._consumer.consume(BATCH, WAIT_S)
+                self.waiting = False
+            for message in messages:
+                yield self._text(message)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _assign(self, partitions: list[int]) -> None:
+        from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+        starts = {p: self.next.get(str(p), OFFSET_BEGINNING) for p in partitions}
+        self._consumer.assign([TopicPartition(self.name, p, start) for p, start in starts.items()])
+
+    def _text(self, message: Any) -> str:
+        """A message without a value has no event: its text is empty."""
+        place = str(message.partition())
+        if message.error():
+            raise StorageError(
+                f"{self.url}: partition {place}, from offset {self.next.get(place, 0):,}: {message.error().str()}; if "
+                "the topic no longer has these events, --force begins a new stream with the oldest that it has"
+            )
+        self.next[place] = message.offset() + 1
+        return (message.value() or b"").decode("utf-8", errors="replace")
+
+    def _warn(self, error: Any) -> None:
+        warnings.warn(f"{self.url}: {error.str()}", stacklevel=2)

@@ -1,0 +1,95 @@
+"""Events that wait for their labels, which come later by an id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamsvm.errors import DataError
+
+MOST_CHARACTERS = 200  # of an id
+
+
+@dataclass
+class Waiting:
+    """At most `most` events, each with the prediction made when it came; of more, the oldest expires.
+
+    id: the field that holds an event's id, an integer or a text; 7 and "7" are the same. expired, unknown: events that
+    expired, and labels whose id no event has.
+    """
+
+    most: int
+    id: str = "id"
+    expired: int = 0
+    unknown: int = 0
+    _events: dict[str, str] = field(
+        default_factory=dict
+    )  # as JSON: a tenth of the memory, and snapshots copy texts
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def id_of(self, event: Mapping[str, Any], x: dict[str, Any]) -> str | None:
+        """The event's id, which is then none of its features x. Raises DataError."""
+        found = event.get(self.id)
+        if x is not event.get("x"):
+            x.pop(self.id, None)
+        if found is None:
+            return None
+        if isinstance(found, bool) or not isinstance(found, int | str) or len(str(found)) > MOST_CHARACTERS:
+            raise DataError(
+                f"id {self.id!r}: found {repr(found)[:40]}, expected an integer or a text of at most "
+                f"{MOST_CHARACTERS} characters"
+            )
+        return str(found)
+
+    def keep(self, name: str, x: Mapping[str, Any], prediction: Any) -> None:
+        """An event without its label, instead of an earlier one of the same id."""
+        self._events.pop(name, None)
+        self._events[name] = json.dumps([x, prediction])
+        self.allow(self.most)
+
+    def find(self, name: str) -> tuple[dict[str, Any], Any]:
+        """(features, prediction) of an event. Raises DataError."""
+        if name not in self._events:
+            self.unknown += 1
+            raise DataError(
+                f"id {self.id!r}: found a label for {name!r}, expected the id of one of the {len(self)} events that "
+                f"wait for theirs; the event never came, had its label already, or was followed by {self.most:,} others"
+            )
+        x, prediction = json.loads(self._events[name])
+        return x, prediction
+
+    def drop(self, name: str) -> None:
+        self._events.pop(name, None)
+
+    def allow(self, most: int) -> None:
+        """Changes the bound from here on."""
+        self.most = most
+        while len(self._events) > most:
+            del self._events[next(iter(self._events))]
+            self.expired += 1
+
+    def counts(self) -> dict[str, int]:
+        return {"waiting": len(self), "expired": self.expired, "unknown": self.unknown}
+
+    @property
+    def gone(self) -> str:
+        """What was not learned, in words."""
+        found = {f"{self.expired:,} events expired before their labels came": self.expired}
+        found[f"{self.unknown:,} labels had ids that no waiting event has"] = self.unknown
+        said = ", and ".join(text for text, n in found.items() if n)
+        return said and f"{said}; --wait-for-labels is {self.most:,}"
+
+    def to_state(self) -> dict[str, Any]:
+        own = {"most": self.most, "id": self.id, "expired": self.expired, "unknown": self.unknown}
+        return own | {"ids": list(self._events), "events": list(self._events.values())}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any] | None) -> Waiting | None:
+        if state is None:
+            return None
+        own = {name: state[name] for name in ("most", "id", "expired", "unknown")}
+        return cls(**own, _events=dict(zip(state["ids"], state["events"], strict=True)))
