@@ -15,7 +15,7 @@ LARGEST = 8.0  # largest scaled entry
 
 class RunningScaling(InArrays):
     """z = (x - mean) / spread for columns present in at least half of the rows since their first one, and
-    z = x / (root of the mean square) for others. 0 if a column is absent (NaN) or constant.
+    z = x / (root of the mean square) for others, and for constant ones, as texts are: 1 or absent. 0 if absent (NaN).
 
     counts (d,): rows with the column. born (d,): rows before its first one. means, variances (d,). n: rows in all.
     """
@@ -48,7 +48,10 @@ class RunningScaling(InArrays):
     @property
     def spread(self) -> float:
         """About the sum of the variances of scaled columns."""
-        return float(np.sum((self.variances > 0) * np.where(self._often, 1.0, self._shares)))
+        shares = self._shares
+        return float(
+            np.sum(np.where(self._often, 1.0, np.where(self.variances > 0, shares, shares * (1 - shares))))
+        )
 
     @property
     def _shares(self) -> np.ndarray:
@@ -57,7 +60,7 @@ class RunningScaling(InArrays):
 
     @property
     def _often(self) -> np.ndarray:
-        return self._shares >= OFTEN
+        return (self.variances > 0) & (self._shares >= OFTEN)
 
     def scaling(self) -> Scaling:
         """The same scaling for a model, so that it predicts raw rows."""
@@ -87,7 +90,7 @@ def scale_row(x, counts, born, means, variances, n, z):
         z[j] = 0
         if counts[j] == 0 or np.isnan(x[j]):
             continue
-        is_often = counts[j] >= OFTEN * (n - born[j])
+        is_often = variances[j] > 0 and counts[j] >= OFTEN * (n - born[j])
         square = variances[j] if is_often else variances[j] + means[j] * means[j]
         if square > 0:
             apart = x[j] - means[j] if is_often else x[j]

@@ -56,4 +56,14 @@ def test_a_column_that_comes_late_counts_from_there_on():
     np.testing.assert_allclose(
         scaling.scale(X)[:, 1], (late - late.mean()) / late.std(), rtol=1e-3, atol=1e-5
     )
-    assert (scaling.scale(X)[:, 0] == 0).all()  # constant
+    assert (scaling.scale(X)[:, 0] == 1).all()  # constant
+
+
+def test_texts_that_take_turns_are_told_apart():
+    X = np.full((100, 2), np.nan, np.float32)
+    X[::2, 0] = X[1::2, 1] = 1
+    scaling = RunningScaling(2)
+    scaling.learn(X)
+    np.testing.assert_array_equal(scaling.scale(X), np.nan_to_num(X))
+    assert scaling.spread == pytest.approx(0.5, abs=0.01)
+    np.testing.assert_array_equal(scaling.scaling().apply(Rows(X)).dense(), np.nan_to_num(X))
