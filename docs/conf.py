@@ -27,6 +27,7 @@ extensions = [
     "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "accessible",
     "mathml",
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
