@@ -322,8 +322,7 @@ def _stops(lines: Lines | Topic) -> Iterator[list[int]]:
 
     def stop(number: int, frame: Any) -> None:
         came.append(number)
-        if lines.waiting:
-            raise InterruptedError
+        lines.stop()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

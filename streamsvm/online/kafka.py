@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from streamsvm.errors import ConfigError, NotFoundError, StorageError
+from streamsvm.online.lines import Interruptible
 
 BATCH = 500  # messages that are taken at once
 FIRST_S, WAIT_S = 10.0, 0.2  # for the topic's partitions; for messages, before signals are looked at
@@ -16,7 +17,7 @@ OWN = {"group.id": "streamsvm", "enable.auto.commit": False, "auto.offset.reset"
 
 
 @dataclass
-class Topic:
+class Topic(Interruptible):
     """Messages of `kafka://HOST[:PORT][,HOST[:PORT]]/TOPIC[?PROPERTY=VALUE&...]`, with properties of librdkafka.
 
     next: offsets by partition, from which it begins, and which it moves past each message that it yields; a partition
@@ -26,7 +27,6 @@ class Topic:
     url: str
     next: dict[str, int]
     before_waiting: Callable[[], None]
-    waiting: bool = field(default=False, init=False)
     share: None = field(default=None, init=False)  # the end is not known
 
     def __post_init__(self) -> None:
@@ -58,8 +58,7 @@ class Topic:
         while True:
             messages = self._consumer.consume(BATCH, 0)
             while not messages:
-                self.before_waiting()
-                self.waiting = True
+                self.wait()
                 messages = self._consumer.consume(BATCH, WAIT_S)
                 self.waiting = False
             for message in messages:

@@ -26,8 +26,29 @@ BUFFER_BYTES = 1 << 16
 Parse = Callable[[str], dict[str, Any]]
 
 
+class Interruptible:
+    """A source of events whose wait for more ends when `stop` is called, also just before it begins to wait."""
+
+    waiting = False
+    stopped = False
+    before_waiting: Callable[[], None]
+
+    def wait(self) -> None:
+        """Called before it waits; `waiting` is false again afterwards. Raises InterruptedError."""
+        self.before_waiting()
+        self.waiting = True
+        if self.stopped:
+            raise InterruptedError
+
+    def stop(self) -> None:
+        """Called by signal handlers. Raises InterruptedError if it waits; else it will as soon as it does."""
+        self.stopped = True
+        if self.waiting:
+            raise InterruptedError
+
+
 @dataclass
-class Lines:
+class Lines(Interruptible):
     """Lines of a file descriptor, as they come. It calls `before_waiting` before it waits for more.
 
     It holds at most one buffer and one line, so a slow reader of the answers slows the writer of the events.
@@ -35,7 +56,6 @@ class Lines:
 
     source: int
     before_waiting: Callable[[], None]
-    waiting: bool = field(default=False, init=False)
     read_bytes: int = field(default=0, init=False)
 
     @property
@@ -52,8 +72,7 @@ class Lines:
     def __iter__(self) -> Iterator[str]:
         rest, is_first = b"", True
         while True:
-            self.before_waiting()
-            self.waiting = True
+            self.wait()
             block = os.read(self.source, BUFFER_BYTES)
             self.waiting = False
             self.read_bytes += len(block)

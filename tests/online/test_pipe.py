@@ -27,7 +27,7 @@ from streamsvm.events import Events, Stretch
 from streamsvm.models.budget_options import BudgetStats
 from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
 from streamsvm.online.judges import OfClasses
-from streamsvm.online.lines import events
+from streamsvm.online.lines import Lines, events
 from streamsvm.online.pipe import Stream, Teller
 from streamsvm.online.recent import Recent
 from streamsvm.report.html import contents
@@ -648,3 +648,14 @@ def test_labels_that_are_asked_for_are_those_of_unsure_events():
     asked = np.array([judge.is_worth({"a": 0.99 if s else 0.6, "b": 0.01 if s else 0.4}, 0.2) for s in sure])
     assert 0.1 < asked[1000:].mean() <= 0.21
     assert asked[1000:][~sure[1000:]].mean() > 5 * asked[1000:][sure[1000:]].mean()
+
+
+def test_a_signal_just_before_it_waits_ends_the_wait():
+    source, writer = os.pipe()
+    try:
+        lines = Lines(source, lambda: lines.stop())
+        with pytest.raises(InterruptedError):
+            next(iter(lines))
+    finally:
+        os.close(source)
+        os.close(writer)
