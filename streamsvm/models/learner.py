@@ -38,13 +38,13 @@ from streamsvm.solvers.budget.state import (
     Supports,
 )
 from streamsvm.solvers.budget.steps import steps
-from streamsvm.solvers.budget.values import decide, exponents, exponents_of_row, sq_norms
+from streamsvm.solvers.budget.values import decide, exponents, exponents_of_row, sq_norms, transpose
 
 MERGING = ("sequence", "gradient")
 NARROW = 64  # columns up to which computing values between supports is faster than reading them
 THREADS_FROM = 3_000_000  # products: fewer take less than waking a thread
 STRIP = 256  # supports that one thread meets with a block: results do not depend on the threads
-INSIDE = 64  # the same for rows of the block itself, with those after them
+INSIDE = 32  # the same for rows of the block itself, with those after them
 LIKELY = 1.2  # margin below which a row will probably be inside the margin (of 1) when its turn comes
 
 _FIRST = np.zeros(1, int)
@@ -225,7 +225,7 @@ class BudgetLearner:
         own = 0.0 if self.is_rbf else self.kernel.diag(Rows(x[None]))[0]
         V, decisions = np.array([[own]], np.float32), np.empty((1, len(y)))
         Y = ((y - self.units[0]) / self.units[1])[None]
-        self._steps((x[None], W, _FIRST, V, F, Y, np.array([weight]), decisions))
+        self._steps((x[None], W, V[:0], _FIRST, V, F, Y, np.array([weight]), decisions))
 
     def set_gamma(self, gamma: float) -> None:
         """Continues with another gamma: supports and coefficients stay, the values between supports become
@@ -253,7 +253,7 @@ class BudgetLearner:
         """(n_support,) gamma |a - b|^2 of each support with the nearest other one; rbf with two at least, else (0,)."""
         if not self.is_rbf or self.n_support < 2:
             return np.empty(0)
-        values = self._values_now()
+        values = self._values_now().copy()
         np.fill_diagonal(values, np.inf)
         return values.min(axis=0)
 
@@ -280,8 +280,8 @@ class BudgetLearner:
         norms = sq_norms(block)
         Y, weight = np.ascontiguousarray(Y, np.float64), np.ascontiguousarray(weight, np.float64)
         W, F = self._meet(block, norms, threads)
-        entries, V = self._meet_inside(block, norms, Y, F, threads)
-        self._steps((block, W, entries, V, F, Y, weight, decisions))
+        N, entries, V = self._meet_inside(block, norms, Y, (W, F), threads)
+        self._steps((block, W, N, entries, V, F, Y, weight, decisions))
 
     def _steps(self, met: tuple[np.ndarray, ...]) -> None:
         """met: Met as a plain tuple. What does not change between events was found before."""
@@ -303,18 +303,21 @@ class BudgetLearner:
         return W, F.sum(axis=0)
 
     def _meet_inside(
-        self, block: np.ndarray, norms: np.ndarray, Y: np.ndarray, F: np.ndarray, threads: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Values of the rows that will probably become supports with those after them in the block.
+        self, block: np.ndarray, norms: np.ndarray, Y: np.ndarray, met: tuple[Any, Any], threads: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Values of the rows that will probably become supports with the supports, N, and with those after them in
+        the block, V.
 
-        entries (b,): where in V (., b) a row's values are, or -1: the steps find them themselves, where missed.
+        entries (b,): where in N and V a row's values are, or -1: the steps find them themselves, where missed.
         """
+        W, F = met
         scale = 1 / (self.options.lam * self.t) if self.t else 0.0
         likely = (Y.T * scale * (F + self.bias[:, None]) < LIKELY).any(axis=0)
         ids = np.flatnonzero(likely | (not self.is_rbf or self.options.loss not in ("hinge", "logistic")))
         entries = np.full(len(block), -1)
         entries[ids] = np.arange(len(ids))
         V = np.empty((len(ids), len(block)), np.float32)
+        N = np.empty((0 if self._is_narrow else len(ids), len(W)), np.float32)
 
         def meet(start: int, stop: int) -> None:
             first = ids[start]
@@ -322,11 +325,13 @@ class BudgetLearner:
             tile = np.empty((len(some), len(block) - first), np.float32)
             self._values(block[some], norms[some], block[first:], norms[first:], tile)
             V[start:stop, first:] = tile
+            if len(N):
+                transpose(W, self.n_support, some, N[start:stop])
 
         strips(meet, len(ids), INSIDE, self._worth(threads, V.size / 2))
         if self.is_rbf:
             V[np.arange(len(ids)), ids] = 0
-        return entries, V
+        return N, entries, V
 
     def _worth(self, threads: int, values: float) -> int:
         return threads if values * self.X.shape[1] > THREADS_FROM else 1
@@ -351,12 +356,8 @@ class BudgetLearner:
         return state if self._is_narrow else state | {"values": self._values_now()}
 
     def _values_now(self) -> np.ndarray:
-        """(n, n) between supports: what only the earlier one's row holds is out of date."""
-        n = self.n_support
-        if self._is_narrow:
-            return self._between()
-        later = self.born[:n, None] >= self.born[:n]
-        return np.where(later, self.values[:n, :n], self.values[:n, :n].T)
+        """(n, n) between supports."""
+        return self._between() if self._is_narrow else self.values[: self.n_support, : self.n_support]
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restores a state that `to_state` gave."""

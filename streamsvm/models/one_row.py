@@ -130,7 +130,7 @@ def _learn(x, Y, code, weight, bound):
         for c in range(len(F)):
             is_pulled |= weight[0] * pull(LOGISTIC, Y[0, c], D[e, 0, c], 0.0, 0.0, chance) != 0
         if is_pulled:
-            met = (Z, W, entries, own, F, Y, weight, D[e])
+            met = (Z, W, own[:0], entries, own, F, Y, weight, D[e])
             steps(supports, met, options, tables, together, projects)
         else:
             steps_taken[STEPS] += 1

@@ -335,8 +335,8 @@ class _Source(Weighed):
         rows = self.store.read(*window)
         require_finite(self.store, rows, window[0], gaps=self.scaling.fill is not None)
         shuffled = np.random.default_rng(seed).permutation(len(rows))
-        rows = self.scaling.apply(rows)  # and those as stored are let go
-        rows, asked = rows.take(shuffled), self.answers.read(*window)
+        rows = rows.take(shuffled)  # as stored, which often is narrower
+        rows, asked = self.scaling.apply(rows), self.answers.read(*window)
         Y = asked.task.learnable(asked.targets)
         return rows, Y[shuffled], (asked.upper / self.C)[shuffled]
 

@@ -60,11 +60,11 @@ def merge_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @nb.njit(nogil=True, forceinline=True)
-def partners(s, p, gamma, tables, count):
+def partners(s, p, gamma, tables, count, since):
     """p, and the supports that lose least when merged with it, among those that point the same way; best first."""
     n = s.counts[SUPPORTS]
     distances, K = np.empty(n, np.float32), np.empty(n, np.float32)
-    exponents_of_support(s, p, gamma, distances)
+    exponents_of_support(s, p, gamma, since, distances)
     kernel_values(distances, np.bool_(True), K)
     chosen, losses = np.empty(1 + count, np.int64), np.empty(count)
     chosen[0] = p
@@ -98,14 +98,15 @@ def _enter(j, lost, born, best, found):
 
 @nb.njit(nogil=True, error_model="numpy")
 def _least_with_one(a, p, K, tables, born, best):
-    """Of one coefficient each, p the smallest. Of most the bound says that they are too far, without a look at more."""
+    """Of one coefficient each, p the smallest. The nearest come first: of most others the bound then says that they
+    are too far, without a look at more."""
     bound, own, found, worst = tables[2], abs(a[p]), 0, np.inf
-    cell, far = (
-        0,
-        np.float32(0),
-    )  # with values below far, any merge loses more than the worst of the best so far
-    for j in range(len(K)):
-        if K[j] < far or j == p or a[p] * a[j] <= 0:
+    # with values below far, any merge loses more than the worst of the best so far
+    cell, far = 0, np.float32(0)
+    near = _nearest(a, p, K, len(best[0]))
+    for place in range(-len(near), len(K)):
+        j = place if place >= 0 else near[place]
+        if place >= 0 and (K[j] < far or j == p or a[p] * a[j] <= 0 or _is_in(near, j)):
             continue
         both = own + abs(a[j])
         lost = both * both * _lookup(tables[1], abs(a[j]) / both, np.float64(K[j]))
@@ -117,6 +118,32 @@ def _least_with_one(a, p, K, tables, born, best):
                     cell += 1
                 far = np.float32(cell / (len(bound) - 1) * (1 - 1e-6))
     return found
+
+
+@nb.njit(nogil=True)
+def _nearest(a, p, K, count):
+    """So many supports of p's sign, or all, that have the largest values with it."""
+    chosen, found, least = np.empty(count, np.int64), 0, np.float32(-1)
+    for j in range(len(K)):
+        if K[j] <= least or j == p or a[p] * a[j] <= 0:
+            continue
+        found = min(found + 1, count)
+        place = found - 1
+        while place > 0 and K[j] > K[chosen[place - 1]]:
+            chosen[place] = chosen[place - 1]
+            place -= 1
+        chosen[place] = j
+        if found == count:
+            least = K[chosen[count - 1]]
+    return chosen[:found]
+
+
+@nb.njit(nogil=True)
+def _is_in(ids, j):
+    for i in ids:
+        if i == j:
+            return True
+    return False
 
 
 @nb.njit(nogil=True)
@@ -174,7 +201,7 @@ def unite(s, m, first, mates, bearable, table, together):
 
 
 @nb.njit(nogil=True)
-def values_between(s, ids, gamma):
+def values_between(s, ids, gamma, since):
     """Values of these supports with each other."""
     size, S = len(ids), np.zeros((len(ids), len(ids)))
     if len(s.T):
@@ -183,7 +210,7 @@ def values_between(s, ids, gamma):
                 S[i, j] = S[j, i] = gamma * _sq_distance(s.X[ids[i]], s.X[ids[j]])
         return S
     for q in ids:
-        refresh(s.values, s.born, q, s.counts[SUPPORTS])
+        refresh(s.values, s.born, q, s.counts[SUPPORTS], since)
     for i in range(size):
         for j in range(size):
             S[i, j] = s.values[ids[i], ids[j]]

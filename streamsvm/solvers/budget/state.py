@@ -22,10 +22,10 @@ class Supports(NamedTuple):
     X: np.ndarray  # (slots, d) supports
     T: np.ndarray  # (d, slots) the same, of narrow ones; else (0, slots)
     norms: np.ndarray  # (slots,) their squared norms
-    values: (
+    values: np.ndarray  # (slots, slots) between them; (0, 0) for narrow ones
+    born: (
         np.ndarray
-    )  # (slots, slots) between them. Only the later one's row is up to date; (0, 0) for narrow ones
-    born: np.ndarray  # (slots,) their ages, or FREE
+    )  # (slots,) their ages, or FREE. While steps are taken, the columns of what is born then lag
     A: np.ndarray  # (slots, k) coefficients
     U: np.ndarray  # (slots, k) what averaging needs, else (slots, 0)
     bias: np.ndarray  # (k,)
@@ -38,6 +38,7 @@ class Met(NamedTuple):
 
     rows: np.ndarray  # (b, d)
     W: np.ndarray  # (slots, b) values with the supports
+    N: np.ndarray  # (., slots) the same of the rows in V, as they were at first; (0, 0): they are in W alone
     entries: np.ndarray  # (b,) V[entries[i]] is of row i; -1: not known yet
     V: np.ndarray  # (., b) values of a row with itself and those after it
     F: np.ndarray  # (k, b) sum_j A_j K(s_j, x)

@@ -24,7 +24,7 @@ from streamsvm.solvers.budget.state import (
     Options,
     Supports,
 )
-from streamsvm.solvers.budget.values import add_scaled, add_to, copy, dot, exponents_after, refresh
+from streamsvm.solvers.budget.values import add_scaled, add_to, copy, dot, exponents_after, mirror, refresh
 
 
 @stale_with(losses, merge, project, state, values)
@@ -40,6 +40,7 @@ def steps(supports, met, options, tables, together, projects):
     b, k = m.Y.shape
     delta = np.empty(k)
     top = counts[SUPPORTS]  # slots in use, or free again in this block
+    since = counts[BORN]
     for i in range(b):
         t = counts[STEPS]
         violated = _ask(s, m, i, o, delta)
@@ -61,13 +62,15 @@ def steps(supports, met, options, tables, together, projects):
             counts[SUPPORTS] += 1
             counts[BORN] += 1
             born[slot] = counts[BORN]
-            _insert(s, m, i, delta, t, slot, top)
+            _insert(s, m, i, delta, (t, slot, top, since))
             add_to(F, s.A[slot], W[slot], i + 1, o.is_rbf, 1.0)
             if counts[SUPPORTS] > o.budget:
-                lost = _maintain(s, m, i + 1, o, tables, together, projects)
+                lost = _maintain(s, m, (i + 1, since), o, tables, together, projects)
                 counts[EVENTS] += 1
                 s.sums[DEGRADATION] += lost / (o.lam * (t + o.first + 1)) ** 2
                 s.sums[GRADIENT_ERROR] += np.sqrt(lost)
+    if len(s.values):
+        mirror(s.values, born, top, since)
     if counts[SUPPORTS] < top:
         _close_up(s, top)
 
@@ -95,11 +98,16 @@ def _ask(s, m, i, o, delta):
 
 
 @nb.njit(nogil=True, forceinline=True)
-def _insert(s, m, i, delta, t, slot, top):  # row i of the block becomes a support
+def _insert(s, m, i, delta, place):  # row i of the block becomes a support
+    t, slot, top, since = place
     copy(s.X[slot], m.rows[i])
     s.norms[slot] = dot(m.rows[i], m.rows[i])
     if len(s.T):
         copy(s.T[:, slot], m.rows[i])
+    elif len(m.N) and m.entries[i] >= 0:
+        first = m.N[m.entries[i]]
+        for j in range(top):
+            s.values[slot, j] = first[j] if s.born[j] <= since else m.W[j, i]
     else:
         for j in range(top):
             s.values[slot, j] = m.W[j, i]
@@ -109,13 +117,13 @@ def _insert(s, m, i, delta, t, slot, top):  # row i of the block becomes a suppo
 
 
 @nb.njit(nogil=True, forceinline=True)
-def _maintain(s, m, first, o, tables, together, projects):
+def _maintain(s, m, place, o, tables, together, projects):
     """Brings the supports back to the budget; returns the squared norm of what w lost, in units of A.
 
     All slots are in use when it begins. The oldest of equals goes first, so that the order of slots is all one.
-    first: of the rows whose values and F matter still.
+    place: the first of the rows whose values and F matter still, and what was born last before the block.
     """
-    born, A, counts = s.born, s.A, s.counts
+    (first, since), born, A, counts = place, s.born, s.A, s.counts
     n = counts[SUPPORTS]
     weakest: Any = np.int64(0)
     least, second = np.inf, np.inf
@@ -128,12 +136,12 @@ def _maintain(s, m, first, o, tables, together, projects):
         elif size < second:
             second = size
     if projects is not None:
-        refresh(s.values, born, weakest, n)
+        refresh(s.values, born, weakest, n, since)
         lost = project_on_others(s, m, first, weakest, o.is_rbf)
     elif tables is not None:
-        ids = partners(s, weakest, o.gamma, tables, o.merge - 1)
+        ids = partners(s, weakest, o.gamma, tables, o.merge - 1, since)
         if len(ids) > 1:
-            mates = ids, values_between(s, ids, o.gamma)
+            mates = ids, values_between(s, ids, o.gamma, since)
             lost, size = unite(s, m, first, mates, second, tables[0], together)
             counts[BORN] += 1
             born[weakest] = counts[BORN]

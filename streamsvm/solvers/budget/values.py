@@ -8,6 +8,8 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+TILE = 16  # values in a line of the cache
+
 
 @nb.njit(nogil=True, fastmath=True, cache=True)
 def exponents_of_row(X, T, norms, n, x, gamma, W):
@@ -49,14 +51,14 @@ def _products(T, x, out):  # T'x, four rows of T at a time
 
 
 @nb.njit(nogil=True)
-def exponents_of_support(s, p, gamma, out):
+def exponents_of_support(s, p, gamma, since, out):
     """gamma |s_p - s_j|^2, or K(s_p, s_j) where values are kept, with the first supports, into out (n,)."""
     n = len(out)
     if len(s.T):
         exponents_from(s.X, s.T, s.norms, s.X[p], gamma, out)
         out[p] = 0
     else:
-        refresh(s.values, s.born, p, n)
+        refresh(s.values, s.born, p, n, since)
         copy(out, s.values[p, :n])
 
 
@@ -72,11 +74,11 @@ def sq_norms(X):
 @nb.njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
 def exponents(products, a_norms, b_norms, gamma):
     """Inner products (m, q) -> gamma |a - b|^2, in place."""
-    m, q = products.shape
+    (m, q), two = products.shape, np.float32(2)
     for i in range(m):
         row, norm = products[i], a_norms[i]
         for j in range(q):
-            row[j] = max(gamma * (norm + b_norms[j] - 2 * row[j]), np.float32(0))
+            row[j] = max(gamma * (norm + b_norms[j] - two * row[j]), np.float32(0))
 
 
 @nb.njit(nogil=True, cache=True)
@@ -171,7 +173,31 @@ def copy(out, row):
 
 
 @nb.njit(nogil=True)
-def refresh(values, born, p, n):  # the whole row of support p
+def refresh(values, born, p, n, since):
+    """The whole row of support p; only the rows of supports born after `since` hold what columns do not."""
+    last = max(born[p], since)
     for j in range(n):
-        if born[j] > born[p]:
+        if born[j] > last:
             values[p, j] = values[j, p]
+
+
+@nb.njit(nogil=True)
+def mirror(values, born, n, since):
+    """Fills the columns of supports born after `since` from their rows: all at once, as a walk down a column
+    misses the cache at every step."""
+    new = np.flatnonzero(born[:n] > since)
+    for j in range(n):
+        row, own = values[j], born[j]
+        for q in new:
+            if own <= since or born[q] > own:
+                row[q] = values[q, j]
+
+
+@nb.njit(nogil=True, cache=True)
+def transpose(W, n, ids, out):
+    """The columns `ids` of the first n rows of W, as rows of out (len(ids), n); in tiles that stay in the cache."""
+    for start in range(0, n, TILE):
+        stop = min(n, start + TILE)
+        for k in range(len(ids)):
+            for j in range(start, stop):
+                out[k, j] = W[j, ids[k]]
