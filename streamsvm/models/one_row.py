@@ -87,20 +87,21 @@ def learn_rows(X, Y, codes, weight, bound, out):
     for i in range(len(X)):
         _meet(X[i], bound)
         _learn(X[i], Y[i : i + 1], codes[i : i + 1], weight[i : i + 1], bound)
-        out[i] = bound.room[2][0]
+        values.copy(out[i], bound.room[2][0])
         if pooling.is_alarmed(bound.pool[3]):
             return i + 1
     return len(X)
 
 
-@nb.njit(nogil=True)
+@nb.njit(nogil=True, inline="always")
 def _meet(x, bound):
     counts, born, means, variances, n = bound.scaling
     Z, D, _, _, _ = bound.room
     scale_row(x, counts, born, means, variances, n[0], Z[0])
     decide_row(Z[0], bound.coefficients, bound.row)
     f = Row(*bound.row).f
-    D[: len(f), 0] = f
+    for i in range(len(f)):
+        values.copy(D[i, 0], f[i])
     e = len(f)
     for supports, options, W, F in bound.kernels:
         if e == len(D):
@@ -114,7 +115,8 @@ def _meet(x, bound):
         e += 1
 
 
-@nb.njit(nogil=True)
+# what is inlined before it is compiled is not compiled by itself, too
+@nb.njit(nogil=True, inline="always")
 def _learn(x, Y, code, weight, bound):
     counts, born, means, variances, n = bound.scaling
     Z, D, out, entries, own = bound.room

@@ -184,18 +184,25 @@ def _knots(z, size, at, share):
     return n
 
 
+@nb.njit(nogil=True)
+def _tell(f, out):  # a loop: assigning a whole array takes numba two seconds more to compile
+    for t in range(len(f)):
+        for c in range(f.shape[1]):
+            out[t, c] = f[t, c]
+
+
 @nb.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def decide(Z, coefficients, row, D):
     for i in range(len(Z)):
         decide_row(Z[i], coefficients, row)
-        D[:, i] = Row(*row).f
+        _tell(Row(*row).f, D[:, i])
 
 
 @nb.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def learn(Z, coefficients, row, codes, weight, D):
     for i in range(len(Z)):
         decide_row(Z[i], coefficients, row)
-        D[:, i] = Row(*row).f
+        _tell(Row(*row).f, D[:, i])
         learn_row(coefficients, row, codes[i], weight[i])
 
 

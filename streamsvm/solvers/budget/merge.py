@@ -59,7 +59,7 @@ def merge_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return h, lost, np.append(np.minimum(least[:-1], least[1:]), least[-1]).astype(np.float32)
 
 
-@nb.njit(nogil=True, forceinline=True)
+@nb.njit(nogil=True, inline="always")
 def partners(s, p, gamma, tables, count, since):
     """p, and the supports that lose least when merged with it, among those that point the same way; best first."""
     n = s.counts[SUPPORTS]
@@ -159,7 +159,7 @@ def _lost_with(distances, A, p, K, table, lost):  # the same for coefficients th
             lost[j] = aa * (1 - kp * kp) + bb * (1 - kq * kq) + 2 * ab * (K[j] - kp * kq)
 
 
-@nb.njit(nogil=True, forceinline=True)
+@nb.njit(nogil=True, inline="always")
 def unite(s, m, first, mates, bearable, table, together):
     """Replaces the first of the supports with one point, at ids[0]; the others stay in their slots.
 

@@ -75,7 +75,7 @@ def steps(supports, met, options, tables, together, projects):
         _close_up(s, top)
 
 
-@nb.njit(nogil=True, forceinline=True)
+@nb.njit(nogil=True, inline="always")
 def _ask(s, m, i, o, delta):
     """Decides row i before its step, and fills delta (k,): what it adds to coefficients. Whether that is anything."""
     bias, weight, passed = s.bias, m.weight[i], s.counts[STEPS] + o.first
@@ -97,7 +97,7 @@ def _ask(s, m, i, o, delta):
     return violated
 
 
-@nb.njit(nogil=True, forceinline=True)
+@nb.njit(nogil=True, inline="always")
 def _insert(s, m, i, delta, place):  # row i of the block becomes a support
     t, slot, top, since = place
     copy(s.X[slot], m.rows[i])
@@ -116,7 +116,7 @@ def _insert(s, m, i, delta, place):  # row i of the block becomes a support
         s.U[slot, c] = delta[c] * t
 
 
-@nb.njit(nogil=True, forceinline=True)
+@nb.njit(nogil=True, inline="always")
 def _maintain(s, m, place, o, tables, together, projects):
     """Brings the supports back to the budget; returns the squared norm of what w lost, in units of A.
 
@@ -157,13 +157,13 @@ def _maintain(s, m, place, o, tables, together, projects):
     return lost
 
 
-@nb.njit(nogil=True, forceinline=True)
+@nb.njit(nogil=True, inline="always")
 def _lose(s, m, first, p, is_rbf):  # forgets support p
     add_to(m.F, s.A[p], m.W[p], first, is_rbf, -1.0)
     return dot(s.A[p], s.A[p]) * (1.0 if is_rbf else max(np.float64(s.values[p, p]), 0.0))
 
 
-@nb.njit(nogil=True, forceinline=True)
+@nb.njit(nogil=True, inline="always")
 def _close_up(s, top):  # the last supports take the free slots
     D, born = s.values, s.born
     slot = 0
