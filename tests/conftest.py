@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,32 @@ from hypothesis import settings
 settings.register_profile("quick", deadline=None, max_examples=25)
 settings.register_profile("thorough", deadline=None, max_examples=100)
 
+MOST = 6  # cases of one test that are run by default
+
 DATA = Path(os.environ.get("STREAMSVM_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "thorough")
+
+
+@pytest.hookimpl(tryfirst=True)  # before slow ones are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test with more than MOST cases, so many, evenly spread, are run by default; the others are slow."""
+    tests = defaultdict(list)
+    for item in items:
+        if not item.get_closest_marker("slow"):
+            tests[item.nodeid.partition("[")[0]].append(item)
+    for cases in tests.values():
+        kept = set(spread(len(cases), MOST))
+        for number, item in enumerate(cases):
+            if number not in kept:
+                item.add_marker("slow")
+
+
+def spread(n: int, most: int) -> list[int]:
+    """At most so many of the numbers below n, the first and the last among them."""
+    return list(range(n)) if n <= most else [round(k * (n - 1) / (most - 1)) for k in range(most)]
 
 
 @pytest.hookimpl(optionalhook=True)
