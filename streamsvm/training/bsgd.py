@@ -336,7 +336,8 @@ class _Source(Weighed):
         require_finite(self.store, rows, window[0], gaps=self.scaling.fill is not None)
         shuffled = np.random.default_rng(seed).permutation(len(rows))
         rows = rows.take(shuffled)  # as stored, which often is narrower
-        rows, asked = self.scaling.apply(rows), self.answers.read(*window)
+        rows = rows if self.scaling.is_none else self.scaling.apply(rows)
+        asked = self.answers.read(*window)
         Y = asked.task.learnable(asked.targets)
         return rows, Y[shuffled], (asked.upper / self.C)[shuffled]
 
