@@ -45,6 +45,7 @@ NARROW = 64  # columns up to which computing values between supports is faster t
 THREADS_FROM = 3_000_000  # products: fewer take less than waking a thread
 STRIP = 256  # supports that one thread meets with a block: results do not depend on the threads
 INSIDE = 32  # the same for rows of the block itself, with those after them
+WORTH_TAKING = 0.9  # share of the columns up to which products of those not 0 in a block take less, with a copy
 LIKELY = 1.2  # margin below which a row will probably be inside the margin (of 1) when its turn comes
 
 _FIRST = np.zeros(1, int)
@@ -279,8 +280,10 @@ class BudgetLearner:
         block = np.ascontiguousarray(rows.dense(), np.float32)
         norms = sq_norms(block)
         Y, weight = np.ascontiguousarray(Y, np.float64), np.ascontiguousarray(weight, np.float64)
-        W, F = self._meet(block, norms, threads)
-        N, entries, V = self._meet_inside(block, norms, Y, (W, F), threads)
+        used = self._used(block)
+        seen = block[:, used]
+        W, F = self._meet(seen, used, norms, threads)
+        N, entries, V = self._meet_inside(seen, norms, Y, (W, F), threads)
         self._steps((block, W, N, entries, V, F, Y, weight, decisions))
 
     def _steps(self, met: tuple[np.ndarray, ...]) -> None:
@@ -289,14 +292,26 @@ class BudgetLearner:
         steps(supports_of(self), met, self.of_step, *self.ways)
         self.counts[NANOSECONDS] += time.perf_counter_ns() - start
 
-    def _meet(self, block: np.ndarray, norms: np.ndarray, threads: int) -> tuple[np.ndarray, np.ndarray]:
-        """Values of the supports with a block of b rows (slots, b), and its decisions in units of A (columns, b)."""
+    def _used(self, block: np.ndarray) -> Any:
+        """The columns that products with these rows need: those not 0 in all of them, if that spares enough."""
+        if not self.is_rbf or self._is_narrow:
+            return slice(None)
+        used = np.flatnonzero(block.any(axis=0))
+        return used if len(used) < WORTH_TAKING * self.d else slice(None)
+
+    def _meet(
+        self, block: np.ndarray, used: Any, norms: np.ndarray, threads: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Values of the supports with a block of b rows (slots, b), and its decisions in units of A (columns, b).
+
+        block: its columns `used`; norms: of all.
+        """
         n, b = self.n_support, len(block)
         slots, columns = self.A.shape
         W, F = self._room[: slots * b].reshape(slots, b), np.zeros((-(-n // STRIP), columns, b))
 
         def meet(start: int, stop: int) -> None:
-            self._values(self.X[start:stop], self.norms[start:stop], block, norms, W[start:stop])
+            self._values(self.X[start:stop, used], self.norms[start:stop], block, norms, W[start:stop])
             decide(W[start:stop], stop - start, self.A[start:stop], F[start // STRIP], self.is_rbf)
 
         strips(meet, n, STRIP, self._worth(threads, n * b))
