@@ -45,7 +45,9 @@ NARROW = 64  # columns up to which computing values between supports is faster t
 THREADS_FROM = 3_000_000  # products: fewer take less than waking a thread
 STRIP = 256  # supports that one thread meets with a block: results do not depend on the threads
 INSIDE = 32  # the same for rows of the block itself, with those after them
-WORTH_TAKING = 0.9  # share of the columns up to which products of those not 0 in a block take less, with a copy
+WORTH_TAKING = (
+    0.9  # share of the columns up to which products of those not 0 in a block take less, with a copy
+)
 LIKELY = 1.2  # margin below which a row will probably be inside the margin (of 1) when its turn comes
 
 _FIRST = np.zeros(1, int)
