@@ -15,7 +15,7 @@ from numba.experimental import structref
 
 from streamsvm.data import running
 from streamsvm.data.running import scale_row, see_row
-from streamsvm.private.numba import stale_with
+from streamsvm.private.numba import borrowed, stale_with
 from streamsvm.solvers import additive, pooling
 from streamsvm.solvers.additive import Row, decide_row, learn_row
 from streamsvm.solvers.budget import losses, merge, project, state, values
@@ -48,8 +48,16 @@ structref.define_proxy(Bound, _BoundType, FIELDS)
 @stale_with(running, additive, pooling, losses, merge, project, state, values, steps_of)
 @nb.njit(cache=True)
 def bind(scaling, coefficients, row, pool, kernels, ways, room):
-    """A `Bound`, which keeps these arrays alive; they stay what their learners change."""
-    return Bound(scaling, coefficients, row, pool, kernels, ways, room)
+    """A `Bound`. The caller keeps these arrays alive; they stay what their learners change."""
+    return Bound(
+        borrowed(scaling),
+        borrowed(coefficients),
+        borrowed(row),
+        borrowed(pool),
+        borrowed(kernels),
+        borrowed(ways),
+        borrowed(room),
+    )
 
 
 def room_for(d: int, experts: int, columns: int) -> tuple[np.ndarray, ...]:

@@ -67,7 +67,7 @@ class Pooled:
         self.additive = AdditiveLearner(d, columns)
         self.kernels = [BudgetLearner(e.kernel, d, columns, e.options) for e in experts]
         self.pool = Pool(len(TRACKS) + len(self.kernels))
-        self._bound: Bound | None = None
+        self._bound: tuple[Bound, Any] | None = None  # and the arrays in it
 
     @property
     def n(self) -> int:
@@ -118,8 +118,9 @@ class Pooled:
             scaling, coefficients, pool = map(arrays_of, (self.scaling, self.additive, self.pool))
             row, room = self.additive.row(), room_for(self.d, len(self.pool.v), self.columns)
             kernels += kernels[-1:] * (len(WIDTHS) - len(kernels))  # one type, so it is compiled once
-            self._bound = bind(scaling, coefficients, row, pool, tuple(kernels), self.kernels[0].ways, room)
-        return self._bound
+            arrays = scaling, coefficients, row, pool, tuple(kernels), self.kernels[0].ways, room
+            self._bound = bind(*arrays), arrays
+        return self._bound[0]
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_bound": None}

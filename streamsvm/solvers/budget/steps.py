@@ -7,7 +7,7 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from streamsvm.private.numba import stale_with
+from streamsvm.private.numba import borrowed, stale_with
 from streamsvm.solvers.budget import losses, merge, project, state, values
 from streamsvm.solvers.budget.losses import EPSILON, LOGISTIC, SUPPORT, chance_of, pull
 from streamsvm.solvers.budget.merge import partners, unite, values_between
@@ -35,7 +35,7 @@ def steps(supports, met, options, tables, together, projects):
     tables: `merge_tables` if supports are merged, else None. together: True if all merge at once. projects: True if
     the weakest is projected on the others; else None. What is None is not compiled.
     """
-    s, m, o = Supports(*supports), Met(*met), Options(*options)
+    s, m, o = Supports(*borrowed(supports)), Met(*borrowed(met)), Options(*options)
     born, bias, counts, F, W = s.born, s.bias, s.counts, m.F, m.W
     b, k = m.Y.shape
     delta = np.empty(k)
