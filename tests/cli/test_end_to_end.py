@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
     train = ("fit", "--store", folder / "train.zarr", "--scale", "minmax", "--no-search")
     svm = ("--C", 10, "--gamma", 20)
     assert run(*train, *svm, "--model", folder / "exact.zarr") == 0
-    two_levels = (*svm, "--set", "dcsvm.levels=1", "--memory-limit", "2GiB")
+    two_levels = (*svm, "--set", "dcsvm.levels=1", "--memory-limit", "8GiB")
     assert run(*train, "--early", *two_levels, "--model", folder / "early.zarr") == 0
     return folder
 

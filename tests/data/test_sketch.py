@@ -83,7 +83,7 @@ def test_a_billion_rows_are_planned_of_metadata_alone(tmp_path, capfd):
     group.create_array("X", shape=(10**9, 128), chunks=(8192, 128), dtype="float32")
     group.create_array("y", shape=(10**9,), chunks=(1 << 16,), dtype="int64")
     words = ["fit", "--store", str(tmp_path / "rows"), "--solver", "bsgd", "--no-search", "--dry-run"]
-    words += ["--memory-limit", "2GiB", "--json"]
+    words += ["--memory-limit", "8GiB", "--json"]
     assert exit_status(lambda: app(words, standalone_mode=False)) == 0
     out, err = capfd.readouterr()
     assert '"n": 1000000000' in out
