@@ -194,6 +194,7 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         random_state: Any = None,
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
+        mark_gaps: bool = False,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -222,6 +223,7 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         self.random_state = random_state
         self.scale = scale
         self.gaps = gaps
+        self.mark_gaps = mark_gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
@@ -317,6 +319,7 @@ class CuttingPlaneRanker(LinearEstimator):
         random_state: Any = None,
         scale: Scale = "none",
         gaps: Fill | None = None,
+        mark_gaps: bool = False,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -335,6 +338,7 @@ class CuttingPlaneRanker(LinearEstimator):
         self.random_state = random_state
         self.scale = scale
         self.gaps = gaps
+        self.mark_gaps = mark_gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
