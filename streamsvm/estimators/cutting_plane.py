@@ -22,11 +22,11 @@ from streamsvm.estimators.given import (
 )
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.kernels.table import DefiniteKernel
-from streamsvm.metrics import ranking
 from streamsvm.options.base import Fill, Scale
 from streamsvm.options.solvers import Loss, Method
 from streamsvm.predict import decisions_of
 from streamsvm.tasks import task_of
+from streamsvm.tasks.queries import ranking
 
 
 class LinearEstimator(StoreEstimator):
