@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from streamsvm.data.ingest.files import as_layout, format_of, ingest, stream_of
-from streamsvm.data.ingest.found import files_of, is_pattern, root_of
+from streamsvm.data.ingest.found import files_of, is_pattern, paths_of, root_of
 from streamsvm.data.ingest.options import IngestOptions
 from streamsvm.data.ingest.streams import TABLES, detect_format, is_data_name, source_bytes
 from streamsvm.data.ingest.tables import TableReader
@@ -81,7 +81,7 @@ def store_of(
 def _asked(sources: Sequence[str], options: IngestOptions) -> dict[str, Any]:
     """The origin of a store, in the form in which JSON returns it."""
     given = options.model_dump(mode="json", exclude_defaults=True, exclude=set(ELSEWHERE))
-    files = [_facts(path, root_of(source)) for source in sources for path, _ in files_of([source])]
+    files = [_facts(path, root_of(source)) for source, path in paths_of(sources)]
     return {"sources": [_name(source) for source in sources], "files": files, "options": given}
 
 
@@ -185,6 +185,8 @@ def _in_files(sources: Sequence[str], folder: str | None = None) -> Iterator[lis
     if STDIN not in sources:
         yield list(sources)
         return
+    if sources.count(STDIN) > 1:
+        raise ConfigError("-: expected stdin once, found it twice")
     with TemporaryDirectory(prefix="streamsvm-", dir=folder) as own:
         path = Path(own, "stdin")
         with path.open("wb") as file:
