@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from streamsvm.data.arrow import of_texts
+from streamsvm.data.ingest.servers import is_server, without_password
 from streamsvm.data.ingest.streams import is_data_name
 from streamsvm.data.ingest.table import Batches, Table
 from streamsvm.errors import ConfigError, NotFoundError
@@ -56,7 +57,7 @@ def files_of(sources: Sequence[str]) -> list[File]:
 def paths_of(sources: Sequence[str]) -> list[tuple[str, str]]:
     """(source, path) of each file of `files_of`."""
     found: dict[Place, tuple[str, str]] = {}
-    for source in sources:
+    for source in map(without_password, sources):
         for path in _files_below(source) or [source]:
             file = place_of(path).resolve()
             if file in found:
@@ -94,6 +95,8 @@ def has_files(folder: str) -> bool:
 def _files_below(source: str) -> list[str] | None:
     """The files that match a pattern, or the data files below a folder. None if the source is neither."""
     local, is_one = local_path(source), is_pattern(source)
+    if is_server(source):
+        return None
     if local is None:
         place = URLPath(source.rstrip("/"))
         found = place.files() if is_one or place.is_dir() else None
