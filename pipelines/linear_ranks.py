@@ -15,7 +15,8 @@ from sklearn.svm import SVC
 from tables import Factor, Seconds, Share, Table
 
 from streamsvm import CuttingPlaneRanker, CuttingPlaneSVC, Store
-from streamsvm.metrics import ranking, scored
+from streamsvm.metrics import scored
+from streamsvm.tasks.queries import ranking
 
 FOLDS = 5
 

@@ -198,19 +198,21 @@ class ProbabilityScores:
         self.n, self._k, self._brier, self._log = 0, k, 0.0, 0.0
         self._bins = np.zeros((3, BINS))  # rows, sum of confidence, rows in which it was right
 
-    def add(self, truth: np.ndarray, proba: np.ndarray) -> None:
-        """Rows of codes (m,) in 0..k-1 and probabilities (m, k)."""
+    def add(self, truth: np.ndarray, proba: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of codes (m,) in 0..k-1 and probabilities (m, k). Their own brier and log_loss, (m,) each."""
         is_true = truth[:, None] == np.arange(self._k)
-        own = proba[is_true]
+        log = -np.log(np.maximum(proba[is_true], np.finfo(np.float64).tiny))
+        brier = np.square(proba - is_true).sum(axis=1)
         self.n += len(truth)
-        self._brier += float(np.square(proba - is_true).sum())
-        self._log -= float(np.log(np.maximum(own, np.finfo(np.float64).tiny)).sum())
+        self._brier += float(brier.sum())
+        self._log += float(log.sum())
         confidence, right = proba[:, -1], truth == 1
         if self._k > 2:
             confidence, right = proba.max(axis=1), truth == np.argmax(proba, axis=1)
         bins = np.minimum((confidence * BINS).astype(np.intp), BINS - 1)
         for sums, weights in zip(self._bins, (np.ones(len(bins)), confidence, right), strict=True):
             sums += np.bincount(bins, weights, BINS)
+        return brier, log
 
     def result(self) -> dict[str, Any]:
         count, confidence, right = self._bins
@@ -233,6 +235,12 @@ class ProbabilityScores:
 
 def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+
+
+def quotient(part: np.ndarray, whole: np.ndarray) -> float | None:
+    """Of the sums of both; None where nothing is divided."""
+    total = whole.sum()
+    return float(part.sum() / total) if total > 0 else None
 
 
 def mean_absolute_error(counts: np.ndarray) -> float:
@@ -330,64 +338,3 @@ def shown(*told: np.ndarray) -> list[list[float]]:
     spread.add(0, *told)
     rows: list[list[float]] = spread.rows().tolist()
     return rows
-
-
-def ranking(y: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> dict[str, Any]:
-    """How well scores (n,) order labels y (n,) inside groups, codes (n,) of queries: means over the queries.
-
-    ndcg: over all rows of a query and at 1, 3, 5, 10; gains 2^grade - 1, discounts 1 / log2(1 + place). map: mean
-    average precision, every grade above the lowest relevant. Both count a query without a relevant row as 0, as LETOR
-    does. Rows with equal scores keep their order. swapped_pairs: share of the pairs that are in the wrong order, ties
-    half, over all queries; kendall_tau: tau-b; both None without pairs. Grades are y if it holds whole numbers
-    >= 0, else ranks.
-    """
-    whole = y.dtype.kind in "iuf" and np.all((y >= 0) & (y == np.floor(y)) & (y < 64))
-    grades = y.astype(np.float64) if whole else np.unique(y, return_inverse=True)[1].astype(np.float64)
-    order = np.lexsort((-scores, groups))
-    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-    place = np.arange(len(y)) - np.repeat(starts, np.diff(np.append(starts, len(y)))) + 1
-    best = grades[np.lexsort((-grades, groups))]
-    cuts = {"ndcg": len(y)} | {f"ndcg@{cut}": cut for cut in (1, 3, 5, 10)}
-    return {
-        "queries": len(starts),
-        **{name: _ndcg(grades[order], best, place, starts, cut) for name, cut in cuts.items()},
-        "map": _mean_average_precision(grades[order] > grades.min(), place, starts),
-        **_pair_order(grades, scores, np.split(order, starts[1:])),
-    }
-
-
-def _ndcg(grades: np.ndarray, best: np.ndarray, place: np.ndarray, starts: np.ndarray, cut: int) -> float:
-    discount = (place <= cut) / np.log2(1 + place)
-    found, most = (np.add.reduceat((2.0**g - 1) * discount, starts) for g in (grades, best))
-    return float(ratio(found, most).mean())
-
-
-def _mean_average_precision(relevant: np.ndarray, place: np.ndarray, starts: np.ndarray) -> float:
-    total = np.cumsum(relevant)
-    before = np.repeat(total[starts] - relevant[starts], np.diff(np.append(starts, len(place))))
-    precision = relevant * (total - before) / place
-    return float(ratio(np.add.reduceat(precision, starts), np.add.reduceat(relevant * 1.0, starts)).mean())
-
-
-def _pair_order(grades: np.ndarray, scores: np.ndarray, queries: list[np.ndarray]) -> dict[str, float | None]:
-    """Kendall's tau of each query gives its swapped pairs: concordant minus discordant ones."""
-    from scipy.stats import kendalltau  # it takes longer to load than all else that a fit needs
-
-    taus, swapped, pairs = [], 0.0, 0.0
-    for rows in queries:
-        of_grades, of_scores = _n_pairs(grades[rows]), _n_pairs(scores[rows])
-        if of_grades == 0:
-            continue
-        tau = kendalltau(grades[rows], scores[rows]).statistic if of_scores else 0.0
-        taus.append(tau)
-        swapped += (of_grades - tau * np.sqrt(of_grades * of_scores)) / 2
-        pairs += of_grades
-    if not taus:
-        return {"swapped_pairs": None, "kendall_tau": None}
-    return {"swapped_pairs": float(swapped / pairs), "kendall_tau": float(np.mean(taus))}
-
-
-def _n_pairs(values: np.ndarray) -> float:
-    """Pairs of different values."""
-    n, counts = len(values), np.unique(values, return_counts=True)[1].astype(np.float64)
-    return (n**2 - float(counts @ counts)) / 2

@@ -16,9 +16,9 @@ from streamsvm.metrics import (
     confusion,
     mean_absolute_error,
     per_class,
-    ranking,
     scored,
 )
+from streamsvm.tasks.queries import ranking
 
 codes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60)
 

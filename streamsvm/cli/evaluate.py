@@ -88,6 +88,7 @@ def evaluate(
         from streamsvm.models.files import load_model
         from streamsvm.predict import evaluate as score
         from streamsvm.runs.directory import EVALUATION, require_run, write_result
+        from streamsvm.tasks.uncertainty import drawn
 
     if run_dir is not None:
         require_run(run_dir)
@@ -117,9 +118,8 @@ def evaluate(
         if "confusion" in result and len(result["classes"]) <= MOST_CLASSES_IN_A_TABLE:
             emit_table("Confusion (rows: true, columns: predicted)", _confusion_rows(result))
     if not as_json and "intervals" in result:
-        by = f"{result['groups']:,} groups" if "groups" in result else "rows"
         rows_of_scores = [row | {"score": heading(row["score"])} for row in result["intervals"]]
-        emit_table(f"Intervals, 19 times of 20, by {by}", rows_of_scores)
+        emit_table(f"Intervals, 19 times of 20, by {drawn(result)}", rows_of_scores)
     for column, values in result.get("slices", {}).items():
         if not as_json:
             emit_table(f"By {column}", values)

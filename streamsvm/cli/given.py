@@ -16,6 +16,7 @@ from streamsvm.cli.options import DATA, open_store
 from streamsvm.cli.output import progress
 from streamsvm.config import validated
 from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.data.ingest.servers import is_server, without_password
 from streamsvm.errors import ConfigError
 from streamsvm.events import Events
 from streamsvm.storage.human import number_or_text
@@ -47,10 +48,20 @@ SWITCHES = {"header": "--header/--no-header", "dense": "--dense/--sparse"}
 
 Read = Mapping[str, Any]  # flags about reading a file, by option name; None: not given
 FILES = "CSV, parquet, databases and all else that ingest reads, folders, patterns such as 'data/*.csv'; - is stdin"
+
+
+def plain_sources(sources: list[str] | None) -> list[str] | None:
+    """Sources as all that is written and shown has them: without passwords."""
+    return sources and [*map(without_password, sources)]
+
+
 FilesIn = Annotated[
     list[str] | None,
     typer.Argument(
-        help=f"Rows in files, instead of a store: {FILES}.", metavar="[FILE]...", rich_help_panel=DATA
+        help=f"Rows in files, instead of a store: {FILES}.",
+        metavar="[FILE]...",
+        rich_help_panel=DATA,
+        callback=plain_sources,
     ),
 ]
 FilesToLearnIn = Annotated[
@@ -60,12 +71,16 @@ FilesToLearnIn = Annotated[
         "which is used again until they change.",
         metavar="[FILE]...",
         rich_help_panel=DATA,
+        callback=plain_sources,
     ),
 ]
 RowsIn = Annotated[
     list[str] | None,
     typer.Argument(
-        help=f"Path or URL of a store, or files: {FILES}.", metavar="[STORE|FILE]...", rich_help_panel=DATA
+        help=f"Path or URL of a store, or files: {FILES}.",
+        metavar="[STORE|FILE]...",
+        rich_help_panel=DATA,
+        callback=plain_sources,
     ),
 ]
 StoreToLookAt = Annotated[
@@ -174,6 +189,7 @@ def rows_against(
     against: str | None, first: Store, read: Read, events: Events, x: str | None, y: str | None
 ) -> Iterator[Given | None]:
     """Rows to compare with the first ones, if any: of a store, or of files that are laid out like the first."""
+    against = against and without_password(against)
     if against is None:
         yield None
     elif not _are_files(against):
@@ -193,7 +209,7 @@ def _are_files(rows: str) -> bool:
         from streamsvm.data.ingest.streams import is_data_name
         from streamsvm.storage.place import found_at
 
-    if rows == STDIN or is_data_name(rows) or is_pattern(rows):
+    if rows == STDIN or is_server(rows) or is_data_name(rows) or is_pattern(rows):
         return True
     found = found_at(rows)
     return found == "a file" or (found == "a folder of other things" and has_files(rows))

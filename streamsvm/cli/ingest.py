@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsvm.cli.given import file_options, reads
+from streamsvm.cli.given import file_options, plain_sources, reads
 from streamsvm.cli.imports import importing
 from streamsvm.cli.options import AsJson
 from streamsvm.cli.output import emit, progress
@@ -18,7 +18,12 @@ from streamsvm.runs.phases import usage_so_far
 @reads(*IngestOptions.model_fields)
 def ingest(
     sources: Annotated[
-        list[str], typer.Argument(help="Files, plain or .gz, .bz2, .xz; folders, patterns.", metavar="SRC")
+        list[str],
+        typer.Argument(
+            help="Files, plain or .gz, .bz2, .xz; folders, patterns, postgresql://HOST/NAME.",
+            metavar="SRC",
+            callback=plain_sources,
+        ),
     ],
     store: Annotated[str, typer.Option("--store", help="Store to write.", metavar="STORE")],
     read: Mapping[str, Any] = {},

@@ -229,6 +229,7 @@ class HSSSVC(HSSPath, SetClassifier):
         polish: int = 0,
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
+        mark_gaps: bool = False,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -263,6 +264,7 @@ class HSSSVC(HSSPath, SetClassifier):
         self.polish = polish
         self.scale = scale
         self.gaps = gaps
+        self.mark_gaps = mark_gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

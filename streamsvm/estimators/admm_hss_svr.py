@@ -98,6 +98,7 @@ class HSSSVR(RegressionVectors, StoreRegressor, HSSPath):
         polish: int = 0,
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
+        mark_gaps: bool = False,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -131,6 +132,7 @@ class HSSSVR(RegressionVectors, StoreRegressor, HSSPath):
         self.polish = polish
         self.scale = scale
         self.gaps = gaps
+        self.mark_gaps = mark_gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

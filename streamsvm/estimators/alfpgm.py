@@ -246,6 +246,7 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
         delta_alpha: float = 1e-6,
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
+        mark_gaps: bool = False,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -281,6 +282,7 @@ class ALFPGMSVC(ALFPGMEstimator, SupportVectors, SetClassifier):
         self.delta_alpha = delta_alpha
         self.scale = scale
         self.gaps = gaps
+        self.mark_gaps = mark_gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

@@ -103,6 +103,7 @@ class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
         search_params: dict[str, Any] | None = None,
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
+        mark_gaps: bool = False,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -133,6 +134,7 @@ class ALFPGMSVR(ALFPGMEstimator, RegressionVectors, StoreRegressor):
         self.search_params = search_params
         self.scale = scale
         self.gaps = gaps
+        self.mark_gaps = mark_gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

@@ -76,6 +76,7 @@ class AutoSVC(StoreClassifier):
         costs: Any = None,
         search_params: dict[str, Any] | None = None,
         gaps: Fill | None = None,
+        mark_gaps: bool = False,
         random_state: Any = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
@@ -89,6 +90,7 @@ class AutoSVC(StoreClassifier):
         self.costs = costs
         self.search_params = search_params
         self.gaps = gaps
+        self.mark_gaps = mark_gaps
         self.random_state = random_state
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs

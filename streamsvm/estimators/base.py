@@ -23,7 +23,7 @@ from streamsvm.data.labels import label_texts
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import is_dask
 from streamsvm.data.store import Store
-from streamsvm.errors import ModelError
+from streamsvm.errors import ConfigError, ModelError
 from streamsvm.estimators.callbacks import CallbackSupport, watched
 from streamsvm.estimators.clients import joined
 from streamsvm.estimators.inputs import StoreInputs, in_memory
@@ -150,8 +150,12 @@ class StoreEstimator(CallbackSupport, StoreInputs):
     def _common(self) -> dict[str, Any]:
         """The configuration's values of every estimator: how it computes, and whether there are probabilities."""
         given = self.probability
+        if self.mark_gaps and self.gaps == "refuse":
+            name = type(self).__name__
+            raise ConfigError(f"{name}: mark_gaps needs missing values to be filled, found gaps 'refuse'")
         return {
             "gaps": self.gaps,
+            "mark_gaps": self.mark_gaps,
             "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
             "memory_limit": self.memory_limit,
             "threads": threads(self.n_jobs),

@@ -15,7 +15,6 @@ from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
 from streamsvm.estimators.base import threads, warn
 from streamsvm.estimators.given import ClassWeight, Probability, SearchedGamma, SearchedMetric, SearchedScale
-from streamsvm.estimators.inputs import REFUSED
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.estimators.searched import asked
 from streamsvm.events import Events
@@ -139,6 +138,7 @@ class BudgetedSVC(SetClassifier):
         random_state: Any = None,
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
+        mark_gaps: bool = False,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -168,6 +168,7 @@ class BudgetedSVC(SetClassifier):
         self.random_state = random_state
         self.scale = scale
         self.gaps = gaps
+        self.mark_gaps = mark_gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
@@ -186,7 +187,7 @@ class BudgetedSVC(SetClassifier):
         """Learns the rows in their order, after those of earlier calls of `fit` and `partial_fit`.
 
         Raises ValueError for unknown labels, with `probability`, `threshold` or `costs`, and, in a first call, with
-        `scale`, `gaps`, `metric` or values of "search".
+        `scale`, `gaps`, `mark_gaps`, `metric` or values of "search".
         """
         first = not hasattr(self, "model_")
         self._require_batches(first)
@@ -225,8 +226,9 @@ class BudgetedSVC(SetClassifier):
             raise ConfigError("partial_fit learns one label a row, and fit was given several: use fit alone")
         if first and self.scale != "none":
             raise ConfigError("scale needs all rows: use fit, or scale the batches")
-        if first and self.gaps not in REFUSED:
-            raise ConfigError("gaps needs all rows: use fit first, and partial_fit from then on")
+        if first and self._fills:
+            name = "mark_gaps" if self.mark_gaps else "gaps"
+            raise ConfigError(f"{name} needs all rows: use fit first, and partial_fit from then on")
         if first and (searched := asked(self) or (["metric"] if self.metric != "none" else [])):
             raise ConfigError(f"{searched[0]} needs all rows: use fit first, and partial_fit from then on")
         if self.probability:

@@ -109,6 +109,7 @@ class BudgetedSVR(StoreRegressor):
         random_state: Any = None,
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
+        mark_gaps: bool = False,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -136,6 +137,7 @@ class BudgetedSVR(StoreRegressor):
         self.random_state = random_state
         self.scale = scale
         self.gaps = gaps
+        self.mark_gaps = mark_gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

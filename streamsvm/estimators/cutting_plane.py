@@ -22,11 +22,11 @@ from streamsvm.estimators.given import (
 )
 from streamsvm.estimators.multilabel import SetClassifier
 from streamsvm.kernels.table import DefiniteKernel
-from streamsvm.metrics import ranking
 from streamsvm.options.base import Fill, Scale
 from streamsvm.options.solvers import Loss, Method
 from streamsvm.predict import decisions_of
 from streamsvm.tasks import task_of
+from streamsvm.tasks.queries import ranking
 
 
 class LinearEstimator(StoreEstimator):
@@ -194,6 +194,7 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         random_state: Any = None,
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
+        mark_gaps: bool = False,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -222,6 +223,7 @@ class CuttingPlaneSVC(WithIntercept, SetClassifier):
         self.random_state = random_state
         self.scale = scale
         self.gaps = gaps
+        self.mark_gaps = mark_gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client
@@ -317,6 +319,7 @@ class CuttingPlaneRanker(LinearEstimator):
         random_state: Any = None,
         scale: Scale = "none",
         gaps: Fill | None = None,
+        mark_gaps: bool = False,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -335,6 +338,7 @@ class CuttingPlaneRanker(LinearEstimator):
         self.random_state = random_state
         self.scale = scale
         self.gaps = gaps
+        self.mark_gaps = mark_gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

@@ -88,6 +88,7 @@ class CuttingPlaneOneClassSVM(OutlierDetector, LinearEstimator):
         random_state: Any = None,
         scale: Scale = "none",
         gaps: Fill | None = None,
+        mark_gaps: bool = False,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -106,6 +107,7 @@ class CuttingPlaneOneClassSVM(OutlierDetector, LinearEstimator):
         self.random_state = random_state
         self.scale = scale
         self.gaps = gaps
+        self.mark_gaps = mark_gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

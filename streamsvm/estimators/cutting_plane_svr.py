@@ -93,6 +93,7 @@ class CuttingPlaneSVR(StoreRegressor, WithIntercept):
         random_state: Any = None,
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
+        mark_gaps: bool = False,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -119,6 +120,7 @@ class CuttingPlaneSVR(StoreRegressor, WithIntercept):
         self.random_state = random_state
         self.scale = scale
         self.gaps = gaps
+        self.mark_gaps = mark_gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

@@ -107,6 +107,7 @@ class DCOneClassSVM(RegressionVectors, OutlierDetector):
         cache_size: float = 200,
         scale: Scale = "none",
         gaps: Fill | None = None,
+        mark_gaps: bool = False,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -133,6 +134,7 @@ class DCOneClassSVM(RegressionVectors, OutlierDetector):
         self.cache_size = cache_size
         self.scale = scale
         self.gaps = gaps
+        self.mark_gaps = mark_gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

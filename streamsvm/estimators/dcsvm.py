@@ -136,6 +136,7 @@ class DCSVC(SupportVectors, SetClassifier):
         cache_size: float = 200,
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
+        mark_gaps: bool = False,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -175,6 +176,7 @@ class DCSVC(SupportVectors, SetClassifier):
         self.cache_size = cache_size
         self.scale = scale
         self.gaps = gaps
+        self.mark_gaps = mark_gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

@@ -124,6 +124,7 @@ class DCSVR(RegressionVectors, StoreRegressor):
         cache_size: float = 200,
         scale: SearchedScale = "none",
         gaps: Fill | None = None,
+        mark_gaps: bool = False,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         client: Any = None,
@@ -159,6 +160,7 @@ class DCSVR(RegressionVectors, StoreRegressor):
         self.cache_size = cache_size
         self.scale = scale
         self.gaps = gaps
+        self.mark_gaps = mark_gaps
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.client = client

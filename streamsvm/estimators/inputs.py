@@ -16,18 +16,17 @@ from streamsvm.data.streams import read_once
 from streamsvm.errors import DataError
 from streamsvm.private.sklearn import check_sample_weight
 
-REFUSED = (None, "refuse")  # gaps with which arrays have none
-
 
 class StoreInputs(BaseEstimator):
     """An estimator's way from what it is given to a store. `model_` is what it learned."""
 
     gaps: str | None = None  # of estimators from outside, which need not know of it
+    mark_gaps = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.gaps not in REFUSED
+        tags.input_tags.allow_nan = self._fills
         return tags
 
     def _training_store(
@@ -76,7 +75,7 @@ class StoreInputs(BaseEstimator):
         if not reset and self._has_text:
             raise ValueError("it was fitted on a data frame with columns of text; give it a data frame")
         model = None if reset else getattr(self, "model_", None)
-        takes_gaps = self.gaps not in REFUSED if model is None else model.takes_gaps
+        takes_gaps = self._fills if model is None else model.takes_gaps
         checked = validate_data(
             self,
             X,
@@ -92,6 +91,11 @@ class StoreInputs(BaseEstimator):
         """Notes or compares the number of features and their names by scikit-learn's rules, without the data."""
         X = np.broadcast_to(0.0, (1, d)) if names is None else _table(names)
         validate_data(self, X, y, reset=reset, skip_check_array=True)
+
+    @property
+    def _fills(self) -> bool:
+        """Whether arrays may have missing values."""
+        return bool(self.mark_gaps) if self.gaps is None else self.gaps != "refuse"
 
     @property
     def _layout(self) -> Layout | None:

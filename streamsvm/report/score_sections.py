@@ -12,6 +12,7 @@ from streamsvm.report.read import Run, matrix
 from streamsvm.report.values import Row, table, table_rows
 from streamsvm.runs.records import number
 from streamsvm.storage.human import human
+from streamsvm.tasks.uncertainty import drawn
 
 MEASURES = ("precision", "recall", "f1")  # of a class
 MOST_CLASSES = 12  # whose table is unfolded
@@ -32,9 +33,7 @@ def score_tables(runs: Sequence[Run]) -> Iterator[Part]:
             yield Table(title, known([*rows, *_mean(rows)]), folded=len(rows) > MOST_CLASSES)
         own = "" if len(runs) == 1 else f": {run.name}"
         if intervals := table_rows(run.evaluation.get("intervals")):
-            groups = run.evaluation.get("groups")
-            by = "rows" if groups is None else f"{groups} groups"
-            yield Table(f"95 % confidence intervals, by {by}{own}", known(intervals))
+            yield Table(f"95 % confidence intervals, by {drawn(run.evaluation)}{own}", known(intervals))
         for column, values in table(run.evaluation.get("slices")).items():
             if slices := table_rows(values):
                 yield Table(f"By {column}{own}", known(slices))

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 from streamsvm._version import __version__
+from streamsvm.data.ingest.servers import without_password
 from streamsvm.errors import NotFoundError, StorageError
 from streamsvm.events import PACKAGE, Done, Event, Events, Failed, Memory, Progress, Record, Started, Warned
 from streamsvm.parallel.machine import cores
@@ -156,4 +157,4 @@ def _command() -> str | None:
     """The line of the command that this process is; None of another program."""
     name = PurePath(sys.argv[0]).stem if sys.argv else ""
     is_ours = name == PACKAGE or (name == "__main__" and PACKAGE in sys.argv[0])
-    return shlex.join([PACKAGE, *sys.argv[1:]]) if is_ours else None
+    return shlex.join([PACKAGE, *map(without_password, sys.argv[1:])]) if is_ours else None

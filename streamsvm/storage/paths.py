@@ -17,6 +17,7 @@ from streamsvm.errors import ConfigError, StorageError, StreamSVMError
 
 T = TypeVar("T")
 PAUSES_S = (1.0, 4.0)  # between tries at an object store; its client has tried several times in each
+OF_FILES = ("file://", "sqlite:///", "duckdb:///")  # the last two as SQLAlchemy writes them
 CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "google")  # packages of object stores
 GIVEN_UP_S = 60.0
 _gave_up: dict[str, float] = {}  # at: when
@@ -26,8 +27,9 @@ FINAL = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError,
 def local_path(url: str | os.PathLike[str]) -> Path | None:
     """The local path that url means, or None for other file systems."""
     text = os.fspath(url)
-    if text.startswith("file://"):
-        return Path(text[len("file://") :])
+    for scheme in OF_FILES:
+        if text.startswith(scheme):
+            return Path(text[len(scheme) :])
     return None if "://" in text or "::" in text else Path(text)
 
 

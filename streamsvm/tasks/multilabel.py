@@ -17,6 +17,7 @@ from streamsvm.parallel.sizes import Weighed
 from streamsvm.tasks.base import Subproblem, Targets, Task
 from streamsvm.tasks.pairs import of_columns
 from streamsvm.tasks.scores import Judge
+from streamsvm.tasks.uncertainty import SetErrors
 
 LEAST_SCORES = 1 << 14  # that a label has, of those that are distinguished
 
@@ -125,6 +126,7 @@ class _SetScores:
             known = ", ".join(judge.classes.tolist())
             raise DataError(f"no row has a label that the model knows; it knows {known}")
         self._counts = np.zeros((3, len(self._labels)), np.int64)  # hits, rows that have it, answers that do
+        self._errors = SetErrors(store, len(self._labels))
         self._sums = np.zeros(3)  # rows that are right, their F1, and rows with unknown labels
         most = max(LEAST_SCORES, MOST_SCORES // self._known)
         self._orders = [ScoreCounts(most) for _ in judge.classes]
@@ -139,6 +141,7 @@ class _SetScores:
         f1 = ratio(2 * hits.sum(axis=1), truth.sum(axis=1) + told.sum(axis=1))
         is_right, is_strange = (truth == told).all(axis=1), truth[:, self._known :].any(axis=1)
         self._sums += [is_right.sum(), f1.sum(), is_strange.sum()]
+        self._errors.add(start, is_right, f1, hits, truth.astype(np.int8) + told)
         for order, has, own in zip(self._orders, truth.T, values.T, strict=False):
             order.add(has, own)
 
@@ -148,7 +151,7 @@ class _SetScores:
         (right, f1, strange), wrong = self._sums, n_true + n_told - 2 * hits
         table = by_label(hits, n_true, n_told, labels)
         aucs = [order.roc_auc() for order in self._orders] + [None] * (len(labels) - self._known)
-        return {
+        found = {
             "accuracy": float(right / n),
             "n": n,
             "hamming_loss": float(wrong.sum() / (n * len(labels))),
@@ -160,3 +163,4 @@ class _SetScores:
             "classes": labels[: self._known],
             "per_class": [row | {"roc_auc": auc} for row, auc in zip(table, aucs, strict=True)],
         }
+        return found | self._errors.facts(found)

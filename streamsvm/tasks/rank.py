@@ -11,7 +11,8 @@ from streamsvm.data.store import Store
 from streamsvm.errors import DataError
 from streamsvm.tasks.base import Targets, Task
 from streamsvm.tasks.classify import coded
-from streamsvm.tasks.scores import Judge, ValueScores, ranked
+from streamsvm.tasks.queries import ranked
+from streamsvm.tasks.scores import Judge, ValueScores
 
 
 class Rank(Task):

@@ -16,9 +16,9 @@ from streamsvm.metrics import (
     balanced_accuracy,
     confusion,
     per_class,
-    ranking,
 )
-from streamsvm.tasks.uncertainty import LabelErrors
+from streamsvm.tasks.queries import ranked
+from streamsvm.tasks.uncertainty import LabelErrors, MeanErrors, together
 
 
 class Judge(Protocol):
@@ -76,7 +76,9 @@ class LabelScores:
         self.values = np.empty(store.n if orders_rows else 0)
         self._codes = judge.encode_labels(store.classes.values)  # of the store's labels
         self._scores = ScoreCounts() if k == 2 else None
-        self._probabilities, self._errors = ProbabilityScores(k), LabelErrors(store, k)
+        self._errors = LabelErrors(store, k, by_query=orders_rows)
+        self._probabilities = ProbabilityScores(k)
+        self._losses = MeanErrors(store, ("brier", "log_loss"), by_query=orders_rows)
         self._between = -np.inf, np.inf  # the largest value of the first answer, the smallest of the second
         self._before = ProbabilityScores(k)  # of decision values alone, where they are calibrated
 
@@ -96,22 +98,30 @@ class LabelScores:
                 float(values[predicted == 1].min(initial=high)),
             )
         if proba is not None:
-            self._probabilities.add(truth[known], proba[known])
+            losses = self._probabilities.add(truth[known], proba[known])
+            self._losses.add(start, known, losses)
             if k == 2:
                 self._before.add(truth[known], _plain_odds(values[known]))
             if self.judge.costs is not None:
                 self._likeliest += confusion(truth[known], np.argmax(proba[known], axis=1), k)
 
     def result(self, *, with_curves: bool = False) -> dict[str, Any]:
-        found = self._summary() | self.more()
-        found |= self._probabilities.result() if self._probabilities.n else {}
-        if self.orders_rows:
-            found |= ranked(self.store, self.values)
+        found = together(
+            self._summary() | self.more(),
+            self._of_probabilities(),
+            ranked(self.store, self.values) if self.orders_rows else {},
+        )
         if with_curves and self._scores is not None:
             found |= self._scores.curves() | {"histogram": self._histogram()}
         if with_curves and self._before.n:
             found["reliability_before"] = self._before.result()["reliability"]
         return found
+
+    def _of_probabilities(self) -> dict[str, Any]:
+        if not self._probabilities.n:
+            return {}
+        found = self._probabilities.result()
+        return found | self._losses.facts(found)
 
     def _histogram(self) -> dict[str, Any]:
         """Rows by decision value and class, and the value between those of the two answers, whatever decides."""
@@ -152,14 +162,6 @@ def codes_of_labels(judge: Judge, store: Store) -> np.ndarray:
     """(n,) a model's class codes of a store's labels; -1 for one it does not know."""
     labels, codes = store.coded
     return judge.encode_labels(labels)[codes]
-
-
-def ranked(store: Store, values: np.ndarray) -> dict[str, Any]:
-    """How values (n,) order the rows of each query; of all rows if there are none."""
-    groups = (
-        np.zeros(store.n, np.int64) if store.qid is None else np.unique(store.qid, return_inverse=True)[1]
-    )
-    return ranking(store.y, values, groups)
 
 
 def _plain_odds(values: np.ndarray) -> np.ndarray:

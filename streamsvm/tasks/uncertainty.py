@@ -14,23 +14,33 @@ from typing import Any
 import numpy as np
 
 from streamsvm.data.store import Store
-from streamsvm.metrics import ScoreCounts
+from streamsvm.metrics import ScoreCounts, quotient
 
 LEVEL = 0.95
 MOST_SUMS = 4096  # over rows of a regression, whatever their number
-SHARES = ("accuracy", "balanced_accuracy", "roc_auc")  # from 0 to 1
+MOST_ENTRIES = 1 << 19  # of these sums, where there is one for each label
+LEAST_SUMS = 64
+SHARES = ("accuracy", "balanced_accuracy", "roc_auc", "hamming_loss", "f1_micro", "f1_macro", "f1_samples")
+ORDERS = ("ndcg", "ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "map", "swapped_pairs")
+LOWEST = dict.fromkeys((*SHARES, *ORDERS), 0.0) | {"kendall_tau": -1.0}  # of scores that are 1 at most
 
 
 class Units:
     """What is drawn: the groups of a store, codes (n,) from 0 to count - 1, else its rows; then codes are None."""
 
-    def __init__(self, store: Store, most: int | None = None) -> None:
-        """most: of units that are sums of rows, where these are drawn."""
+    def __init__(self, store: Store, most: int | None = None, *, by_query: bool = False) -> None:
+        """most: of units, each of which stands for several rows or groups where there are more. by_query: where there
+        are no groups, queries are drawn whole, if there are any."""
         self.codes: np.ndarray | None = None
-        self.count = min(store.n, most or store.n)
-        if store.group is not None:
-            values, self.codes = np.unique(store.group, return_inverse=True)
-            self.count = len(values)
+        count = store.n
+        whole = store.qid if by_query and store.group is None else store.group
+        if whole is not None:
+            values, self.codes = np.unique(whole, return_inverse=True)
+            count = len(values)
+        self._groups = None if store.group is None else count
+        self.count = min(count, most or count)
+        if self.codes is not None and self.count < count:
+            self.codes %= self.count
 
     def of_rows(self, start: int, stop: int) -> np.ndarray:
         """(m,) the units of rows start to stop."""
@@ -53,15 +63,17 @@ class Units:
             for name, score, own, times in found
             if score is not None
         ]
-        return {"intervals": records} | ({} if self.codes is None else {"groups": self.count})
+        return {"intervals": records} | ({} if self._groups is None else {"groups": self._groups})
 
     def _record(self, name: str, score: float, error: float) -> dict[str, Any]:
         from scipy.special import stdtrit
 
         t = float(stdtrit(self.count - 1, (1 + LEVEL) / 2))
         low, high = score - t * error, score + t * error
-        if name in SHARES:
-            low, high = _wilson(score, error, t, self.count)
+        if name in LOWEST:
+            least, width = LOWEST[name], 1.0 - LOWEST[name]
+            ends = _wilson((score - least) / width, error / width, t, self.count)
+            low, high = (least + width * end for end in ends)
         return {"score": name, "value": score, "standard_error": error, "low": low, "high": high}
 
 
@@ -74,11 +86,31 @@ def _wilson(share: float, error: float, t: float, units: int) -> tuple[float, fl
     return max(0.0, (centre - half) / factor), min(1.0, (centre + half) / factor)
 
 
+def together(*scores: dict[str, Any]) -> dict[str, Any]:
+    """Scores of several kinds as one, with the intervals of all."""
+    records = [row for own in scores for row in own.get("intervals", ())]
+    merged = {name: value for own in scores for name, value in own.items()}
+    return merged | ({"intervals": records} if records else {})
+
+
+def drawn(scores: dict[str, Any]) -> str:
+    """What was drawn for the intervals of scores, in words."""
+    if "groups" in scores:
+        return f"{scores['groups']:,} groups"
+    return f"{scores['queries']:,} queries" if scores.get("queries", 1) > 1 else "rows"
+
+
+def shift(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """(units,) how far each moves the quotient of the sums of both columns; 0 where nothing is divided."""
+    found = quotient(part, whole)
+    return np.zeros(len(part)) if found is None else (part - found * whole) / whole.sum()
+
+
 class LabelErrors:
     """Of labels: by counts of rows where these are drawn, by all of them where groups are."""
 
-    def __init__(self, store: Store, k: int) -> None:
-        self._units, self._k, n = Units(store), k, store.n
+    def __init__(self, store: Store, k: int, *, by_query: bool = False) -> None:
+        self._units, self._k, n = Units(store, by_query=by_query), k, store.n
         has_groups = self._units.codes is not None
         self._kinds = np.empty(n if has_groups else 0, np.int32)  # k true + predicted; k k: of no known class
         self._values = np.empty(n if has_groups and k == 2 else 0)
@@ -128,6 +160,62 @@ def influences(counts: np.ndarray, n: int, costs: np.ndarray | None) -> dict[str
     return found
 
 
+class MeanErrors:
+    """Of means over rows, some of which count."""
+
+    def __init__(self, store: Store, names: tuple[str, ...], *, by_query: bool = False) -> None:
+        self._units, self._names = Units(store, MOST_SUMS, by_query=by_query), names
+        self._sums = np.zeros((1 + len(names), self._units.count))  # rows, then each score
+
+    def add(self, start: int, counts: np.ndarray, values: Iterable[np.ndarray]) -> None:
+        """Rows from `start` on, which count where `counts` (m,) is true, and the values of those, by score."""
+        units = self._units.of_rows(start, start + len(counts))[counts]
+        _gather(self._sums, units, (np.ones(len(units)), *values))
+
+    def facts(self, scores: dict[str, Any]) -> dict[str, Any]:
+        """See `Units.facts`."""
+        rows, *sums = self._sums
+        named = zip(self._names, sums, strict=True)
+        return self._units.facts((name, scores[name], shift(own, rows), 1.0) for name, own in named)
+
+
+class SetErrors:
+    """Of sets of k labels: by sums over groups or rows, fewer the more labels there are."""
+
+    def __init__(self, store: Store, k: int) -> None:
+        self._units = Units(store, max(LEAST_SUMS, min(MOST_SUMS, MOST_ENTRIES // (2 * k))))
+        self._sums = np.zeros(
+            (3 + 2 * k, self._units.count)
+        )  # rows, right ones, their F1; by label hits, and all
+
+    def add(
+        self, start: int, right: np.ndarray, f1: np.ndarray, hits: np.ndarray, either: np.ndarray
+    ) -> None:
+        """Rows from `start` on: (m,) whether they are right, and their F1; (m, k) which labels are true and
+        predicted, and the number of the two."""
+        units = self._units.of_rows(start, start + len(right))
+        _gather(self._sums, units, (np.ones(len(right)), right, f1, *hits.T, *either.T))
+
+    def facts(self, scores: dict[str, Any]) -> dict[str, Any]:
+        """See `Units.facts`."""
+        (rows, right, f1), (hits, either) = self._sums[:3], np.split(self._sums[3:], 2)
+        both, all_ = 2 * hits.sum(axis=0), either.sum(axis=0)
+        moved = {
+            "accuracy": shift(right, rows),
+            "hamming_loss": shift(all_ - both, rows * len(hits)),
+            "f1_micro": shift(both, all_),
+            "f1_macro": np.mean([shift(2 * own, of) for own, of in zip(hits, either, strict=True)], axis=0),
+            "f1_samples": shift(f1, rows),
+        }
+        return self._units.facts((name, scores[name], own, 1.0) for name, own in moved.items())
+
+
+def _gather(sums: np.ndarray, units: np.ndarray, columns: Iterable[np.ndarray]) -> None:
+    """Adds columns (m,) of rows to the sums (columns, count) of their units (m,)."""
+    for total, own in zip(sums, columns, strict=True):
+        np.add.at(total, units, own)
+
+
 class NumberErrors:
     """Of a regression: by sums over groups, or over rows that are as far apart as there are sums."""
 
@@ -141,18 +229,17 @@ class NumberErrors:
         self._first = float(y[0]) if self._first is None else self._first
         error, z = values - y, y - self._first
         units = self._units.of_rows(start, start + len(y))
-        for sums, own in zip(self._sums, (np.ones(len(y)), z, z**2, np.abs(error), error**2), strict=True):
-            np.add.at(sums, units, own)
+        _gather(self._sums, units, (np.ones(len(y)), z, z**2, np.abs(error), error**2))
 
     def facts(self, scores: dict[str, float | None]) -> dict[str, Any]:
         """See `Units.facts`."""
         rows, z, z_squared, absolute, squares = self._sums
-        n, mean = rows.sum(), z.sum() / rows.sum()
+        mean = z.sum() / rows.sum()
         spread = z_squared - 2 * mean * z + mean**2 * rows  # about the mean of y
         root = scores["root_mean_squared_error"] or np.inf
-        moved = {"mean_squared_error": (squares - rows * squares.sum() / n) / n}
+        moved = {"mean_squared_error": shift(squares, rows)}
         moved["root_mean_squared_error"] = moved["mean_squared_error"] / (2 * root)
-        moved["mean_absolute_error"] = (absolute - rows * absolute.sum() / n) / n
+        moved["mean_absolute_error"] = shift(absolute, rows)
         if scores["r2"] is not None:
             moved["r2"] = (spread * squares.sum() / spread.sum() - squares) / spread.sum()
         return self._units.facts((name, scores[name], own, 1.0) for name, own in moved.items())

@@ -128,7 +128,10 @@ scale : {"none", "minmax", "standard", "maxabs", "robust", "quantile", "search"}
     features.
 gaps : {"mean", "median", "most_frequent", "refuse"} or None
     Value that replaces NaN, learned from the training rows and stored in the model. "refuse": NaN is an error. None:
-    the mean for data frames and stores of tables, an error for arrays.
+    the mean for data frames and stores of tables, an error for arrays unless `mark_gaps`.
+mark_gaps : bool
+    Add an indicator for each column with missing values in the training rows, as scikit-learn's `SimpleImputer` with
+    add_indicator: 1 if the value was missing, else 0. The model adds them itself.
 memory_limit : int, str or None
     Limit of the memory of the whole process, in bytes or like "2GiB". Larger: faster. Rows that do not fit are read
     from disk. None: a share of the free memory.

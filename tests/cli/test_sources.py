@@ -206,8 +206,20 @@ def test_a_format_that_is_given_is_that_of_stdin(answers, tmp_path, monkeypatch)
         (["info", "a.csv", "--against", "b*.csv"], "b*.csv: no file matches; expected at least one"),
         (["info", "a.csv", "c.csv"], "c.csv lacks column 'colour'; expected"),
         (
-            ["evaluate", "--model", "m", "a.csv", "a.csv", "--slice", "x"],
+            ["evaluate", "--model", "m", "a.csv", "--slice", "x"],
             "a.csv has no column 'x' to slice by",
+        ),
+        *(
+            (
+                [*command, "a.csv", "./a.csv"],
+                "./a.csv, which is a.csv, is found twice, by 'a.csv' and by './a.csv'",
+            )
+            for command in (
+                ["evaluate", "--model", "m"],
+                ["predict", "--model", "m", "--out", "p.csv"],
+                ["fit", "--label", "y"],
+                ["ingest", "--store", "new"],
+            )
         ),
     ],
 )

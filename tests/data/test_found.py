@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import fsspec
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 
 from streamsvm.data.ingest.files import ingest
 from streamsvm.data.ingest.found import files_of
-from streamsvm.data.ingest.given import MADE_OF, store_of
+from streamsvm.data.ingest.given import MADE_OF, known_tables, store_of
 from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.data.layout import Layout
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError, NotFoundError, StorageError
 
@@ -69,6 +71,37 @@ def test_sources_are_the_files_that_they_stand_for(folder, tmp_path, source, num
 def test_sources_come_in_their_order(folder, tmp_path):
     found, _ = rows([f"{folder}/deep", f"{folder}/b*.csv", f"{folder}/a.csv"], tmp_path / "s")
     assert found.ravel().tolist() == [5, 3, 4, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("sources", "file"),
+    [
+        (("/a.csv", "/a.csv"), "/a.csv"),
+        (("/*.csv", "/a*.csv"), "/a.csv"),
+        (("/deep/c.csv", ""), "/deep/c.csv"),
+    ],
+)
+def test_a_file_is_found_once(folder, sources, file, tmp_path):
+    first, second = (folder + source for source in sources)
+    message = f"{file} is found twice, by {first!r} and by {second!r}; expected each file once, leave one out"
+    like = Layout(1, np.dtype(np.float32), False, {"columns": []})
+    for read in (
+        lambda sources: ingest(sources, tmp_path / "s"),
+        lambda sources: store_of(sources, str(tmp_path / "s"), IngestOptions()),
+        lambda sources: known_tables(sources, IngestOptions(), like),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(message)):
+            read([first, second])
+    assert not (tmp_path / "s").exists()
+
+
+def test_links_and_recursive_patterns_find_a_file_once(tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.csv").write_text(text_of([1, 2]))
+    assert len(files_of([f"{tmp_path}/**/**/*.csv"])) == 1
+    (tmp_path / "b.csv").symlink_to("deep/a.csv")
+    with pytest.raises(ConfigError, match=r"deep/a\.csv, which is .*/b\.csv, is found twice"):
+        files_of([str(tmp_path)])
 
 
 @pytest.mark.parametrize("source", ["/*.parquet", "/none*/*", "/x/**"])

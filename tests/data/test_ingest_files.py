@@ -248,7 +248,8 @@ def test_no_heavy_imports(tmp_path):
 
 def test_tables_that_do_not_fit_together(tmp_path):
     a = put(tmp_path / "a.csv", "a,b,y\n1,2,0\n")
-    np.testing.assert_array_equal(whole(load([a, a])), [[1, 2], [1, 2]])
+    more = put(tmp_path / "more.csv", "a,b,y\n3,4,0\n")
+    np.testing.assert_array_equal(whole(load([a, more])), [[1, 2], [3, 4]])
     with pytest.raises(DataError, match="b.csv lacks column 'b'"):
         load([a, put(tmp_path / "b.csv", "a,c,y\n1,2,0\n")])
     with pytest.raises(DataError, match="unexpected column 'c'"):
@@ -305,7 +306,7 @@ def test_idx_with_labels(tmp_path, suffix):
     np.testing.assert_array_equal(whole(store), images.reshape(5, 6))
     np.testing.assert_array_equal(store.y, np.arange(5))
     with pytest.raises(DataError, match="there are more rows"):
-        load([x, x], labels=str(y))
+        load([x, put(tmp_path / f"more{suffix}", x.read_bytes())], labels=str(y))
 
 
 def test_npy_and_npz(tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from inspect import isclass, signature
+
 import dask.array as da
 import numpy as np
 import pandas as pd
@@ -13,9 +16,15 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimators_nan_inf
 
+import streamsvm
 from streamsvm import DCSVC, DCSVR, AutoSVC, BudgetedSVC, CuttingPlaneSVC, DCOneClassSVM, load_model
 from streamsvm.cli.app import app, exit_status
 
+WITH_GAPS = [
+    kind
+    for kind in (getattr(streamsvm, name) for name in streamsvm.__all__)
+    if isclass(kind) and "gaps" in signature(kind).parameters
+]
 HOW = ("mean", "median", "most_frequent")
 NO_NAN = "Input X contains NaN|expected finite numbers"
 
@@ -46,6 +55,33 @@ def test_it_is_the_fit_of_the_command(how, rows, tmp_path, capsys):
         svm = DCSVC(gaps=how, gamma=0.2, scale="standard").fit(table, y)
         np.testing.assert_array_equal(svm.decision_function(table), of_command.decision_function(frame_of(X)))
         np.testing.assert_array_equal(svm.model_.header.scaling.fill, of_command.header.scaling.fill)
+
+
+@pytest.mark.parametrize("kind", WITH_GAPS)
+def test_marks_are_in_all_estimators(kind, rows):
+    X, y = rows
+    options = {"random_state": 0, "search_params": {"trials": 1}, "polish": 1000}
+    svm = kind(mark_gaps=True)
+    svm.set_params(**{name: options[name] for name in options if name in svm.get_params()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that 80 rows are few
+        svm.fit(X[:80], y[:80])
+    np.testing.assert_array_equal(svm.model_.header.scaling.marks, [0, 1, 2])
+    assert np.isfinite(svm.predict(X)).all()
+
+
+def test_marks_are_those_of_the_command(rows, tmp_path, capsys):
+    X, y = rows
+    frame_of(X).assign(y=y).to_csv(tmp_path / "a.csv", index=False)
+    words = ["fit", str(tmp_path / "a.csv"), "--label", "y", "--no-search", "--mark-gaps", "--gamma", "0.2"]
+    words += ["--model", str(tmp_path / "m"), "--scale", "standard"]
+    assert exit_status(lambda: app(words, standalone_mode=False)) == 0
+    expected = load_model(tmp_path / "m").decision_function(frame_of(X))
+    for table in (frame_of(X), X):
+        with pytest.warns(UserWarning, match="the mean of the column replaces them"):
+            svm = DCSVC(mark_gaps=True, gamma=0.2, scale="standard").fit(table, y)
+        np.testing.assert_array_equal(svm.decision_function(table), expected)
+        assert svm.feature_importances_.shape == (4,)
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -129,6 +165,10 @@ def test_infinity_is_no_gap(rows):
             DCSVC(gaps="zero"),
             "DCSVC: gaps: found 'zero', expected 'mean', 'median', 'most_frequent' or 'refuse'",
         ),
+        (
+            DCSVC(gaps="refuse", mark_gaps=True),
+            "DCSVC: mark_gaps needs missing values to be filled, found gaps 'refuse'",
+        ),
         (DCSVC(gaps="search"), "gaps is 'search', but solver dcsvm has only these chosen"),
         (AutoSVC(gaps="zero"), "AutoSVC: gaps: found 'zero'"),
     ],
@@ -144,6 +184,8 @@ class TestBatches:
         svm = BudgetedSVC(gaps="mean")
         with pytest.raises(ValueError, match="gaps needs all rows: use fit first, and partial_fit"):
             svm.partial_fit(*rows, classes=[0, 1])
+        with pytest.raises(ValueError, match="mark_gaps needs all rows"):
+            BudgetedSVC(mark_gaps=True).partial_fit(*rows, classes=[0, 1])
 
     def test_after_a_fit_have_the_one_that_it_learned(self, rows):
         X, y = rows

@@ -10,6 +10,7 @@ from sklearn.metrics import balanced_accuracy_score, mean_squared_error, r2_scor
 
 from streamsvm.data.store import Store
 from streamsvm.tasks import task_of
+from streamsvm.tasks.uncertainty import drawn
 
 COPIES, DRAWS = 4, 200
 
@@ -26,11 +27,11 @@ def judge(k, costs=None):
     )
 
 
-def scored(task, own, y, values, group=None, blocks=3):
-    scores = task_of(task).scores(own, Store.from_arrays(np.zeros((len(y), 1)), y, group=group))
+def scored(task, own, y, values, group=None, blocks=3, qid=None, proba=None):
+    scores = task_of(task).scores(own, Store.from_arrays(np.zeros((len(y), 1)), y, group=group, qid=qid))
     edges = np.linspace(0, len(y), blocks + 1).astype(int)
     for start, stop in zip(edges, edges[1:], strict=False):
-        scores.add(start, stop, values[start:stop], None)
+        scores.add(start, stop, values[start:stop], None if proba is None else proba[start:stop])
     return scores.result()
 
 
@@ -122,3 +123,93 @@ def test_many_rows_of_a_regression_are_told_by_few_sums(monkeypatch):
     exact = errors(scored("regress", judge(0), *rows))
     assert found == pytest.approx(exact, rel=0.1)
     assert found != exact
+
+
+def queries(n=40):
+    """Rows of `n` queries, one to nine each."""
+    rng = np.random.default_rng(3)
+    qid = np.repeat(np.arange(n), rng.integers(1, 10, n))
+    y = rng.integers(0, 4, len(qid))
+    return {"y": y, "values": y + 2.0 * rng.normal(size=len(qid)), "qid": qid}
+
+
+def label_sets(n=250):
+    """Four labels, the last of which is rare; the model does not know it."""
+    rng = np.random.default_rng(3)
+    has = rng.random((n, 4)) < [0.5, 0.3, 0.2, 0.1]
+    y = np.array([",".join(np.array([*"abcd"])[own]) for own in has])
+    return {"y": y, "values": has[:, :3] - 0.5 + 0.5 * rng.normal(size=(n, 3))}
+
+
+def three_probabilities(n=250):
+    """With labels, 3, of which the model knows nothing."""
+    rng = np.random.default_rng(3)
+    y, proba = rng.integers(0, 4, n), rng.dirichlet([2.0, 1.0, 1.0], n)
+    return {"y": y, "values": proba, "proba": proba}
+
+
+@pytest.mark.parametrize(
+    ("task", "own", "columns", "names"),
+    [
+        ("rank", judge(4), queries(), {"ndcg", "ndcg@3", "map", "swapped_pairs", "kendall_tau"}),
+        (
+            "multilabel",
+            SimpleNamespace(classes=np.array([*"abc"])),
+            label_sets(),
+            {"accuracy", "hamming_loss", "f1_micro", "f1_macro", "f1_samples"},
+        ),
+        ("classify", judge(3), three_probabilities(), {"brier", "log_loss"}),
+    ],
+)
+def test_errors_of_queries_sets_and_probabilities_are_those_of_a_bootstrap(task, own, columns, names):
+    """Of queries that are drawn whole; and groups of copies widen them."""
+    units, rng = columns.get("qid", np.arange(len(columns["y"]))), np.random.default_rng(1)
+    members = [np.flatnonzero(units == unit) for unit in np.unique(units)]
+
+    def of(places):
+        ids = np.concatenate([members[place] for place in places])
+        drawn = {name: column[ids] for name, column in columns.items()}
+        if "qid" in columns:
+            drawn["qid"] = np.repeat(np.arange(len(places)), [len(members[place]) for place in places])
+        return scored(task, own, **drawn)
+
+    found = scored(task, own, **columns)
+    draws = [of(rng.integers(0, len(members), len(members))) for _ in range(DRAWS)]
+    for row in found["intervals"]:
+        name = row["score"]
+        assert row["value"] == found[name]
+        if name in names:
+            assert row["standard_error"] == pytest.approx(np.std([one[name] for one in draws]), rel=0.15), (
+                name
+            )
+            assert row["low"] < row["value"] < row["high"] <= (1 if name not in ("brier", "log_loss") else 9)
+    assert names <= errors(found).keys()
+    copied = {
+        name: np.tile(column, (COPIES, 1)[: 1 if column.ndim == 1 else 2]) for name, column in columns.items()
+    }
+    if "qid" in columns:
+        copied["qid"] = copied["qid"] + 1000 * np.repeat(np.arange(COPIES), len(units))
+    whole = scored(task, own, **copied, group=np.tile(units, COPIES))
+    assert whole["groups"] == len(members)
+    assert {name: errors(whole)[name] for name in names} == pytest.approx(
+        {name: errors(found)[name] for name in names}
+    )
+
+
+def test_many_labels_are_told_by_few_sums(monkeypatch):
+    columns, own = label_sets(4000), SimpleNamespace(classes=np.array([*"abc"]))
+    exact = errors(scored("multilabel", own, **columns))
+    monkeypatch.setattr("streamsvm.tasks.uncertainty.MOST_ENTRIES", 8 * 250)
+    for group in (None, np.arange(4000)):
+        found = errors(scored("multilabel", own, **columns, group=group))
+        assert found == pytest.approx(exact, rel=0.2)
+        assert found != exact
+
+
+def test_what_is_drawn_is_told():
+    of_queries = scored("ordinal", judge(2), **queries())
+    assert drawn(of_queries) == "40 queries"
+    assert {"accuracy", "ndcg"} <= errors(of_queries).keys()
+    assert drawn(scored("rank", judge(4), **queries(), group=queries()["qid"] // 2)) == "20 groups"
+    assert drawn(scored("classify", judge(2), *two_classes())) == "rows"
+    assert "intervals" not in scored("rank", judge(4), **(queries() | {"qid": None}))

@@ -55,7 +55,7 @@ class Sqlite:
         find = "SELECT name FROM sqlite_master WHERE type = ? AND name NOT GLOB 'sqlite_*' ORDER BY name"
         with self._told(hint=WHOLE):
             tables, views = ([name for (name,) in self._run(find, type_)] for type_ in ("table", "view"))
-        query, is_table = _table_or_query(self._path, self._options.query, tables, views)
+        query, is_table = table_or_query(self._path, self._options.query, tables, views)
         if not is_table:
             return query
         in_order = f"{query} ORDER BY rowid"  # otherwise the order may be that of a covering index
@@ -145,7 +145,7 @@ class DuckDb(OfSchema):
                 [name for (name,) in self._connection.sql(find.format(what)).fetchall()]
                 for what in ("table", "view")
             )
-        query, _ = _table_or_query(self._path, options.query, tables, views)
+        query, _ = table_or_query(self._path, options.query, tables, views)
         with self._told():
             found = self._connection.sql(query)
             return found.to_arrow_reader(rows_at_once(options, len(found.columns)))
@@ -172,7 +172,7 @@ def _local(path: str) -> Path:
     return local
 
 
-def _table_or_query(path: str, wanted: str | None, tables: list[str], views: list[str]) -> tuple[str, bool]:
+def table_or_query(path: str, wanted: str | None, tables: list[str], views: list[str]) -> tuple[str, bool]:
     """The query, and whether it selects a whole table. Raises DataError."""
     names = {name.lower(): name for name in (*tables, *views)}
     has = f"it has {listed([*names.values()])}" if names else "it has none"

@@ -13,10 +13,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from streamsvm.data.arrow import of_texts
+from streamsvm.data.ingest.servers import is_server, without_password
 from streamsvm.data.ingest.streams import is_data_name
 from streamsvm.data.ingest.table import Batches, Table
-from streamsvm.errors import NotFoundError
-from streamsvm.storage.paths import URLPath, local_path
+from streamsvm.errors import ConfigError, NotFoundError
+from streamsvm.storage.paths import Place, URLPath, local_path, place_of
 
 NOTHING = "__HIVE_DEFAULT_PARTITION__"  # value in a folder name with which Hive and Spark write a gap
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
@@ -41,11 +42,9 @@ class File(NamedTuple):
 
 
 def files_of(sources: Sequence[str]) -> list[File]:
-    """The files of all sources. Those of a pattern or folder are sorted by name. Raises NotFoundError."""
-    found: list[tuple[str, dict[str, str | None]]] = []
-    for source in sources:
-        below = _files_below(source)
-        found += [(source, {})] if below is None else [(path, _said_by_folders(path)) for path in below]
+    """The files of all sources. Those of a pattern or folder are sorted by name. Raises NotFoundError, and ConfigError
+    for a file found twice."""
+    found = [(path, {} if path == source else _said_by_folders(path)) for source, path in paths_of(sources)]
     values = [said for _, own in found for said in own.items()]
     words = {name for name, text in values if text is not None and not _NUMBER.fullmatch(text)}
     numbers = {name for name, text in values if text is not None} - words
@@ -53,6 +52,22 @@ def files_of(sources: Sequence[str]) -> list[File]:
         File(path, {n: Part(text, "number" if n in numbers else "text") for n, text in own.items()})
         for path, own in found
     ]
+
+
+def paths_of(sources: Sequence[str]) -> list[tuple[str, str]]:
+    """(source, path) of each file of `files_of`."""
+    found: dict[Place, tuple[str, str]] = {}
+    for source in map(without_password, sources):
+        for path in _files_below(source) or [source]:
+            file = place_of(path).resolve()
+            if file in found:
+                first, before = found[file]
+                name = path if path == before else f"{path}, which is {before},"
+                raise ConfigError(
+                    f"{name} is found twice, by {first!r} and by {source!r}; expected each file once, leave one out"
+                )
+            found[file] = source, path
+    return [*found.values()]
 
 
 def root_of(source: str) -> str:
@@ -80,6 +95,8 @@ def has_files(folder: str) -> bool:
 def _files_below(source: str) -> list[str] | None:
     """The files that match a pattern, or the data files below a folder. None if the source is neither."""
     local, is_one = local_path(source), is_pattern(source)
+    if is_server(source):
+        return None
     if local is None:
         place = URLPath(source.rstrip("/"))
         found = place.files() if is_one or place.is_dir() else None
@@ -94,7 +111,7 @@ def _files_below(source: str) -> list[str] | None:
     if not found:
         what = "matches" if is_one else "of a format that ingest reads is in this folder"
         raise NotFoundError(f"{source}: no file {what}; expected at least one")
-    return sorted(found)
+    return sorted(set(found))  # recursive patterns may find a file in two ways
 
 
 def _is_hidden(path: str, folder: str) -> bool:

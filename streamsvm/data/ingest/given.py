@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -14,8 +15,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from streamsvm.data.ingest.files import as_layout, format_of, ingest, stream_of
-from streamsvm.data.ingest.found import files_of, is_pattern, root_of
+from streamsvm.data.ingest.found import files_of, is_pattern, paths_of, root_of
 from streamsvm.data.ingest.options import IngestOptions
+from streamsvm.data.ingest.servers import is_server
 from streamsvm.data.ingest.streams import TABLES, detect_format, is_data_name, source_bytes
 from streamsvm.data.ingest.tables import TableReader
 from streamsvm.data.layout import Layout
@@ -35,7 +37,9 @@ ELSEWHERE = ("force", "like", "memory_limit")  # options that do not change the 
 
 def beside(source: str) -> Place:
     """The store's path for a file, folder or pattern: `sales.csv.gz`, `sales`, `sales/*.csv` -> `sales.zarr`. Raises
-    ConfigError if the folder of a pattern has no name."""
+    ConfigError if the folder of a pattern has no name, and for a server."""
+    if is_server(source):
+        raise ConfigError(f"{source}: rows of a server have no path for their store; give one with --store")
     path = place_of(root_of(source) if is_pattern(source) else source)
     if path.name in ("", "..") or str(path).endswith(f"://{path.name}"):
         raise ConfigError(
@@ -81,7 +85,7 @@ def store_of(
 def _asked(sources: Sequence[str], options: IngestOptions) -> dict[str, Any]:
     """The origin of a store, in the form in which JSON returns it."""
     given = options.model_dump(mode="json", exclude_defaults=True, exclude=set(ELSEWHERE))
-    files = [_facts(path, root_of(source)) for source in sources for path, _ in files_of([source])]
+    files = [_facts(path, root_of(source)) for source, path in paths_of(sources)]
     return {"sources": [_name(source) for source in sources], "files": files, "options": given}
 
 
@@ -100,6 +104,8 @@ def _facts(source: str, root: str) -> list[Any]:
     """Name below a folder, bytes and time of change, also of a database's log. For an object store, the facts that the
     service gives."""
     path = local_path(source)
+    if is_server(source):
+        return [source, time.time_ns()]  # nothing shows whether its rows have changed: they are read again
     if path is None:
         from streamsvm.storage.paths import filesystem
 
@@ -185,6 +191,8 @@ def _in_files(sources: Sequence[str], folder: str | None = None) -> Iterator[lis
     if STDIN not in sources:
         yield list(sources)
         return
+    if sources.count(STDIN) > 1:
+        raise ConfigError("-: expected stdin once, found it twice")
     with TemporaryDirectory(prefix="streamsvm-", dir=folder) as own:
         path = Path(own, "stdin")
         with path.open("wb") as file:

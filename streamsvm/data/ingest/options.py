@@ -12,7 +12,9 @@ from streamsvm.config import Count, Options, Real, Size, Whole
 if TYPE_CHECKING:
     import numpy as np
 
-Format = Literal["svmlight", "csv", "tsv", "parquet", "arrow", "sqlite", "duckdb", "npy", "npz", "idx"]
+Format = Literal[
+    "svmlight", "csv", "tsv", "parquet", "arrow", "sqlite", "duckdb", "postgresql", "npy", "npz", "idx"
+]
 FORMATS: tuple[str, ...] = get_args(Format)
 LEAST_BYTES = 32 << 20
 MOST_HASHED = 1 << 20  # columns, as in scikit-learn's FeatureHasher; float32 counts them exactly

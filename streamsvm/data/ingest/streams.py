@@ -13,7 +13,9 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import IO, Any
 
+from streamsvm.data.ingest.servers import is_server
 from streamsvm.errors import DataError, NotFoundError
+from streamsvm.storage.paths import local_path
 
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.GzipFile, b"BZh": bz2.BZ2File, b"\xfd7zXZ\x00": lzma.LZMAFile}
 _MOST_AT_ONCE = 16 << 20  # a damaged header may claim any size
@@ -38,7 +40,7 @@ _SUFFIXES = {
     ".svmlight": "svmlight",
     ".idx": "idx",
 }
-CSV, DATABASES = ("csv", "tsv"), ("sqlite", "duckdb")
+CSV, DATABASES = ("csv", "tsv"), ("sqlite", "duckdb", "postgresql")
 TABLES = (*CSV, "parquet", "arrow", *DATABASES)
 _IDX = re.compile(rb"\0\0[\x08\x09\x0b-\x0e][\x01-\x05]", re.DOTALL)
 _MAGIC = {
@@ -56,11 +58,12 @@ _SVMLIGHT = re.compile(rb"[-+.\w]+(\s+qid:\d+)?(\s+\d+:\S+)*\s*(#.*)?")
 def open_raw(path: str) -> IO[bytes]:
     """The raw bytes of a local file or fsspec URL. Raises NotFoundError, DataError."""
     try:
-        if "://" in path:
+        local = local_path(path)
+        if local is None:
             import fsspec
 
             return fsspec.open(path, "rb").open()
-        return open(path, "rb")
+        return open(local, "rb")
     except FileNotFoundError:
         raise NotFoundError(f"{path} does not exist; expected a data file") from None
     except (OSError, ValueError, ImportError) as error:
@@ -131,6 +134,8 @@ def is_data_name(name: str) -> bool:
 
 def detect_format(path: str) -> str:
     """The format of a source, by its name or else its first bytes. Raises DataError if it stays unclear."""
+    if is_server(path):
+        return "postgresql"
     name = PurePosixPath(path)
     name = name.with_suffix("") if name.suffix in _PACKED else name
     if name.suffix.lower() in _SUFFIXES:

@@ -228,6 +228,10 @@ def table_of(file: File, format_: str, options: IngestOptions, open_stream: Open
     table: Table
     if format_ in CSV:
         table = Csv(file.path, options, "\t" if format_ == "tsv" else ",", open_stream)
+    elif format_ == "postgresql":
+        from streamsvm.data.ingest.postgresql import PostgreSql
+
+        table = PostgreSql(file.path, options)
     elif format_ in DATABASES:
         from streamsvm.data.ingest.databases import DuckDb, Sqlite  # imports sqlite3, which files do not need
 
