@@ -19,6 +19,7 @@ from streamsvm.kernels.distance import RBF
 from streamsvm.models.budget_options import BudgetOptions
 from streamsvm.models.learner import BudgetLearner
 from streamsvm.parallel.compiling import Compiles, compiling_told
+from streamsvm.private.numba import borrowed
 from streamsvm.solvers.budget.steps import steps
 
 ROOT = Path(streamsvm.__file__).parent
@@ -114,3 +115,15 @@ def test_what_is_kept_of_the_steps_names_no_class_of_ours():
     learner.learn(Rows(np.zeros((3, 2), np.float32)), np.ones((3, 1)))
     assert steps.signatures
     assert not [arg for kept in steps.signatures for arg in kept if isinstance(arg, BaseNamedTuple)]
+
+
+def test_borrowed_arrays_are_those_that_were_given():
+    @numba.njit
+    def add(found):
+        a, (b, times) = borrowed(found)
+        a += times * b
+        return a.sum() + times
+
+    a, b = np.ones(3), np.arange(3.0)
+    assert add((a, (b, 2.0))) == 11
+    assert a.tolist() == [1, 3, 5]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from numba.core import cgutils, types
 from numba.core.dispatcher import Dispatcher
@@ -32,14 +32,20 @@ def stale_with(*modules: ModuleType) -> Callable[[T], T]:
     return stamped
 
 
-@intrinsic
-def borrowed(typing_context, found):
+def _borrowed(typing_context: Any, found: Any) -> Any:
     """`found`, a tuple of arrays, numbers and such tuples, for whoever outlives it: nobody counts the users of its
     arrays, who must be kept alive by others.
 
     Counting is an atomic operation each time that an array is taken out of a tuple, and so a quarter of an event.
     """
-    return found(found), lambda context, builder, signature, args: _uncounted(context, builder, found, args[0])
+
+    def copy(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _uncounted(context, builder, found, args[0])
+
+    return found(found), copy
+
+
+borrowed: Any = intrinsic(_borrowed)
 
 
 def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
@@ -50,6 +56,8 @@ def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         return array._getvalue()
     if isinstance(kind, types.BaseTuple):
         parts = cgutils.unpack_tuple(builder, value, len(kind))
-        parts = [_uncounted(context, builder, *part) for part in zip(kind, parts, strict=True)]
+        parts = [
+            _uncounted(context, builder, *part) for part in zip(cast(Any, kind).types, parts, strict=True)
+        ]
         return context.make_tuple(builder, kind, parts)
     return value
