@@ -208,8 +208,8 @@ class Model(Shown, Named, Weighed, ABC):
         return self.labels(*self.answers(self._rows(X)))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(m, k) probabilities of raw rows; where rows have several labels, of each by itself. Raises ModelError if the
-        model has none."""
+        """(m, k) probabilities of raw rows, of each label by itself if rows have several. Raises ModelError if it has
+        none."""
         self.require_probabilities()
         rows = self._rows(X)
         return self._probabilities(self.binary_decisions(rows), rows)

@@ -166,5 +166,5 @@ def answers_of(
 
 
 def _by_code(task: Task, counts: np.ndarray, classes: np.ndarray, config: FitConfig) -> np.ndarray:
-    """Factors on the bounds of rows by their codes. Where these are sets, targets have those of each label."""
+    """Factors on the bounds of rows by their codes: 1 of sets, whose targets have factors of each label."""
     return class_factors(counts, classes, None if task.in_sets else config.class_weight)

@@ -30,7 +30,6 @@ from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.exchange.libsvm_write import write_libsvm
 from streamsvm.exchange.onnx import onnx_model
-from streamsvm.explain.importances import importances
 from streamsvm.models.files import save_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
@@ -240,8 +239,6 @@ def test_exports(name, tmp_path):
     model, _ = train_in_memory(Store.from_arrays(X, texts(Y)), config(**CASES[name]))
     with pytest.raises(ModelError, match="LIBSVM's files give a row one label; export --format onnx"):
         write_libsvm(model, tmp_path / "m.svm")
-    with pytest.raises(ModelError, match="whose rows have several labels; one decision at a time"):
-        importances(model, X)
     session = pytest.importorskip("onnxruntime").InferenceSession(onnx_model(model).SerializeToString())
     label, scores = session.run(["label", "scores"], {"X": X})
     np.testing.assert_allclose(scores, model.decision_function(X), atol=1e-4)
@@ -317,7 +314,8 @@ def test_a_search_over_folds_together_or_one_by_one(tmp_path, capfd):
         ("fit --set multiclass=rest", "multiclass is read by task classify only, found task multilabel"),
         ("fit --solver bsgd --set bsgd.loss=logistic", "bsgd.loss is read by task classify only"),
         ("fit --early --set dcsvm.part_metric=1", "task multilabel learns no metric"),
-        ("explain", "the model is of task multilabel, whose rows have several labels"),
+        ("explain", "one label's decision is explained at a time: found no label, expected one of 2, 10, 30"),
+        ("explain --of-label 11", "explained at a time: found label 11, expected one of 2, 10, 30"),
         ("export --format libsvm --out m.svm", "LIBSVM's files give a row one label"),
         ("predict --out p.csv --proba", "the model has no probabilities"),
         ("stream --input events.jsonl", "found a model of task multilabel, expected classify or"),
@@ -387,8 +385,7 @@ class TestEstimators:
             clone(estimator).fit(X, np.where(Y, 2, -1))
         with pytest.raises(ValueError, match="number of classes has to be greater than one; got 1 class"):
             clone(estimator).fit(X, np.zeros_like(Y))
-        with pytest.raises(AttributeError, match="feature_importances_: the model is of task multilabel"):
-            _ = clone(estimator).fit(X, Y).feature_importances_
+        assert clone(estimator).fit(X, Y).feature_importances_.sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("weight", ["balanced", {1: 4.0}])

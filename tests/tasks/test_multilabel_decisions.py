@@ -18,6 +18,9 @@ from streamsvm.data.folds import fold_of
 from streamsvm.data.rows import Rows
 from streamsvm.errors import DataError
 from streamsvm.exchange.onnx import onnx_model
+from streamsvm.explain.decisions import gradients
+from streamsvm.explain.importances import importances
+from streamsvm.explain.rows import explain_rows
 from streamsvm.models.calibration import calibrate
 from streamsvm.models.files import save_model
 from streamsvm.options.wish import Wish
@@ -176,6 +179,53 @@ def test_from_a_store_to_probabilities(tmp_path, capfd, monkeypatch):
     scored = command(capfd, "evaluate", "--model", "m.zarr", "--store", "t.zarr")
     assert scored[0] == 0
     assert "log loss" in scored[1]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"dcsvm": EARLY}, {"solver": "cutting-plane", "kernel": {"name": "linear"}}]
+)
+def test_a_label_is_explained_as_in_a_fit_of_it_alone(options):
+    (X, Y), (more, _) = halves()
+    fit = config(**options)
+    model, _ = train_in_memory(Store.from_arrays(X, texts(Y)), fit)
+    alone = fit.model_copy(update={"task": "classify", "positive": ("1",)})
+    for label, has in zip(NAMES, Y.T, strict=True):
+        own, _ = train_in_memory(Store.from_arrays(X, has.astype(int)), alone)
+        np.testing.assert_allclose(gradients(model, Rows(more), label), gradients(own, Rows(more)), atol=5e-3)
+        found, expected = (importances(m, Rows(more), at).values for m, at in ((model, label), (own, None)))
+        np.testing.assert_allclose(found, expected, atol=5e-3)
+        asked = Store.from_arrays(more), np.arange(3), np.ones(X.shape[1])
+        several = {"shapley": "solver" not in options, "support": 0 if "solver" in options else 2}
+        for mine, twin_ in zip(
+            explain_rows(model, *asked, **several, label=label),
+            explain_rows(own, *asked, **several),
+            strict=True,
+        ):
+            assert mine.for_class == label
+            assert mine.decision == pytest.approx(twin_.decision, abs=5e-3)
+            assert (mine.shapley is None) or mine.shapley.tolist() == pytest.approx(twin_.shapley, abs=5e-3)
+            assert [one.distance for one in mine.nearest] == pytest.approx(
+                [one.distance for one in twin_.nearest]
+            )
+    spread = importances(model, Rows(more)).values
+    assert spread.sum() == pytest.approx(1)
+
+
+def test_explain_names_the_label(tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (X, Y), _ = halves()
+    write(tmp_path / "s.zarr", Rows(X), texts(Y))
+    save_model(train_in_memory(Store.from_arrays(X, texts(Y)), config())[0], tmp_path / "m.zarr")
+    words = ("explain", "--model", "m.zarr", "--store", "s.zarr", "--of-label", "10", "--rows", "0", "--json")
+    [row] = json.loads(command(capfd, *words)[1])["rows"]
+    assert (row["answer"], row["for_class"]) == (texts(Y)[0], "10")
+    assert {vector["label"] for vector in row["support_by_weight"]} <= {"10", None}
+    model, _ = train_in_memory(Store.from_arrays(X, Y[:, 0].astype(int)), config(task="classify"))
+    save_model(model, tmp_path / "one.zarr")
+    words = ("explain", "--model", "one.zarr", "--of-label", "1")
+    assert (
+        "label is 1: found a model of task classify, whose rows have one answer" in command(capfd, *words)[2]
+    )
 
 
 ESTIMATORS = {
