@@ -318,7 +318,10 @@ def test_a_search_over_folds_together_or_one_by_one(tmp_path, capfd):
         ("explain --of-label 11", "explained at a time: found label 11, expected one of 2, 10, 30"),
         ("export --format libsvm --out m.svm", "LIBSVM's files give a row one label"),
         ("predict --out p.csv --proba", "the model has no probabilities"),
-        ("stream --input events.jsonl", "found a model of task multilabel, expected classify or"),
+        (
+            "stream --input events.jsonl --ask 0.1",
+            "a stream of task multilabel has no single label to be unsure of",
+        ),
     ],
 )
 def test_what_it_does_not_do_is_one_line(words, message, tmp_path, capfd, monkeypatch):
