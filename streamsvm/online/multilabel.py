@@ -69,7 +69,7 @@ class BSGDMultiLabelClassifier(BudgetDoor, base.MultiLabelClassifier):
 
     def __init__(
         self,
-        lam: float = 1e-4,
+        lam: float = 1e-3,
         gamma: float | Literal["scale", "auto"] = "scale",
         kernel: DefiniteKernel = "rbf",
         degree: int = 3,

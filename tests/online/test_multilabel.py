@@ -69,7 +69,7 @@ def test_the_example_of_the_docstring():
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 def test_each_label_is_a_learner_of_it_alone(loss):
     """As long as the budget, which labels share, is not full."""
-    model, alone = BSGDMultiLabelClassifier(loss=loss, gamma=0.2, budget=300), {}
+    model, alone = BSGDMultiLabelClassifier(lam=1e-4, loss=loss, gamma=0.2, budget=300), {}
     for x, y in some():
         model.learn_one(x, y)
         for label, has in y.items():
