@@ -239,7 +239,7 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
 
     @available_if(_wants_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, n_classes) probabilities; with `probability` only.
+        """(n, n_classes) probabilities; with `probability` only. If rows have several labels, (n, k) of each by itself.
 
         Without `threshold` and `costs` the largest is that of the label from `predict`.
         """
