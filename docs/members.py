@@ -14,6 +14,7 @@ VALUES = (property, cached_property)
 GUIDES = {  # by the end of a class's name, the first that fits
     "AutoSVC": "choose",
     "BSGDClassifier": "stream",
+    "BSGDMultiLabelClassifier": "stream",
     "BSGDRegressor": "stream",
     "BSGDOneClass": "stream",
     "SVC": "fit",

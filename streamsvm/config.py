@@ -180,7 +180,8 @@ class FitConfig(Options):
     @model_validator(mode="after")
     def _task_and_solver_agree(self) -> FitConfig:
         if self.task is not None:
-            task_of(self.task).require(self.solver, names_classes=bool(self.positive or self.class_weight))
+            named = [name for name in ("positive", "class_weight") if getattr(self, name)]
+            task_of(self.task).require(self.solver, named)
         if self.nu is not None:
             task_of(self.task or default_task(self.solver, has_queries=False)).require_alone(self)
         return self

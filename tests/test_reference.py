@@ -15,14 +15,14 @@ from sphinx.errors import ExtensionError
 
 import streamsvm
 from streamsvm.kernels.table import DefiniteKernel, KernelName, given_kernels, kernel_names, kernel_row
-from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
+from streamsvm.online import BSGDClassifier, BSGDMultiLabelClassifier, BSGDOneClass, BSGDRegressor
 from streamsvm.parallel.open import on_client
 from streamsvm.texts import parameters
 from streamsvm.texts.documented import entries
 from streamsvm.texts.parameters import ATTRIBUTES, BATCH_METHODS, ONLINE_METHODS, PARAMETERS
 
 OURS = [getattr(streamsvm, name) for name in streamsvm.__all__ if not name.startswith("_")]
-PUBLIC = [*OURS, BSGDClassifier, BSGDOneClass, BSGDRegressor]
+PUBLIC = [*OURS, BSGDClassifier, BSGDMultiLabelClassifier, BSGDOneClass, BSGDRegressor]
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference" / "python.md"
 LISTED = [
     f"streamsvm.{name}"

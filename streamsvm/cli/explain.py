@@ -52,6 +52,12 @@ def explain(
     shapley: Annotated[
         bool, typer.Option("--shapley", help="Shapley values of each row: rbf and laplacian kernels.")
     ] = False,
+    of_label: Annotated[
+        str | None,
+        typer.Option(
+            "--of-label", help="Whose decision to explain, of a model of task multilabel.", metavar="LABEL"
+        ),
+    ] = None,
     read: Mapping[str, Any] = {},
     x: XName = None,
     out: Annotated[
@@ -74,7 +80,7 @@ def explain(
 
     loaded = load_model(model)
     if not has_rows:
-        result = {"model": str(model), **importances_table(loaded, None)}
+        result = {"model": str(model), **importances_table(loaded, None, of_label)}
     else:
         with (
             progress() as events,
@@ -82,8 +88,13 @@ def explain(
         ):
             ids = row_numbers(rows or FIRST, given.store.n, given.name, clipped=rows is None)
             _warn(loaded, given.store, events)
-            result = {"model": str(model), "store": given.name, **importances_table(loaded, given.store)}
-            result |= {"rows": rows_tables(loaded, given.store, ids, shapley=shapley, support=support)}
+            result = {
+                "model": str(model),
+                "store": given.name,
+                **importances_table(loaded, given.store, of_label),
+            }
+            told = rows_tables(loaded, given.store, ids, shapley=shapley, support=support, label=of_label)
+            result |= {"rows": told}
     if out is not None:
         from streamsvm.explain.tables import write
 

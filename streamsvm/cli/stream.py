@@ -60,7 +60,7 @@ def stream(
         str | None,
         typer.Option(
             "--task",
-            help="Task of a new stream: classify (the default), regress, or oneclass, which needs no label.",
+            help="Task of a new stream: classify (default), multilabel, regress, or oneclass, which needs no label.",
             metavar="TASK",
         ),
     ] = None,

@@ -98,6 +98,6 @@ def let_ask(state: Stream, share: float) -> None:
         raise ConfigError(f"--ask {share}: expected a share above 0, at most 1")
     if not isinstance(state.judge, OfClasses):
         raise ConfigError(
-            f"--ask {share}: a stream of task {state.judge.task} has no classes to be unsure of"
+            f"--ask {share}: a stream of task {state.judge.task} has no single label to be unsure of"
         )
     state.judge.asks = share

@@ -16,6 +16,7 @@ from streamsvm.storage.human import heading, human, percent, score_text
 
 Report = dict[str, Any]
 SHARES = 3  # columns to name
+SHOWN_LABELS = 10  # with a threshold each
 LEAST = 0.001  # smallest share of a column to name
 BEFORE = ("start", "compile", "scale")  # phases before the search and the fit
 SAID = ("metric", "expected", "gamma", "exact", "config")  # printed in words, or not at all
@@ -45,12 +46,25 @@ def tell(report: Report, config: FitConfig, again: Sequence[str]) -> None:
 def threshold(told: Report) -> dict[str, str]:
     """The chosen threshold and its scores: estimates for new rows, or with too few rows those on the rows it was
     chosen by."""
+    by = f"for {told['wish']}, by {told['rows']:,} held-out rows"
+    if "labels" in told:
+        rows = {f"threshold of {own['label']}": _of_label(own) for own in told["labels"][:SHOWN_LABELS]}
+        more = len(told["labels"]) - SHOWN_LABELS
+        return {"thresholds": by} | rows | ({"more labels": str(more)} if more > 0 else {})
+    where = "new rows" if told["expected"] else "the rows it was chosen by"
+    return {"threshold": f"{told['value']:.6g} {by}", f"scores there, on {where}": _there(told)}
+
+
+def _of_label(told: Report) -> str:
+    scores = f": {_there(told)}" if "expected" in told else ", of rows that all have it, or all lack it"
+    return f"{told['value']:.6g}{scores}"
+
+
+def _there(told: Report) -> str:
+    """The scores at a threshold."""
     names = ("precision", "recall", "f1", "balanced_accuracy")
     found = {name: told["expected"].get(name, {"score": told[name]})["score"] for name in names}
-    scores = ", ".join(f"{heading(name)} {percent(score)}" for name, score in found.items())
-    where = "new rows" if told["expected"] else "the rows it was chosen by"
-    text = f"{told['value']:.6g} for {told['wish']}, by {told['rows']:,} held-out rows"
-    return {"threshold": text, f"scores there, on {where}": scores}
+    return ", ".join(f"{heading(name)} {percent(score)}" for name, score in found.items())
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from streamsvm.data.label_sets import members
 from streamsvm.data.labels import label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
@@ -105,10 +106,13 @@ def fold_of(
     seed: int,
     *,
     positive: tuple[str, ...] = (),
+    in_sets: bool = False,
     option: str = "tune.folds",
 ) -> np.ndarray:
     """(n,) the random fold of each row. Rows that are `together` share one. stratified: labels, and rows without
     weight, are spread evenly, and each label (positive: each of these, if given) is both trained on and tested.
+    in_sets: labels are sets; their members are spread, by the rarest one of each row (the first step of Sechidis,
+    Tsoumakas and Vlahavas 2011).
 
     Raises ConfigError if there are too few rows, queries or groups (option: the one that sets the number of folds),
     DataError for a label that only one fold has.
@@ -120,19 +124,24 @@ def fold_of(
     rng = np.random.default_rng([seed, DEALT])
     if groups is not None:
         groups = rng.permutation(units)[groups]  # GroupKFold itself is not random
-    of = _assigned(_strata(store, stratified), groups, count, int(rng.integers(2**31)))
+    of = _assigned(_strata(store, stratified, in_sets), groups, count, int(rng.integers(2**31)))
     if not np.bincount(of, minlength=count).all():
         raise ConfigError(f"{option} is {count}, but the store's {what} fill fewer folds; use fewer")
     if stratified:
-        _require_spread(store, of, count, positive)
+        _require_spread(store, of, count, positive, in_sets)
     return of
 
 
-def _strata(store: Store, stratified: bool) -> np.ndarray:
+def _strata(store: Store, stratified: bool, in_sets: bool = False) -> np.ndarray:
     """(n,) strata that folds share evenly: the label of each row, with rows without weight apart, or one for all."""
     if not stratified:
         return np.zeros(store.n, np.int8)
     weight, codes = store.sample_weight, store.coded[1]
+    if in_sets:
+        _, sets = members(label_texts(store.classes.values))
+        counts = np.where(sets, store.classes.counts @ sets, store.n)
+        rarest = np.argmin(counts, axis=1) + 1 if sets.any() else np.zeros(len(sets), np.intp)
+        codes = np.where(sets.any(axis=1), rarest, 0)[codes]
     return codes if weight is None else 2 * codes.astype(np.intp) + (weight > 0)
 
 
@@ -160,12 +169,17 @@ def _assigned(strata: np.ndarray, groups: np.ndarray | None, count: int, seed: i
     return of[:n]
 
 
-def _require_spread(store: Store, of: np.ndarray, count: int, positive: tuple[str, ...]) -> None:
+def _require_spread(
+    store: Store, of: np.ndarray, count: int, positive: tuple[str, ...], in_sets: bool
+) -> None:
     """Raises DataError for a label whose weighted rows are all in one fold: no model of it could be tested."""
     labels, codes = store.coded
     counted = slice(None) if store.sample_weight is None else store.sample_weight > 0
     there = np.zeros((len(labels), count), bool)
     there[codes[counted], of[counted]] = True
+    if in_sets:
+        labels, sets = members(label_texts(labels))
+        there = sets.T @ there
     needed = np.isin(label_texts(labels), positive) if positive else np.ones(len(labels), bool)
     alone = np.flatnonzero(needed & (there.sum(axis=1) < 2))
     if len(alone):

@@ -195,7 +195,7 @@ def labels_of(classes: np.ndarray, model: Any, rows: Rows) -> np.ndarray:
     return classes[model.codes_of(*model.answers(rows))]
 
 
-def _probable(model: Any, rows: Rows) -> np.ndarray:
+def _probabilities(model: Any, rows: Rows) -> np.ndarray:
     return model.answers(rows)[1]
 
 
@@ -243,11 +243,14 @@ class StoreClassifier(ClassifierMixin, StoreEstimator):
 
     @available_if(_wants_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, n_classes) probabilities; with `probability` only.
+        """(n, n_classes) probabilities; with `probability` only. If rows have several labels, (n, k) of each by itself.
 
         Without `threshold` and `costs` the largest is that of the label from `predict`.
         """
-        return self._answers(X, _probable)
+        return self._answers(X, self._probable())
+
+    def _probable(self) -> Callable[[Any, Rows], np.ndarray]:
+        return _probabilities
 
     @available_if(_wants_probabilities)
     def predict_log_proba(self, X: Any) -> np.ndarray:

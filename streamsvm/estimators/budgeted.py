@@ -28,8 +28,8 @@ from streamsvm.options.solvers import Loss, Strategy
 from streamsvm.parallel.engine import Engine
 from streamsvm.tasks.base import Targets
 from streamsvm.tasks.pairs import n_columns, signs
+from streamsvm.tasks.weights import row_weights
 from streamsvm.training.prepare import prepare
-from streamsvm.training.weights import row_weights
 
 BSGD_OPTIONS = ("budget", "merge", "strategy", "epochs", "lam", "average")
 STREAM_ROWS = 10_000  # rows that a stream of unknown length counts for in lambda = 1 / (n C)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,8 +15,9 @@ from streamsvm.data.label_sets import set_texts
 from streamsvm.data.rows import Rows
 from streamsvm.data.sources import computed, is_dask
 from streamsvm.estimators.base import StoreClassifier, classes_of
+from streamsvm.estimators.searched import SEARCH
 from streamsvm.events import Sink
-from streamsvm.tasks import task_of
+from streamsvm.models.calibration import are_odds
 
 
 class SetClassifier(StoreClassifier):
@@ -29,8 +31,8 @@ class SetClassifier(StoreClassifier):
             report = super()._train(X, y, sample_weight, *sinks, groups=groups)
             self._like = None
             return report
-        y, config = np.asarray(y), self._config(task="multilabel")
-        task_of(str(config.task)).require(config.solver, names_classes=self.class_weight is not None)
+        weight = None if self.class_weight == SEARCH else self.class_weight
+        y, config = np.asarray(y), self._config(task="multilabel", class_weight=weight)
         if not np.isin(y, (0, 1)).all():
             raise ValueError(f"y has shape {y.shape}, a column for each label; expected 0 and 1 alone")
         labels = np.arange(y.shape[1])
@@ -54,22 +56,34 @@ class SetClassifier(StoreClassifier):
         with the smallest expected cost, else those of the largest decision value or vote.
         """
         check_is_fitted(self)
-        return super().predict(X) if self._like is None else self._answers(X, partial(_above, self._like))
+        return super().predict(X) if self._like is None else self._answers(X, partial(_told, self._like))
+
+    def _probable(self) -> Callable[[Any, Rows], np.ndarray]:
+        """(n, k) of k labels, each by itself."""
+        return super()._probable() if self._like is None else partial(_chances, self._like.shape[1])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        of_classes = ("threshold", "costs", "class_weight", "nu")
-        is_asked = any(getattr(self, name, None) is not None for name in of_classes)
-        tags.classifier_tags.multi_label = not (is_asked or self._is_probable)
+        is_asked = any(getattr(self, name, None) is not None for name in ("costs", "nu"))
+        tags.classifier_tags.multi_label = not (is_asked or are_odds(self.loss))
         return tags
 
 
 def _of_columns(k: int, model: Any, rows: Rows) -> np.ndarray:
     """(m, k) decision values, -1 of columns that were 0 in all rows: labels that the model does not know."""
-    found = np.full((len(rows), k), -1.0)
-    found[:, model.classes.astype(np.intp)] = model.decision_function(rows).reshape(len(rows), -1)
+    return _spread(k, model, model.decision_function(rows).reshape(len(rows), -1), -1.0)
+
+
+def _told(like: np.ndarray, model: Any, rows: Rows) -> np.ndarray:
+    return _spread(like.shape[1], model, model.codes_of(*model.answers(rows)), False).astype(like.dtype)
+
+
+def _chances(k: int, model: Any, rows: Rows) -> np.ndarray:
+    return _spread(k, model, model.answers(rows)[1], 0.0)
+
+
+def _spread(k: int, model: Any, known: np.ndarray, unknown: float) -> np.ndarray:
+    """(m, k) of all columns, from those of the labels that the model knows."""
+    found = np.full((len(known), k), unknown)
+    found[:, model.classes.astype(np.intp)] = known
     return found
-
-
-def _above(like: np.ndarray, model: Any, rows: Rows) -> np.ndarray:
-    return (_of_columns(like.shape[1], model, rows) > 0).astype(like.dtype)

@@ -31,12 +31,13 @@ from streamsvm.exchange.expansion import expansion, require_two_classes
 from streamsvm.exchange.onnx_early import routed
 from streamsvm.exchange.onnx_graph import Graph
 from streamsvm.exchange.onnx_pool import pooled_odds
-from streamsvm.exchange.onnx_probabilities import probabilities
+from streamsvm.exchange.onnx_probabilities import of_problems, probabilities
 from streamsvm.kernels.base import joined
 from streamsvm.models.pooled import Pooled
 from streamsvm.models.shapes import Expansion
 from streamsvm.storage.atomic import whole_file
 from streamsvm.tasks import task_of
+from streamsvm.tasks.multilabel import EVEN
 from streamsvm.tasks.pairs import n_pairs
 
 OPSET, IR_VERSION = 18, 8
@@ -197,16 +198,19 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list
     outputs = [helper.make_tensor_value_info("scores", TensorProto.FLOAT, shape)]
     if not task.has_labels:
         return outputs
-    if task.in_sets:
-        has = graph.op("Greater", decisions, graph.constant(np.float64(0)))
-        graph.called("label", graph.cast(has, np.int64))
-        return [helper.make_tensor_value_info("label", TensorProto.INT64, ["N", k]), *outputs]
+    p = None
     if (calibration := model.header.calibration) is not None:
-        p = probabilities(graph, calibration, decisions, part, k, pairwise=model.is_pairwise)
+        if task.in_sets:
+            p = of_problems(graph, calibration, decisions, part)
+        else:
+            p = probabilities(graph, calibration, decisions, part, k, pairwise=model.is_pairwise)
         graph.called("probabilities", graph.cast(p, np.float32))
         outputs.append(helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", k]))
-    by_decisions = calibration is None or calibration.method == "stream"
-    if model.header.threshold is not None or (by_decisions and model.costs is None):
+    if task.in_sets:
+        graph.called("label", graph.cast(_has(graph, decisions, p, model.header.threshold), np.int64))
+        return [helper.make_tensor_value_info("label", TensorProto.INT64, ["N", k]), *outputs]
+    by_decisions = calibration is None or (calibration.method == "stream" and model.costs is None)
+    if p is None or by_decisions or model.header.threshold is not None:
         codes = _codes(graph, values, model, one_column)
     else:
         codes = _by_probabilities(graph, p, model.costs)
@@ -214,6 +218,15 @@ def _outputs(graph: Graph, decisions: str, part: str | None, model: Any) -> list
     graph.called("label", graph.op("Gather", graph.constant(classes), codes))
     label = TYPES[model.classes.dtype.kind]
     return [helper.make_tensor_value_info("label", label, ["N"]), *outputs]
+
+
+def _has(graph: Graph, decisions: str, p: str | None, threshold: Any) -> str:
+    """(N, k) bool which labels a row has, as `codes_of`."""
+    if p is None or threshold is not None:
+        return graph.op(
+            "Greater", decisions, graph.constant(np.asarray(0.0 if threshold is None else threshold))
+        )
+    return graph.op("Greater", p, graph.constant(np.float64(EVEN)))
 
 
 def _votes(graph: Graph, decisions: str, k: int) -> str:

@@ -15,17 +15,21 @@ def probabilities(
     """(N, k) from the decision values (N, problems) of rows of these partitions (N,)."""
     if calibration.method == "stream":
         return _of_stream(graph, calibration, decisions)
+    p = of_problems(graph, calibration, decisions, parts)
+    return _coupled(graph, p, k) if pairwise and k > 2 else _against_rest(graph, p, k)
+
+
+def of_problems(graph: Graph, calibration: Calibration, decisions: str, parts: str | None) -> str:
+    """(N, problems) of each by itself; as `probabilities`."""
     if calibration.by_part is not None and parts is not None:
         slope, offset = (
             graph.op("Gather", graph.constant(calibration.by_part[..., i]), parts) for i in range(2)
         )
-        p = _sigmoid(graph, graph.op("Add", graph.op("Mul", slope, decisions), offset))
-    elif calibration.method == "isotonic":
-        p = _isotonic(graph, calibration, decisions)
-    else:
-        slope, offset = (graph.constant(calibration.points[:, i]) for i in range(2))
-        p = _sigmoid(graph, graph.op("Add", graph.op("Mul", decisions, slope), offset))
-    return _coupled(graph, p, k) if pairwise and k > 2 else _against_rest(graph, p, k)
+        return _sigmoid(graph, graph.op("Add", graph.op("Mul", slope, decisions), offset))
+    if calibration.method == "isotonic":
+        return _isotonic(graph, calibration, decisions)
+    slope, offset = (graph.constant(calibration.points[:, i]) for i in range(2))
+    return _sigmoid(graph, graph.op("Add", graph.op("Mul", decisions, slope), offset))
 
 
 def _sigmoid(graph: Graph, u: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,8 @@ class Decision:
 
     If there is one column of decision values (two classes, ranks, values), g is that column, positive for the second of
     two classes. Else g belongs to one class: for classes against the rest it is that class's column, for pairs of
-    classes the sum over the pairs that contain the class, each positive for it.
+    classes the sum over the pairs that contain the class, each positive for it. label: the one that it is about, by its
+    own support rows, if rows have several.
     """
 
     kernel: Kernel
@@ -41,6 +43,7 @@ class Decision:
     columns: np.ndarray  # (s, columns) the coefficients that coef is made of
     ids: np.ndarray | None  # (s,) rows of the training store
     of_rows: bool  # whether support rows are rows of data
+    label: Any = None
 
     @property
     def is_single(self) -> bool:
@@ -93,6 +96,7 @@ class PooledDecision:
     model: ExpertsModel
     code: int  # of the class
     of_rows: bool = True
+    label: Any = None
 
     @property
     def scaling(self) -> Scaling:
@@ -142,15 +146,18 @@ class PooledDecision:
 
 
 @described
-def gradients(model: Model, rows: Rows) -> np.ndarray:
+def gradients(model: Model, rows: Rows, label: str | None = None) -> np.ndarray:
     """Derivatives of the decision function by the raw features, see `Decision`.
 
-    For two classes it is the decision value, for several the function of the class that is predicted.
+    For two classes it is the decision value, for several the function of the class that is predicted. For rows of
+    several labels it is that of one of them.
 
     Parameters
     ----------
     rows : Rows of shape (m, d)
         Rows to explain, unscaled.
+    label : str or None
+        The label whose decision is explained, of a model whose rows have several.
 
     Returns
     -------
@@ -162,17 +169,41 @@ def gradients(model: Model, rows: Rows) -> np.ndarray:
     ModelError
     """
     out = np.empty((len(rows), model.d))
-    for here, decision in decisions(model, rows, answered(model, rows)[1]):
+    for here, decision in decisions(model, rows, answered(model, rows, label)[1]):
         out[here] = decision.gradients(rows.take(here))
     return out
 
 
-def answered(model: Model, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """The model's answers to raw rows, (m,), and the codes (m,) of their classes; 0 if there is one column."""
+def answered(model: Model, rows: Rows, label: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The model's answers to raw rows, (m,), and the codes (m,) of their classes; 0 if there is one column.
+
+    label: the one to explain where rows have several; all codes are its own. Raises ModelError.
+    """
+    own = code_of(model, label)
     decision, proba = model.answers(rows)
-    several = decision.ndim == 2
-    codes = model.codes_of(decision, proba) if several else np.zeros(len(rows), np.intp)
+    if own is None and decision.ndim == 2:
+        codes = model.codes_of(decision, proba)
+    else:
+        codes = np.full(len(rows), own or 0, np.intp)
     return model.labels(decision, proba), codes
+
+
+def code_of(model: Model, label: str | None) -> int | None:
+    """The place of the label to explain in a model's classes; None if rows have one label. Raises ModelError."""
+    if not model.learned.in_sets:
+        if label is not None:
+            raise ModelError(
+                f"label is {label}: found a model of task {model.task}, whose rows have one answer; leave it out"
+            )
+        return None
+    known = model.classes.tolist()
+    if label is None or str(label) not in known:
+        found = "no label" if label is None else f"label {label}"
+        raise ModelError(
+            f"the model is of task {model.task}, and one label's decision is explained at a time: found {found}, "
+            f"expected one of {', '.join(known[:30])}"
+        )
+    return known.index(str(label))
 
 
 def decisions(
@@ -211,8 +242,12 @@ def _of_class(model: Model, sums: Expansion, code: int) -> Decision:
     speaks = _speaking(model, code, sums.coef.shape[1])
     columns = sums.coef.astype(np.float64)
     intercept = float(np.asarray(sums.intercept, np.float64) @ speaks)
-    of = sums.kernel, sums.scaling, sums.support
-    return Decision(*of, columns @ speaks, intercept, columns, sums.ids, sums.of_rows)
+    support, ids, label = sums.support, sums.ids, None
+    if model.learned.in_sets:
+        label, own = model.classes[code].item(), np.flatnonzero(columns @ speaks)
+        support, columns, ids = support.take(own), columns[own], None if ids is None else ids[own]
+    coef = columns @ speaks
+    return Decision(sums.kernel, sums.scaling, support, coef, intercept, columns, ids, sums.of_rows, label)
 
 
 def _speaking(model: Model, code: int, columns: int) -> np.ndarray:
@@ -226,12 +261,7 @@ def _speaking(model: Model, code: int, columns: int) -> np.ndarray:
 
 
 def require_features(model: Model) -> None:
-    """Raises ModelError if rows are kernel values, not features, or have several answers."""
-    if model.learned.in_sets:
-        raise ModelError(
-            f"the model is of task {model.task}, whose rows have several labels; one decision at a time is explained: "
-            "fit each label alone"
-        )
+    """Raises ModelError if rows are kernel values, not features."""
     if model.header.kernel.row.whole:
         raise ModelError(
             f"the kernel is {model.header.kernel.name}: a row is its kernel values with the training rows and has no "

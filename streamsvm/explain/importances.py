@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from streamsvm.data.moments import merge, moments_of
 from streamsvm.data.names import Names
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
-from streamsvm.explain.decisions import gradients, require_features
+from streamsvm.explain.decisions import code_of, gradients, require_features
 from streamsvm.explain.sample import sampled, support_rows
 from streamsvm.models.base import Model
 from streamsvm.texts.documented import described
@@ -36,7 +37,7 @@ class Importances:
 
 
 @described
-def importances(model: Model, X: Any = None) -> Importances:
+def importances(model: Model, X: Any = None, label: str | None = None) -> Importances:
     """Importance of each column: the mean squared derivative of the decision function times the column's variance.
 
     Units therefore do not matter. `decisions.Decision` defines the decision function.
@@ -46,6 +47,8 @@ def importances(model: Model, X: Any = None) -> Importances:
     X : {Rows, array-like, data frame, Store} of shape (n, d) or None
         Rows to average over; at most 1,000 are read, unless they are `Rows`. None: the support vectors. For a model
         with a metric, None gives the metric's weights of scaled columns, for a linear one the squared weights.
+    label : str or None
+        The label whose decision it is, of a model whose rows have several. None: the mean over all labels.
 
     Returns
     -------
@@ -68,22 +71,24 @@ def importances(model: Model, X: Any = None) -> Importances:
     ('200 rows', '1')
     """
     require_features(model)
-    names, (values, source) = column_names(model), _measured(model, X)
+    if label is not None:
+        code_of(model, label)  # before any work, whether it is known
+    names, (values, source) = column_names(model), _measured(model, X, label)
     return Importances(values[: len(names)], names, source)
 
 
-def _measured(model: Model, X: Any) -> tuple[np.ndarray, str]:
+def _measured(model: Model, X: Any, label: str | None) -> tuple[np.ndarray, str]:
     if X is not None:
         store = X if isinstance(X, Store | Rows) else Store.from_arrays(X, like=model.layout)
         rows = store if isinstance(store, Rows) else sampled(model, store)
-        return by_gradients(model, rows), f"{len(rows):,} rows"
+        return by_gradients(model, rows, label), f"{len(rows):,} rows"
     own = model.header.scaling.importances
     if own is not None:
         return own, "metric"
     support = support_rows(model)
     if support is None:
-        return _by_weights(model), "weights"
-    return by_gradients(model, support), "support vectors"
+        return _by_weights(model, label), "weights"
+    return by_gradients(model, support, label), "support vectors"
 
 
 def column_names(model: Model) -> Names:
@@ -92,20 +97,25 @@ def column_names(model: Model) -> Names:
     return known if model.by_name else known + tuple(map(str, range(len(known), model.d)))
 
 
-def by_gradients(model: Model, rows: Rows) -> np.ndarray:
-    """(d,) mean over raw rows of the squared derivative times the column's variance, normalised to sum 1."""
+def by_gradients(model: Model, rows: Rows, label: str | None = None) -> np.ndarray:
+    """(d,) mean over raw rows of the squared derivative times the column's variance, normalised to sum 1. label: see
+    `importances`."""
+    each = model.classes.tolist() if model.learned.in_sets and label is None else [label]
     step = max(1, BLOCK_ENTRIES // model.d)
     blocks = [rows.take(slice(start, start + step)) for start in range(0, len(rows), step)]
     squares = np.zeros(model.d)
-    for block in blocks:
-        found = gradients(model, block)
+    for block, own in product(blocks, each):
+        found = gradients(model, block, own)
         squares += np.einsum("ij,ij->j", found, found)
     return _shares(squares * reduce(merge, map(moments_of, blocks)).m2)
 
 
-def _by_weights(model: Model) -> np.ndarray:
-    """(d,) squared weights of scaled columns, over all columns of decision values."""
-    weights = model.as_expansion().support.dense().astype(np.float64)
+def _by_weights(model: Model, label: str | None) -> np.ndarray:
+    """(d,) squared weights of scaled columns, over all columns of decision values, or of that of a label."""
+    expansion = model.as_expansion()
+    weights = expansion.support.dense().astype(np.float64)
+    if label is not None:
+        weights = expansion.coef[:, code_of(model, label)][None] @ weights
     return _shares(model.header.scaling.of_raw(np.einsum("ij,ij->j", weights, weights)))
 
 

@@ -60,6 +60,7 @@ def explain_rows(
     *,
     shapley: bool = False,
     support: int = 3,
+    label: str | None = None,
 ) -> list[Told]:
     """Explains the decisions on some rows of a store.
 
@@ -73,6 +74,8 @@ def explain_rows(
         Add Shapley values.
     support : int
         Number of support vectors of each sort. 0: none, as for linear models.
+    label : str or None
+        The label whose decision is explained, of a model whose rows have several.
 
     Returns
     -------
@@ -84,7 +87,7 @@ def explain_rows(
     ModelError, DataError
     """
     raw = chosen(model, store, ids)
-    answers, codes = answered(model, raw)
+    answers, codes = answered(model, raw, label)
     told: dict[int, Told] = {}
     for here, decision in decisions(model, raw, codes):
         if shapley:
@@ -115,6 +118,8 @@ def explain_rows(
 
 def _class(model: Model, decision: Decision | PooledDecision, code: int) -> Any:
     """The class that a decision above 0 is for; None if there are none."""
+    if decision.label is not None:
+        return decision.label
     if not model.learned.speaks_for_classes:
         return None
     return model.classes[1 if decision.is_single else code].item()

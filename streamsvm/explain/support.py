@@ -66,7 +66,7 @@ def _of_sum(
     def told(j: int) -> SupportVector:
         return SupportVector(
             id=None if decision.ids is None else int(decision.ids[j]),
-            label=_label(model, decision.columns[j]),
+            label=_label(model, decision, j),
             coef=float(decision.coef[j]),
             kernel=float(kernel[j]),
             contribution=float(contribution[j]),
@@ -85,8 +85,11 @@ def _raw(decision: Decision, j: int) -> np.ndarray | None:
     return None if values is None else values[0]
 
 
-def _label(model: Model, coef: np.ndarray) -> Any:
-    """The class that the coefficients (columns,) of a row are for; None if there is no such class."""
+def _label(model: Model, decision: Decision, j: int) -> Any:
+    """The class that the coefficients of support row j are for; None if there is no such class."""
+    coef = decision.columns[j]
+    if decision.label is not None:
+        return decision.label if decision.coef[j] > 0 else None
     if not model.learned.speaks_for_classes:
         return None
     if (

@@ -22,19 +22,19 @@ from streamsvm.storage.atomic import whole_file
 from streamsvm.storage.jsonable import jsonable
 
 
-def importances_table(model: Model, store: Store | None) -> dict[str, Any]:
+def importances_table(model: Model, store: Store | None, label: str | None = None) -> dict[str, Any]:
     """`importances`, all columns, those that count most first, and what they are from. Raises ModelError, DataError."""
-    found = importances(model, store)
+    found = importances(model, store, label)
     records = [{"feature": name, "importance": value} for name, value in found.ordered()]
     return {"importances_from": found.source, "importances": records}
 
 
 def rows_tables(
-    model: Model, store: Store, ids: list[int], *, shapley: bool, support: int
+    model: Model, store: Store, ids: list[int], *, shapley: bool, support: int, label: str | None = None
 ) -> list[dict[str, Any]]:
     """Each row with its features, those that count most there first, and its support vectors. See `explain_rows`."""
     deviation, names = deviations(sampled(model, store)), column_names(model)
-    told = explain_rows(model, store, np.array(ids), deviation, shapley=shapley, support=support)
+    told = explain_rows(model, store, np.array(ids), deviation, shapley=shapley, support=support, label=label)
     return [_row(row, names) for row in told]
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from streamsvm.data.finite import require_finite
-from streamsvm.data.labels import encode
 from streamsvm.data.layout import Layout
 from streamsvm.data.names import Named, Names
 from streamsvm.data.rows import Rows
@@ -46,9 +45,10 @@ class Header(Weighed):
     certificate: dict[str, Any] | None = None
     calibration: Calibration | None = None
     feature_names: Names | None = None  # (d,) of the columns of raw rows
-    threshold: float | None = (
-        None  # beyond which a decision value is the second class's; None: see `Model.codes_of`
+    threshold: float | np.ndarray | None = (
+        None  # beyond which a decision value is the second class's, or, (k,), a row
     )
+    # has a label; None: see `Model.codes_of`
     intervals: Intervals | None = None
     layout: Layout | None = None  # how the training rows came out of files, where they did
     costs: np.ndarray | None = None  # (k, k) of predicting j where i is true, by which probabilities decide
@@ -72,7 +72,7 @@ class Header(Weighed):
         if self.costs is not None:
             arrays["costs"] = self.costs
         if self.threshold is not None:
-            attrs["threshold"] = self.threshold
+            attrs["threshold"] = np.asarray(self.threshold).tolist()
         if self.layout is not None:
             attrs["layout"] = self.layout.to_attrs()
         for part in (self.calibration, self.intervals):
@@ -95,7 +95,7 @@ class Header(Weighed):
             certificate=attrs["certificate"],
             calibration=Calibration.from_state(arrays, attrs),
             feature_names=names,
-            threshold=None if threshold is None else float(threshold),
+            threshold=np.array(threshold, np.float64) if isinstance(threshold, list) else threshold,
             intervals=Intervals.from_state(arrays, attrs),
             costs=np.asarray(arrays["costs"]) if "costs" in arrays else None,
         )
@@ -106,6 +106,8 @@ class Header(Weighed):
             is_whole = header.costs.shape == (k, k) and header.costs.dtype == np.float64
             if not (is_whole and np.isfinite(header.costs).all() and header.calibration is not None):
                 raise ValueError("the costs are incomplete")
+        if isinstance(threshold, list) and len(threshold) != len(header.classes):
+            raise ValueError(f"found {len(threshold)} thresholds, expected {len(header.classes)}")
         if names is not None and len(names) != header.d:
             raise ValueError(f"found {len(names)} feature names, expected {header.d}")
         return header
@@ -187,10 +189,10 @@ class Model(Shown, Named, Weighed, ABC):
         """(m,) positions in `classes`, or those of `Task.codes`. They follow the threshold that was chosen, else, given
         probabilities, the least expected cost or the largest probability, else decision values."""
         if self.header.threshold is not None:
-            return (decision > self.header.threshold).astype(np.intp)
+            return self.learned.above(decision, self.header.threshold)
         if proba is None:
             return self._decided(decision)
-        return np.argmax(proba, axis=1) if self.costs is None else cheapest(proba, self.costs)
+        return self.learned.likeliest(proba) if self.costs is None else cheapest(proba, self.costs)
 
     @property
     def cuts(self) -> np.ndarray:
@@ -206,7 +208,8 @@ class Model(Shown, Named, Weighed, ABC):
         return self.labels(*self.answers(self._rows(X)))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(m, k) probabilities of raw rows. Raises ModelError if the model has none."""
+        """(m, k) probabilities of raw rows, of each label by itself if rows have several. Raises ModelError if it has
+        none."""
         self.require_probabilities()
         rows = self._rows(X)
         return self._probabilities(self.binary_decisions(rows), rows)
@@ -298,8 +301,8 @@ class Model(Shown, Named, Weighed, ABC):
         return np.zeros(len(rows), np.intp)
 
     def encode_labels(self, y: np.ndarray) -> np.ndarray:
-        """(n,) class codes of labels; -1 for one the model does not know."""
-        return encode(y, self.classes, self.header.positive)
+        """(n,) class codes of labels, -1 for one the model does not know; of sets (n, k) bool."""
+        return self.learned.encoded(y, self.classes, self.header.positive)
 
     def _scores(self, decisions: np.ndarray) -> np.ndarray:
         return joined(decisions, len(self.classes), pairwise=self.is_pairwise)
@@ -315,6 +318,8 @@ class Model(Shown, Named, Weighed, ABC):
                     f"{self.n_parts}: damaged"
                 )
             parts = self.parts_of(rows)
+        if self.learned.in_sets:
+            return calibration.of_problems(decisions, parts)
         return calibration.probabilities(decisions, len(self.classes), pairwise=self.is_pairwise, parts=parts)
 
 

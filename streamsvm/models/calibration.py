@@ -51,24 +51,31 @@ class Calibration(Weighed):
     def probabilities(
         self, decisions: np.ndarray, n_classes: int, *, pairwise: bool, parts: np.ndarray | None = None
     ) -> np.ndarray:
-        """(m, n_classes) from the decision values (m, problems) of each pair or class, of rows of these partitions
-        (m,).
+        """(m, n_classes), whose sum is 1, from the decision values (m, problems) of each pair or class, of rows of
+        these partitions (m,).
 
         Raises ModelError.
         """
+        if self.method == "stream":
+            return self._of_stream(self._checked(decisions))
+        p = self.of_problems(decisions, parts)
+        return coupled(p, n_classes) if pairwise and n_classes > 2 else against_rest(p)
+
+    def of_problems(self, decisions: np.ndarray, parts: np.ndarray | None = None) -> np.ndarray:
+        """(m, problems) of each by itself; as `probabilities`."""
+        decisions = self._checked(decisions)
+        if self.by_part is not None and parts is not None:
+            own = self.by_part[parts]
+            return sigmoid(own[..., 0] * decisions + own[..., 1])
+        maps = zip(decisions.T, self.bounds, self.bounds[1:], strict=False)
+        return np.column_stack([self._map(f, self.points[start:stop]) for f, start, stop in maps])
+
+    def _checked(self, decisions: np.ndarray) -> np.ndarray:
         if decisions.shape[1] != len(self.bounds) - 1:
             raise ModelError(
                 f"the calibration has {len(self.bounds) - 1} maps, the model {decisions.shape[1]} problems: damaged"
             )
-        if self.method == "stream":
-            return self._of_stream(decisions.astype(np.float64))
-        if self.by_part is not None and parts is not None:
-            own = self.by_part[parts]
-            p = sigmoid(own[..., 0] * decisions.astype(np.float64) + own[..., 1])
-        else:
-            maps = zip(decisions.T.astype(np.float64), self.bounds, self.bounds[1:], strict=False)
-            p = np.column_stack([self._map(f, self.points[start:stop]) for f, start, stop in maps])
-        return coupled(p, n_classes) if pairwise and n_classes > 2 else against_rest(p)
+        return decisions.astype(np.float64)
 
     def _map(self, f: np.ndarray, points: np.ndarray) -> np.ndarray:
         if self.method == "isotonic":
@@ -209,33 +216,38 @@ def calibrate(
 ) -> Calibration:
     """The maps fitted to decision values of rows that the model behind them was not trained on.
 
-    decisions: (n, own problems), see `own_problems`; codes (n,) in 0..k-1; weight (n,), of which the
-    mean counts as one row. Raises DataError if a class has no rows.
+    decisions: (n, own problems), see `own_problems`; codes (n,) in 0..k-1, or (n, k) bool, which labels a row has;
+    weight (n,), or (n, k) by label, of which the mean counts as one row. Raises DataError if a class has no rows.
     """
     weight = np.ones(len(codes)) if weight is None else weight
-    used = weight > 0
-    decisions, codes, weight = decisions[used].astype(np.float64), codes[used], weight[used]
-    if len(np.unique(codes)) < k:
-        raise DataError(f"probabilities need rows of all {k} classes, found {len(np.unique(codes))}")
-    weight = weight / weight.mean()
-    maps = []
-    for ids, f, is_second in binary_problems(decisions, codes, k, pairwise=pairwise):
-        maps.append(FITS[method](f, targets(is_second, weight[ids]), weight[ids]))
-    return Calibration.of(method, maps)
+    problems = binary_problems(decisions, codes, weight, k, pairwise=pairwise)
+    return Calibration.of(method, [FITS[method](f, targets(own, w), w) for _, f, own, w in problems])
 
 
 def binary_problems(
-    decisions: np.ndarray, codes: np.ndarray, k: int, *, pairwise: bool
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Rows, their decision values, and whether they are of the positive class, of each binary problem."""
-    if pairwise and k > 2:
+    decisions: np.ndarray, codes: np.ndarray, weight: np.ndarray, k: int, *, pairwise: bool
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """Rows of each binary problem that have a weight, their decision values, whether they are of the positive class,
+    and their weights, of which the mean of all rows is 1. As `calibrate`."""
+    used = np.flatnonzero(weight.reshape(len(weight), -1).any(axis=1))
+    decisions, codes, weight = decisions[used].astype(np.float64), codes[used], weight[used]
+    found = int(codes.any(axis=0).sum()) if codes.ndim == 2 else len(np.unique(codes))
+    if found < k:
+        raise DataError(
+            f"probabilities need rows of all {k} {'labels' if codes.ndim == 2 else 'classes'}, found {found}"
+        )
+    weight = weight / weight.mean(axis=0)
+    if codes.ndim == 2:
+        weights = np.broadcast_to(weight.T, codes.T.shape)
+        yield from ((used, f, own, w) for f, own, w in zip(decisions.T, codes.T, weights, strict=True))
+    elif pairwise and k > 2:
         for i, j in combinations(range(k), 2):
             first, second = np.flatnonzero(codes == i), np.flatnonzero(codes == j)
-            f = np.concatenate([decisions[first, j - 1], decisions[second, i]])
-            yield np.concatenate([first, second]), f, np.arange(len(f)) >= len(first)
+            ids, f = np.concatenate([first, second]), [decisions[first, j - 1], decisions[second, i]]
+            yield used[ids], np.concatenate(f), np.arange(len(ids)) >= len(first), weight[ids]
     else:
         for column in range(n_columns(k)):
-            yield np.arange(len(codes)), decisions[:, column], codes == (1 if k == 2 else column)
+            yield used, decisions[:, column], codes == (1 if k == 2 else column), weight
 
 
 def targets(positive: np.ndarray, weight: np.ndarray) -> np.ndarray:

@@ -272,6 +272,10 @@ class BudgetLearner:
         if self.A.shape[1] == 1:
             both = (np.concatenate([-array, array], axis=-1) for array in (self.A, self.U, self.bias))
             self.A, self.U, self.bias = both
+        self.add_alone()
+
+    def add_alone(self) -> None:
+        """One more column, so far the constant -1, next to all others."""
         self.A = np.hstack([self.A, np.zeros((len(self.A), 1))])
         self.U = np.hstack([self.U, np.zeros((len(self.U), 1 if self.options.average else 0))])
         self.bias = np.append(self.bias, -self.options.lam * self.t)

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from streamsvm.data.label_sets import members, set_texts
 from streamsvm.errors import DataError
-from streamsvm.metrics import ScoreCounts
-from streamsvm.online import BSGDClassifier, BSGDOneClass, BSGDRegressor
+from streamsvm.metrics import ScoreCounts, ratio
+from streamsvm.online import BSGDClassifier, BSGDMultiLabelClassifier, BSGDOneClass, BSGDRegressor
 from streamsvm.tasks.oneclass import INLIER, OUTLIER
 
 PLACES = 2000  # of scores: how finely a ROC area distinguishes them
@@ -122,6 +123,80 @@ class OfClasses(Judge):
 
     def scores(self) -> dict[str, float | None]:
         return {"accuracy": self.n_right / self.learnt if self.learnt else None}
+
+    def right(self) -> int:
+        return self.n_right
+
+
+class OfSets(Judge):
+    """Scores of `evaluate`, over the labels that each event says something of. accuracy: of events that are right about
+    all of these."""
+
+    task = "multilabel"
+    learner: BSGDMultiLabelClassifier
+
+    def __init__(self, learner: BSGDMultiLabelClassifier, state: Mapping[str, Any] | None = None) -> None:
+        self.n_right = 0
+        self.counts: dict[
+            str, list[int]
+        ] = {}  # by label: events about it, hits, those that have it, answers that do
+        super().__init__(learner, state)
+
+    def label(self, name: str, y: Any) -> dict[Any, bool] | None:
+        """Labels as text `sea,sky` or a list, which lacks all others, or an object of labels that are true or false."""
+        if y is None:
+            return None
+        known = {str(label): label for label in self.learner.labels}
+        if isinstance(y, Mapping) and all(isinstance(has, bool) for has in y.values()):
+            return {known.get(label, label): has for label, has in y.items()}
+        some = y if isinstance(y, list) else [y]
+        if any(isinstance(one, bool) or not isinstance(one, int | str) for one in some):
+            raise DataError(
+                f"label {name!r}: found {str(y)[:40]!r}, expected labels such as 'a,b', a list of them, or an object "
+                "of labels that are true or false"
+            )
+        has = members(np.array([",".join(map(str, some))]))[0].tolist()
+        return {known.get(label, label): label in has for label in dict.fromkeys([*known, *has])}
+
+    def predict(self, x: Mapping[str, Any]) -> dict[str, Any]:
+        decisions = self.learner.decision_one(x)[None]
+        [prediction], _, p = self.answers(decisions)
+        said = {"prediction": prediction}
+        return (
+            said
+            if p is None
+            else said
+            | {"probabilities": _by_text(dict(zip(self.learner.labels, p[0].tolist(), strict=True)))}
+        )
+
+    def learn(self, x: Mapping[str, Any], y: Mapping[Any, bool], prediction: Any) -> dict[str, Any]:
+        self.learner.learn_one(x, y)
+        self.learnt += 1
+        told = set(prediction.split(","))
+        wrong = 0
+        for label, has in y.items():
+            says = str(label) in told
+            counts = self.counts.setdefault(str(label), [0, 0, 0, 0])
+            for place, own in enumerate((True, has and says, has, says)):
+                counts[place] += own
+            wrong += has != says
+        self.n_right += not wrong
+        return {"label": ",".join(str(label) for label, has in y.items() if has)}
+
+    def answers(self, decisions: np.ndarray) -> tuple[list[Any], np.ndarray, np.ndarray | None]:
+        names = np.array(list(map(str, self.learner.labels)), str)
+        return set_texts(decisions > 0, names).tolist(), decisions, self.learner.probabilities_of(decisions)
+
+    def scores(self) -> dict[str, float | None]:
+        if not self.learnt or not self.counts:
+            return dict.fromkeys(("accuracy", "hamming_loss", "f1_micro", "f1_macro"))
+        about, hits, true, told = np.array(list(self.counts.values())).T
+        return {
+            "accuracy": self.n_right / self.learnt,
+            "hamming_loss": float((true + told - 2 * hits).sum() / about.sum()),
+            "f1_micro": float(2 * hits.sum() / max(1, true.sum() + told.sum())),
+            "f1_macro": float(ratio(2 * hits, true + told).mean()),
+        }
 
     def right(self) -> int:
         return self.n_right
@@ -242,7 +317,7 @@ def _by_text(probabilities: dict[Any, float]) -> dict[str, float]:
     return {str(label): round(p, 6) for label, p in probabilities.items()}
 
 
-JUDGES: dict[str, type[Judge]] = {judge.task: judge for judge in (OfClasses, OfValues, OfOutliers)}
+JUDGES: dict[str, type[Judge]] = {judge.task: judge for judge in (OfClasses, OfSets, OfValues, OfOutliers)}
 
 
 def scores_of(task: str, stream: Mapping[str, Any]) -> dict[str, float | None]:

@@ -27,7 +27,8 @@ class ProbabilityConfig(Options):
     threshold: Annotated[
         WishText,
         Field(
-            description="Choose the threshold of two classes, on holdout rows or folds, for f1, balanced_accuracy, "
+            description="Choose the threshold of two classes, or of each of several labels a row, on holdout rows or "
+            "folds, for f1, balanced_accuracy, "
             "precision=0.9 (the largest recall at this precision) or recall=0.9 (default: threshold 0)"
         ),
     ] = None

@@ -22,7 +22,8 @@ NOTHING = np.empty(0)
 
 
 class Pieces(Protocol):
-    """What the loss of a row in a column is made of: functions of c - y f, its score f, y -1 or +1.
+    """What the loss of a row in a column is made of: functions of c - y f, its score f, y -1 or +1; or
+    both times a factor on the loss.
 
     columns: how many there are. row_bytes: of what is known of a row.
     """
@@ -66,9 +67,13 @@ class AgainstRest:
 
 @dataclass(frozen=True)
 class InSets:
-    """1 - y f, y = +1 where the set that is the row's code has the label of the column, else -1. sets (l, columns)."""
+    """1 - y f, y = +1 where the set that is the row's code has the label of the column, else -1. sets (l, columns).
+
+    factors (2, columns): on the loss of rows that lack a label, and of those that have it.
+    """
 
     sets: np.ndarray
+    factors: np.ndarray | None = None
     row_bytes: ClassVar[int] = 4
 
     @property
@@ -80,7 +85,9 @@ class InSets:
 
     def of(self, column: int, known: Columns) -> Iterator[np.ndarray]:
         (codes,) = known
-        yield np.stack([np.where(self.sets[codes, column], 1.0, -1.0), np.ones(len(codes))])
+        has = self.sets[codes, column].astype(np.intp)
+        weight = np.ones(len(codes)) if self.factors is None else self.factors[has, column]
+        yield np.stack([(2.0 * has - 1.0) * weight, weight])
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from streamsvm.config import build_config
 from streamsvm.data.schema import Feature, Schema
 from streamsvm.models.base import Model
@@ -63,7 +65,9 @@ def _use(model: Model) -> Row:
         "kernel": ", ".join(human("", v) for v in header.kernel.to_attrs().values()),
         "scaling": header.scaling.kind,
         "probabilities": None if calibration is None else calibration.method,
-        "threshold": header.threshold,
+        "threshold": threshold.tolist()
+        if isinstance(threshold := header.threshold, np.ndarray)
+        else threshold,
         "interval": None if intervals is None else intervals.level,
     }
 

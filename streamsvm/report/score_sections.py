@@ -91,6 +91,10 @@ def threshold(runs: Sequence[Run]) -> Iterator[Part]:
             | {end: number(own.get(end)) for end in ("low", "high")}
             for name, own in ((name, table(own)) for name, own in expected.items())
         ]
+        if labels := [table(own) for own in told.get("labels", [])]:
+            of = f"for {told.get('wish')}, by {told.get('rows')} held-out rows"
+            names = ("label", "value", "precision", "recall", "f1", "balanced_accuracy")
+            yield Table(f"Thresholds: {of}", known([{n: own.get(n) for n in names} for own in labels]))
         if rows:
             of = f"{human('value', told.get('value'))}, for {told.get('wish')}, by {told.get('rows')} held-out rows"
             yield Table(f"Threshold: {of}" + ("" if len(runs) == 1 else f": {run.name}"), known(rows))

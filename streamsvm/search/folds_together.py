@@ -157,7 +157,7 @@ class _Part:
     def __init__(self, fit: Fit, rows: Rows, part: Subproblem, weights: np.ndarray, kept: KeptGram) -> None:
         self._rows, self._kernel = rows, fit.kernel
         self._members, self._others = part.ids, np.delete(np.arange(len(rows)), part.ids)
-        self._weights = weights[:, self._members]
+        self._weights = part.bounds(weights)
         own = rows.take(self._members) if len(self._others) else rows
         self._problem = KernelColumns(
             fit.kernel, own, part.y, self._weights, fit.engine.threads, part.linear, kept

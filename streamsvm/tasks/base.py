@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
-from streamsvm.data.labels import Classes
+from streamsvm.data.labels import Classes, encode
 from streamsvm.errors import ConfigError
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.solvers.catalogue import takers
@@ -48,7 +48,8 @@ class Targets(Weighed):
     terms of each row's variables; None: one variable a row, of -1. groups (n,): rows are compared in pairs within
     these; None if they are not. nu: share of the bounds that variables add up to, of duals that keep their sum.
     units: of what linear terms are made of, and decision values are learned in. sets (l, k) bool: where rows have any
-    number of the classes, which of them each code stands for; None if it is one.
+    number of the classes, which of them each code stands for; None if it is one. factors (2, k): on the bounds of rows
+    that lack each of the classes, and of those that have it; None: 1.
     """
 
     classes: np.ndarray
@@ -58,6 +59,7 @@ class Targets(Weighed):
     nu: float | None = None
     units: Units = Units()
     sets: np.ndarray | None = None
+    factors: np.ndarray | None = None
 
     def take(self, ids: np.ndarray | slice) -> Targets:
         linear, groups = (None if a is None else a[ids] for a in (self.linear, self.groups))
@@ -111,7 +113,8 @@ class Subproblem(Weighed):
     ids (m,): its rows, rising. y (c m,) -1 or +1, and linear, a number or (c m,): of its variables, c for each row: all
     rows' first ones, then all rows' second ones. columns (c m,): of their coefficients (n, columns). number: among all
     duals of the task. nu: the variables of each sign of y keep their sum, nu times that of the bounds of the rows over
-    the number of signs; None: they do not. over_margin: f is reported over the margin r that it leaves.
+    the number of signs; None: they do not. over_margin: f is reported over the margin r that it leaves. weight (m,):
+    factors on the bounds of its rows; None: 1.
     """
 
     ids: np.ndarray
@@ -121,6 +124,7 @@ class Subproblem(Weighed):
     number: int = 0
     nu: float | None = None
     over_margin: bool = False
+    weight: np.ndarray | None = None
 
     @property
     def copies(self) -> int:
@@ -135,8 +139,14 @@ class Subproblem(Weighed):
         """The dual of some of its rows alone: the others have variables of 0."""
         own = self.variables(rows)
         linear = self.linear[own] if isinstance(self.linear, np.ndarray) else self.linear
-        same = linear, self.number, self.nu, self.over_margin
-        return Subproblem(self.ids[rows], self.y[own], self.columns[own], *same)
+        weight = None if self.weight is None else self.weight[rows]
+        some = self.ids[rows], self.y[own], self.columns[own]
+        return Subproblem(*some, linear, self.number, self.nu, self.over_margin, weight)
+
+    def bounds(self, upper: np.ndarray) -> np.ndarray:
+        """(..., m) of its rows, of those (..., n) that all rows have in common."""
+        own = upper[..., self.ids]
+        return own if self.weight is None else own * self.weight
 
     def coefficients(self, alpha: np.ndarray) -> np.ndarray:
         """(m,) what its variables (c m,) make of each row in sum_i coef_i K(x_i, x)."""
@@ -179,13 +189,13 @@ class Task(ABC):
     def goes_with(self, solver: str) -> bool:
         return solver in self.solvers or solver in takers(self.name)
 
-    def require(self, solver: str, *, names_classes: bool) -> None:
-        """Raises ConfigError for a solver that does not take it, and for classes that it does not know."""
+    def require(self, solver: str, named_in: Sequence[str] = ()) -> None:
+        """Raises ConfigError for a solver that does not take it, and for options that name classes, of those given."""
         if not self.goes_with(solver):
             solvers = " or ".join(dict.fromkeys([*self.solvers, *takers(self.name)]))
             raise ConfigError(f"task is {self.name!r}, which only solver {solvers} supports")
-        if names_classes and not self.has_classes:
-            raise ConfigError(f"task is {self.name!r}, which has no classes; found positive or class_weight")
+        if named_in and not self.has_classes:
+            raise ConfigError(f"task is {self.name!r}, which has no classes; found {' and '.join(named_in)}")
 
     def require_alone(self, config: Any) -> None:
         """Raises ConfigError if nu, which is given, is combined with options that it replaces, or with a choice by
@@ -281,6 +291,18 @@ class Task(ABC):
     def codes(self, decision: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
         """(m,) positions in the classes, by decision values (m,) or (m, k); of sets (m, k) bool which are in."""
         return (decision > 0).astype(np.intp) if decision.ndim == 1 else np.argmax(decision, axis=1)
+
+    def above(self, values: np.ndarray, threshold: float | np.ndarray) -> np.ndarray:
+        """The `codes` of decision values beyond a threshold: of sets, one for each class."""
+        return (values > threshold).astype(np.intp)
+
+    def likeliest(self, proba: np.ndarray) -> np.ndarray:
+        """The `codes` of probabilities (m, k)."""
+        return np.argmax(proba, axis=1)
+
+    def encoded(self, labels: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
+        """The `codes` of labels; -1 for one that is none of the classes."""
+        return encode(labels, classes, positive)
 
     def truth(self, targets: Targets) -> np.ndarray:
         """The correct values of `codes`."""

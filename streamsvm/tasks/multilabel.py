@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +12,16 @@ from streamsvm.data.label_sets import members, set_texts
 from streamsvm.data.labels import Classes, label_texts
 from streamsvm.data.store import Store
 from streamsvm.errors import ConfigError, DataError
-from streamsvm.metrics import MOST_SCORES, ScoreCounts, by_label, ratio
+from streamsvm.metrics import MOST_SCORES, ProbabilityScores, ScoreCounts, by_label, ratio
 from streamsvm.parallel.sizes import Weighed
 from streamsvm.tasks.base import Subproblem, Targets, Task
 from streamsvm.tasks.pairs import of_columns
 from streamsvm.tasks.scores import Judge
 from streamsvm.tasks.uncertainty import SetErrors
+from streamsvm.tasks.weights import label_factors
 
+QUALITY = ("brier", "log_loss", "ece")  # of probabilities
+EVEN = 0.5  # probability beyond which a label is told
 LEAST_SCORES = 1 << 14  # that a label has, of those that are distinguished
 
 
@@ -27,13 +30,13 @@ class Multilabel(Task):
 
     name = "multilabel"
     scoring = "accuracy"
-    in_sets = True
+    in_sets = has_probabilities = True
 
-    def require(self, solver: str, *, names_classes: bool) -> None:
-        super().require(solver, names_classes=False)
-        if names_classes:
+    def require(self, solver: str, named_in: Sequence[str] = ()) -> None:
+        super().require(solver)
+        if "positive" in named_in:
             raise ConfigError(
-                f"task is {self.name!r}, whose labels all count alike; found positive or class_weight: leave it out"
+                f"task is {self.name!r}, which separates each label from the rest; found positive: leave it out"
             )
 
     def require_alone(self, config: Any) -> None:
@@ -44,7 +47,7 @@ class Multilabel(Task):
 
     def targets(self, store: Store, config: Any) -> Targets:
         coder = self.coder(store, config)
-        return Targets(coder.classes, store.coded[1], sets=coder.sets)
+        return Targets(coder.classes, store.coded[1], sets=coder.sets, factors=coder.factors)
 
     def coder(self, store: Store, config: Any) -> _SetCoder:
         found = store.classes
@@ -55,7 +58,8 @@ class Multilabel(Task):
         if np.all(sets == sets[0]):
             own = found.values[0] if len(classes) else "none"
             raise DataError(f"{where} has the same labels in every row ({own}); expected different ones")
-        return _SetCoder(classes, found, sets)
+        factors = label_factors(found.counts, sets, classes, config.class_weight)
+        return _SetCoder(classes, found, sets, factors)
 
     def columns(self, k: int) -> int:
         return k
@@ -64,7 +68,8 @@ class Multilabel(Task):
 
     def subproblems(self, targets: Targets, *, single: bool = False) -> Iterator[Subproblem]:
         codes, sets = targets.codes, _sets(targets)
-        return of_columns((np.where(own[codes], 1.0, -1.0) for own in sets.T), single=single)
+        columns = (np.where(own[codes], 1.0, -1.0) for own in sets.T)
+        return of_columns(columns, single=single, factors=targets.factors)
 
     def present(self, targets: Targets) -> np.ndarray:
         """(2 k,) the labels that some row has, then those that some row lacks."""
@@ -76,7 +81,17 @@ class Multilabel(Task):
         return has - lacks
 
     def codes(self, decision: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-        return (decision > 0).reshape(len(decision), -1)
+        return self.above(decision, 0.0)
+
+    def above(self, values: np.ndarray, threshold: float | np.ndarray) -> np.ndarray:
+        return (values > threshold).reshape(len(values), -1)
+
+    def likeliest(self, proba: np.ndarray) -> np.ndarray:
+        return proba > EVEN
+
+    def encoded(self, labels: np.ndarray, classes: np.ndarray, positive: tuple[str, ...] = ()) -> np.ndarray:
+        """(m, k) bool; without labels that are none of the classes."""
+        return members(label_texts(labels), classes)[1][:, : len(classes)]
 
     def truth(self, targets: Targets) -> np.ndarray:
         return _sets(targets)[targets.codes]
@@ -85,7 +100,12 @@ class Multilabel(Task):
         return set_texts(codes, classes)
 
     def learnable(self, targets: Targets) -> np.ndarray:
-        return np.where(self.truth(targets), 1.0, -1.0)
+        """-1 or +1 times the label's factor."""
+        has = self.truth(targets)
+        if targets.factors is None:
+            return np.where(has, 1.0, -1.0)
+        lacking, having = targets.factors
+        return np.where(has, having, -lacking)
 
     def scores(self, judge: Judge, store: Store) -> _SetScores:
         return _SetScores(judge, store)
@@ -98,11 +118,13 @@ def _sets(targets: Targets) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _SetCoder(Weighed):
-    """classes (k,): single labels. labels: the different sets of a store; sets (l, k): which labels are in which."""
+    """classes (k,): single labels. labels: the different sets of a store; sets (l, k): which labels are in which;
+    factors: see `Targets`."""
 
     classes: np.ndarray
     labels: Classes
     sets: np.ndarray
+    factors: np.ndarray | None = None
 
     @property
     def counts(self) -> np.ndarray:
@@ -110,17 +132,18 @@ class _SetCoder(Weighed):
         return self.labels.counts
 
     def targets(self, labels: np.ndarray) -> Targets:
-        return Targets(self.classes, self.labels.codes(labels), sets=self.sets)
+        return Targets(self.classes, self.labels.codes(labels), sets=self.sets, factors=self.factors)
 
 
 class _SetScores:
-    """Scores of scikit-learn for indicators of labels, 0 where nothing is divided by nothing.
+    """Scores of scikit-learn for indicators of labels, 0 where nothing is divided by nothing. Of probabilities those of
+    each known label, and their means.
 
     Labels of the store that the model does not know are columns, too, which it never predicts.
     """
 
     def __init__(self, judge: Judge, store: Store) -> None:
-        self._store, self._known = store, len(judge.classes)
+        self._judge, self._store, self._known = judge, store, len(judge.classes)
         self._labels, self._sets = members(label_texts(store.classes.values), judge.classes)
         if self._sets.any() and not self._sets[:, : self._known].any():
             known = ", ".join(judge.classes.tolist())
@@ -130,12 +153,13 @@ class _SetScores:
         self._sums = np.zeros(3)  # rows that are right, their F1, and rows with unknown labels
         most = max(LEAST_SCORES, MOST_SCORES // self._known)
         self._orders = [ScoreCounts(most) for _ in judge.classes]
+        self._probabilities = [ProbabilityScores(2) for _ in judge.classes]
 
     def add(self, start: int, stop: int, values: np.ndarray, proba: np.ndarray | None) -> None:
         values = values.reshape(len(values), self._known)
         truth = self._sets[self._store.classes.codes(self._store.labels(start, stop))]
         told = np.zeros_like(truth)
-        told[:, : self._known] = values > 0
+        told[:, : self._known] = self._judge.codes_of(values, proba)
         hits = truth & told
         self._counts += np.stack([own.sum(axis=0) for own in (hits, truth, told)])
         f1 = ratio(2 * hits.sum(axis=1), truth.sum(axis=1) + told.sum(axis=1))
@@ -144,14 +168,21 @@ class _SetScores:
         self._errors.add(start, is_right, f1, hits, truth.astype(np.int8) + told)
         for order, has, own in zip(self._orders, truth.T, values.T, strict=False):
             order.add(has, own)
+        if proba is not None:
+            for scores, has, p in zip(self._probabilities, truth.T, proba.T, strict=False):
+                scores.add(has.astype(np.intp), np.stack([1.0 - p, p], axis=1))
 
     def result(self, *, with_curves: bool = False) -> dict[str, Any]:
         n, labels = self._store.n, self._labels.tolist()
         hits, n_true, n_told = self._counts
         (right, f1, strange), wrong = self._sums, n_true + n_told - 2 * hits
-        table = by_label(hits, n_true, n_told, labels)
-        aucs = [order.roc_auc() for order in self._orders] + [None] * (len(labels) - self._known)
-        found = {
+        more = [{"roc_auc": order.roc_auc()} for order in self._orders]
+        more += [{"roc_auc": None}] * (len(labels) - self._known)
+        quality = [own.result() for own in self._probabilities if own.n]
+        for own, found in zip(more, quality, strict=False):
+            own |= {name: found[name] for name in QUALITY}
+        table = [row | own for row, own in zip(by_label(hits, n_true, n_told, labels), more, strict=True)]
+        scores = {
             "accuracy": float(right / n),
             "n": n,
             "hamming_loss": float(wrong.sum() / (n * len(labels))),
@@ -161,6 +192,7 @@ class _SetScores:
             "n_unknown_labels": int(strange),
             "unknown_labels": labels[self._known :],
             "classes": labels[: self._known],
-            "per_class": [row | {"roc_auc": auc} for row, auc in zip(table, aucs, strict=True)],
+            "per_class": table,
         }
-        return found | self._errors.facts(found)
+        scores |= {name: float(np.mean([own[name] for own in quality])) for name in QUALITY if quality}
+        return scores | self._errors.facts(scores)

@@ -66,14 +66,19 @@ def against_rest(codes: np.ndarray, k: int, *, single: bool, nu: float | None = 
 
 
 def of_columns(
-    columns: Iterable[np.ndarray], *, single: bool, nu: float | None = None
+    columns: Iterable[np.ndarray],
+    *,
+    single: bool,
+    nu: float | None = None,
+    factors: np.ndarray | None = None,
 ) -> Iterator[Subproblem]:
-    """Problems of all rows, each with these signs (n,); as `pairs`."""
+    """Problems of all rows, each with these signs (n,); as `pairs`. factors: see `Targets`."""
     linear = -1.0 if nu is None else 0.0
     for column, y in enumerate(columns):
         if len(y) and (single or y.min() < y.max()):
             ids = np.arange(len(y))
-            yield Subproblem(ids, y, np.full(len(ids), column), linear, column, nu, nu is not None)
+            own = ids, y, np.full(len(ids), column), linear, column, nu, nu is not None
+            yield Subproblem(*own, None if factors is None else factors[(y > 0).astype(np.intp), column])
 
 
 def joined(decisions: np.ndarray, k: int, *, pairwise: bool) -> np.ndarray:

@@ -38,6 +38,8 @@ class Judge(Protocol):
 
     def labels(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray: ...
 
+    def codes_of(self, decision: np.ndarray, proba: np.ndarray | None = None) -> np.ndarray: ...
+
     def encode_labels(self, y: np.ndarray) -> np.ndarray: ...
 
 
@@ -159,7 +161,7 @@ class LabelScores:
 
 
 def codes_of_labels(judge: Judge, store: Store) -> np.ndarray:
-    """(n,) a model's class codes of a store's labels; -1 for one it does not know."""
+    """A model's codes of a store's labels, see `Task.encoded`."""
     labels, codes = store.coded
     return judge.encode_labels(labels)[codes]
 

@@ -52,14 +52,14 @@ tol : float
     values are float32, so values far below 1e-5 cannot be reached.
 class_weight : dict, "balanced", "search" or None
     Factor on C for each label, above 0. Larger: errors on this class cost more. "balanced": n_samples / (n_classes *
-    count). None: 1.
+    count). None: 1. If rows have several labels, these are numbers of columns of y, each of which is balanced alone.
 probability : bool, "sigmoid" or "isotonic"
     Calibrate probabilities by five-fold cross-validation, which takes five more fits. Then there is a
     `predict_proba`, and `predict` returns the most probable class. True: "sigmoid".
 threshold : str or None
     What the decision threshold of two classes is chosen for, by five-fold cross-validation: "f1", "balanced_accuracy",
     "precision=0.9" (the highest recall with at least this precision) or "recall=0.9". They are those of classes_[1].
-    `decision_function` does not change. None: the threshold is 0.
+    If rows have several labels, each has a threshold. `decision_function` does not change. None: the threshold is 0.
 costs : dict or None
     Cost of each error, at least 0, for example {("yes", "no"): 5} for predicting "no" if "yes" is true; 1 for errors
     that are not listed. `predict` returns the label with the smallest expected cost. Needs `probability`, and excludes

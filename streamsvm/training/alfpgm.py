@@ -170,7 +170,7 @@ class ALFPGMFit(Fit):
     def _solved(self, source: _Source, parts: list[Subproblem]) -> tuple[list[np.ndarray], list[Facts]]:
         """Variables and facts of all subproblems, those of a checkpoint first."""
         alphas, facts = [], []
-        duals = [_Dual(self.kernel, part, self.upper[part.ids]) for part in parts]
+        duals = [_Dual(self.kernel, part, part.bounds(self.upper)) for part in parts]
         sizes = [len(part.y) for part in parts]
         saved = self.checkpoints.load() or {"alpha": np.empty(0), "facts": np.empty((0, FACTS))}
         done = len(saved["facts"])

@@ -11,8 +11,8 @@ from streamsvm.config import FitConfig
 from streamsvm.data.store import Store
 from streamsvm.parallel.sizes import Weighed, size_of
 from streamsvm.tasks.base import Coder, Targets, Task
+from streamsvm.tasks.weights import class_factors
 from streamsvm.training.subproblems import Asked
-from streamsvm.training.weights import class_factors
 
 
 class Answers(Protocol):
@@ -155,11 +155,16 @@ def answers_of(
     if coder is None:
         targets = targets or task.targets(store, config)
         counts = np.bincount(targets.codes, minlength=len(targets.classes))
-        weights = class_factors(counts, targets.classes, config.class_weight)[targets.codes]
+        weights = _by_code(task, counts, targets.classes, config)[targets.codes]
         if store.sample_weight is not None:
             weights *= store.sample_weight
         return HeldAnswers(asked_of(task, targets, config.C * weights)), counts
     store.require_weights()  # now, rather than in the middle of a fit
-    factors = class_factors(coder.counts, coder.classes, config.class_weight)
+    factors = _by_code(task, coder.counts, coder.classes, config)
     factor = np.full(len(factors), config.C if task.reads_labels else 1.0)
     return StoredAnswers(store, task, coder, (factors, factor)), coder.counts
+
+
+def _by_code(task: Task, counts: np.ndarray, classes: np.ndarray, config: FitConfig) -> np.ndarray:
+    """Factors on the bounds of rows by their codes: 1 of sets, whose targets have factors of each label."""
+    return class_factors(counts, classes, None if task.in_sets else config.class_weight)

@@ -38,12 +38,12 @@ from streamsvm.storage.atomic import storage_errors
 from streamsvm.storage.paths import Place, URLPath, remove_tree
 from streamsvm.tasks.base import Targets, Units
 from streamsvm.tasks.scores import Judge
+from streamsvm.tasks.weights import balanced_weights
 from streamsvm.training.drafts import Draft
 from streamsvm.training.expected import Expected, of_model
 from streamsvm.training.growth import Growth
 from streamsvm.training.prepare import Prepared
-from streamsvm.training.thresholds import Decided, Told, chosen, unmet, with_costs, with_threshold
-from streamsvm.training.weights import balanced_weights
+from streamsvm.training.thresholds import Decided, Told, chosen_of, unmet, with_costs, with_threshold
 
 REMOVED_TOGETHER = 200  # files of a folder, by a task: their names go with it
 END_S = 1.0  # to write a model, and to end
@@ -207,7 +207,7 @@ class Fit(ABC):
         """
         if not are_odds(loss):
             return None
-        if not self.task.has_probabilities:
+        if not self.task.has_probabilities or self.task.in_sets:
             raise ConfigError(
                 f"{section_of(self.config.solver)}.loss is {loss!r}, which is for classes; "
                 f"found task {self.task.name!r}"
@@ -339,7 +339,7 @@ def _threshold(prepared: Prepared, f: np.ndarray) -> Told | None:
     if wish is None or kept is None:
         return None
     weight = (prepared.whole or prepared.store).weights_at(kept.ids)
-    return chosen(Wish.of(wish), kept.codes == 1, f, weight, prepared.config.seed)
+    return chosen_of(Wish.of(wish), kept.codes, f.reshape(len(f), -1), weight, prepared.config.seed)
 
 
 def _asked(prepared: Prepared, solution: Solution) -> Solution:

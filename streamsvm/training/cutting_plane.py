@@ -234,8 +234,8 @@ class CuttingPlaneFit(Fit):
 
     @property
     def _against_rest(self) -> Pieces:
-        sets = self.prepared.no_targets.sets
-        return AgainstRest(len(self.classes)) if sets is None else InSets(sets)
+        common = self.prepared.no_targets
+        return AgainstRest(len(self.classes)) if common.sets is None else InSets(common.sets, common.factors)
 
     def _features(self) -> Nystroem | None:
         if self.options.landmarks is None:

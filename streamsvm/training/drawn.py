@@ -14,10 +14,10 @@ from streamsvm.data.scaling import Scaling
 from streamsvm.options.search import BALANCED
 from streamsvm.parallel.engine import Engine
 from streamsvm.parallel.memory import free_bytes, process_bytes
+from streamsvm.tasks.weights import class_factors
 from streamsvm.training.prepare import Prepared
 from streamsvm.training.subproblems import Asked
 from streamsvm.training.trials import HELD, ClassWeights, Sample
-from streamsvm.training.weights import class_factors
 
 LEAST_ROWS = 30
 FOLDED_ROWS, FOLDS = 5000, 5  # of a store up to which each row is held out once

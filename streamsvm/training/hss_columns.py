@@ -25,16 +25,17 @@ def columns_of(task: Task, targets: Targets, bounds: np.ndarray) -> Columns:
     """The duals, for each column of bounds (n, m), C times the weights, one after the other: m times as many."""
     target, rises, falls, epsilon = zip(*map(_in_coefficients, duals(task, targets)), strict=True)
     shape = len(bounds), -1
-    upper = np.where(np.stack(rises, axis=1)[:, None], bounds[:, :, None], 0.0).reshape(shape)
-    lower = np.where(np.stack(falls, axis=1)[:, None], -bounds[:, :, None], 0.0).reshape(shape)
+    upper = (np.stack(rises, axis=1)[:, None] * bounds[:, :, None]).reshape(shape)
+    lower = (np.stack(falls, axis=1)[:, None] * -bounds[:, :, None]).reshape(shape)
     return Columns(np.tile(np.stack(target, axis=1), bounds.shape[1]), lower, upper, max(epsilon))
 
 
 def _in_coefficients(dual: Subproblem) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """t, which coefficients may be above 0 and which below it, and epsilon, which all rows have in common."""
+    """t, factors on the bounds of coefficients above 0 and below it, and epsilon, which all rows have in common."""
     linear = np.broadcast_to(dual.linear, dual.y.shape)
     if dual.copies == 1:
-        return -dual.y * linear, dual.y > 0, dual.y < 0, 0.0
+        weight = np.ones(len(dual.y)) if dual.weight is None else dual.weight
+        return -dual.y * linear, weight * (dual.y > 0), weight * (dual.y < 0), 0.0
     above, below = linear.reshape(2, -1)  # epsilon - t and epsilon + t
-    both = np.ones(len(above), bool)
+    both = np.ones(len(above))
     return (below - above) / 2, both, both, float((above + below).mean() / 2)

@@ -70,16 +70,12 @@ def with_parts(
     if the log loss of rows is lower with maps of the other rows, in five folds.
     """
     decisions, codes, weight = (np.asarray(by[name]) for name in ("decisions", "codes", "weight"))
-    used = weight > 0
-    decisions, codes, weight, parts = decisions[used], codes[used], weight[used], parts[used]
-    groups = by.get("groups")
-    units = np.arange(len(codes)) if groups is None else groups[used]
+    units = np.arange(len(parts)) if by.get("groups") is None else by["groups"]
     fold = np.random.default_rng([seed, 29]).integers(0, FOLDS, int(units.max(initial=-1)) + 1)[units]
     problems, folds = [], []
-    for ids, f, positive in binary_problems(
-        decisions.astype(np.float64), codes, by["k"], pairwise=bool(by["pairwise"])
-    ):
-        problems.append(_Problem(f, positive, weight[ids] / weight.mean(), parts[ids]))
+    pairwise = bool(by["pairwise"])
+    for ids, f, positive, w in binary_problems(decisions, codes, weight, by["k"], pairwise=pairwise):
+        problems.append(_Problem(f, positive, w, parts[ids]))
         folds.append(fold[ids])
     told = list(_held_out(problems, folds, n_parts))
     if not told or not is_surely_better(*(np.concatenate(own) for own in zip(*told, strict=True))):

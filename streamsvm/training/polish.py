@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,10 @@ def polished(
 
     with fit.phase("polish"), fit.engine.serial_blas():
         for c, part in enumerate(duals):
-            dual = dual_of(part, lambda y: KernelDual(fit.kernel, rows, y, bounds, fit.engine.threads))
+            make = partial(
+                KernelDual, fit.kernel, rows, upper=part.bounds(bounds), threads=fit.engine.threads
+            )
+            dual = dual_of(part, make)
             first = solver.init(dual, np.maximum(part.y * np.tile(start[:, c], part.copies), 0.0))
 
             def on_step(state: blockws.BlockState, c: int = c, dual: DualQP = dual) -> None:

@@ -18,6 +18,7 @@ from streamsvm.config import FitConfig, ProbabilityConfig
 from streamsvm.data.folds import fold_of, together
 from streamsvm.data.rows import Rows
 from streamsvm.data.store import Store
+from streamsvm.errors import ConfigError
 from streamsvm.events import Events, Warned, heard, ignore
 from streamsvm.models.calibration import calibrate, own_problems, require_classes
 from streamsvm.models.costs import cost_matrix
@@ -27,10 +28,18 @@ from streamsvm.parallel.open import open_engine
 from streamsvm.predict import predict_blocks
 from streamsvm.runs.checkpoints import Checkpoints
 from streamsvm.storage.paths import Place, remove_tree
+from streamsvm.tasks import task_for, task_of
 from streamsvm.tasks.scores import codes_of_labels
+from streamsvm.tasks.weights import label_weights, row_weights
 from streamsvm.training.part_sigmoids import with_parts
-from streamsvm.training.thresholds import Decided, chosen, require_two, unmet, with_costs, with_threshold
-from streamsvm.training.weights import row_weights
+from streamsvm.training.thresholds import (
+    Decided,
+    chosen_of,
+    require_two,
+    unmet,
+    with_costs,
+    with_threshold,
+)
 
 Learn = Callable[[Store, Place], list[Any]]  # models of some rows; with a folder for their files
 
@@ -49,7 +58,8 @@ def held_out(
     if not asked.is_asked:
         return replace(model, header=with_costs(model.header, asked.costs)), 0
     codes = codes_of_labels(model, store)
-    known, groups = codes >= 0, together(store)
+    known = np.all((codes >= 0).reshape(store.n, -1), axis=1)
+    groups = together(store)
     state = {
         "codes": codes[known],
         "sample_weight": None if store.sample_weight is None else store.sample_weight[known],
@@ -65,18 +75,23 @@ def held_out(
         header = replace(header, calibration=decided.calibration)
     if decided.threshold is not None:
         header = with_threshold(header, decided.threshold)
-        if (message := unmet(decided.threshold)) is not None:
+        if (message := unmet((header.certificate or {})["threshold"])) is not None:
             events(Warned(message))
     return replace(model, header=with_costs(header, asked.costs)), int(np.count_nonzero(known))
 
 
 def require_asked(asked: ProbabilityConfig, task: str | None, n_classes: int) -> None:
     """Raises ConfigError for what this task or number of classes does not support."""
+    in_sets = task is not None and task_of(task).in_sets
     if asked.method is not None:
         require_classes(task)
     if asked.threshold is not None:
         require_classes(task, "a threshold goes")
-        require_two(n_classes)
+        require_two(2 if in_sets else n_classes)
+    if asked.costs is not None and in_sets:
+        raise ConfigError(
+            f"costs choose one label, and rows of task {task} have any number; give class_weight or a threshold"
+        )
 
 
 def _made(asked: ProbabilityConfig, state: Mapping[str, Any], found: np.ndarray, seed: int) -> Decided:
@@ -87,8 +102,7 @@ def _made(asked: ProbabilityConfig, state: Mapping[str, Any], found: np.ndarray,
         facts: dict[str, Any] = {"method": asked.method, "pairwise": bool(state["pairwise"])}
         calibration = calibrate(found, codes, state["k"], weight=state["weight"], **facts)
     if asked.threshold is not None:
-        own = state["sample_weight"]
-        threshold = chosen(Wish.of(asked.threshold), codes == 1, found[:, 0], own, seed)
+        threshold = chosen_of(Wish.of(asked.threshold), codes, found, state["sample_weight"], seed)
     return Decided(calibration, threshold, {**state, "decisions": found})
 
 
@@ -145,7 +159,7 @@ def cross_validated(
     state |= {
         "sample_weight": store.sample_weight,
         "groups": together(store),
-        "k": int(state["codes"].max()) + 1,
+        "k": state["codes"].shape[1] if state["codes"].ndim == 2 else int(state["codes"].max()) + 1,
     }
     return [_made(config.probability, state, found, config.seed) for found in state["decisions"]]
 
@@ -189,15 +203,18 @@ def _begun(store: Store, config: FitConfig, folder: Place, checkpoints: Checkpoi
         if own.is_dir():
             remove_tree(own)
     count, option = config.probability.folds, "probability.folds"
-    fold = fold_of(store, count, True, config.seed, positive=config.positive, option=option)
+    in_sets = task_for(config).in_sets
+    fold = fold_of(store, count, True, config.seed, positive=config.positive, in_sets=in_sets, option=option)
     begun = {"done": 0, "fold": fold}
     checkpoints.offer(begun.copy, last=True)
     return begun
 
 
 def _weights(model: Any, codes: np.ndarray, sample_weight: np.ndarray | None) -> np.ndarray:
-    """(n,) weights of rows, as in the fit of the model: else labels and decisions would not match."""
+    """(n,) weights of rows, or (n, k) by label, as in the fit of the model: else labels and decisions do not match."""
     class_weight = (model.header.config or {}).get("class_weight")
+    if codes.ndim == 2:
+        return label_weights(codes, model.classes, class_weight, sample_weight)
     return row_weights(codes, model.classes, class_weight, sample_weight)
 
 

@@ -154,7 +154,7 @@ class TaskDuals:
 
     def _feasible(self, part: Subproblem) -> tuple[Subproblem, np.ndarray]:
         """With a share of the bounds that are here, and no more of them than either sign has; and these."""
-        upper, left_out = self.asked.upper[part.ids], self.asked.left_out
+        upper, left_out = part.bounds(self.asked.upper), self.asked.left_out
         here = float(upper.sum())
         if part.nu is None or here <= 0:
             return part, upper

@@ -24,6 +24,7 @@ from streamsvm.training.expected import DRAWS, Z
 MOST_ROWS = 1 << 19  # of the bootstrap
 MOST_ENTRIES, LEAST_DRAWS = 100_000_000, 40  # rows that are drawn in all; samples of them
 SCORES = ("precision", "recall", "f1", "balanced_accuracy")
+OF_LABEL = ("value", "met", *SCORES, "expected")  # what is told of each label's
 CURVE = 100  # points that a report draws
 Told = Mapping[str, Any]
 
@@ -70,6 +71,28 @@ def chosen(wish: Wish, positive: np.ndarray, f: np.ndarray, weight: np.ndarray |
         "expected": _expected(wish, positive, f, weight, seed),
         "curve": np.stack([there["recall"], there["precision"]], axis=1)[shown].tolist(),
     }
+
+
+def chosen_of(wish: Wish, codes: np.ndarray, f: np.ndarray, weight: np.ndarray | None, seed: int) -> Told:
+    """`chosen` for the second of two classes, codes (h,) and f (h, 1), or for each label, codes bool (h, k), f (h, k).
+
+    Each label is a choice by itself, which makes their mean the largest, too. Of labels, `value` has one number for
+    each, and `labels` what `chosen` returns, without the curve. What all rows have, or none, keeps 0, which is not
+    `met`.
+    """
+    if codes.ndim == 1:
+        return chosen(wish, codes == 1, f[:, 0], weight, seed)
+    told: list[dict[str, Any]] = []
+    for own, values in zip(codes.T, f.T, strict=True):
+        counted = own if weight is None else own[weight > 0]
+        if counted.any() and not counted.all():
+            found = dict(chosen(wish, own, values, weight, seed))
+            told.append({name: found[name] for name in OF_LABEL})
+        else:
+            told.append({"value": 0.0, "met": False})
+    values = [own["value"] for own in told]
+    met = all(own["met"] for own in told)
+    return {"wish": str(wish), "value": values, "met": met, "rows": len(f), "labels": told}
 
 
 def scores(hits: np.ndarray, falls: np.ndarray) -> dict[str, np.ndarray]:
@@ -139,8 +162,13 @@ def _at(above: np.ndarray, place: int) -> np.ndarray:
 def with_threshold(header: Header, told: Told) -> Header:
     """The header of a model that decides at this threshold, instead of by costs, and keeps the report on it in its
     certificate."""
+    value = told["value"]
+    if "labels" in told:
+        value = np.array(value)
+        named = zip(header.classes.tolist(), told["labels"], strict=True)
+        told = {**told, "labels": [{"label": label} | own for label, own in named]}
     certificate = (header.certificate or {}) | {"threshold": told}
-    return replace(header, threshold=told["value"], costs=None, certificate=certificate)
+    return replace(header, threshold=value, costs=None, certificate=certificate)
 
 
 def with_costs(header: Header, costs: Costs | None) -> Header:
@@ -161,6 +189,13 @@ def unmet(told: Told | None) -> str | None:
     if told is None or told["met"]:
         return None
     wish = Wish.of(told["wish"])
+    if "labels" in told:
+        missed = [own["label"] for own in told["labels"] if not own["met"]]
+        return (
+            f"threshold {wish}: no threshold on {told['rows']:,} held-out rows reaches it for {len(missed)} of "
+            f"{len(told['labels'])} labels ({', '.join(missed[:10])}); they are decided at the nearest, or at 0 if all "
+            "these rows have them, or none has"
+        )
     return (
         f"threshold {wish}: no threshold on {told['rows']:,} held-out rows reaches it; the model decides at "
         f"{told['value']:.6g}, the nearest, with {wish.score} {told[wish.score]:.4f} "

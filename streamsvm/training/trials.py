@@ -25,8 +25,8 @@ from streamsvm.solvers import blockws
 from streamsvm.solvers.descent import block_descent
 from streamsvm.solvers.tracks import Found, Trial
 from streamsvm.tasks.pairs import joined, pair_coefficients
+from streamsvm.tasks.weights import balanced_weights
 from streamsvm.training.subproblems import Asked, in_memory, sums_of, task_gradients, with_loss
-from streamsvm.training.weights import balanced_weights
 
 TOL = 0.1  # of fits that are compared: at 1e-3 they take four times as long, and choose the same
 MOST_ROUNDS = 2000  # of a fit: one that takes more is not what is looked for
@@ -237,7 +237,7 @@ def solution(
             alpha[places] = small.solved(part.ids[order], alpha[places])
             continue
         own = alpha[places] if start is not None else None
-        dual = make(part, asked.upper[part.ids], None)
+        dual = make(part, part.bounds(asked.upper), None)
         state = blockws.solve(dual, own, tol=TOL, bias=asked.task.has_bias, max_rounds=MOST_ROUNDS)
         alpha[places] = state.alpha
         bias[part.number] = state.bias

@@ -94,7 +94,10 @@ def test_what_cannot_be_calibrated_is_one_line(tmp_path, train, test, capfd):
     assert run("fit", "--store", train, "--model", ranks, *linear, "--task", "ordinal") == 0
     capfd.readouterr()
     assert run("calibrate", "--model", ranks, "--store", test) == 2
-    assert capfd.readouterr().err == "error: probabilities go only with task classify, found task 'ordinal'\n"
+    assert (
+        capfd.readouterr().err
+        == "error: probabilities go only with task classify or multilabel, found task 'ordinal'\n"
+    )
     assert (
         run(
             "fit",

@@ -144,7 +144,7 @@ def test_from_the_command_line_to_other_systems(store, tmp_path, capsys):
             "nu is 0.3, which solver cutting-plane supports for one class only; leave it out",
         ),
         (("--set", "class_weight=balanced"), "task is 'regress', which has no classes"),
-        (("--probability", "sigmoid"), "probabilities go only with task classify"),
+        (("--probability", "sigmoid"), "probabilities go only with task classify or multilabel"),
         (("--set", "epsilon=-1"), "epsilon: found -1, expected a number at least 0"),
     ],
 )

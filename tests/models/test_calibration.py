@@ -213,7 +213,7 @@ def test_a_class_without_rows_is_told():
 
 @pytest.mark.parametrize("task", ["rank", "ordinal", "regress"])
 def test_tasks_without_classes_are_refused(task):
-    with pytest.raises(ConfigError, match=f"go only with task classify, found task '{task}'"):
+    with pytest.raises(ConfigError, match=f"go only with task classify or multilabel, found task '{task}'"):
         require_classes(task)
 
 

@@ -629,7 +629,10 @@ def test_a_stream_that_tunes_itself_is_gone_on_with_and_tells_of_change(tmp_path
     ("options", "message"),
     [
         (["--ask", "2"], "--ask 2.0: expected a share above 0, at most 1"),
-        (["--ask", "0.5", "--task", "regress"], "a stream of task regress has no classes to be unsure of"),
+        (
+            ["--ask", "0.5", "--task", "regress"],
+            "a stream of task regress has no single label to be unsure of",
+        ),
     ],
 )
 def test_options_that_do_not_go_together_are_one_line(options, message, tmp_path):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from typing import Any
 
 import dask.array as da
 import numpy as np
 import pytest
+from label_sets import NAMES, K, command, config, rows, texts
 from making import write
 from sklearn import metrics as twin
 from sklearn.base import clone
-from sklearn.datasets import make_multilabel_classification
 from sklearn.model_selection import GridSearchCV
 from stepwise import killed_and_resumed
 
@@ -26,14 +25,11 @@ from streamsvm import (
     graph_of,
     load_model,
 )
-from streamsvm.cli.app import app, exit_status
-from streamsvm.config import FitConfig, build_config
 from streamsvm.data.label_sets import set_texts
 from streamsvm.data.rows import Rows
 from streamsvm.errors import ConfigError, DataError, ModelError
 from streamsvm.exchange.libsvm_write import write_libsvm
 from streamsvm.exchange.onnx import onnx_model
-from streamsvm.explain.importances import importances
 from streamsvm.models.files import save_model
 from streamsvm.parallel.engine import Engine
 from streamsvm.predict import evaluate
@@ -41,27 +37,7 @@ from streamsvm.tasks import task_of
 from streamsvm.tasks.base import Targets
 from streamsvm.train import train, train_in_memory
 
-K = 3
-NAMES = np.array(["2", "10", "30"])
 DIVIDED = {"levels": 1, "part_rows": 100}
-
-
-@cache
-def rows() -> tuple[np.ndarray, np.ndarray]:
-    """(n, d) float32, and (n, K) bool: a label that is rare, and rows without any."""
-    X, Y = make_multilabel_classification(240, 5, n_classes=K, n_labels=2, random_state=3)
-    Y[:, 0] &= X[:, 0] > np.quantile(X[:, 0], 0.7)
-    assert not Y.any(axis=1).all()
-    return ((X - X.mean(axis=0)) / X.std(axis=0)).astype(np.float32), Y.astype(bool)
-
-
-def texts(Y: np.ndarray) -> np.ndarray:
-    return set_texts(Y, NAMES)
-
-
-def config(**values: Any) -> FitConfig:
-    base = {"task": "multilabel", "C": 2.0, "kernel": {"gamma": 0.2}, "tol": 1e-4, "threads": 2}
-    return build_config(("test", base | values))
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -73,7 +49,7 @@ CASES: dict[str, dict[str, Any]] = {
     "early": {"dcsvm": DIVIDED | {"early": True}},
     "early, a bias": {"dcsvm": DIVIDED | {"early": True, "bias": True}},
     "committee": {"dcsvm": DIVIDED | {"early": True, "combine": "committee"}},
-    "budget": {"solver": "bsgd", "bsgd": {"budget": 300, "epochs": 2}},
+    "budget": {"solver": "bsgd", "bsgd": {"budget": 480, "epochs": 2}},
     "regions": {"solver": "bsgd", "bsgd": {"budget": 300, "partitions": 3}},
     "planes": {"solver": "cutting-plane", "kernel": {"name": "linear"}},
     "landmarks": {"solver": "cutting-plane", "cutting_plane": {"landmarks": 40}},
@@ -92,6 +68,22 @@ def test_each_label_is_a_fit_of_it_alone(name):
         alone = fit.model_copy(update={"task": "classify", "positive": ("1",)})
         expected = train_in_memory(Store.from_arrays(X, has.astype(int)), alone)[0].decision_function(X)
         np.testing.assert_allclose(decisions[:, column], expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("weight", ["balanced", {"10": 4.0}])
+@pytest.mark.parametrize("name", ["exact", "squared losses", *list(CASES)[-6:]])
+def test_each_label_has_the_weights_of_a_fit_of_it_alone(name, weight):
+    X, Y = rows()
+    plain = config(**CASES[name])
+    fit = plain.model_copy(update={"class_weight": weight})
+    store = Store.from_arrays(X, texts(Y))
+    decisions = train_in_memory(store, fit)[0].decision_function(X)
+    assert np.abs(decisions - train_in_memory(store, plain)[0].decision_function(X)).max() > 0.1
+    for column, has in enumerate(Y.T):
+        own = weight if weight == "balanced" else {"1": weight.get(NAMES[column], 1.0)}
+        alone = fit.model_copy(update={"task": "classify", "positive": ("1",), "class_weight": own})
+        expected = train_in_memory(Store.from_arrays(X, has.astype(int)), alone)[0].decision_function(X)
+        np.testing.assert_allclose(decisions[:, column], expected, atol=4e-3)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -247,19 +239,11 @@ def test_exports(name, tmp_path):
     model, _ = train_in_memory(Store.from_arrays(X, texts(Y)), config(**CASES[name]))
     with pytest.raises(ModelError, match="LIBSVM's files give a row one label; export --format onnx"):
         write_libsvm(model, tmp_path / "m.svm")
-    with pytest.raises(ModelError, match="whose rows have several labels; one decision at a time"):
-        importances(model, X)
     session = pytest.importorskip("onnxruntime").InferenceSession(onnx_model(model).SerializeToString())
     label, scores = session.run(["label", "scores"], {"X": X})
     np.testing.assert_allclose(scores, model.decision_function(X), atol=1e-4)
     np.testing.assert_array_equal(label, scores > 0)
     assert json.loads(session.get_modelmeta().custom_metadata_map["labels"]) == NAMES.tolist()
-
-
-def command(capfd, *words: object) -> tuple[int, str, str]:
-    status = exit_status(lambda: app([*map(str, words)], standalone_mode=False))
-    told = capfd.readouterr()
-    return status, told.out, told.err
 
 
 def test_from_a_file_to_answers(tmp_path, capfd, monkeypatch):
@@ -297,7 +281,8 @@ def test_a_search_over_folds_together_or_one_by_one(tmp_path, capfd):
     X, Y = rows()
     write(tmp_path / "s.zarr", Rows(X), texts(Y))
     (tmp_path / "t.toml").write_text(
-        'task = "multilabel"\n[tune]\nfolds = 3\nscoring = "f1_micro"\ngrid = {C = [0.1, 2.0]}\n'
+        'task = "multilabel"\nclass_weight = {10 = 3.0}\n[tune]\nfolds = 3\n'
+        'scoring = "f1_micro"\ngrid = {C = [0.1, 2.0]}\n'
     )
     words = ("tune", "--store", tmp_path / "s.zarr", "--config", tmp_path / "t.toml", "--json")
     together, apart = (
@@ -314,12 +299,14 @@ def test_a_search_over_folds_together_or_one_by_one(tmp_path, capfd):
     [
         (
             "fit --positive 10",
-            "task is 'multilabel', whose labels all count alike; found positive or class_w",
+            "task is 'multilabel', which separates each label from the rest; found positive: leave it out",
         ),
-        ("fit --class-weight balanced", "task is 'multilabel', whose labels all count alike"),
+        ("fit --class-weight 11=2", "class_weight names '11'; the classes are 2, 10, 30"),
         ("fit --nu 0.3", "nu is 0.3, which task multilabel does not support"),
-        ("fit --probability sigmoid", "probabilities go only with task classify, found task 'multilabel'"),
-        ("fit --threshold f1", "a threshold goes only with task classify, found task 'multilabel'"),
+        (
+            "fit --probability sigmoid --costs 2>10=3",
+            "costs choose one label, and rows of task multilabel have any",
+        ),
         (
             "fit --metric diagonal",
             "metric.kind is 'diagonal', which is learned for tasks classify and regress",
@@ -327,11 +314,14 @@ def test_a_search_over_folds_together_or_one_by_one(tmp_path, capfd):
         ("fit --set multiclass=rest", "multiclass is read by task classify only, found task multilabel"),
         ("fit --solver bsgd --set bsgd.loss=logistic", "bsgd.loss is read by task classify only"),
         ("fit --early --set dcsvm.part_metric=1", "task multilabel learns no metric"),
-        ("calibrate", "probabilities go only with task classify, found task 'multilabel'"),
-        ("explain", "the model is of task multilabel, whose rows have several labels"),
+        ("explain", "one label's decision is explained at a time: found no label, expected one of 2, 10, 30"),
+        ("explain --of-label 11", "explained at a time: found label 11, expected one of 2, 10, 30"),
         ("export --format libsvm --out m.svm", "LIBSVM's files give a row one label"),
         ("predict --out p.csv --proba", "the model has no probabilities"),
-        ("stream --input events.jsonl", "found a model of task multilabel, expected classify or"),
+        (
+            "stream --input events.jsonl --ask 0.1",
+            "a stream of task multilabel has no single label to be unsure of",
+        ),
     ],
 )
 def test_what_it_does_not_do_is_one_line(words, message, tmp_path, capfd, monkeypatch):
@@ -386,9 +376,6 @@ class TestEstimators:
         X, Y = rows()
         estimator = ESTIMATORS[name]
         wrong = {
-            "class_weight": "balanced",
-            "probability": True,
-            "threshold": "f1",
             "scale": "search",
             "nu": 0.2,
         }
@@ -401,8 +388,15 @@ class TestEstimators:
             clone(estimator).fit(X, np.where(Y, 2, -1))
         with pytest.raises(ValueError, match="number of classes has to be greater than one; got 1 class"):
             clone(estimator).fit(X, np.zeros_like(Y))
-        with pytest.raises(AttributeError, match="feature_importances_: the model is of task multilabel"):
-            _ = clone(estimator).fit(X, Y).feature_importances_
+        assert clone(estimator).fit(X, Y).feature_importances_.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("weight", ["balanced", {1: 4.0}])
+def test_the_weight_of_a_column(weight):
+    X, Y = rows()
+    estimator = clone(ESTIMATORS["exact"]).set_params(class_weight=weight)
+    expected = clone(estimator).fit(X, Y[:, 1]).decision_function(X)
+    np.testing.assert_allclose(estimator.fit(X, Y).decision_function(X)[:, 1], expected, atol=4e-3)
 
 
 def test_scikit_learn_searches_over_it():

@@ -133,6 +133,11 @@ def queries(n=40):
     return {"y": y, "values": y + 2.0 * rng.normal(size=len(qid)), "qid": qid}
 
 
+def by_sign():
+    """A judge of three labels, whose decision values have their signs."""
+    return SimpleNamespace(classes=np.array([*"abc"]), codes_of=lambda values, proba: values > 0)
+
+
 def label_sets(n=250):
     """Four labels, the last of which is rare; the model does not know it."""
     rng = np.random.default_rng(3)
@@ -154,7 +159,7 @@ def three_probabilities(n=250):
         ("rank", judge(4), queries(), {"ndcg", "ndcg@3", "map", "swapped_pairs", "kendall_tau"}),
         (
             "multilabel",
-            SimpleNamespace(classes=np.array([*"abc"])),
+            by_sign(),
             label_sets(),
             {"accuracy", "hamming_loss", "f1_micro", "f1_macro", "f1_samples"},
         ),
@@ -197,7 +202,7 @@ def test_errors_of_queries_sets_and_probabilities_are_those_of_a_bootstrap(task,
 
 
 def test_many_labels_are_told_by_few_sums(monkeypatch):
-    columns, own = label_sets(4000), SimpleNamespace(classes=np.array([*"abc"]))
+    columns, own = label_sets(4000), by_sign()
     exact = errors(scored("multilabel", own, **columns))
     monkeypatch.setattr("streamsvm.tasks.uncertainty.MOST_ENTRIES", 8 * 250)
     for group in (None, np.arange(4000)):

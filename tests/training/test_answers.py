@@ -13,10 +13,10 @@ from streamsvm.data.store import Store
 from streamsvm.data.writer import StoreWriter
 from streamsvm.errors import DataError
 from streamsvm.parallel.engine import Engine
+from streamsvm.tasks.weights import row_weights
 from streamsvm.train import train_in_memory
 from streamsvm.training.answers import HeldAnswers, StoredAnswers
 from streamsvm.training.prepare import Prepared, prepare
-from streamsvm.training.weights import row_weights
 
 N = 300
 Y = np.array(["ash", "elm", "oak"])[np.random.default_rng(0).integers(0, 3, N)]

@@ -146,7 +146,7 @@ def test_positive_labels_against_the_rest():
 
 @pytest.mark.parametrize("task", ["rank", "ordinal"])
 def test_tasks_without_classes_are_refused(task):
-    with pytest.raises(ConfigError, match=f"only with task classify, found task '{task}'"):
+    with pytest.raises(ConfigError, match=f"only with task classify or multilabel, found task '{task}'"):
         train_in_memory(store(3), config("cutting-plane", task=task))
 
 

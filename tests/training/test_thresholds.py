@@ -218,7 +218,7 @@ def test_a_held_out_store_chooses_for_a_model_that_is_there():
         (
             {"probability": {"threshold": "f1"}, "solver": "cutting-plane", "kernel": {"name": "linear"}}
             | {"task": "ordinal"},
-            "a threshold goes only with task classify, found task 'ordinal'",
+            "a threshold goes only with task classify or multilabel, found task 'ordinal'",
         ),
         ({"probability": {"threshold": "f1"}}, "threshold: found 3 classes, expected two; give --positive"),
         (

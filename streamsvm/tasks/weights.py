@@ -36,3 +36,29 @@ def class_factors(counts: np.ndarray, classes: np.ndarray, class_weight: Any) ->
             raise ConfigError(f"class_weight names {unknown[0]!r}; the classes are {', '.join(texts[:30])}")
         factors = np.array([class_weight.get(text, 1.0) for text in texts], np.float64)
     return factors
+
+
+def label_factors(
+    counts: np.ndarray, sets: np.ndarray, classes: np.ndarray, class_weight: Any
+) -> np.ndarray | None:
+    """(2, k), see `Targets.factors`, as a fit of each label alone would have them; sets (l, k) have so many rows (l,).
+
+    `balanced` balances the rows of each label with those without it; the weight of a label is that of its rows. Raises
+    ConfigError for an unknown label.
+    """
+    if class_weight is None:
+        return None
+    has = counts @ sets
+    if class_weight == "balanced":
+        return counts.sum() / (2 * np.maximum(np.stack([counts.sum() - has, has]), 1))
+    own = class_factors(has, classes, class_weight)
+    return np.stack([np.ones(len(own)), own])
+
+
+def label_weights(
+    has: np.ndarray, classes: np.ndarray, class_weight: Any, sample_weight: np.ndarray | None
+) -> np.ndarray:
+    """(n, k) factors of labels times sample weights, of rows that have these labels (n, k); as `label_factors`."""
+    factors = label_factors(np.ones(len(has), np.int64), has, classes, class_weight)
+    weights = np.ones(has.shape) if factors is None else np.where(has, factors[1], factors[0])
+    return weights if sample_weight is None else weights * sample_weight[:, None]
