@@ -19,6 +19,7 @@ try:
     from board_ranks import Board, critical_difference, whole
     from prequential import prequential
     from river import dummy
+    from tables import read
 finally:
     sys.path.remove(str(PIPELINES))
 
@@ -74,6 +75,20 @@ def test_what_is_there_is_not_run_again(out, monkeypatch):
     whole, ended = [json.loads(line) for line in lines], found[:1] + found[2:]
     named = [[(r["stream"], r["model"], r["seed"], r["accuracy"]) for r in these] for these in (ended, whole)]
     assert sorted(named[0]) == sorted(named[1])
+
+
+def test_figures_are_written_by_the_command_that_they_name(out, monkeypatch):
+    figures, before = out / "figures.json", results(out)
+    words = ["--data", out, "--out", figures, "--work", out / "board", "--events", 200, "--limit-s", 60]
+    words += ["--seeds", 2, "--only", ",".join(STREAMS), "--models", ",".join(CHOSEN)]
+    argv = ["river_board.py", *map(str, words)]
+    monkeypatch.setattr(sys, "argv", argv)
+    river_board.main(argv[1:])
+    [run] = read(figures)
+    assert [table.title for table in run.tables] == ["Models", "Streams"]
+    assert [row["stream"] for row in run.tables[1].rows] == list(STREAMS)
+    assert run.command.endswith(f"--only Phishing,SEA --models {','.join(CHOSEN)}")
+    assert results(out) == before
 
 
 def test_results_of_other_settings_are_not_gone_on_from(out, capsys):
