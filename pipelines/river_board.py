@@ -10,7 +10,7 @@ stands alone: it scales and tunes itself (board_models.py, which also says who i
 stream.
 
     accuracy, kappa    of all events
-    ROC area           of several classes the mean of each against the rest
+    ROC area           of several classes the mean of each against the rest, of those that occur
     events/s           predicted and learnt, in a CPU second of the one process that does it; compiling comes before
     memory             of the model's objects, as river counts it, at tenths of the stream
     rank               in each stream, by accuracy, the mean over seeds; equal ones share the mean of their ranks,
