@@ -224,7 +224,9 @@ class ClusterEngine(Engine):
         arrivals.add(owns)
         while arrivals:
             found += arrivals.take(len(arrivals))
-        return found, self._first_result([merged])
+        result = self._first_result([merged])
+        self._times.tell(meter)
+        return found, result
 
     def _in_one(self, jobs: Sequence[tuple[Any, ...]]) -> int:
         """How many neighbours of a reduction one task has: a power of two, so that the tree stays as it is. One by one
@@ -272,6 +274,8 @@ class ClusterEngine(Engine):
                     size = max(size, min(2 * size, WIDEST))
                 if len(arrivals) <= size:
                     begin(2 * size + 1 - len(found) - len(arrivals))  # the first of these waits no longer
+                if not arrivals:  # the caller may take the last results and leave
+                    self._times.tell(meter)
                 yield from found
 
     def _tasks(self, fn: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[Remote]:

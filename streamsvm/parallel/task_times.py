@@ -66,14 +66,11 @@ class TaskTimes:
 
     @contextmanager
     def of(self, meter: Meter) -> Iterator[None]:
-        """Ends the records of a map, with the tasks that ran inside; a scheduler that does not answer costs their times
-        alone."""
+        """Notes the tasks that run inside, and ends the records of their map."""
         with closing(meter):
             if meter.is_heard:
                 self._begin()
             yield
-            if meter.is_heard:
-                self._tell(meter)
 
     def _begin(self) -> None:
         client = self._contact.client
@@ -81,7 +78,10 @@ class TaskTimes:
             self._ask(client, _begin, self.mark, client.id)
             self._begun = client
 
-    def _tell(self, meter: Meter) -> None:
+    def tell(self, meter: Meter) -> None:
+        """Gives the meter what has run; a scheduler that does not answer costs these times alone."""
+        if not meter.is_heard:
+            return
         asked = meter.now
         found = self._ask(self._contact.client, _take, self.mark)
         if found is not None:
